@@ -1,4 +1,4 @@
-// From a call's tensors to its evidence: the host twin, then the message.
+// From a call's tensors to its evidence: the CPU reference, then the message.
 #include <string>
 
 #include "kernels/evidence/routing.h"

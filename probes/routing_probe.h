@@ -2,9 +2,9 @@
 //
 // Host tensors are copied on the caller's thread, densely, into one slot of bytes, and nothing of
 // the trainer's is referenced afterwards. On the drain thread the slot is read back, summarised by
-// the host twin, and on sampled steps its rows become the sample. Copying costs the trainer a few
-// per cent of what the summary does (bench/agent); a call too large for a slot is summarised where
-// it is, on the caller's thread. Device tensors go through a DeviceProbe (device/probe.h).
+// the CPU reference, and on sampled steps its rows become the sample. Copying costs the trainer a
+// few per cent of what the summary does (bench/agent); a call too large for a slot is summarised
+// where it is, on the caller's thread. Device tensors go through a DeviceProbe (device/probe.h).
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // The room's entry: who stands outside includes this header alone.
 #pragma once
 
-#include "analysis/collective/analysis.h"             // IWYU pragma: export
-#include "analysis/collective/broken.h"               // IWYU pragma: export
-#include "analysis/collective/compression_verdict.h"  // IWYU pragma: export
-#include "analysis/collective/errors.h"               // IWYU pragma: export
-#include "analysis/collective/tally.h"                // IWYU pragma: export
+#include "analysis/collective/analysis.h"              // IWYU pragma: export
+#include "analysis/collective/broken.h"                // IWYU pragma: export
+#include "analysis/collective/compression_verdict.h"   // IWYU pragma: export
+#include "analysis/collective/errors.h"                // IWYU pragma: export
+#include "analysis/collective/reduction_statistics.h"  // IWYU pragma: export

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
-#include "analysis/processes/died_tally.h"
+#include "analysis/processes/end_counts.h"
 #include "analysis/processes/process_end.h"
 
 namespace plumbline::rules {
@@ -122,7 +122,7 @@ std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
   return title.substr(0, end) + "...";
 }
 
-std::string Followers(const Tally& tally, const ProcessEnd& first) {
+std::string Followers(const EndCounts& tally, const ProcessEnd& first) {
   static constexpr const char* kWords[kKinds] = {
       "by errors of their own", "without a word", "because communication failed",
       "because they were asked to end", "well, but for a thread"};
@@ -149,7 +149,7 @@ std::string Followers(const Tally& tally, const ProcessEnd& first) {
   return text;
 }
 
-std::string Explanation(const RunEnds& run, const Tally& tally, const ProcessEnd& first,
+std::string Explanation(const RunEnds& run, const EndCounts& tally, const ProcessEnd& first,
                         bool together) {
   std::string text;
   if (together) {
@@ -175,8 +175,8 @@ std::string Explanation(const RunEnds& run, const Tally& tally, const ProcessEnd
   return text;
 }
 
-void PutDetails(const RunEnds& run, const Tally& tally, const ProcessEnd& first, const char* kind,
-                google::protobuf::Struct& details) {
+void PutDetails(const RunEnds& run, const EndCounts& tally, const ProcessEnd& first,
+                const char* kind, google::protobuf::Struct& details) {
   Put(details, "kind", kind);
   Put(details, "rank", static_cast<double>(first.rank));
   for (const auto& [key, text] : {std::pair<const char*, const std::string&>{"host", first.host},
@@ -204,7 +204,7 @@ void PutDetails(const RunEnds& run, const Tally& tally, const ProcessEnd& first,
   }
 }
 
-v1::Verdict FindingOf(const RunEnds& run, const Tally& tally) {
+v1::Verdict FindingOf(const RunEnds& run, const EndCounts& tally) {
   const ProcessEnd& first = *FirstOf(tally.first);
   const uint64_t all = run.ends.size();
   const bool together = all > 1 && tally.bad[kGoneKind] == all;
@@ -238,7 +238,7 @@ std::optional<v1::Verdict> DiedVerdict(const RunEnds& given) {
   if (given.ends.empty()) return std::nullopt;
   RunEnds run = given;
   ConcludeEnds(&run);
-  const Tally tally = CountEnds(run);
+  const EndCounts tally = CountEnds(run);
   if (tally.all_bad() > 0) return FindingOf(run, tally);
   v1::Verdict verdict;
   if (tally.unreachable > 0) {

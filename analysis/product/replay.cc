@@ -111,7 +111,7 @@ class Replay {
   void AddPartVariants() {
     const size_t count = out_.tallies.size();
     for (size_t i = 0; i < count; ++i) {
-      const MatmulTally split = out_.tallies[i];
+      const MatmulCounts split = out_.tallies[i];
       if (split.model.part == 0 || split.tested == 0) continue;
       if (split.missed > 0.6 * split.tested) continue;
       for (const MatmulModel& model : PartVariants(c_, split.model))
@@ -168,7 +168,7 @@ class Replay {
       machine_.Sums(base, terms, c, fraction_bits_, sums.data());
       spent_ += static_cast<uint64_t>(terms.size) * (FitsLanes(base) ? 1 : fraction_bits_.size());
       for (size_t lane = 0; at < end; ++at) {
-        MatmulTally& tally = out_.tallies[open_[at]];
+        MatmulCounts& tally = out_.tallies[open_[at]];
         while (fraction_bits_[lane] != tally.model.fraction_bits) ++lane;
         tally.missed +=
             !Gives(MatmulMachine::Result(tally.model, sums[lane], c_, i), d, c_.d_dtype);
@@ -193,7 +193,7 @@ class Replay {
                                   RoundingInterval(d, c_.d_dtype, RoundingMode::kTowardZero)};
     const bool narrow = Narrow();
     for (const size_t at : active) {
-      MatmulTally& tally = out_.tallies[at];
+      MatmulCounts& tally = out_.tallies[at];
       const MatmulModel& model = tally.model;
       ++tally.tested;
       Sure sure = Sure::kUnknown;
@@ -238,7 +238,7 @@ class Replay {
 
   void Conclude() {
     if (out_.samples == 0) return;
-    for (const MatmulTally& tally : out_.tallies) {
+    for (const MatmulCounts& tally : out_.tallies) {
       if (tally.missed == 0 && tally.tested >= out_.samples) out_.accepted.push_back(tally.model);
     }
     if (out_.accepted.empty()) return RankUnexplained();
@@ -281,7 +281,7 @@ class Replay {
     std::set<std::string> kin;
     for (const MatmulModel& model : out_.accepted) kin.insert(Kin(model));
     int32_t nearest = std::numeric_limits<int32_t>::max();
-    for (const MatmulTally& tally : out_.tallies) {
+    for (const MatmulCounts& tally : out_.tallies) {
       if (kin.count(Kin(tally.model)) != 0) continue;
       if (tally.missed < nearest) {
         nearest = tally.missed;
@@ -299,7 +299,7 @@ class Replay {
     std::vector<size_t> by_share(out_.tallies.size());
     std::iota(by_share.begin(), by_share.end(), size_t{0});
     const auto share = [&](size_t i) {
-      const MatmulTally& t = out_.tallies[i];
+      const MatmulCounts& t = out_.tallies[i];
       return t.tested == 0 ? 0.0 : 1 - static_cast<double>(t.missed) / t.tested;
     };
     std::stable_sort(by_share.begin(), by_share.end(),
@@ -341,7 +341,7 @@ bool MatmulReplay::Holds(const Claim& claim) const {
 }
 
 bool MatmulReplay::Proves(const Claim& claim) const {
-  return Holds(claim) && std::all_of(tallies.begin(), tallies.end(), [&](const MatmulTally& t) {
+  return Holds(claim) && std::all_of(tallies.begin(), tallies.end(), [&](const MatmulCounts& t) {
            return t.missed >= needed || claim(t.model);
          });
 }

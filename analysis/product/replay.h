@@ -15,7 +15,7 @@
 
 namespace plumbline::rules {
 
-struct MatmulTally {
+struct MatmulCounts {
   MatmulModel model;
   int32_t tested = 0;
   int32_t missed = 0;  // counting stops at MatmulReplay::needed
@@ -42,7 +42,7 @@ struct MatmulReplay {
   uint64_t candidates = 0;      // C
   std::string best, runner_up;  // in words; empty: there is none
   int32_t runner_up_matches = 0;
-  std::vector<MatmulTally> tallies;  // of all candidates
+  std::vector<MatmulCounts> tallies;  // of all candidates
 
   bool explained() const { return !accepted.empty(); }
   using Claim = std::function<bool(const MatmulModel&)>;

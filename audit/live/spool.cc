@@ -10,7 +10,7 @@
 #include "audit/live/stop_signal.h"
 #include "audit/render/text_util.h"
 #include "base/command_line/usage.h"
-#include "transport/courier.h"
+#include "transport/stream_sender.h"
 
 namespace plumbline::audit {
 namespace {
@@ -66,14 +66,15 @@ int RunSpoolSend(const SpoolCommandOptions& options) {
   const EndingSignalsBlocked blocked;
   std::atomic<bool> stopped{false};
   const StopSignal stop(options.timeout_seconds, [&] { stopped = true; });
-  transport::Leftovers leftovers;
-  leftovers.dir = SpoolsOf(options.dir);
-  leftovers.run = options.run;
-  leftovers.config.target = options.server;
-  leftovers.config.tool_version = "plumb";
-  leftovers.config.credentials = transport::CredentialsFromEnvironment();
-  leftovers.stopping = [&] { return stopped.load(); };
-  leftovers.report = [](const transport::Spool& spool, const absl::Status& delivered, uint64_t n) {
+  transport::DeadSpools dead_spools;
+  dead_spools.dir = SpoolsOf(options.dir);
+  dead_spools.run = options.run;
+  dead_spools.config.target = options.server;
+  dead_spools.config.tool_version = "plumb";
+  dead_spools.config.credentials = transport::CredentialsFromEnvironment();
+  dead_spools.stopping = [&] { return stopped.load(); };
+  dead_spools.report = [](const transport::Spool& spool, const absl::Status& delivered,
+                          uint64_t n) {
     const std::string path = Printable(spool.path());
     if (delivered.ok()) {
       std::printf("%s: %llu batches delivered; %s\n", path.c_str(),
@@ -84,7 +85,7 @@ int RunSpoolSend(const SpoolCommandOptions& options) {
     }
     std::fflush(stdout);
   };
-  return transport::DeliverLeftovers(leftovers) == 0 ? 0 : kLeft;
+  return transport::DeliverDeadSpools(dead_spools) == 0 ? 0 : kLeft;
 }
 
 void RegisterSpool(CLI::App& app, int* status) {

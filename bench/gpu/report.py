@@ -190,7 +190,7 @@ def figures(results):
     """All of them, grouped: [(heading, [Figure])]."""
     get = results.get
     return [
-        ("Same as the host twins", test_figures(get("tests"))),
+        ("Same as the CPU references", test_figures(get("tests"))),
         ("A trainer", trainer_figures(get("trainer"), get("audits", {}))),
         ("Speed", speed_figures(get("speed")) + [routing_figure(get("profile")),
                                                  host_figure(get("host")),

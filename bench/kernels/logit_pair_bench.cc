@@ -1,4 +1,4 @@
-// The host twin on one core: logits of each side in a second, beside a memcpy of both sides and
+// The CPU reference on one core: logits of each side in a second, beside a memcpy of both sides and
 // beside the same figures in as many passes as a tensor library takes for them: log_softmax of both
 // (maximum, sum, difference), both divergences, both entropies and varentropies, the mean and the
 // largest difference, the argmaxes and the sums of a line fit, each a loop over f32 of its own.

@@ -1,4 +1,5 @@
-// The host twin of the routing measurement, in bytes of scores a second, beside a memcpy of them.
+// The CPU reference of the routing measurement, in bytes of scores a second, beside a memcpy of
+// them.
 //   bench_routing --benchmark_min_time=0.5
 #include <benchmark/benchmark.h>
 

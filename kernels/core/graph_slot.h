@@ -54,13 +54,13 @@ struct GraphWork {
 };
 
 // Counts every replay since the slot was opened. In pinned memory.
-struct GraphTally {
+struct GraphCounts {
   uint64_t replays = 0;
 };
 
 struct GraphSlot {
   uint64_t section = 0;  // device address; 0: nothing is measured
-  uint64_t tally = 0;    // GraphTally's; 0: the step is not due
+  uint64_t tally = 0;    // GraphCounts's; 0: the step is not due
   uint32_t left = 0;     // sections from this one on
   uint32_t padding = 0;
   uint64_t stride = 0;        // bytes to the next section
@@ -114,7 +114,7 @@ PLUMB_HD inline void EndReplay(const GraphCall& call) {
     if (slot->section != 0) internal::CountOne(&WorkOf(slot->section)->done);
     return;
   }
-  ++reinterpret_cast<GraphTally*>(slot->tally)->replays;
+  ++reinterpret_cast<GraphCounts*>(slot->tally)->replays;
   if (section == 0) return;  // more replays than sections: counted
   internal::CountOne(&WorkOf(section)->done);
   slot->section = --slot->left == 0 ? 0 : section + slot->stride;

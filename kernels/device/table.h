@@ -106,8 +106,8 @@ struct DeviceTable {
   // have the same. CAPTURING; REFUSED for a stream of another device.
   DeviceStatus (*stream_id)(void* device, void* stream, uint64_t* id, DeviceError* error);
   // Enqueues the measurement of `plan`, whose tensors are on the device. When the stream gets there
-  // *result (an alias) is written whole; the host's FinishRouting turns it into what the host twin
-  // gives, bit for bit.
+  // *result (an alias) is written whole; the host's FinishRouting turns it into what the CPU
+  // reference gives, bit for bit.
   DeviceStatus (*measure)(void* device, const RoutingPlan* plan, void* workspace,
                           uint64_t workspace_bytes, RoutingRaw* result, void* stream,
                           DeviceError* error);

@@ -1,5 +1,6 @@
-// The sums behind a row of logits/pair.h, shared by the host twin (Real = double) and the device
-// (float within a thread, double beyond). Everything merges, so that a row may be cut into lanes.
+// The sums behind a row of logits/pair.h, shared by the CPU reference (Real = double) and the
+// device (float within a thread, double beyond). Everything merges, so that a row may be cut into
+// lanes.
 //
 // Sums of a side are kept relative to its running maximum m: y = z - m. Those of both sides are
 // over the common support, relative to one of its logits, the reference r: d = (z_pi - z_mu) less

@@ -1,4 +1,4 @@
-// The inner loops of the host twin over a chunk of a row, for the processor at hand.
+// The inner loops of the CPU reference over a chunk of a row, for the processor at hand.
 #pragma once
 
 #include <cstddef>

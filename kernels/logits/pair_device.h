@@ -20,7 +20,8 @@ int LoadLogitKernels();
 // Enqueues the measurement to `out` [launch.count], device memory or host memory that the device
 // can write. Tokens are read there too; one beyond the vocabulary counts as none. 0, or the
 // cudaError_t of the launch. Sums are of f32 within a thread (some hundred logits) and of f64
-// beyond; differences from the host twin: 1e-6 of a normaliser, 1e-3 of a divergence of 1e-6 nats.
+// beyond; differences from the CPU reference: 1e-6 of a normaliser, 1e-3 of a divergence of 1e-6
+// nats.
 int LaunchLogits(const LogitPlan& plan, const LogitLaunch& launch, int processors, LogitRow* out,
                  void* stream);
 

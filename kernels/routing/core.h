@@ -1,8 +1,8 @@
 // One row of the routing measurement as a warp does it: 32 lanes, expert i on lane i % 32.
 //
 // A template over the warp, so that the same text is the device kernel (routing.cu) and, with 32
-// emulated lanes, a host program that tests compare with the host twin: same integers, same bits
-// of the means. A Warp has
+// emulated lanes, a host program that tests compare with the CPU reference: same integers, same
+// bits of the means. A Warp has
 //   Var<T>             one T a lane, v[lane]
 //   Each(f)            f(lane) for every lane this thread stands for (a device thread: its own)
 //   Sum, Max, Any, Ballot, Best, At(v, lane)    the same result on every lane; sums as a butterfly

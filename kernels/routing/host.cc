@@ -1,4 +1,4 @@
-// Host twin of the routing kernel: the same bits, whatever the number of threads.
+// CPU reference of the routing kernel: the same bits, whatever the number of threads.
 #include <algorithm>
 #include <array>
 #include <memory>

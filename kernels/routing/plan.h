@@ -1,4 +1,4 @@
-// What the host twin and the device kernel of the routing measurement share besides a row's
+// What the CPU reference and the device kernel of the routing measurement share besides a row's
 // arithmetic: the checked description of a call, and the raw counts that both produce.
 #pragma once
 
@@ -144,7 +144,7 @@ PLUMB_HD inline int DropBin(int64_t position, uint64_t longest) {
 // may be on the host or a device, but all on the same.
 absl::Status PlanRouting(const RoutingInput& in, RoutingPlan* plan);
 
-// The host twin's part between the two: host tensors only.
+// The CPU reference's part between the two: host tensors only.
 RoutingRaw MeasureRouting(const RoutingPlan& plan, int threads);
 
 // Turns raw counts into statistics; InvalidArgument for a bad index or position. Reuses the

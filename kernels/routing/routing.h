@@ -1,6 +1,6 @@
 // One router call, measured: what own scores would have chosen, what was recorded, who was refused.
 //
-// One pass over the scores. The device kernel (routing/device.h) and this host twin share each
+// One pass over the scores. The device kernel (routing/device.h) and this CPU reference share each
 // row's arithmetic (base/router/scores.h, routing/row.h) and agree bit for bit, means included.
 #pragma once
 

@@ -2,7 +2,7 @@
 // and round, so that a scaled block of 32 elements is eight lanes and one of 128 the whole warp.
 //
 // A template over the warp, so that the same text is the device kernel (tensor/stats.cu) and, with
-// 32 emulated lanes, a host program that tests compare with the host twin: the same bits
+// 32 emulated lanes, a host program that tests compare with the CPU reference: the same bits
 // everywhere. A Warp has
 //   Var<T>             one T a lane, v[lane]
 //   Each(f)            f(lane) for every lane this thread stands for (a device thread: its own)

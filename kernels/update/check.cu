@@ -1,5 +1,5 @@
-// Update checks on a device: a warp takes blocks of 4,096 elements, adds them up as the host twin
-// does, and adds each block's pair of doubles to the update's exact sums.
+// Update checks on a device: a warp takes blocks of 4,096 elements, adds them up as the CPU
+// reference does, and adds each block's pair of doubles to the update's exact sums.
 #include "kernels/core/cuda_batch.h"
 #include "kernels/core/cuda_gate.h"
 #include "kernels/core/cuda_warp.h"

@@ -41,8 +41,8 @@ const GraphEntry* GraphRecord::entry(uint32_t i) const {
   return At<GraphEntry>(this, PartBytes<GraphRecord>()) + i;
 }
 
-const GraphTally& GraphRecord::tally(uint32_t i) const {
-  return At<GraphTally>(this, tallies_at)[i];
+const GraphCounts& GraphRecord::tally(uint32_t i) const {
+  return At<GraphCounts>(this, tallies_at)[i];
 }
 
 const GraphWork& GraphRecord::work(uint32_t e, uint32_t replay) const {
@@ -215,7 +215,7 @@ bool GraphCalls::Ask(GraphOwner* owner) {
 size_t GraphCalls::RecordBytes(uint32_t replays, bool elements) {
   size_t bytes = PartBytes<GraphRecord>() + AlignedTo64(wanted_.size() * sizeof(GraphEntry)) +
                  AlignedTo64(asked_ * sizeof(GraphSlot)) +
-                 AlignedTo64(wanted_.size() * sizeof(GraphTally));
+                 AlignedTo64(wanted_.size() * sizeof(GraphCounts));
   for (Wanted& w : wanted_) {
     MeasureOptions later = w.options();
     later.sampled = false;
@@ -233,7 +233,7 @@ GraphRecord* GraphCalls::Put(int64_t step, uint32_t replays, uint32_t expected, 
   const uint64_t entries_at = PartBytes<GraphRecord>();
   record->slots_at = entries_at + AlignedTo64(count * sizeof(GraphEntry));
   record->tallies_at = record->slots_at + AlignedTo64(asked_ * sizeof(GraphSlot));
-  uint64_t at = record->tallies_at + AlignedTo64(count * sizeof(GraphTally));
+  uint64_t at = record->tallies_at + AlignedTo64(count * sizeof(GraphCounts));
   const auto on_device = [&](uint64_t place) { return reinterpret_cast<uint64_t>(alias + place); };
 
   auto* slots = At<GraphSlot>(memory, record->slots_at);
@@ -253,10 +253,10 @@ GraphRecord* GraphCalls::Put(int64_t step, uint32_t replays, uint32_t expected, 
     entry->sections = at;
     entry->first_bytes = w.first_bytes;
     entry->later_bytes = w.later_bytes;
-    new (At<GraphTally>(memory, record->tallies_at) + e) GraphTally;
+    new (At<GraphCounts>(memory, record->tallies_at) + e) GraphCounts;
     GraphSlot& slot = slots[w.slot];
     slot.section = on_device(at);
-    slot.tally = on_device(record->tallies_at + e * sizeof(GraphTally));
+    slot.tally = on_device(record->tallies_at + e * sizeof(GraphCounts));
     slot.left = replays;
     slot.stride = w.first_bytes;
     slot.later_stride = w.later_bytes;

@@ -84,7 +84,7 @@ struct GraphRecord {
   uint32_t slots;
 
   const GraphEntry* entry(uint32_t i) const;
-  const GraphTally& tally(uint32_t i) const;
+  const GraphCounts& tally(uint32_t i) const;
   const GraphWork& work(uint32_t entry, uint32_t replay) const;
   // Did every replay begin and end in its own section? If not, one ran beside its step.
   bool Ordered() const;

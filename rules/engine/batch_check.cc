@@ -73,7 +73,7 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
     return absl::InvalidArgumentError(
         absl::StrCat("role ", role, ", expected one from 0 to ", limits.max_role));
   }
-  if (source.world_size() > limits.max_world || source.rank() >= limits.max_world) {
+  if (source.world_size() > limits.max_world || source.rank() > limits.max_rank) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", source.rank(), " of ",
                                                    source.world_size(), " ranks, at most ",
                                                    limits.max_world, " are accepted"));

@@ -18,8 +18,9 @@ struct BatchLimits {
   size_t max_sets = 4096;     // of one stream
   // A larger world than any cluster is a lie that would cost memory.
   uint32_t max_world = 1u << 17;
-  int max_role = 63;   // a newer agent may have some that we do not know
-  int max_words = 64;  // of a source, about how far it is
+  uint32_t max_rank = (1u << 17) - 1;  // also where no world is said
+  int max_role = 63;                   // a newer agent may have some that we do not know
+  int max_words = 64;                  // of a source, about how far it is
   // Of a batch, a hello, a stream: what is declared counts for each of them. A process reports for
   // one run.
   size_t max_runs = 8;
@@ -29,6 +30,7 @@ struct BatchLimits {
 inline constexpr BatchLimits kLooseLimits = {.max_name_bytes = SIZE_MAX,
                                              .max_sources = INT_MAX,
                                              .max_columns = INT_MAX,
+                                             .max_rank = UINT32_MAX,
                                              .max_role = INT_MAX,
                                              .max_words = INT_MAX,
                                              .max_runs = SIZE_MAX};

@@ -247,9 +247,9 @@ class Engine::Impl {
     return maker;
   }
 
-  // rules_ judge nothing; on_series_, on_late_ and guard_ are the host's; open_bytes_ and
-  // rule_bytes_ are weighed anew; runs_mutex_ and suppressor_mutex_ guard what is kept, of runs_
-  // name by name.
+  // rules_ judge nothing; on_series_, on_late_, guard_ and expected_ are the host's; open_bytes_
+  // and rule_bytes_ are weighed anew; runs_mutex_ and suppressor_mutex_ guard what is kept, of
+  // runs_ name by name.
   void Persist(Archive& archive) {
     uint64_t judged = judged_, inconclusive = inconclusive_, losses = finished_losses_;
     archive(judged, inconclusive, losses, sets_);

@@ -101,6 +101,7 @@ class RankProgress {
     bool gone = false;
     LateCause cause = LateCause::kUnknown;
     bool awaited = false;
+    // awaited is of who reads whole records, and makes no checkpoint.
     void Persist(Archive& a) { a(complete_through, newest_step, done, gone, cause); }
     bool waited_for() const { return !done && !gone; }
     bool backlog() const {

@@ -132,8 +132,8 @@ class CollectiveSum : public Rule {
     const Key key{step.role, step.site.layer(), step.site.op()};
     CompressedSite::Take(key, step, *joined, compressed_, out);
     const auto [at, fresh] = sites_.try_emplace(key, 0);
-    ReductionTally& tally = at->second;
-    if (fresh) tally = ReductionTally(kStreamAlpha * shares_.Next(step.role));
+    ReductionStatistics& tally = at->second;
+    if (fresh) tally = ReductionStatistics(kStreamAlpha * shares_.Next(step.role));
     tally.TakeCalls(*joined);
     tally.Take(step, AnalyseReductions(step));
     const bool unlike = tally.unknown.level() > tally.told && tally.unlike_sums();
@@ -178,14 +178,14 @@ class CollectiveSum : public Rule {
   void Persist(Archive& archive) override {
     archive.Version(4, 4);
     archive(shares_);
-    archive.MapOf(sites_, [](const Key&) { return ReductionTally(0); });  // alpha is read too
+    archive.MapOf(sites_, [](const Key&) { return ReductionStatistics(0); });  // alpha is read too
     archive(compressed_);
   }
 
  private:
   using Key = std::tuple<v1::Role, std::string, std::string>;
 
-  static void TellBlocked(ReductionTally& tally, VerdictSink& out) {
+  static void TellBlocked(ReductionStatistics& tally, VerdictSink& out) {
     for (const auto& [id, reason] : tally.blocked) {
       if (!tally.told_blocked.insert(id).second) continue;
       out.Add(id == "postscaled" ? Pass(reason.substr(reason.find(": ") + 2))
@@ -193,12 +193,12 @@ class CollectiveSum : public Rule {
     }
   }
 
-  static v1::Verdict Biased(const Key& key, const ReductionTally& tally, const BiasStream& stream,
-                            bool by_ebh) {
+  static v1::Verdict Biased(const Key& key, const ReductionStatistics& tally,
+                            const BiasStream& stream, bool by_ebh) {
     const bool known = &stream == &tally.stream;
     const ReductionAnalysis& of = known ? *tally.explained : *tally.last;
     const ReductionReplay& replay = of.replay;
-    const std::string model = known ? ReductionTally::ModelText(replay) : tally.ModelText();
+    const std::string model = known ? ReductionStatistics::ModelText(replay) : tally.ModelText();
     FindingBuilder found;
     FillBias(stream, found.finding(), tally.unit());
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
@@ -236,7 +236,7 @@ class CollectiveSum : public Rule {
   }
 
   // "In fp32 accumulation, rounded once the same addends give +0 ulp. "
-  static std::string WhatIfText(const ReductionTally& tally) {
+  static std::string WhatIfText(const ReductionStatistics& tally) {
     for (const WhatIf& w : tally.what_if) {
       if (w.model.rfind("fp32", 0) == 0)
         return absl::StrFormat("With %s, the same inputs give %+.2g. ", w.model, w.mean);
@@ -244,7 +244,7 @@ class CollectiveSum : public Rule {
     return "";
   }
 
-  static v1::Verdict Narrow(const Key& key, const ReductionTally& tally) {
+  static v1::Verdict Narrow(const Key& key, const ReductionStatistics& tally) {
     const ReductionReplay& replay = tally.narrow->replay;
     const int breaks = tally.growth->breaks_at();
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
@@ -264,8 +264,8 @@ class CollectiveSum : public Rule {
                             tally.narrow->c.ranks, stream.mean(), tally.unit());
     }
     found
-        .Explain(absl::StrFormat("%s. %s. %s.", Capitalised(ReductionTally::ModelText(replay)), now,
-                                 grown))
+        .Explain(absl::StrFormat("%s. %s. %s.", Capitalised(ReductionStatistics::ModelText(replay)),
+                                 now, grown))
         .Cause("16-bit-partial-sums", 1);
     MeasureGrowth(tally, found.finding());
     found.Samples(static_cast<uint64_t>(replay.matches))
@@ -277,7 +277,7 @@ class CollectiveSum : public Rule {
   }
 
   // The bias that the last of the simulated groups shows, beside what a bias may be, in one unit.
-  static void MeasureGrowth(const ReductionTally& tally, v1::Finding& f) {
+  static void MeasureGrowth(const ReductionStatistics& tally, v1::Finding& f) {
     const std::vector<GrownBias>& tried = tally.growth->tried;
     const int ranks = tried.empty() ? tally.narrow->c.ranks : tried.back().ranks;
     const double mean = tried.empty() ? tally.stream.mean() : tried.back().mean;
@@ -291,13 +291,13 @@ class CollectiveSum : public Rule {
   }
 
   // What was told with what to declare is no bias any more.
-  static const BiasStream* UntoldBias(const ReductionTally& tally) {
+  static const BiasStream* UntoldBias(const ReductionStatistics& tally) {
     if (tally.stream.interval_side() != BiasSide::kNone) return &tally.stream;
     const bool other = tally.unknown.interval_side() != BiasSide::kNone && !tally.excused();
     return other ? &tally.unknown : nullptr;
   }
 
-  static void Rest(const Key& key, const ReductionTally& tally, VerdictSink& out) {
+  static void Rest(const Key& key, const ReductionStatistics& tally, VerdictSink& out) {
     if (!tally.judged()) {
       if (tally.blocked.empty()) out.Add(FromCalls(key, tally));
       return;
@@ -322,7 +322,7 @@ class CollectiveSum : public Rule {
   }
 
   // No call ever came with a sample.
-  static v1::Verdict FromCalls(const Key& key, const ReductionTally& tally) {
+  static v1::Verdict FromCalls(const Key& key, const ReductionStatistics& tally) {
     constexpr uint32_t kMostRanks = 1 << 14;
     const bool known = tally.wire != DType::kUnspecified && tally.group_size > 1;
     GrownBias bias;
@@ -349,7 +349,7 @@ class CollectiveSum : public Rule {
   }
 
   // `replay`: that the verdict speaks of, if not the last one's.
-  static v1::Verdict Complete(const Key& key, const ReductionTally& tally, v1::Verdict verdict,
+  static v1::Verdict Complete(const Key& key, const ReductionStatistics& tally, v1::Verdict verdict,
                               const ReductionReplay* replay = nullptr) {
     SetPlace(verdict, std::get<1>(key), std::get<2>(key), tally.step_first, tally.step_last,
              tally.ranks);
@@ -365,7 +365,7 @@ class CollectiveSum : public Rule {
   }
 
   AlphaShares shares_;
-  std::map<Key, ReductionTally> sites_;
+  std::map<Key, ReductionStatistics> sites_;
   CompressedSite::Sites compressed_;
 };
 

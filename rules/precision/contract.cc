@@ -201,7 +201,7 @@ class Contract : public Rule {
     int32_t least = a.replay.needed;
     for (const MatmulModel& model : models) {
       const auto tally = std::find_if(a.replay.tallies.begin(), a.replay.tallies.end(),
-                                      [&](const MatmulTally& t) { return t.model == model; });
+                                      [&](const MatmulCounts& t) { return t.model == model; });
       if (tally != a.replay.tallies.end()) {
         least = std::min(least, tally->missed);
       } else {

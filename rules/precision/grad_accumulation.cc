@@ -107,10 +107,10 @@ class GradAccumulation : public Rule {
     if (all.empty()) return;
     const Key key{step.role, step.site.layer(), step.site.op()};
     const auto [at, fresh] = sites_.try_emplace(key, 0);
-    AccumulationTally& tally = at->second;
-    if (fresh) tally = AccumulationTally(kStreamAlpha * shares_.Next(step.role));
+    AccumulationStatistics& tally = at->second;
+    if (fresh) tally = AccumulationStatistics(kStreamAlpha * shares_.Next(step.role));
     tally.Take(step, all, more);
-    const AccumulationTally::Rank* worst = tally.Alarmed();
+    const AccumulationStatistics::Rank* worst = tally.Alarmed();
     if (worst == nullptr || worst->stream.level() <= tally.told) return;
     tally.told = worst->stream.level();
     out.Add(Biased(key, tally, *worst, false));
@@ -124,7 +124,7 @@ class GradAccumulation : public Rule {
     for (auto& [key, tally] : sites_) {
       const bool by_ebh = selected[i++];
       if (tally.told != v1::LEVEL_UNSPECIFIED) continue;
-      const AccumulationTally::Rank* worst = by_ebh ? tally.Outside() : nullptr;
+      const AccumulationStatistics::Rank* worst = by_ebh ? tally.Outside() : nullptr;
       out.Add(worst != nullptr ? Biased(key, tally, *worst, true) : Rest(key, tally));
     }
   }
@@ -132,14 +132,15 @@ class GradAccumulation : public Rule {
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(shares_);
-    archive.MapOf(sites_, [](const Key&) { return AccumulationTally(0); });  // alpha is read too
+    archive.MapOf(sites_,
+                  [](const Key&) { return AccumulationStatistics(0); });  // alpha is read too
   }
 
  private:
   using Key = std::tuple<v1::Role, std::string, std::string>;
 
-  static v1::Verdict Biased(const Key& key, const AccumulationTally& tally,
-                            const AccumulationTally::Rank& worst, bool by_ebh) {
+  static v1::Verdict Biased(const Key& key, const AccumulationStatistics& tally,
+                            const AccumulationStatistics::Rank& worst, bool by_ebh) {
     const BiasStream& stream = worst.stream;
     FindingBuilder found;
     FillBias(stream, found.finding(), tally.unit);
@@ -172,7 +173,7 @@ class GradAccumulation : public Rule {
     return Complete(key, tally, found.Take());
   }
 
-  static v1::Verdict Predicted(const Key& key, const AccumulationTally& tally) {
+  static v1::Verdict Predicted(const Key& key, const AccumulationStatistics& tally) {
     const LongerSum& last = tally.longer.tried.back();
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title("micro-batch gradients are summed in 16 bits")
@@ -191,10 +192,10 @@ class GradAccumulation : public Rule {
     return Complete(key, tally, found.Take());
   }
 
-  static v1::Verdict Rest(const Key& key, const AccumulationTally& tally) {
+  static v1::Verdict Rest(const Key& key, const AccumulationStatistics& tally) {
     if (tally.Judged() == 0) return Complete(key, tally, Inconclusive(tally.WhyNothing()));
     if (tally.longer.breaks) return Predicted(key, tally);
-    const AccumulationTally::Rank& shown = *tally.Shown();
+    const AccumulationStatistics::Rank& shown = *tally.Shown();
     const bool told_apart = shown.match.accepted || shown.match.indistinguishable;
     const bool half = shown.match.accepted && shown.match.model.half();
     if (!told_apart && !tally.WithinBudget()) {
@@ -214,7 +215,8 @@ class GradAccumulation : public Rule {
                                          shown.ModelText())));
   }
 
-  static v1::Verdict Complete(const Key& key, const AccumulationTally& tally, v1::Verdict verdict) {
+  static v1::Verdict Complete(const Key& key, const AccumulationStatistics& tally,
+                              v1::Verdict verdict) {
     SetPlace(verdict, std::get<1>(key), std::get<2>(key), tally.step_first, tally.step_last,
              tally.SiteRanks(verdict.kind() == v1::Verdict::KIND_FINDING));
     tally.Describe(*verdict.mutable_details());
@@ -229,7 +231,7 @@ class GradAccumulation : public Rule {
   }
 
   AlphaShares shares_;
-  std::map<Key, AccumulationTally> sites_;
+  std::map<Key, AccumulationStatistics> sites_;
 };
 
 }  // namespace

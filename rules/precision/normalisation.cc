@@ -75,7 +75,7 @@ constexpr RuleInfo kInfo = {"precision/normalisation",
 
 constexpr size_t kKinds = static_cast<size_t>(RowKind::kSteps) + 1;
 
-struct Tally {
+struct Counts {
   std::array<size_t, kKinds> rows{};
   const ProbabilityRow* worst = nullptr;  // of the rows in excess, by distance over bound
 
@@ -83,8 +83,8 @@ struct Tally {
   size_t judged() const { return of(RowKind::kSumsToOne) + of(RowKind::kExcess); }
 };
 
-Tally Count(const std::vector<ProbabilityRow>& rows) {
-  Tally tally;
+Counts Count(const std::vector<ProbabilityRow>& rows) {
+  Counts tally;
   for (const ProbabilityRow& row : rows) {
     ++tally.rows[static_cast<size_t>(row.kind)];
     if (row.kind != RowKind::kExcess) continue;
@@ -95,7 +95,7 @@ Tally Count(const std::vector<ProbabilityRow>& rows) {
 }
 
 // The honest explanation of what is not one; "" when there is none.
-std::string Explanation(const std::vector<ProbabilityRow>& rows, const Tally& tally) {
+std::string Explanation(const std::vector<ProbabilityRow>& rows, const Counts& tally) {
   if (tally.of(RowKind::kNoShare) > 0)
     return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
            "probabilities)";
@@ -142,7 +142,7 @@ class Normalisation : public Rule {
     if (c->rows == 0 || c->columns < 2)
       return Inconclusive("no-rows: rows of at least two values are needed, whole");
     const std::vector<ProbabilityRow> rows = LookAtRows(*c);
-    const Tally tally = Count(rows);
+    const Counts tally = Count(rows);
     if (const std::string why = Explanation(rows, tally); !why.empty())
       return Inconclusive(why, Describe(*c, tally));
     if (tally.worst != nullptr) return Found(*c, tally);
@@ -151,7 +151,7 @@ class Normalisation : public Rule {
     return Pass("rows sum to one within the bound", Describe(*c, tally));
   }
 
-  static v1::Verdict Found(const TensorCase& c, const Tally& tally) {
+  static v1::Verdict Found(const TensorCase& c, const Counts& tally) {
     const ProbabilityRow& worst = *tally.worst;
     const double off = worst.sum - 1;
     const bool stopped = worst.stopped;
@@ -182,7 +182,7 @@ class Normalisation : public Rule {
     return found.Take();
   }
 
-  static google::protobuf::Struct Describe(const TensorCase& c, const Tally& tally) {
+  static google::protobuf::Struct Describe(const TensorCase& c, const Counts& tally) {
     static constexpr std::array<const char*, kKinds> kNames = {
         "sum_to_one", "near_one", "excess",     "deficit",  "not_one",
         "gaps",       "masked",   "non_finite", "no_share", "in_steps"};

@@ -18,8 +18,8 @@ constexpr int64_t kKeptNs = int64_t{30} * 86400 * 1'000'000'000;  // of what is 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AlertCenter>> AlertCenter::Start(AlertOptions options,
-                                                                IncidentBook* book) {
-  std::unique_ptr<AlertCenter> center(new AlertCenter(std::move(options), book));
+                                                                IncidentTable* incident_table) {
+  std::unique_ptr<AlertCenter> center(new AlertCenter(std::move(options), incident_table));
   if (auto s = center->Init(); !s.ok()) return s;
   return center;
 }
@@ -40,7 +40,7 @@ absl::Status AlertCenter::Init() {
                                                      options_.make_sink(route), options_.clock,
                                                      options_.times));
   }
-  subscription_ = book_->Subscribe([this] {
+  subscription_ = incident_table_->Subscribe([this] {
     const MutexLock lock(mutex_);
     changed_ = true;
     wake_.NotifyOne();
@@ -52,7 +52,7 @@ absl::Status AlertCenter::Init() {
 AlertCenter::~AlertCenter() { Stop(); }
 
 void AlertCenter::Stop() {
-  book_->Unsubscribe(subscription_);
+  incident_table_->Unsubscribe(subscription_);
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
@@ -104,9 +104,9 @@ bool AlertCenter::WaitForNews(Clock::time_point until) {
 absl::Status AlertCenter::TakeUp() {
   const auto position = log_->Position();
   if (!position.ok()) return position.status();
-  uint64_t known = book_->position();  // without a past, what is over is no news
-  if (position->first == book_->identity()) {
-    known = std::min(known, book_->CursorOf(position->second));
+  uint64_t known = incident_table_->position();  // without a past, what is over is no news
+  if (position->first == incident_table_->identity()) {
+    known = std::min(known, incident_table_->CursorOf(position->second));
   } else if (!position->first.empty()) {
     LogWarning("alerts: the log is of another journal's incidents: what is open is told again");
     if (auto s = log_->Forget(); !s.ok()) return s;
@@ -118,8 +118,9 @@ absl::Status AlertCenter::TakeUp() {
   if (auto s = log_->GiveUpOthers(routes, options_.clock()); !s.ok()) return s;
   decider_ = std::make_unique<AlertDecider>(options_.config, std::move(*told), known);
   position_ = known;
-  const std::vector<AlertDecision> stale = decider_->Stale(*book_);
-  if (auto s = log_->Keep(stale, book_->identity(), position_, options_.clock()); !s.ok()) return s;
+  const std::vector<AlertDecision> stale = decider_->Stale(*incident_table_);
+  if (auto s = log_->Keep(stale, incident_table_->identity(), position_, options_.clock()); !s.ok())
+    return s;
   decider_->Apply(stale);
   return absl::OkStatus();
 }
@@ -131,11 +132,11 @@ void AlertCenter::Look() {
   };
   const auto gather = seconds(options_.config.gather_seconds);
   const auto most = std::max(gather, seconds(options_.config.gather_most_seconds));
-  IncidentBook::Change change;
-  while (book_->Next({}, &cursor_, &change)) {
+  IncidentTable::Change change;
+  while (incident_table_->Next({}, &cursor_, &change)) {
     const std::string& fingerprint = change.status.fingerprint();
     if (pending_.contains(fingerprint)) continue;
-    const std::vector<AlertDecision> decisions = decider_->Decide(change, *book_);
+    const std::vector<AlertDecision> decisions = decider_->Decide(change, *incident_table_);
     if (decisions.empty()) continue;
     pending_[fingerprint] =
         AlertDecider::Opens(decisions) ? Pending{now + gather, now + most} : Pending{now, now};
@@ -143,7 +144,7 @@ void AlertCenter::Look() {
 }
 
 // More ranks may be found in its newest step.
-bool AlertCenter::StillGathers(const IncidentBook::Change& change,
+bool AlertCenter::StillGathers(const IncidentTable::Change& change,
                                const std::vector<AlertDecision>& decisions) const {
   return AlertDecider::Opens(decisions) && change.status.seen_step() > change.closed_step;
 }
@@ -159,9 +160,9 @@ AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
       next = std::min(next, when.due);
       continue;
     }
-    const auto change = book_->Get(fingerprint);
+    const auto change = incident_table_->Get(fingerprint);
     std::vector<AlertDecision> mine;
-    if (change.ok()) mine = decider_->Decide(*change, *book_);
+    if (change.ok()) mine = decider_->Decide(*change, *incident_table_);
     if (change.ok() && !all && now < when.latest && StillGathers(*change, mine)) {
       next = std::min(next, now + kLeastPause);
       continue;
@@ -181,7 +182,8 @@ AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
 
 bool AlertCenter::Keep(const std::vector<AlertDecision>& decisions) {
   if (decisions.empty()) return true;
-  const absl::Status kept = log_->Keep(decisions, book_->identity(), position_, options_.clock());
+  const absl::Status kept =
+      log_->Keep(decisions, incident_table_->identity(), position_, options_.clock());
   if (!kept.ok()) {
     if (!complained_) LogError("alerts: {}", std::string(kept.message()));
     complained_ = true;

@@ -1,6 +1,6 @@
-// From incidents to notifications. Follows the book as a watcher does, so that the judging thread
-// waits for nothing here: one thread decides and keeps what is to be told (alert_log.h), one thread
-// a route delivers it.
+// From incidents to notifications. Follows the incident table as a watcher does, so that the
+// judging thread waits for nothing here: one thread decides and keeps what is to be told
+// (alert_log.h), one thread a route delivers it.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 #include "server/alerts/alert_log.h"
 #include "server/alerts/route_sender.h"
 #include "server/alerts/sink.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 #include "server/settings/alert_config.h"
 
 namespace plumbline::server {
@@ -26,8 +26,8 @@ namespace plumbline::server {
 struct AlertOptions {
   AlertConfig config;
   std::string path;  // of the log; empty: nothing outlives the process
-  // False while the book is still being taken up from a journal: nothing is decided then, because
-  // what it says is the past. Any thread. Empty: always true.
+  // False while the incident table is still being taken up from a journal: nothing is decided then,
+  // because what it says is the past. Any thread. Empty: always true.
   std::function<bool()> settled;
   UnixClock clock;  // empty: the system's
   SenderTimes times;
@@ -45,10 +45,10 @@ class AlertCenter {
     AlertLog::Waiting waiting;
   };
 
-  // The configuration was validated. ResourceExhausted: the log cannot be written. `book` must
-  // outlive it.
+  // The configuration was validated. ResourceExhausted: the log cannot be written. `incident table`
+  // must outlive it.
   static absl::StatusOr<std::unique_ptr<AlertCenter>> Start(AlertOptions options,
-                                                            IncidentBook* book);
+                                                            IncidentTable* incident_table);
   ~AlertCenter();
 
   // Decides what has happened, tries to deliver it for a moment, and stops.
@@ -63,27 +63,27 @@ class AlertCenter {
  private:
   using Clock = std::chrono::steady_clock;
 
-  AlertCenter(AlertOptions options, IncidentBook* book)
-      : options_(std::move(options)), book_(book) {}
+  AlertCenter(AlertOptions options, IncidentTable* incident_table)
+      : options_(std::move(options)), incident_table_(incident_table) {}
   absl::Status Init();
   void Loop();
   bool WaitSettled();
   absl::Status TakeUp();
   void Look();
   Clock::time_point DecideDue(bool all);
-  bool StillGathers(const IncidentBook::Change& change,
+  bool StillGathers(const IncidentTable::Change& change,
                     const std::vector<AlertDecision>& decisions) const;
   bool Keep(const std::vector<AlertDecision>& decisions);
   bool WaitForNews(Clock::time_point until);
 
   AlertOptions options_;
-  IncidentBook* const book_;
+  IncidentTable* const incident_table_;
   std::unique_ptr<AlertLog> log_;
   std::vector<std::unique_ptr<RouteSender>> senders_;
 
   // The deciding thread's own.
   std::unique_ptr<AlertDecider> decider_;
-  uint64_t cursor_ = 0;    // up to here the book was looked at
+  uint64_t cursor_ = 0;    // up to here the incident table was looked at
   uint64_t position_ = 0;  // ... and decided
   struct Pending {
     Clock::time_point due;     // not before

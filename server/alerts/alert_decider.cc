@@ -6,7 +6,7 @@
 namespace plumbline::server {
 namespace {
 
-bool IsQuiet(const IncidentBook::Change& change) {
+bool IsQuiet(const IncidentTable::Change& change) {
   return change.incident.state() == v1::Incident::STATE_ACKNOWLEDGED ||
          change.incident.state() == v1::Incident::STATE_SILENCED;
 }
@@ -19,7 +19,7 @@ const Told* AlertDecider::Find(const std::string& route, const std::string& fing
 }
 
 std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const Told* told,
-                                                 const IncidentBook::Change& change) const {
+                                                 const IncidentTable::Change& change) const {
   const v1::Finding& finding = change.incident.finding();
   const bool firing = told != nullptr && told->firing;
   switch (change.incident.state()) {
@@ -42,7 +42,7 @@ std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const 
 
 // With what was merged into it: an incident that another inherits from does not begin anew.
 std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const Known& known,
-                                                 const IncidentBook::Change& change) const {
+                                                 const IncidentTable::Change& change) const {
   const auto event = EventFor(route, known.own, change);
   if (known.others.empty()) return event;
   const bool begins = event == AlertEvent::kOpened || event == AlertEvent::kReturned;
@@ -82,17 +82,17 @@ bool AlertDecider::AnybodyHeardOf(const std::string& fingerprint) const {
   });
 }
 
-std::vector<AlertDecision> AlertDecider::Decide(const IncidentBook::Change& change,
-                                                const IncidentBook& book) const {
+std::vector<AlertDecision> AlertDecider::Decide(const IncidentTable::Change& change,
+                                                const IncidentTable& incident_table) const {
   if (!change.status.merged_into().empty()) {
     if (!AnybodyHeardOf(change.status.fingerprint())) return {};
-    const auto into = book.Get(change.status.merged_into());
-    return into.ok() ? Decide(*into, book) : std::vector<AlertDecision>();
+    const auto into = incident_table.Get(change.status.merged_into());
+    return into.ok() ? Decide(*into, incident_table) : std::vector<AlertDecision>();
   }
   // Those that were merged into those that were merged, too.
   std::vector<std::string> merged(change.status.absorbed().begin(), change.status.absorbed().end());
   for (size_t i = 0; i < merged.size(); ++i) {
-    const auto other = book.Get(merged[i]);
+    const auto other = incident_table.Get(merged[i]);
     if (!other.ok()) continue;
     merged.insert(merged.end(), other->status.absorbed().begin(), other->status.absorbed().end());
   }
@@ -101,7 +101,7 @@ std::vector<AlertDecision> AlertDecider::Decide(const IncidentBook::Change& chan
   return out;
 }
 
-void AlertDecider::DecideFor(const AlertRoute& route, const IncidentBook::Change& change,
+void AlertDecider::DecideFor(const AlertRoute& route, const IncidentTable::Change& change,
                              const std::vector<std::string>& merged,
                              std::vector<AlertDecision>* out) const {
   const v1::Finding& finding = change.incident.finding();
@@ -164,7 +164,7 @@ void AlertDecider::Apply(const std::vector<AlertDecision>& decisions) {
   for (const AlertDecision& d : decisions) told_[{d.route, d.fingerprint}] = d.told;
 }
 
-std::vector<AlertDecision> AlertDecider::Stale(const IncidentBook& book) const {
+std::vector<AlertDecision> AlertDecider::Stale(const IncidentTable& incident_table) const {
   std::vector<AlertDecision> out;
   for (const auto& [key, told] : told_) {
     if (!told.firing) continue;
@@ -172,9 +172,9 @@ std::vector<AlertDecision> AlertDecider::Stale(const IncidentBook& book) const {
     const auto route =
         std::find_if(config_.routes.begin(), config_.routes.end(),
                      [&name = key.first](const AlertRoute& r) { return r.name == name; });
-    if (route != config_.routes.end() && book.Get(fingerprint).ok()) continue;
+    if (route != config_.routes.end() && incident_table.Get(fingerprint).ok()) continue;
     out.push_back({name, fingerprint, Told(), std::nullopt});
-    const std::string incident = book.IncidentOf(fingerprint);
+    const std::string incident = incident_table.IncidentOf(fingerprint);
     if (route == config_.routes.end() || incident.empty()) continue;
     const Told* known = Find(name, incident);
     if (known == nullptr || !known->firing) out.push_back({name, incident, told, std::nullopt});

@@ -203,14 +203,14 @@ absl::Status AlertLog::Put(const AlertDecision& d, int64_t unix_ns) {
       .Run();
 }
 
-absl::Status AlertLog::Keep(const std::vector<AlertDecision>& decisions, const std::string& book,
-                            uint64_t position, int64_t unix_ns) {
+absl::Status AlertLog::Keep(const std::vector<AlertDecision>& decisions,
+                            const std::string& incident_table, uint64_t position, int64_t unix_ns) {
   const MutexLock lock(mutex_);
   return InTransaction([&]() PLUMB_REQUIRES(mutex_) {
     for (const AlertDecision& d : decisions) {
       if (auto s = Put(d, unix_ns); !s.ok()) return s;
     }
-    if (auto s = put_meta_.BindText(1, "book").BindText(2, book).Run(); !s.ok()) return s;
+    if (auto s = put_meta_.BindText(1, "book").BindText(2, incident_table).Run(); !s.ok()) return s;
     return put_meta_.BindText(1, "position").Bind(2, position).Run();
   });
 }

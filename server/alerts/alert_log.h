@@ -72,12 +72,12 @@ class AlertLog {
 
   using ToldKey = std::pair<std::string, std::string>;  // route, fingerprint
   absl::StatusOr<std::map<ToldKey, Told>> AllTold();
-  // Up to which position of which book everything has been decided.
+  // Up to which position of which incident table everything has been decided.
   absl::StatusOr<std::pair<std::string, uint64_t>> Position();
   // All of it or nothing.
-  absl::Status Keep(const std::vector<AlertDecision>& decisions, const std::string& book,
+  absl::Status Keep(const std::vector<AlertDecision>& decisions, const std::string& incident_table,
                     uint64_t position, int64_t unix_ns);
-  // Forgets what receivers knew: of another book.
+  // Forgets what receivers knew: of another incident table.
   absl::Status Forget();
 
   // The oldest that waits to be delivered to a route.

@@ -167,13 +167,13 @@ Json FindingJson(const v1::Finding& f) {
 }
 
 // Of a server before there were incidents by cause, the finding's.
-const std::string& FingerprintOf(const IncidentBook::Change& change) {
+const std::string& FingerprintOf(const IncidentTable::Change& change) {
   const std::string& own = change.status.fingerprint();
   return own.empty() ? change.incident.finding().fingerprint() : own;
 }
 
 // How a person looks closer. The fingerprint and the rule's id are ours: no quoting is needed.
-std::vector<std::string> Checks(const IncidentBook::Change& change) {
+std::vector<std::string> Checks(const IncidentTable::Change& change) {
   return {"plumb query incident " + Safe(FingerprintOf(change)),
           "plumb explain " + Safe(change.incident.finding().rule())};
 }
@@ -194,7 +194,7 @@ std::string Headline(AlertEvent event, const v1::Finding& f) {
       Safe(f.rule()), ": ", Safe(f.title()));
 }
 
-std::string What(AlertEvent event, const IncidentBook::Change& change, v1::Level previous,
+std::string What(AlertEvent event, const IncidentTable::Change& change, v1::Level previous,
                  int64_t quiet_from) {
   const std::string reason = Safe(change.status.reason());
   switch (event) {
@@ -214,7 +214,7 @@ std::string What(AlertEvent event, const IncidentBook::Change& change, v1::Level
   }
 }
 
-std::string Text(AlertEvent event, const IncidentBook::Change& change, v1::Level previous,
+std::string Text(AlertEvent event, const IncidentTable::Change& change, v1::Level previous,
                  const std::string& link) {
   const v1::Finding& f = change.incident.finding();
   std::string out = absl::StrCat(Headline(event, f), "\n", SiteText(f.site()), "\n");
@@ -281,7 +281,7 @@ std::string AlertTime(int64_t unix_ns) {
   return text;
 }
 
-Notification MakeNotification(AlertEvent event, const IncidentBook::Change& change,
+Notification MakeNotification(AlertEvent event, const IncidentTable::Change& change,
                               v1::Level previous, const std::string& page, const std::string& route,
                               const std::vector<std::string>& ended) {
   const v1::Incident& incident = change.incident;

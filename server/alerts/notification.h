@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plumbline/v1/finding.pb.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 
 namespace plumbline::server {
 
@@ -37,7 +37,7 @@ struct Notification {
 
 // `previous`: the level this receiver was told before, for kEscalated. `page` and `route` as
 // configured. `ended`: bodies of earlier notifications that this one takes the place of.
-Notification MakeNotification(AlertEvent event, const IncidentBook::Change& change,
+Notification MakeNotification(AlertEvent event, const IncidentTable::Change& change,
                               v1::Level previous, const std::string& page, const std::string& route,
                               const std::vector<std::string>& ended = {});
 

@@ -144,19 +144,20 @@ absl::Status Pipeline::OpenCapsules(const Config& config) {
   return capsules_->Start();
 }
 
-// A judge and a book that know nothing yet.
+// A judge and an incident table that know nothing yet.
 absl::Status Pipeline::MakeJudge(const Config& config) {
-  book_ = std::make_unique<IncidentBook>([this] { return judge_->unix_ns(); });
-  if (data_ != nullptr) book_->SetIdentity(data_->journal_id());
-  book_->SetQuietSteps(config.quiet_steps);
-  book_->SetOnRevision([this](const std::string& fingerprint, const v1::IncidentRevision& r) {
-    store_->AddRevision(fingerprint, r);
-  });
+  incident_table_ = std::make_unique<IncidentTable>([this] { return judge_->unix_ns(); });
+  if (data_ != nullptr) incident_table_->SetIdentity(data_->journal_id());
+  incident_table_->SetQuietSteps(config.quiet_steps);
+  incident_table_->SetOnRevision(
+      [this](const std::string& fingerprint, const v1::IncidentRevision& r) {
+        store_->AddRevision(fingerprint, r);
+      });
   JudgeOptions options = JudgeOptionsOf(config);
   options.store = store_.get();
   options.quarantine = quarantine_.get();
   if (data_ != nullptr) options.open_run = RetryReader(config);
-  auto judge = Judge::Create(options, book_.get(), gaps_.get(), counters_);
+  auto judge = Judge::Create(options, incident_table_.get(), gaps_.get(), counters_);
   if (!judge.ok()) return judge.status();
   judge_ = std::move(*judge);
   return absl::OkStatus();
@@ -170,7 +171,7 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   Replay replay;
   if (config.data_directory.empty()) {
     LogWarning("no --data: nothing is kept; what was acknowledged is lost with this process");
-    gaps_ = GapBook::InMemory();
+    gaps_ = GapTable::InMemory();
     quarantine_ = std::make_unique<Quarantine>("", [] { return static_cast<int64_t>(UnixNs()); });
     if (auto s = OpenStore(config, 0); !s.ok()) return s;
     if (auto s = MakeJudge(config); !s.ok()) return s;
@@ -200,7 +201,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   if (!data.ok()) return data.status();
   data_ = std::move(*data);
   if (auto s = CheckJournalFormat(data_->journal()); !s.ok()) return s;
-  auto gaps = GapBook::Open(data_->gaps());
+  auto gaps = GapTable::Open(data_->gaps());
   if (!gaps.ok()) return gaps.status();
   gaps_ = std::move(*gaps);
   quarantine_ =

@@ -9,10 +9,10 @@
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "server/capsules/capsule_keeper.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 #include "server/journal/checkpointer.h"
 #include "server/journal/data_directory.h"
-#include "server/journal/gap_book.h"
+#include "server/journal/gap_table.h"
 #include "server/journal/journal.h"
 #include "server/journal/journal_run_reader.h"
 #include "server/journal/journal_scan.h"
@@ -42,14 +42,14 @@ class Pipeline {
   // The journal first: what it has taken is judged, and nobody waits for it any more. Bounded.
   void Stop();
 
-  IncidentBook& book() { return *book_; }
+  IncidentTable& incident_table() { return *incident_table_; }
   Store& store() { return *store_; }
   Judge& judge() { return *judge_; }
   Journal& journal() { return *journal_; }
   CapsuleKeeper& capsules() { return *capsules_; }
   // Reads again what may change while the server runs.
   void Reload() { suppressions_->Reload(); }
-  const GapBook& gaps() const { return *gaps_; }
+  const GapTable& gaps() const { return *gaps_; }
   const Checkpointer* checkpointer() const { return checkpointer_.get(); }  // null: none are made
   // Where things are kept; both empty without --data.
   std::string directory() const { return data_ != nullptr ? data_->path() : ""; }
@@ -57,7 +57,7 @@ class Pipeline {
   // Where alerts are remembered; empty: nothing is kept.
   std::string alert_log() const { return data_ != nullptr ? data_->alerts() : ""; }
   // Streams of former processes, as Open found them.
-  const StreamBook& known_streams() const { return scan_.streams; }
+  const StreamPositions& known_streams() const { return scan_.streams; }
   // Null: nothing is kept. What it makes must go before this.
   std::unique_ptr<RunReader> MakeReader(const Config& config);
 
@@ -77,10 +77,10 @@ class Pipeline {
 
   Counters* const counters_;
   std::unique_ptr<DataDirectory> data_;  // held until all else is gone
-  std::unique_ptr<GapBook> gaps_;
+  std::unique_ptr<GapTable> gaps_;
   Mutex segments_;  // held by who removes or replaces segments that are no more written
   std::unique_ptr<JournalRetention> retention_;
-  std::unique_ptr<IncidentBook> book_;
+  std::unique_ptr<IncidentTable> incident_table_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<CapsuleKeeper> capsules_;

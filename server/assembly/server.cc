@@ -168,7 +168,7 @@ class ServerImpl : public Server {
     QuerySources sources;
     sources.version = Version();
     sources.judge = &pipeline_.judge();
-    sources.book = &pipeline_.book();
+    sources.incident_table = &pipeline_.incident_table();
     sources.counters = &counters_;
     sources.store = &pipeline_.store();
     sources.runs = run_reader_.get();
@@ -196,7 +196,7 @@ class ServerImpl : public Server {
     options.config = config.alerts;
     options.path = pipeline_.alert_log();
     options.settled = [judge = &pipeline_.judge()] { return !judge->catching_up(); };
-    auto alerts = AlertCenter::Start(std::move(options), &pipeline_.book());
+    auto alerts = AlertCenter::Start(std::move(options), &pipeline_.incident_table());
     if (!alerts.ok()) return alerts.status();
     alerts_ = std::move(*alerts);
     return absl::OkStatus();
@@ -224,7 +224,7 @@ class ServerImpl : public Server {
     sources.version = Version();
     sources.counters = &counters_;
     sources.judge = &pipeline_.judge();
-    sources.book = &pipeline_.book();
+    sources.incident_table = &pipeline_.incident_table();
     sources.journal = &pipeline_.journal();
     sources.store = &pipeline_.store();
     sources.alerts = alerts_.get();

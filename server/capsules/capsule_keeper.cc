@@ -21,7 +21,7 @@ CapsuleKeeper::CapsuleKeeper(CapsuleOptions options,
       known_(std::move(known)),
       counters_(counters),
       files_(options_.directory),
-      attendance_(options_.grace, started_) {}
+      run_processes_(options_.grace, started_) {}
 
 CapsuleKeeper::~CapsuleKeeper() { Stop(); }
 
@@ -90,20 +90,20 @@ void CapsuleKeeper::Loop() {
 
 void CapsuleKeeper::Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<Connection> line,
                            const v1::Hello& hello) {
-  Attendance::Stream stream;
+  RunProcesses::Stream stream;
   stream.connection = connection;
   stream.line = std::move(line);
   stream.sources = {hello.sources().begin(), hello.sources().end()};
   stream.tool_version = hello.tool_version();
   stream.follows = hello.directives();
   Post(0, [this, stream_id, stream = std::move(stream)] {
-    if (attendance_.Joined(stream_id, stream, Clock::now())) TakeUp(stream_id);
+    if (run_processes_.Joined(stream_id, stream, Clock::now())) TakeUp(stream_id);
   });
 }
 
 void CapsuleKeeper::Left(uint64_t stream_id, uint64_t connection) {
   Post(0, [this, stream_id, connection] {
-    if (!attendance_.Left(stream_id, connection)) return;
+    if (!run_processes_.Left(stream_id, connection)) return;
     for (auto& [fingerprint, capsule] : capsules_) {
       for (Rank& rank : capsule.ranks) {
         if (rank.stream != stream_id) continue;

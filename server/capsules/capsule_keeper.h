@@ -26,8 +26,8 @@
 #include "base/mutex.h"
 #include "plumbline/v1/capsule.pb.h"
 #include "plumbline/v1/ingest.pb.h"
-#include "server/capsules/attendance.h"
 #include "server/capsules/capsule_files.h"
+#include "server/capsules/run_processes.h"
 #include "server/process/counters.h"
 #include "server/stream/run_table.h"
 #include "server/stream/stream_table.h"
@@ -137,7 +137,7 @@ class CapsuleKeeper {
   const Clock::time_point started_ = Clock::now();
 
   // The keeper's thread's own.
-  Attendance attendance_;
+  RunProcesses run_processes_;
   std::map<std::string, Capsule> capsules_;       // by fingerprint
   std::unordered_map<uint64_t, Capsule*> by_id_;  // the same
   bool grown_ = false;                            // something was settled since it was last shrunk

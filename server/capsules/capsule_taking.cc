@@ -71,7 +71,7 @@ bool CapsuleKeeper::MayTake(const Capsule& capsule) const {
   const v1::FindingSite& site = capsule.info.finding().site();
   const auto now = Clock::now();
   if (now < capsule.begun + 2 * options_.grace &&
-      attendance_.MoreMayCome(site, known_(site.run()).worlds, now)) {
+      run_processes_.MoreMayCome(site, known_(site.run()).worlds, now)) {
     return false;
   }
   int taking = 0;
@@ -102,12 +102,13 @@ void CapsuleKeeper::Take(Capsule* capsule) {
 // Every process of the newest attempt: those that the finding names first, then by rank.
 void CapsuleKeeper::AddRanks(Capsule* capsule) {
   const v1::FindingSite& site = capsule->info.finding().site();
-  std::vector<Attendance::Process> found = attendance_.ProcessesOf(site.run());
+  std::vector<RunProcesses::Process> found = run_processes_.ProcessesOf(site.run());
   if (found.empty()) return;
   const std::set<uint32_t> named(site.ranks().begin(), site.ranks().end());
-  const auto order = [&](const Attendance::Process& p) {
+  const auto order = [&](const RunProcesses::Process& p) {
     return std::make_tuple(named.count(p.source.rank()) == 0, p.source.rank(),
-                           static_cast<int>(p.source.role()), !attendance_.Of(p.stream)->follows);
+                           static_cast<int>(p.source.role()),
+                           !run_processes_.Of(p.stream)->follows);
   };
   std::sort(found.begin(), found.end(),
             [&](const auto& a, const auto& b) { return order(a) < order(b); });
@@ -122,7 +123,7 @@ void CapsuleKeeper::AddRanks(Capsule* capsule) {
     *rank.mutable_source() = source;
     rank.set_state(v1::CapsuleRank::STATE_ASKED);
     capsule->ranks.push_back({id});
-    const Attendance::Stream& stream = *attendance_.Of(id);
+    const RunProcesses::Stream& stream = *run_processes_.Of(id);
     if (stream.follows) continue;
     rank.set_state(v1::CapsuleRank::STATE_FAILED);
     rank.set_error(
@@ -138,7 +139,8 @@ void CapsuleKeeper::AddAway(Capsule* capsule, uint32_t attempt) {
   v1::CapsuleInfo& info = capsule->info;
   const v1::FindingSite site = info.finding().site();
   std::set<uint32_t> away(site.ranks().begin(), site.ranks().end());
-  for (const auto& process : attendance_.ProcessesOf(site.run())) away.erase(process.source.rank());
+  for (const auto& process : run_processes_.ProcessesOf(site.run()))
+    away.erase(process.source.rank());
   for (const uint32_t number : away) {
     if (static_cast<uint32_t>(info.ranks_size()) == options_.ranks) {
       info.set_omitted_ranks(info.omitted_ranks() + 1);
@@ -196,7 +198,7 @@ void CapsuleKeeper::Release(const Capsule& capsule, int index) {
 }
 
 void CapsuleKeeper::Direct(uint64_t stream_id, v1::Directive directive) {
-  const Attendance::Stream* stream = attendance_.Of(stream_id);
+  const RunProcesses::Stream* stream = run_processes_.Of(stream_id);
   if (stream == nullptr || !stream->follows) return;
   directive.set_stream_id(stream_id);
   ++counters_->directives;
@@ -210,12 +212,12 @@ void CapsuleKeeper::SampleDensely(const v1::Finding& finding) {
   directive.mutable_sample()->set_every(1);
   const int64_t newest = known_(finding.site().run()).newest_step;
   directive.mutable_sample()->set_until_step(newest + kFirstMargin + options_.dense_steps);
-  for (const uint64_t id : attendance_.StreamsOf(finding.site().run())) Direct(id, directive);
+  for (const uint64_t id : run_processes_.StreamsOf(finding.site().run())) Direct(id, directive);
 }
 
 // A process is there, again perhaps: it is asked for what is missing of it.
 void CapsuleKeeper::TakeUp(uint64_t stream_id) {
-  const std::vector<v1::Source>& sources = attendance_.Of(stream_id)->sources;
+  const std::vector<v1::Source>& sources = run_processes_.Of(stream_id)->sources;
   for (auto& [fingerprint, capsule] : capsules_) {
     if (capsule.info.state() != v1::CapsuleInfo::STATE_TAKING) continue;
     for (int i = 0; i < capsule.info.ranks_size(); ++i) {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rules/engine/incidents.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 
 namespace plumbline::server {
 namespace {
@@ -52,11 +52,11 @@ void FillSite(const Member& member, v1::IncidentSite* out) {
 
 }  // namespace
 
-bool IncidentBook::ShownFirst::operator()(const Member* a, const Member* b) const {
+bool IncidentTable::ShownFirst::operator()(const Member* a, const Member* b) const {
   return rules::ShowsBefore(a->finding, b->finding);
 }
 
-IncidentBook::Entry* IncidentBook::EntryOf(const v1::Finding& finding, int64_t now) {
+IncidentTable::Entry* IncidentTable::EntryOf(const v1::Finding& finding, int64_t now) {
   const std::string fingerprint = rules::IncidentFingerprint(finding);
   auto [found, fresh] = by_fingerprint_.try_emplace(fingerprint);
   Entry& entry = found->second;
@@ -70,7 +70,7 @@ IncidentBook::Entry* IncidentBook::EntryOf(const v1::Finding& finding, int64_t n
 }
 
 // Its finding may only change between TakeOut and PutIn: members are ordered by it.
-void IncidentBook::TakeOut(Member* member) {
+void IncidentTable::TakeOut(Member* member) {
   Entry* const entry = std::exchange(member->entry, nullptr);
   if (entry == nullptr) return;
   entry->members.erase(member);
@@ -79,7 +79,7 @@ void IncidentBook::TakeOut(Member* member) {
   if (entry->newest == member) entry->newest = nullptr;
 }
 
-void IncidentBook::PutIn(Member* member, Entry* entry) {
+void IncidentTable::PutIn(Member* member, Entry* entry) {
   member->entry = entry;
   Member* const before = entry->members.empty() ? nullptr : *entry->members.begin();
   entry->members.insert(member);
@@ -98,7 +98,7 @@ void IncidentBook::PutIn(Member* member, Entry* entry) {
 }
 
 // Keeps its place: the order does not look at what goes.
-void IncidentBook::Slim(Member* member) {
+void IncidentTable::Slim(Member* member) {
   v1::Finding& f = member->finding;
   f.clear_explanation();
   f.clear_forecast();
@@ -114,7 +114,7 @@ void IncidentBook::Slim(Member* member) {
 }
 
 // While every finding of an incident has come from one other, that one is where it comes from.
-void IncidentBook::NoteOrigin(Entry* to, const Entry* from, bool opens, bool joins) {
+void IncidentTable::NoteOrigin(Entry* to, const Entry* from, bool opens, bool joins) {
   if (!joins) return;
   std::string& origin = *to->status.mutable_moved_from();
   const std::string came = from == nullptr ? "" : from->status.fingerprint();
@@ -126,7 +126,7 @@ void IncidentBook::NoteOrigin(Entry* to, const Entry* from, bool opens, bool joi
 }
 
 // It is merged no more.
-void IncidentBook::Revive(Entry* entry) {
+void IncidentTable::Revive(Entry* entry) {
   const auto into = by_fingerprint_.find(entry->status.merged_into());
   entry->status.clear_merged_into();
   entry->incident.clear_finding();
@@ -137,7 +137,7 @@ void IncidentBook::Revive(Entry* entry) {
 }
 
 // Nothing is left in `from`; what people said of it holds for what is nothing but its findings.
-void IncidentBook::Merge(Entry* from, Entry* into, v1::Finding last, int64_t now, Told* told) {
+void IncidentTable::Merge(Entry* from, Entry* into, v1::Finding last, int64_t now, Told* told) {
   const v1::Incident::State before = from->incident.state();
   const bool quiet =
       before == v1::Incident::STATE_ACKNOWLEDGED || before == v1::Incident::STATE_SILENCED;
@@ -162,7 +162,7 @@ void IncidentBook::Merge(Entry* from, Entry* into, v1::Finding last, int64_t now
       told);
 }
 
-IncidentBook::Placed IncidentBook::Put(const v1::Finding& finding, uint64_t count) {
+IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t count) {
   const int64_t now = unix_ns_();
   Told told;
   Placed placed;
@@ -186,6 +186,7 @@ IncidentBook::Placed IncidentBook::Put(const v1::Finding& finding, uint64_t coun
     PutIn(&member, to);
     Touch(to, now);
     if (fresh) to->opened_at = position_;
+    NoteApart(to, fresh, finding.site().step_last());
     to->status.set_seen_step(joins && (fresh || to->members.size() == 1)
                                  ? finding.site().step_last()
                                  : std::max(to->status.seen_step(), finding.site().step_last()));
@@ -216,7 +217,17 @@ IncidentBook::Placed IncidentBook::Put(const v1::Finding& finding, uint64_t coun
   return placed;
 }
 
-void IncidentBook::Left(Entry* from, Entry* to, v1::Finding last, int64_t now, Told* told) {
+// A fault that was mended and came back much later says nothing of how often it is looked for.
+void IncidentTable::NoteApart(Entry* to, bool fresh, int64_t step) const {
+  constexpr int64_t kMostApart = 16;  // times quiet_steps
+  const int64_t seen = to->status.seen_step();
+  if (fresh || step <= seen || seen < 0) return;
+  const int64_t most = kMostApart * std::min(quiet_steps_, INT64_MAX / (2 * kMostApart));
+  const int64_t apart = std::min(step - seen, most);
+  to->status.set_steps_apart(std::max(to->status.steps_apart(), apart));
+}
+
+void IncidentTable::Left(Entry* from, Entry* to, v1::Finding last, int64_t now, Told* told) {
   if (from->members.empty()) return Merge(from, to, std::move(last), now, told);
   int64_t seen = INT64_MIN;
   for (const Member* member : from->members)
@@ -228,7 +239,7 @@ void IncidentBook::Left(Entry* from, Entry* to, v1::Finding last, int64_t now, T
 }
 
 // With its sites.
-v1::IncidentStatus IncidentBook::StatusOf(const Entry& entry) {
+v1::IncidentStatus IncidentTable::StatusOf(const Entry& entry) {
   v1::IncidentStatus out = entry.status;
   out.set_site_count(entry.members.size());
   for (const Member* member : entry.members) {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 
 namespace plumbline::server {
 namespace {
@@ -36,8 +36,8 @@ absl::Status Unknown(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::string> IncidentBook::Resolve(const std::string& name,
-                                                  const Visible& visible) const {
+absl::StatusOr<std::string> IncidentTable::Resolve(const std::string& name,
+                                                   const Visible& visible) const {
   const MutexLock lock(mutex_);
   const auto hidden = [&](const Entry& entry) {
     return visible != nullptr && !visible(entry.shown().site().run());
@@ -69,8 +69,8 @@ absl::StatusOr<std::string> IncidentBook::Resolve(const std::string& name,
   return *meant.begin();
 }
 
-absl::StatusOr<v1::Finding> IncidentBook::FindingOf(const std::string& name,
-                                                    const Visible& visible) const {
+absl::StatusOr<v1::Finding> IncidentTable::FindingOf(const std::string& name,
+                                                     const Visible& visible) const {
   const auto incident = Resolve(name, visible);
   if (!incident.ok()) return incident.status();
   const MutexLock lock(mutex_);
@@ -82,7 +82,7 @@ absl::StatusOr<v1::Finding> IncidentBook::FindingOf(const std::string& name,
 }
 
 // The only one whose fingerprint begins so; null: none, or several.
-const IncidentBook::Member* IncidentBook::Named(const Entry& entry, const std::string& prefix) {
+const IncidentTable::Member* IncidentTable::Named(const Entry& entry, const std::string& prefix) {
   const Member* only = nullptr;
   for (const Member* member : entry.members) {
     if (!Begins(member->finding.fingerprint(), prefix)) continue;
@@ -93,7 +93,7 @@ const IncidentBook::Member* IncidentBook::Named(const Entry& entry, const std::s
 }
 
 // What an update means: an incident, what it was merged into, or the one a finding is in.
-IncidentBook::Entry* IncidentBook::Meant(const std::string& fingerprint) {
+IncidentTable::Entry* IncidentTable::Meant(const std::string& fingerprint) {
   auto found = by_fingerprint_.find(fingerprint);
   if (found == by_fingerprint_.end()) {
     const auto member = members_.find(fingerprint);
@@ -108,7 +108,7 @@ IncidentBook::Entry* IncidentBook::Meant(const std::string& fingerprint) {
   return &found->second;
 }
 
-absl::StatusOr<IncidentBook::Change> IncidentBook::Get(const std::string& fingerprint) const {
+absl::StatusOr<IncidentTable::Change> IncidentTable::Get(const std::string& fingerprint) const {
   const MutexLock lock(mutex_);
   const auto found = by_fingerprint_.find(fingerprint);
   if (found == by_fingerprint_.end())
@@ -119,20 +119,20 @@ absl::StatusOr<IncidentBook::Change> IncidentBook::Get(const std::string& finger
   return change;
 }
 
-std::string IncidentBook::IncidentOf(const std::string& finding_fingerprint) const {
+std::string IncidentTable::IncidentOf(const std::string& finding_fingerprint) const {
   const MutexLock lock(mutex_);
   const auto found = members_.find(finding_fingerprint);
   return found == members_.end() ? "" : found->second.entry->status.fingerprint();
 }
 
-IncidentBook::Change IncidentBook::ChangeOf(const Entry& entry) {
+IncidentTable::Change IncidentTable::ChangeOf(const Entry& entry) {
   Change change{entry.incident, StatusOf(entry), entry.opened_at, entry.status.revision(),
                 INT64_MIN};
   *change.incident.mutable_finding() = entry.shown();
   return change;
 }
 
-bool IncidentBook::Next(const IncidentFilter& filter, uint64_t* cursor, Change* out) const {
+bool IncidentTable::Next(const IncidentFilter& filter, uint64_t* cursor, Change* out) const {
   const MutexLock lock(mutex_);
   for (auto it = by_change_.upper_bound(*cursor); it != by_change_.end(); ++it) {
     const Entry& entry = *it->second;
@@ -145,14 +145,14 @@ bool IncidentBook::Next(const IncidentFilter& filter, uint64_t* cursor, Change* 
   return false;
 }
 
-bool IncidentBook::Asked(const Entry& entry, const std::string& prefix) {
+bool IncidentTable::Asked(const Entry& entry, const std::string& prefix) {
   if (Begins(entry.status.fingerprint(), prefix)) return true;
   return std::any_of(entry.members.begin(), entry.members.end(), [&](const Member* member) {
     return Begins(member->finding.fingerprint(), prefix);
   });
 }
 
-std::vector<IncidentBook::Change> IncidentBook::List(const IncidentFilter& filter) const {
+std::vector<IncidentTable::Change> IncidentTable::List(const IncidentFilter& filter) const {
   std::vector<Change> list;
   {
     const MutexLock lock(mutex_);
@@ -170,7 +170,7 @@ std::vector<IncidentBook::Change> IncidentBook::List(const IncidentFilter& filte
   return list;
 }
 
-uint64_t IncidentBook::OpenIn(const std::string& run) const {
+uint64_t IncidentTable::OpenIn(const std::string& run) const {
   const MutexLock lock(mutex_);
   const auto found = runs_.find(run);
   if (found == runs_.end()) return 0;
@@ -180,7 +180,7 @@ uint64_t IncidentBook::OpenIn(const std::string& run) const {
                     [](const Entry* entry) { return Open(entry->incident, entry->shown()); }));
 }
 
-std::map<std::pair<std::string, v1::Level>, uint64_t> IncidentBook::OpenByRule() const {
+std::map<std::pair<std::string, v1::Level>, uint64_t> IncidentTable::OpenByRule() const {
   std::map<std::pair<std::string, v1::Level>, uint64_t> out;
   const MutexLock lock(mutex_);
   for (const auto& [fingerprint, entry] : by_fingerprint_) {

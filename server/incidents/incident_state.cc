@@ -1,10 +1,10 @@
-// The book as a checkpoint remembers it.
+// The incident table as a checkpoint remembers it.
 
 #include <algorithm>
 #include <utility>
 
 #include "rules/engine/incidents.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 
 namespace plumbline::server {
 namespace {
@@ -56,7 +56,7 @@ v1::IncidentBookState Gathered(const v1::IncidentBookState& old) {
 
 }  // namespace
 
-v1::IncidentBookState IncidentBook::Checkpoint() const {
+v1::IncidentBookState IncidentTable::Checkpoint() const {
   v1::IncidentBookState state;
   const MutexLock lock(mutex_);
   state.set_version(kVersion);
@@ -84,7 +84,7 @@ v1::IncidentBookState IncidentBook::Checkpoint() const {
   return state;
 }
 
-void IncidentBook::Restore(const v1::IncidentBookState& state) {
+void IncidentTable::Restore(const v1::IncidentBookState& state) {
   if (state.version() < kVersion) {
     v1::IncidentBookState gathered = Gathered(state);
     gathered.set_version(kVersion);

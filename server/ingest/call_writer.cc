@@ -7,10 +7,10 @@
 namespace plumbline::server {
 namespace {
 
-v1::ServerMessage AckOf(Leg* leg) {
+v1::ServerMessage AckOf(CallStream* call_stream) {
   v1::ServerMessage message;
-  *message.mutable_ack() = leg->acks.Take();
-  message.mutable_ack()->set_stream_id(leg->stream_id);
+  *message.mutable_ack() = call_stream->acks.Take();
+  message.mutable_ack()->set_stream_id(call_stream->stream_id);
   return message;
 }
 
@@ -21,8 +21,8 @@ void CallWriter::Say(v1::ServerMessage message) {
   Pump();
 }
 
-void CallWriter::SayAck(Leg* leg, const grpc::Status* ended) {
-  v1::ServerMessage message = AckOf(leg);
+void CallWriter::SayAck(CallStream* call_stream, const grpc::Status* ended) {
+  v1::ServerMessage message = AckOf(call_stream);
   v1::Ack& ack = *message.mutable_ack();
   if (ended != nullptr) {
     ack.set_ended(ended->error_message());
@@ -31,8 +31,8 @@ void CallWriter::SayAck(Leg* leg, const grpc::Status* ended) {
   Say(std::move(message));
 }
 
-void CallWriter::Owe(const std::shared_ptr<Leg>& leg) {
-  if (!std::exchange(leg->owed, true)) owed_.push_back(leg);
+void CallWriter::Owe(const std::shared_ptr<CallStream>& call_stream) {
+  if (!std::exchange(call_stream->owed, true)) owed_.push_back(call_stream);
   Pump();
 }
 
@@ -52,11 +52,11 @@ void CallWriter::Written(bool ok) {
 void CallWriter::Pump() {
   if (writing_ || finished_) return;
   while (!broken_ && queue_.empty() && !owed_.empty()) {
-    const std::shared_ptr<Leg> leg = std::move(owed_.front());
+    const std::shared_ptr<CallStream> call_stream = std::move(owed_.front());
     owed_.pop_front();
-    leg->owed = false;
-    if (leg->over || !leg->acks.anything()) continue;
-    queue_.push_back(AckOf(leg.get()));
+    call_stream->owed = false;
+    if (call_stream->over || !call_stream->acks.anything()) continue;
+    queue_.push_back(AckOf(call_stream.get()));
   }
   if (!broken_ && !queue_.empty()) {
     outgoing_.Clear();

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "plumbline/v1/ingest.pb.h"
-#include "server/ingest/leg.h"
+#include "server/ingest/call_stream.h"
 
 namespace plumbline::server {
 
@@ -22,9 +22,10 @@ class CallWriter {
   explicit CallWriter(Call* call) : call_(call) {}
 
   void Say(v1::ServerMessage message);
-  // What the leg is owed: now, with the word that its stream has ended or without; or in its turn.
-  void SayAck(Leg* leg, const grpc::Status* ended = nullptr);
-  void Owe(const std::shared_ptr<Leg>& leg);
+  // What the stream is owed: now, with the word that its stream has ended or without; or in
+  // its turn.
+  void SayAck(CallStream* call_stream, const grpc::Status* ended = nullptr);
+  void Owe(const std::shared_ptr<CallStream>& call_stream);
   // Ends the call once all of the above is written. The first reason wins; false: it was not this
   // one.
   bool End(const grpc::Status& status);
@@ -38,7 +39,7 @@ class CallWriter {
   void Pump();
 
   Call* const call_;
-  std::deque<std::shared_ptr<Leg>> owed_;
+  std::deque<std::shared_ptr<CallStream>> owed_;
   std::deque<v1::ServerMessage> queue_;
   grpc::ByteBuffer outgoing_;
   bool writing_ = false;

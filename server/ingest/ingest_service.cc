@@ -30,7 +30,7 @@ Sequencer::Limits WaitingOf(const IngestOptions& options) {
 class IngestServiceImpl : public IngestService,
                           public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest::Service> {
  public:
-  IngestServiceImpl(const IngestOptions& options, const StreamBook& known, Journal* journal,
+  IngestServiceImpl(const IngestOptions& options, const StreamPositions& known, Journal* journal,
                     Judge* judge, Gate* gate, Counters* counters, CapsuleKeeper* capsules)
       : gate_(gate),
         max_calls_(2 * options.max_streams),
@@ -134,7 +134,7 @@ class IngestServiceImpl : public IngestService,
   const Shares shares_;
   const std::shared_ptr<SharedBytes> name_bytes_;
   StreamTable table_;
-  NameBook names_;
+  NameTable names_;
   Pacer pacer_;
   Intake intake_;
   AckTimer timer_;
@@ -150,7 +150,7 @@ class IngestServiceImpl : public IngestService,
 }  // namespace
 
 std::unique_ptr<IngestService> IngestService::Create(const IngestOptions& options,
-                                                     const StreamBook& known, Journal* journal,
+                                                     const StreamPositions& known, Journal* journal,
                                                      Judge* judge, Gate* gate, Counters* counters,
                                                      CapsuleKeeper* capsules) {
   return std::make_unique<IngestServiceImpl>(options, known, journal, judge, gate, counters,

@@ -9,7 +9,7 @@
 #include "server/access/gate.h"
 #include "server/capsules/capsule_keeper.h"
 #include "server/journal/journal.h"
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 #include "server/judge/judge.h"
 #include "server/process/counters.h"
 #include "server/stream/batch_checks.h"
@@ -47,7 +47,7 @@ class IngestService {
   // `known` are the streams of a former process. All pointers must outlive the service; the journal
   // must be stopped before it goes.
   static std::unique_ptr<IngestService> Create(const IngestOptions& options,
-                                               const StreamBook& known, Journal* journal,
+                                               const StreamPositions& known, Journal* journal,
                                                Judge* judge, Gate* gate, Counters* counters,
                                                CapsuleKeeper* capsules = nullptr);
 

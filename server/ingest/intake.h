@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumbline/v1/ingest.pb.h"
-#include "server/ingest/name_book.h"
+#include "server/ingest/name_table.h"
 #include "server/ingest/pacer.h"
 #include "server/journal/journal.h"
 #include "server/judge/judge.h"
@@ -26,7 +26,7 @@ namespace plumbline::server {
 class Intake {
  public:
   // All pointers must outlive it, and the journal must be stopped before it goes.
-  Intake(BatchLimits limits, StreamTable* table, NameBook* names, Pacer* pacer, Journal* journal,
+  Intake(BatchLimits limits, StreamTable* table, NameTable* names, Pacer* pacer, Journal* journal,
          Judge* judge, Counters* counters)
       : limits_(limits),
         table_(table),
@@ -102,7 +102,7 @@ class Intake {
 
   const BatchLimits limits_;
   StreamTable* const table_;
-  NameBook* const names_;
+  NameTable* const names_;
   Pacer* const pacer_;
   Journal* const journal_;
   Judge* const judge_;

@@ -35,22 +35,22 @@ void Session::End(const grpc::Status& status) {
   const MutexLock lock(mutex_);
   if (writer_.ending()) return;
   by_us_ = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
-  for (const auto& [id, leg] : legs_) {
-    if (leg->acks.anything() && leg->welcomed) writer_.SayAck(leg.get());
+  for (const auto& [id, call_stream] : call_streams_) {
+    if (call_stream->acks.anything() && call_stream->welcomed) writer_.SayAck(call_stream.get());
   }
   writer_.End(status);
 }
 
 void Session::OnDone() {
-  std::unordered_map<uint64_t, LegPtr> legs;
+  std::unordered_map<uint64_t, LegPtr> call_streams;
   bool ended = false;
   {
     const MutexLock lock(mutex_);
-    legs.swap(legs_);
+    call_streams.swap(call_streams_);
     // The processes behind a relay may live when the relay does not.
     ended = !by_us_ && !shared_;
   }
-  for (const auto& [id, leg] : legs) LeaveIntake(leg, ended);
+  for (const auto& [id, call_stream] : call_streams) LeaveIntake(call_stream, ended);
   on_done_(this);
   self_.reset();
 }
@@ -150,13 +150,13 @@ void Session::OnHelloDue() {
        absl::StrCat("no hello within ", seconds, " s (ingest.hello_seconds)")});
 }
 
-// Ends the stream; and the call, unless that carries others. `leg` null: the call.
-bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what) {
+// Ends the stream; and the call, unless that carries others. `stream` null: the call.
+bool Session::Fail(const LegPtr& call_stream, grpc::StatusCode code, const std::string& what) {
   ++context_->counters->broken_streams;
-  LogWarning("stream {:016x} ended: {:?}", leg ? leg->stream_id : 0, what);
-  if (leg != nullptr && leg->shared) {
-    Leave(leg, false);
-    EndLeg(leg, grpc::Status(code, what));
+  LogWarning("stream {:016x} ended: {:?}", call_stream ? call_stream->stream_id : 0, what);
+  if (call_stream != nullptr && call_stream->shared) {
+    Leave(call_stream, false);
+    EndLeg(call_stream, grpc::Status(code, what));
   } else {
     End(grpc::Status(code, what));
   }
@@ -171,9 +171,10 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
   batch.batch = std::make_shared<v1::Batch>();
   batch.refused = std::move(why);
   const uint64_t sequence = message.has_batch() ? message.batch().sequence() : 0;
-  const LegPtr leg = Find(message.batch().stream_id());
-  if (leg != nullptr && sequence > 0 && context_->intake->IsDue(leg->joined, sequence)) {
-    return Offer(leg, sequence, std::move(batch));
+  const LegPtr call_stream = Find(message.batch().stream_id());
+  if (call_stream != nullptr && sequence > 0 &&
+      context_->intake->IsDue(call_stream->joined, sequence)) {
+    return Offer(call_stream, sequence, std::move(batch));
   }
   bool shared;
   {
@@ -186,46 +187,48 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
 }
 
 bool Session::OnHello(const v1::Hello& hello) {
-  LegPtr leg, former;
+  LegPtr call_stream, former;
   bool second = false;
   {
     const MutexLock lock(mutex_);
     second = greeted_ && !(shared_ && hello.shared());
     // What a call is stays so: one stream's second hello does not speak for the others.
     if (!std::exchange(greeted_, true)) shared_ = hello.shared();
-    leg =
-        std::make_shared<Leg>(weak_from_this(), hello.stream_id(), shared_, context_->ack_batches);
-    // A process behind a relay that came back: its older leg ends without a word.
-    const auto same = legs_.find(leg->stream_id);
-    if (!second && same != legs_.end()) {
+    call_stream = std::make_shared<CallStream>(weak_from_this(), hello.stream_id(), shared_,
+                                               context_->ack_batches);
+    // A process behind a relay that came back: its older stream ends without a word.
+    const auto same = call_streams_.find(call_stream->stream_id);
+    if (!second && same != call_streams_.end()) {
       former = same->second;
       former->over = true;
-      legs_.erase(same);
+      call_streams_.erase(same);
     }
   }
   if (second) {
-    return Fail(leg, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
+    return Fail(call_stream, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
   }
   auto joined = context_->intake->Join(
-      hello, std::static_pointer_cast<Connection>(leg),
+      hello, std::static_pointer_cast<Connection>(call_stream),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
       lease_->Names());
   if (!joined.ok()) {
     if (former != nullptr) LeaveIntake(former, false);  // nobody took its place
     // The codes of both libraries are the same numbers.
-    return Fail(leg, static_cast<grpc::StatusCode>(joined.status().raw_code()),
+    return Fail(call_stream, static_cast<grpc::StatusCode>(joined.status().raw_code()),
                 std::string(joined.status().message()));
   }
   const bool room = joined->room;
   {
     const MutexLock lock(mutex_);
-    leg->joined = std::move(*joined);
-    legs_[leg->stream_id] = leg;
+    call_stream->joined = std::move(*joined);
+    call_streams_[call_stream->stream_id] = call_stream;
   }
-  context_->liveness->Joined(hello, leg->joined.connection, std::chrono::steady_clock::now());
-  Welcome(leg);
+  context_->liveness->Joined(hello, call_stream->joined.connection,
+                             std::chrono::steady_clock::now());
+  Welcome(call_stream);
   if (context_->capsules != nullptr) {
-    context_->capsules->Joined(leg->stream_id, leg->joined.connection, leg, hello);
+    context_->capsules->Joined(call_stream->stream_id, call_stream->joined.connection, call_stream,
+                               hello);
   }
   return room;
 }
@@ -234,63 +237,67 @@ bool Session::OnHello(const v1::Hello& hello) {
 void Session::OnAside(v1::AgentMessage& message) {
   const uint64_t stream_id =
       message.has_capsule() ? message.capsule().stream_id() : message.report().stream_id();
-  const LegPtr leg = Find(stream_id);
-  if (leg == nullptr || leg->stream_id != stream_id || context_->capsules == nullptr) return;
+  const LegPtr call_stream = Find(stream_id);
+  if (call_stream == nullptr || call_stream->stream_id != stream_id ||
+      context_->capsules == nullptr)
+    return;
   if (message.has_report()) return context_->capsules->OnReport(stream_id, message.report());
   context_->capsules->OnPart(stream_id, std::move(*message.mutable_capsule()));
 }
 
 bool Session::OnBatch(ParsedBatch batch) {
-  const LegPtr leg = Find(batch.batch->stream_id());
-  if (leg == nullptr) {
+  const LegPtr call_stream = Find(batch.batch->stream_id());
+  if (call_stream == nullptr) {
     const MutexLock lock(mutex_);
     if (shared_) return true;  // of a stream that was just ended
   }
-  if (leg == nullptr) {
+  if (call_stream == nullptr) {
     return Fail(nullptr, grpc::StatusCode::FAILED_PRECONDITION,
                 "the first message must be a hello");
   }
   const uint64_t sequence = batch.batch->sequence();
   if (sequence == 0) {
-    return Fail(leg, grpc::StatusCode::INVALID_ARGUMENT, "a batch without a sequence number");
+    return Fail(call_stream, grpc::StatusCode::INVALID_ARGUMENT,
+                "a batch without a sequence number");
   }
   for (const v1::Source& source : batch.batch->sources()) {
     if (auto s = lease_->Check(Scope::kWrite, source.run()); !s.ok()) {
-      return Fail(leg, grpc::StatusCode::PERMISSION_DENIED, std::string(s.message()));
+      return Fail(call_stream, grpc::StatusCode::PERMISSION_DENIED, std::string(s.message()));
     }
   }
-  context_->liveness->Heard(leg->stream_id, *batch.batch, std::chrono::steady_clock::now());
-  return Offer(leg, sequence, std::move(batch));
+  context_->liveness->Heard(call_stream->stream_id, *batch.batch, std::chrono::steady_clock::now());
+  return Offer(call_stream, sequence, std::move(batch));
 }
 
-bool Session::Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch) {
-  const Intake::Taken taken = context_->intake->Offer(leg->joined, sequence, std::move(batch));
+bool Session::Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch) {
+  const Intake::Taken taken =
+      context_->intake->Offer(call_stream->joined, sequence, std::move(batch));
   if (taken.outcome == Intake::Outcome::kOverflow) {
-    return Fail(leg, grpc::StatusCode::FAILED_PRECONDITION,
+    return Fail(call_stream, grpc::StatusCode::FAILED_PRECONDITION,
                 absl::StrCat("batch ", sequence, " came, but too much waits for batch ", taken.next,
                              "; send again from there"));
   }
   // Its sender has not heard that it is held.
-  if (taken.outcome == Intake::Outcome::kDuplicate) OnHeld(leg, taken.held, false);
+  if (taken.outcome == Intake::Outcome::kDuplicate) OnHeld(call_stream, taken.held, false);
   return taken.room;
 }
 
 void Session::OnHeartbeat(const v1::Heartbeat& heartbeat) {
-  if (const LegPtr leg = Find(heartbeat.stream_id())) {
-    context_->intake->Hear(leg->joined, heartbeat);
-    context_->liveness->Heard(leg->stream_id, heartbeat, std::chrono::steady_clock::now());
+  if (const LegPtr call_stream = Find(heartbeat.stream_id())) {
+    context_->intake->Hear(call_stream->joined, heartbeat);
+    context_->liveness->Heard(call_stream->stream_id, heartbeat, std::chrono::steady_clock::now());
   }
 }
 
 void Session::OnGoodbye(uint64_t stream_id) {
-  LegPtr leg;
+  LegPtr call_stream;
   {
     const MutexLock lock(mutex_);
-    const auto found = legs_.find(stream_id);
-    if (found == legs_.end() || !found->second->shared) return;
-    leg = found->second;
+    const auto found = call_streams_.find(stream_id);
+    if (found == call_streams_.end() || !found->second->shared) return;
+    call_stream = found->second;
   }
-  Leave(leg, true);
+  Leave(call_stream, true);
 }
 
 // ---- streams -------------------------------------------------------------------------------
@@ -299,107 +306,108 @@ void Session::OnGoodbye(uint64_t stream_id) {
 // refused by number.
 Session::LegPtr Session::Find(uint64_t stream_id) {
   const MutexLock lock(mutex_);
-  if (!shared_) return legs_.empty() ? nullptr : legs_.begin()->second;
-  const auto found = legs_.find(stream_id);
-  return found == legs_.end() ? nullptr : found->second;
+  if (!shared_) return call_streams_.empty() ? nullptr : call_streams_.begin()->second;
+  const auto found = call_streams_.find(stream_id);
+  return found == call_streams_.end() ? nullptr : found->second;
 }
 
 // False: it was not there any more.
-bool Session::Forget(const LegPtr& leg) {
+bool Session::Forget(const LegPtr& call_stream) {
   const MutexLock lock(mutex_);
-  leg->over = true;
-  const auto found = legs_.find(leg->stream_id);
-  if (found == legs_.end() || found->second != leg) return false;
-  legs_.erase(found);
+  call_stream->over = true;
+  const auto found = call_streams_.find(call_stream->stream_id);
+  if (found == call_streams_.end() || found->second != call_stream) return false;
+  call_streams_.erase(found);
   return true;
 }
 
-void Session::Leave(const LegPtr& leg, bool ended) {
-  if (Forget(leg)) LeaveIntake(leg, ended);
+void Session::Leave(const LegPtr& call_stream, bool ended) {
+  if (Forget(call_stream)) LeaveIntake(call_stream, ended);
 }
 
-void Session::LeaveIntake(const LegPtr& leg, bool ended) {
-  context_->intake->Leave(leg->joined, ended);
-  context_->liveness->Left(leg->stream_id, leg->joined.connection,
+void Session::LeaveIntake(const LegPtr& call_stream, bool ended) {
+  context_->intake->Leave(call_stream->joined, ended);
+  context_->liveness->Left(call_stream->stream_id, call_stream->joined.connection,
                            std::chrono::steady_clock::now());
   if (context_->capsules != nullptr) {
-    context_->capsules->Left(leg->stream_id, leg->joined.connection);
+    context_->capsules->Left(call_stream->stream_id, call_stream->joined.connection);
   }
 }
 
 // Tells a shared call that one of its streams has ended.
-void Session::EndLeg(const LegPtr& leg, const grpc::Status& status) {
+void Session::EndLeg(const LegPtr& call_stream, const grpc::Status& status) {
   const MutexLock lock(mutex_);
-  writer_.SayAck(leg.get(), &status);
+  writer_.SayAck(call_stream.get(), &status);
 }
 
-void Session::OnSuperseded(const LegPtr& leg) {
+void Session::OnSuperseded(const LegPtr& call_stream) {
   const grpc::Status status(grpc::StatusCode::ABORTED, "this stream was opened again elsewhere");
-  if (!leg->shared) return End(status);
+  if (!call_stream->shared) return End(status);
   bool was_over;
   {
     const MutexLock lock(mutex_);
-    was_over = leg->over;
+    was_over = call_stream->over;
   }
   if (was_over) return;
-  Forget(leg);
-  EndLeg(leg, status);
+  Forget(call_stream);
+  EndLeg(call_stream, status);
 }
 
 // ---- writing -------------------------------------------------------------------------------
 
-void Session::Welcome(const LegPtr& leg) {
+void Session::Welcome(const LegPtr& call_stream) {
   v1::ServerMessage message;
   message.mutable_welcome()->set_protocol(kProtocol);
   message.mutable_welcome()->set_server_version(context_->server_version);
-  message.mutable_welcome()->set_acknowledged(leg->joined.held);
-  message.mutable_welcome()->set_stream_id(leg->stream_id);
+  message.mutable_welcome()->set_acknowledged(call_stream->joined.held);
+  message.mutable_welcome()->set_stream_id(call_stream->stream_id);
   const MutexLock lock(mutex_);
   writer_.Say(std::move(message));
-  leg->welcomed = true;
-  OweLocked(leg);  // something may have been held meanwhile
+  call_stream->welcomed = true;
+  OweLocked(call_stream);  // something may have been held meanwhile
 }
 
-void Session::OnHeld(const LegPtr& leg, uint64_t sequence, bool at_once) {
+void Session::OnHeld(const LegPtr& call_stream, uint64_t sequence, bool at_once) {
   const MutexLock lock(mutex_);
-  leg->acks.Held(sequence);
-  if (at_once) leg->acks.Urgent();
-  OweLocked(leg);
+  call_stream->acks.Held(sequence);
+  if (at_once) call_stream->acks.Urgent();
+  OweLocked(call_stream);
 }
 
-void Session::OnRefused(const LegPtr& leg, uint64_t sequence, const std::string& reason) {
+void Session::OnRefused(const LegPtr& call_stream, uint64_t sequence, const std::string& reason) {
   const MutexLock lock(mutex_);
-  leg->acks.Refused(sequence, reason);
+  call_stream->acks.Refused(sequence, reason);
 }
 
-void Session::OnDirective(const LegPtr& leg, const v1::Directive& directive) {
+void Session::OnDirective(const LegPtr& call_stream, const v1::Directive& directive) {
   constexpr size_t kMostWaiting = 256;  // to be written; a peer that does not read gets no more
   const MutexLock lock(mutex_);
-  if (leg->over || !leg->welcomed || writer_.waiting() >= kMostWaiting) return;
+  if (call_stream->over || !call_stream->welcomed || writer_.waiting() >= kMostWaiting) return;
   v1::ServerMessage message;
   *message.mutable_directive() = directive;
   writer_.Say(std::move(message));
 }
 
 // An acknowledgement is due, or a timer will look again.
-void Session::OweLocked(const LegPtr& leg) {
-  if (leg->over || !leg->welcomed || !leg->acks.anything()) return;
-  if (leg->acks.due()) {
-    writer_.Owe(leg);
-  } else if (!std::exchange(leg->scheduled, true)) {
-    context_->timer->Schedule([weak = weak_from_this(), weak_leg = std::weak_ptr<Leg>(leg)] {
-      auto session = weak.lock();
-      auto owing = weak_leg.lock();
-      if (session && owing) session->OnAckTimer(owing);
-    });
+void Session::OweLocked(const LegPtr& call_stream) {
+  if (call_stream->over || !call_stream->welcomed || !call_stream->acks.anything()) return;
+  if (call_stream->acks.due()) {
+    writer_.Owe(call_stream);
+  } else if (!std::exchange(call_stream->scheduled, true)) {
+    context_->timer->Schedule(
+        [weak = weak_from_this(), weak_leg = std::weak_ptr<CallStream>(call_stream)] {
+          auto session = weak.lock();
+          auto owing = weak_leg.lock();
+          if (session && owing) session->OnAckTimer(owing);
+        });
   }
 }
 
-void Session::OnAckTimer(const LegPtr& leg) {
+void Session::OnAckTimer(const LegPtr& call_stream) {
   const MutexLock lock(mutex_);
-  leg->scheduled = false;
-  if (leg->acks.anything()) leg->acks.Urgent();
-  OweLocked(leg);
+  call_stream->scheduled = false;
+  if (call_stream->acks.anything()) call_stream->acks.Urgent();
+  OweLocked(call_stream);
 }
 
 void Session::OnWriteDone(bool ok) {

@@ -17,9 +17,9 @@
 #include "server/access/gate.h"
 #include "server/capsules/capsule_keeper.h"
 #include "server/ingest/ack_timer.h"
+#include "server/ingest/call_stream.h"
 #include "server/ingest/call_writer.h"
 #include "server/ingest/intake.h"
-#include "server/ingest/leg.h"
 #include "server/stream/liveness.h"
 
 namespace plumbline::server {
@@ -40,7 +40,7 @@ struct SessionContext {
 // Reads are handled one after another by gRPC; everything else is guarded by `mutex_`. Lives until
 // OnDone, then tells its owner.
 class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                public LegOwner,
+                public CallStreamOwner,
                 public std::enable_shared_from_this<Session> {
  public:
   // `lease`: what its caller may do.
@@ -58,37 +58,39 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void OnCancel() override { End(grpc::Status::CANCELLED); }
   void OnDone() override;
 
-  void OnHeld(const std::shared_ptr<Leg>& leg, uint64_t sequence, bool at_once) override;
-  void OnRefused(const std::shared_ptr<Leg>& leg, uint64_t sequence,
+  void OnHeld(const std::shared_ptr<CallStream>& call_stream, uint64_t sequence,
+              bool at_once) override;
+  void OnRefused(const std::shared_ptr<CallStream>& call_stream, uint64_t sequence,
                  const std::string& reason) override;
-  void OnSuperseded(const std::shared_ptr<Leg>& leg) override;
+  void OnSuperseded(const std::shared_ptr<CallStream>& call_stream) override;
   void Resume() override;
-  void OnDirective(const std::shared_ptr<Leg>& leg, const v1::Directive& directive) override;
+  void OnDirective(const std::shared_ptr<CallStream>& call_stream,
+                   const v1::Directive& directive) override;
 
  private:
-  using LegPtr = std::shared_ptr<Leg>;
+  using LegPtr = std::shared_ptr<CallStream>;
 
   void OnNoMore();
   bool Consume();
-  bool Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what);
+  bool Fail(const LegPtr& call_stream, grpc::StatusCode code, const std::string& what);
   void OnHelloDue();
   bool Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why);
   bool OnHello(const v1::Hello& hello);
   bool OnBatch(ParsedBatch batch);
   void OnAside(v1::AgentMessage& message);
-  bool Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch);
+  bool Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch);
   void OnHeartbeat(const v1::Heartbeat& heartbeat);
   void OnGoodbye(uint64_t stream_id);
   LegPtr Find(uint64_t stream_id);
-  bool Forget(const LegPtr& leg);
+  bool Forget(const LegPtr& call_stream);
   // `ended`: its process ended its connection; false: that is not known.
-  void Leave(const LegPtr& leg, bool ended);
-  void LeaveIntake(const LegPtr& leg, bool ended);
-  void EndLeg(const LegPtr& leg, const grpc::Status& status);
+  void Leave(const LegPtr& call_stream, bool ended);
+  void LeaveIntake(const LegPtr& call_stream, bool ended);
+  void EndLeg(const LegPtr& call_stream, const grpc::Status& status);
   void ReadLocked() PLUMB_REQUIRES(mutex_);
-  void Welcome(const LegPtr& leg);
-  void OweLocked(const LegPtr& leg) PLUMB_REQUIRES(mutex_);
-  void OnAckTimer(const LegPtr& leg);
+  void Welcome(const LegPtr& call_stream);
+  void OweLocked(const LegPtr& call_stream) PLUMB_REQUIRES(mutex_);
+  void OnAckTimer(const LegPtr& call_stream);
 
   const SessionContext* const context_;
   const std::shared_ptr<Lease> lease_;
@@ -101,7 +103,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   uint64_t messages_ = 0;
 
   Mutex mutex_;
-  std::unordered_map<uint64_t, LegPtr> legs_ PLUMB_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, LegPtr> call_streams_ PLUMB_GUARDED_BY(mutex_);
   bool greeted_ PLUMB_GUARDED_BY(mutex_) = false;  // there was a hello
   bool shared_ PLUMB_GUARDED_BY(mutex_) = false;   // ... of a call that carries several streams
   bool by_us_ PLUMB_GUARDED_BY(mutex_) =

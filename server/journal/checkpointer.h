@@ -26,8 +26,8 @@ class Checkpointer {
 
   // Whether a checkpoint would be written now; false while another one is.
   bool idle() const { return idle_; }
-  // Writes what `take` gives, which is of `entry`, once `ready` returns true; false: it is left out.
-  // Both run on the writing thread.
+  // Writes what `take` gives, which is of `entry`, once `ready` returns true; false: it is left
+  // out. Both run on the writing thread.
   using Take = std::function<absl::StatusOr<Checkpoint>()>;
   void Write(uint64_t entry, Take take, std::function<bool()> ready);
   // The newest that is whole: up to which entry, and when it was written; 0 and 0: none.

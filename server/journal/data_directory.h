@@ -6,7 +6,7 @@
 //   DATA/checkpoint/  (checkpoint_file.h)
 //   DATA/capsules/    what findings were judged from (server/capsules/capsule_files.h)
 //   DATA/alerts.sqlite what was told to whom (server/alerts)
-//   DATA/gaps.plg     what the journal no longer holds (gap_book.h)
+//   DATA/gaps.plg     what the journal no longer holds (gap_table.h)
 //
 // All of it is for its owner alone: plumbd creates files under umask 077, and Open closes what is
 // open to others.

@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kLastRetry{1000};
 
 }  // namespace
 
-Journal::Journal(JournalOptions options, uint64_t last, StreamBook streams, Counters* counters)
+Journal::Journal(JournalOptions options, uint64_t last, StreamPositions streams, Counters* counters)
     : options_(std::move(options)),
       counters_(counters),
       streams_(std::move(streams)),

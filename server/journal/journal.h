@@ -21,7 +21,7 @@
 #include "base/mutex.h"
 #include "server/journal/entry.h"
 #include "server/journal/segment_writer.h"
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 #include "server/process/counters.h"
 
 namespace plumbline::server {
@@ -41,7 +41,7 @@ class Journal {
   using Done = std::function<void(const EntryPrefix&)>;
 
   // Goes on behind number `last`. `counters` must outlive it.
-  Journal(JournalOptions options, uint64_t last, StreamBook streams, Counters* counters);
+  Journal(JournalOptions options, uint64_t last, StreamPositions streams, Counters* counters);
   ~Journal();
 
   // `done` runs on the writing thread once the entry is held, in order of the numbers; it must be
@@ -88,7 +88,7 @@ class Journal {
   const JournalOptions options_;
   Counters* const counters_;
   std::unique_ptr<SegmentWriter> writer_;  // this and the next two: the writing thread's
-  StreamBook streams_;
+  StreamPositions streams_;
   uint64_t last_;
 
   std::atomic<uint64_t> committed_;

@@ -12,7 +12,7 @@
 #include "analysis/processes/processes.h"
 #include "server/journal/journal_reader.h"
 #include "server/journal/journal_scan.h"
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 
 namespace plumbline::server {
 namespace {
@@ -70,7 +70,7 @@ bool Narrow(v1::JudgeEvent* event, const std::string& run) {
 
 class Cursor : public RunCursor {
  public:
-  Cursor(std::string run, const RunReaderOptions& options, GapBook* gaps)
+  Cursor(std::string run, const RunReaderOptions& options, GapTable* gaps)
       : run_(std::move(run)), directory_(options.directory), gaps_(gaps) {
     header_.set_judged_entry(options.judged());
     header_.set_newest_entry(options.committed());
@@ -98,14 +98,14 @@ class Cursor : public RunCursor {
 
   const std::string run_;
   const std::string directory_;
-  GapBook* const gaps_;
+  GapTable* const gaps_;
   v1::ReadRunHeader header_;
   std::unique_ptr<JournalReader> reader_;
   std::vector<StoredEvent> events_;
   size_t next_event_ = 0;
   bool found_ = false;
   bool ended_ = false;
-  StreamBook book_{~size_t{0}};                  // of streams not told of yet
+  StreamPositions positions_{~size_t{0}};        // of streams not told of yet
   std::map<uint64_t, std::set<uint64_t>> told_;  // sets, by stream
   std::deque<v1::ReadRunItem> queue_;
 };
@@ -215,14 +215,14 @@ void Cursor::QueueSets(uint64_t stream_id, uint64_t entry, const std::vector<Set
 }
 
 void Cursor::TakeStreams(std::string_view payload) {
-  StreamBook streams(~size_t{0});
+  StreamPositions streams(~size_t{0});
   streams.Add(payload);
   for (const auto& [id, stream] : streams.streams()) {
     const std::vector<SetRecord> sets(stream.sets.begin(), stream.sets.end());
     if (told_.contains(id)) {
       QueueSets(id, reader_->next(), sets);
     } else {
-      book_.Note(id, stream.sequence, sets);
+      positions_.Note(id, stream.sequence, sets);
     }
   }
 }
@@ -235,15 +235,15 @@ void Cursor::TakeBatch(StoredEntry& entry) {
     if (told_.contains(stream)) {
       QueueSets(stream, number, sets);
     } else if (!sets.empty()) {
-      book_.Note(stream, 0, sets);
+      positions_.Note(stream, 0, sets);
     }
     return;
   }
   QueueEventsBefore(number);
   if (!told_.contains(stream)) {
-    const auto known = book_.streams().find(stream);
+    const auto known = positions_.streams().find(stream);
     QueueSets(stream, number,
-              known == book_.streams().end()
+              known == positions_.streams().end()
                   ? std::vector<SetRecord>()
                   : std::vector<SetRecord>(known->second.sets.begin(), known->second.sets.end()));
   }
@@ -255,7 +255,7 @@ void Cursor::TakeBatch(StoredEntry& entry) {
 
 class JournalRunReader : public RunReader {
  public:
-  JournalRunReader(RunReaderOptions options, GapBook* gaps)
+  JournalRunReader(RunReaderOptions options, GapTable* gaps)
       : options_(std::move(options)), gaps_(gaps) {}
 
   absl::StatusOr<std::unique_ptr<RunCursor>> Read(const std::string& run) override {
@@ -266,12 +266,12 @@ class JournalRunReader : public RunReader {
 
  private:
   const RunReaderOptions options_;
-  GapBook* const gaps_;
+  GapTable* const gaps_;
 };
 
 }  // namespace
 
-std::unique_ptr<RunReader> MakeRunReader(RunReaderOptions options, GapBook* gaps) {
+std::unique_ptr<RunReader> MakeRunReader(RunReaderOptions options, GapTable* gaps) {
   return std::make_unique<JournalRunReader>(std::move(options), gaps);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/journal/gap_book.h"
+#include "server/journal/gap_table.h"
 #include "server/journal/run_reader.h"
 
 namespace plumbline::server {
@@ -25,6 +25,6 @@ struct RunReaderOptions {
 // A pass reads the journal twice: events stand behind the batches that they were decided before.
 // `gaps` must outlive the reader and its cursors. Damage that nobody knew of is noted there and
 // ends the pass with DataLoss; the next pass goes around it.
-std::unique_ptr<RunReader> MakeRunReader(RunReaderOptions options, GapBook* gaps);
+std::unique_ptr<RunReader> MakeRunReader(RunReaderOptions options, GapTable* gaps);
 
 }  // namespace plumbline::server

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "plumbline/v1/journal.pb.h"
 #include "server/journal/journal_reader.h"
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 
 namespace plumbline::server {
 
@@ -32,9 +32,9 @@ inline bool TellsAhead(const v1::JudgeEvent& event) {
 struct JournalScan {
   explicit JournalScan(size_t max_streams) : streams(max_streams) {}
 
-  uint64_t oldest = 0;  // number of the oldest entry that is kept; 0: the journal is empty
-  uint64_t last = 0;    // numbers up to here are used, by entries or by what was lost
-  StreamBook streams;   // as of `last`
+  uint64_t oldest = 0;      // number of the oldest entry that is kept; 0: the journal is empty
+  uint64_t last = 0;        // numbers up to here are used, by entries or by what was lost
+  StreamPositions streams;  // as of `last`
   std::vector<StoredEvent> events;  // with numbers above `from`, as InJudgedOrder leaves them
   std::vector<LostEntries> lost;    // among the entries that were read
   uint64_t bytes = 0;               // of the entries that were read

@@ -34,7 +34,7 @@ void AddLostEnd(const std::string& journal, const std::vector<CheckpointName>& c
   const auto judged = restored.parts.find(kCheckpointStreams);
   if (judged == restored.parts.end()) return;
   // Those that the journal still knows are the younger ones or the same.
-  StreamBook streams(max_streams);
+  StreamPositions streams(max_streams);
   streams.Add(judged->second);
   for (const std::string& held : scan->streams.Encode(SIZE_MAX)) streams.Add(held);
   scan->streams = std::move(streams);

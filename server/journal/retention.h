@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/journal/gap_book.h"
+#include "server/journal/gap_table.h"
 #include "server/journal/segments.h"
 
 namespace plumbline::server {
@@ -26,7 +26,7 @@ absl::StatusOr<v1::JournalGaps> Summarise(const std::string& directory, const Se
 class JournalRetention {
  public:
   // `gaps` must outlive it.
-  JournalRetention(std::string directory, JournalRetentionOptions options, GapBook* gaps)
+  JournalRetention(std::string directory, JournalRetentionOptions options, GapTable* gaps)
       : directory_(std::move(directory)), options_(options), gaps_(gaps) {}
 
   // Removes what the options allow to go among the segments all of whose entries have numbers up to
@@ -39,7 +39,7 @@ class JournalRetention {
 
   const std::string directory_;
   const JournalRetentionOptions options_;
-  GapBook* const gaps_;
+  GapTable* const gaps_;
 };
 
 }  // namespace plumbline::server

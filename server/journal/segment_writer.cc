@@ -49,7 +49,7 @@ absl::Status NeverFits(uint64_t bytes) {
 }  // namespace
 
 absl::Status SegmentWriter::Commit(std::span<const FrameToAppend> frames, uint64_t first,
-                                   int64_t unix_ns, const StreamBook& streams) {
+                                   int64_t unix_ns, const StreamPositions& streams) {
   if (log_ != nullptr && holds_entries_ &&
       (log_->size_bytes() >= options_.segment_bytes || !MayGrow(log_->size_bytes(), frames))) {
     if (options_.sync == SyncPolicy::kInterval) {
@@ -76,7 +76,7 @@ absl::Status SegmentWriter::Commit(std::span<const FrameToAppend> frames, uint64
   return absl::OkStatus();
 }
 
-absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamBook& streams) {
+absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamPositions& streams) {
   path_ = SegmentPath(options_.directory, first);
   // A file of this name holds nothing that was ever held: no whole entry, or a failed commit.
   std::error_code ignored;

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/framed_log.h"
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 
 namespace plumbline::server {
 
@@ -40,7 +40,7 @@ class SegmentWriter {
   // numbers: after a failed sync in a segment of its own, since the kernel may have dropped what it
   // could not write and will report that only once. `streams` as of the entry before.
   absl::Status Commit(std::span<const FrameToAppend> frames, uint64_t first, int64_t unix_ns,
-                      const StreamBook& streams);
+                      const StreamPositions& streams);
 
   // Syncs when the policy's interval has passed. A failure starts a new segment; what was written
   // since the last sync is then only as safe as the kernel keeps it.
@@ -50,7 +50,7 @@ class SegmentWriter {
   absl::Status SyncNow();
 
  private:
-  absl::Status Start(uint64_t first, int64_t unix_ns, const StreamBook& streams);
+  absl::Status Start(uint64_t first, int64_t unix_ns, const StreamPositions& streams);
   void Abandon(uint64_t keep_bytes);
 
   const SegmentOptions options_;

@@ -40,9 +40,9 @@ void LogGone(const v1::RanksGone& gone) {
 
 }  // namespace
 
-Judge::Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gaps,
+Judge::Judge(const JudgeOptions& options, IncidentTable* incident_table, const GapTable* gaps,
              Counters* counters)
-    : book_(book),
+    : incident_table_(incident_table),
       gaps_(gaps),
       counters_(counters),
       store_(options.store),
@@ -60,9 +60,9 @@ Judge::Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gap
       open_limit_(options.open_bytes) {}
 
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
-                                                     IncidentBook* book, const GapBook* gaps,
-                                                     Counters* counters) {
-  std::unique_ptr<Judge> judge(new Judge(options, book, gaps, counters));
+                                                     IncidentTable* incident_table,
+                                                     const GapTable* gaps, Counters* counters) {
+  std::unique_ptr<Judge> judge(new Judge(options, incident_table, gaps, counters));
   rules::EngineConfig config = options.engine;
   config.hosted = true;
   auto engine =
@@ -234,7 +234,7 @@ void Judge::CloseWhatWentOn(const std::vector<std::string>& runs) {
     const MutexLock lock(mutex_);
     list = runs_.TakeWentOn(&runs);
   }
-  for (const RunTable::WentOn& w : list) book_->WentOn(w.run, w.rule, w.why);
+  for (const RunTable::WentOn& w : list) incident_table_->WentOn(w.run, w.rule, w.why);
 }
 
 void Judge::SetClosedStep(const std::string& run) {
@@ -243,7 +243,7 @@ void Judge::SetClosedStep(const std::string& run) {
 
 void Judge::ShowClosedStep(const std::string& run) {
   const int64_t step = engine_->closed_step(run);
-  book_->StepClosed(run, step);
+  incident_table_->StepClosed(run, step);
   const MutexLock lock(mutex_);
   runs_.SetClosedStep(run, step);
 }
@@ -258,7 +258,7 @@ std::string Judge::RunOf(const v1::JudgeEvent& event) const {
   if (event.has_make_room()) return event.make_room().run();
   if (event.has_ended()) return event.ended().run();
   if (event.has_incident()) {
-    const auto incident = book_->Get(event.incident().fingerprint());
+    const auto incident = incident_table_->Get(event.incident().fingerprint());
     if (incident.ok()) return incident->incident.finding().site().run();
   }
   return "";
@@ -349,7 +349,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   if (const auto opened = rules::QuarantineOpened(event)) {
     OnVerdict(*opened);
   } else if (event.has_incident()) {
-    book_->Apply(event.incident()).IgnoreError();
+    incident_table_->Apply(event.incident()).IgnoreError();
   }
   TellHeld();
 }
@@ -386,7 +386,7 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
     }
     finding = *change.finding;
   }
-  const IncidentBook::Placed placed = book_->Put(finding, change.count);
+  const IncidentTable::Placed placed = incident_table_->Put(finding, change.count);
   // Of many sites with one cause the one that shows for them is enough.
   const bool news = placed.shows;
   if (news && catching_up_) found_again_[finding.fingerprint()] = finding;
@@ -423,7 +423,7 @@ std::vector<v1::RunInfo> Judge::Runs() const {
     *info->mutable_quarantined() = std::move(run);
   }
   for (v1::RunInfo& info : list) {
-    info.set_open_incidents(book_->OpenIn(info.run()));
+    info.set_open_incidents(incident_table_->OpenIn(info.run()));
     for (const auto& [state, n] : liveness_.States(info.run(), JudgeQueue::Clock::now())) {
       (*info.mutable_liveness())[state] = n;
     }

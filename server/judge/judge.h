@@ -32,9 +32,9 @@
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
 #include "rules/engine/told_closes.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 #include "server/journal/checkpointer.h"
-#include "server/journal/gap_book.h"
+#include "server/journal/gap_table.h"
 #include "server/journal/journal.h"
 #include "server/journal/journal_scan.h"
 #include "server/judge/awake_clock.h"
@@ -81,8 +81,8 @@ class Judge {
  public:
   // InvalidArgument when the engine refuses its configuration. All pointers must outlive it.
   static absl::StatusOr<std::unique_ptr<Judge>> Create(const JudgeOptions& options,
-                                                       IncidentBook* book, const GapBook* gaps,
-                                                       Counters* counters);
+                                                       IncidentTable* incident_table,
+                                                       const GapTable* gaps, Counters* counters);
   ~Judge();
 
   // Takes over what another judge knew. An error says why that was not possible; this one then
@@ -172,7 +172,8 @@ class Judge {
   int64_t unix_ns() const;
 
  private:
-  Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gaps, Counters* counters);
+  Judge(const JudgeOptions& options, IncidentTable* incident_table, const GapTable* gaps,
+        Counters* counters);
 
   // A judging thread, and what it is at: the callbacks of the engine ask for it.
   struct Worker {
@@ -281,8 +282,8 @@ class Judge {
   void Decided() PLUMB_EXCLUDES(decisions_mutex_);
   bool stopping() const { return JudgeQueue::Clock::now() > stop_by_.load(); }
 
-  IncidentBook* const book_;
-  const GapBook* const gaps_;
+  IncidentTable* const incident_table_;
+  const GapTable* const gaps_;
   Counters* const counters_;
   Store* const store_;
   std::function<void(const v1::Finding&)> on_finding_;

@@ -56,9 +56,9 @@ void Judge::PersistReports(Archive& archive) {
   archive.Section("reports", [&] { archive(*reports); });
   archive.Section("incidents", [&] {
     v1::IncidentBookState state;
-    if (!archive.reading()) state = book_->Checkpoint();
+    if (!archive.reading()) state = incident_table_->Checkpoint();
     archive(state);
-    if (archive.reading() && archive.ok()) book_->Restore(state);
+    if (archive.reading() && archive.ok()) incident_table_->Restore(state);
   });
 }
 
@@ -122,13 +122,13 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
 Checkpointer::Take Judge::CheckpointTaker() PLUMB_NO_THREAD_SAFETY_ANALYSIS {
   if (!copy_failed_.exchange(false) && !stopping()) {
     mutex_.Lock();
-    book_->Lock();
+    incident_table_->Lock();
     auto copy = ProcessCopy::Start([this] {
-      book_->Unlock();
+      incident_table_->Unlock();
       mutex_.Unlock();
       return Encode(TakeCheckpoint());
     });
-    book_->Unlock();
+    incident_table_->Unlock();
     mutex_.Unlock();
     if (copy.ok()) {
       return [this, copy = std::shared_ptr<ProcessCopy>(std::move(*copy))] {

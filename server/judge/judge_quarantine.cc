@@ -64,7 +64,7 @@ void Judge::TellHeld() {
 void Judge::TellHeldBefore() {
   for (const v1::QuarantinedRun& run : quarantine_->List()) {
     if (run.dropped()) continue;
-    if (book_->IncidentOf(VerdictOf(run).finding().fingerprint()).empty()) KeepHeld(run);
+    if (incident_table_->IncidentOf(VerdictOf(run).finding().fingerprint()).empty()) KeepHeld(run);
   }
 }
 
@@ -110,7 +110,7 @@ void Judge::Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
                         const std::string& reason) {
   v1::JudgeEvent event;
   v1::IncidentUpdate& update = *event.mutable_incident();
-  update.set_fingerprint(book_->IncidentOf(VerdictOf(run).finding().fingerprint()));
+  update.set_fingerprint(incident_table_->IncidentOf(VerdictOf(run).finding().fingerprint()));
   if (update.fingerprint().empty()) return;
   update.set_action(v1::IncidentUpdate::ACTION_ACKNOWLEDGE);
   update.set_who(who);

@@ -23,7 +23,7 @@ std::vector<uint64_t> LeastFrom(const std::vector<StoredEvent>& events) {
 // False: stopped before the end; the next start goes on.
 bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   const auto start = JudgeQueue::Clock::now();
-  const uint64_t position = book_->position();
+  const uint64_t position = incident_table_->position();
   const std::vector<uint64_t> least = LeastFrom(replay.events);
   bool reordered = false;
   size_t next = 0;
@@ -56,7 +56,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   apply_until(JournalReader::kAll);
   restored_ahead_.clear();
   KeepWithinBudget();
-  if (reordered) book_->CameInAnotherOrder(position);
+  if (reordered) incident_table_->CameInAnotherOrder(position);
   {
     const MutexLock lock(mutex_);
     runs_.DisconnectAll(Now());

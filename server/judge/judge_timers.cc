@@ -70,7 +70,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
       PushEvent(std::move(event));
     }
   }
-  for (v1::IncidentUpdate& update : book_->SilencesOver(static_cast<int64_t>(UnixNs()))) {
+  for (v1::IncidentUpdate& update : incident_table_->SilencesOver(static_cast<int64_t>(UnixNs()))) {
     v1::JudgeEvent event;
     *event.mutable_incident() = std::move(update);
     const std::string run = RunOf(event);

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "plumbline/v1/journal.pb.h"
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 
 namespace plumbline::server {
 
@@ -30,7 +30,7 @@ std::string StreamMarks::Encode(const std::vector<KnownRank>& ranks) const {
   std::unordered_map<uint64_t, std::vector<const v1::Source*>> speaks_for;
   for (const KnownRank& rank : ranks) {
     auto& sources = speaks_for[rank.stream_id];
-    if (sources.size() < StreamBook::kMostSources) sources.push_back(&rank.source);
+    if (sources.size() < StreamPositions::kMostSources) sources.push_back(&rank.source);
   }
   std::map<uint64_t, uint64_t> by_age;
   for (const auto& [id, mark] : marks_) by_age.emplace(mark.age, id);

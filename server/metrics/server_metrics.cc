@@ -63,8 +63,8 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
              committed > judged ? static_cast<double>(committed - judged) : 0);
 }
 
-void AddIncidents(const IncidentBook& book, MetricFamilies* out) {
-  for (const auto& [key, count] : book.OpenByRule()) {
+void AddIncidents(const IncidentTable& incident_table, MetricFamilies* out) {
+  for (const auto& [key, count] : incident_table.OpenByRule()) {
     out->Gauge(
         "plumbline_open_incidents",
         "Incidents neither resolved nor suppressed, acknowledged and silenced ones included.",
@@ -205,7 +205,7 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
     AddJudge(sources_, now, &out);
     AddRuns(*sources_.judge, &out);
   }
-  if (sources_.book != nullptr) AddIncidents(*sources_.book, &out);
+  if (sources_.incident_table != nullptr) AddIncidents(*sources_.incident_table, &out);
   if (sources_.store != nullptr) AddStore(sources_.store, &out);
   if (sources_.alerts != nullptr) AddAlerts(*sources_.alerts, now, &out);
   AddKeeping(sources_, started_unix_s_, now, &out);

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "server/alerts/alert_center.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 #include "server/journal/checkpointer.h"
 #include "server/journal/journal.h"
 #include "server/judge/judge.h"
@@ -27,7 +27,7 @@ struct MetricSources {
   std::string version;
   const Counters* counters = nullptr;
   const Judge* judge = nullptr;
-  const IncidentBook* book = nullptr;
+  const IncidentTable* incident_table = nullptr;
   const Journal* journal = nullptr;
   Store* store = nullptr;
   const AlertCenter* alerts = nullptr;

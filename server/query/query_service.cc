@@ -29,11 +29,12 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
         started_unix_ns_(std::chrono::duration_cast<std::chrono::nanoseconds>(
                              std::chrono::system_clock::now().time_since_epoch())
                              .count()),
-        hub_(sources_.book) {
+        hub_(sources_.incident_table) {
     if (sources_.update == nullptr) {
-      sources_.update = [book = sources_.book](const v1::IncidentUpdate& update,
-                                               const std::function<void(absl::Status)>& done) {
-        done(book->Apply(update));
+      sources_.update = [incident_table = sources_.incident_table](
+                            const v1::IncidentUpdate& update,
+                            const std::function<void(absl::Status)>& done) {
+        done(incident_table->Apply(update));
       };
     }
   }
@@ -73,7 +74,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
       const auto meant = ResolveFor(*lease, filter.fingerprint);
       if (meant.ok()) filter.fingerprint = *meant;
     }
-    for (IncidentBook::Change& i : sources_.book->List(filter)) {
+    for (IncidentTable::Change& i : sources_.incident_table->List(filter)) {
       *response->add_incidents() = std::move(i.incident);
       *response->add_status() = std::move(i.status);
     }
@@ -217,7 +218,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     const auto found = FindingOf(*lease, request->fingerprint());
     if (!found.ok()) return Done(context, found.status());
     // It changes what the trainers' agents do.
-    const std::string incident = sources_.book->IncidentOf(found->fingerprint());
+    const std::string incident = sources_.incident_table->IncidentOf(found->fingerprint());
     if (auto s = CheckIncident(*lease, Scope::kAdmin, incident); !s.ok()) {
       return Done(context, s);
     }
@@ -294,9 +295,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   // Incidents of runs that the caller has no scope over are not there: an answer that differs from
   // that for a fingerprint made up would say that they are.
   absl::StatusOr<std::string> ResolveFor(const Lease& lease, const std::string& prefix) const {
-    return sources_.book->Resolve(prefix, SeenBy(lease));
+    return sources_.incident_table->Resolve(prefix, SeenBy(lease));
   }
-  static IncidentBook::Visible SeenBy(const Lease& lease) {
+  static IncidentTable::Visible SeenBy(const Lease& lease) {
     return [&lease](const std::string& run) {
       return lease.Over(Scope::kRead, run) || lease.Over(Scope::kAdmin, run);
     };
@@ -305,7 +306,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   // Does not name the run: whoever asks may not know of it.
   absl::Status CheckIncident(const Lease& lease, Scope scope,
                              const std::string& fingerprint) const {
-    const auto change = sources_.book->Get(fingerprint);
+    const auto change = sources_.incident_table->Get(fingerprint);
     if (!change.ok() || lease.Over(scope, change->incident.finding().site().run())) {
       return change.status();
     }
@@ -335,12 +336,12 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
 
   absl::StatusOr<v1::Finding> FindingOf(const Lease& lease, const std::string& prefix) const {
     if (sources_.capsules == nullptr) return absl::FailedPreconditionError("no capsules here");
-    return sources_.book->FindingOf(prefix, SeenBy(lease));
+    return sources_.incident_table->FindingOf(prefix, SeenBy(lease));
   }
 
   template <typename Response>
   absl::Status Show(const std::string& fingerprint, Response* response) const {
-    auto change = sources_.book->Get(fingerprint);
+    auto change = sources_.incident_table->Get(fingerprint);
     if (!change.ok()) return change.status();
     *response->mutable_incident() = std::move(change->incident);
     *response->mutable_status() = std::move(change->status);

@@ -11,7 +11,7 @@
 #include "plumbline/v1/journal_event.pb.h"
 #include "server/access/gate.h"
 #include "server/capsules/capsule_keeper.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 #include "server/journal/run_reader.h"
 #include "server/judge/judge.h"
 #include "server/process/counters.h"
@@ -27,14 +27,14 @@ namespace plumbline::server {
 struct QuerySources {
   std::string version;
   const Judge* judge = nullptr;  // nullptr: nothing is judged here
-  IncidentBook* book = nullptr;
+  IncidentTable* incident_table = nullptr;
   const Counters* counters = nullptr;
   Store* store = nullptr;
   RunReader* runs = nullptr;          // nullptr: there is no journal
   CapsuleKeeper* capsules = nullptr;  // nullptr: none are taken
   Gate* gate = nullptr;               // nullptr: whoever calls may do everything
   // Carries out what somebody decided about an incident, at its place among the batches, and then
-  // calls `done` on any thread. Empty: the book is told at once.
+  // calls `done` on any thread. Empty: the incident table is told at once.
   std::function<void(v1::IncidentUpdate update, std::function<void(absl::Status)> done)> update;
   // Carries out what somebody decided about a run in quarantine; as `update`. Empty: none is.
   std::function<void(const v1::UpdateRunRequest& request, const std::string& who,

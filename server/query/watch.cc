@@ -6,9 +6,9 @@
 
 namespace plumbline::server {
 
-Watch::Watch(const v1::WatchIncidentsRequest& request, const IncidentBook* book,
+Watch::Watch(const v1::WatchIncidentsRequest& request, const IncidentTable* incident_table,
              std::shared_ptr<Lease> lease, std::function<void(Watch*)> on_done)
-    : book_(book),
+    : incident_table_(incident_table),
       lease_(std::move(lease)),
       on_done_(std::move(on_done)),
       skip_existing_(request.skip_existing()) {
@@ -20,9 +20,9 @@ Watch::Watch(const v1::WatchIncidentsRequest& request, const IncidentBook* book,
       return lease->Over(Scope::kRead, run);
     };
   }
-  identity_ = book_->identity();
+  identity_ = incident_table_->identity();
   goes_on_ = request.after_position() > 0 && request.book() == identity_;
-  if (goes_on_) cursor_ = began_after_ = book_->CursorOf(request.after_position());
+  if (goes_on_) cursor_ = began_after_ = incident_table_->CursorOf(request.after_position());
 }
 
 void Watch::Begin() {
@@ -34,7 +34,7 @@ void Watch::Begin() {
     if (auto s = lease_->Check(Scope::kRead, filter_.run); !s.ok()) return End(ToGrpc(s));
   }
   const MutexLock lock(mutex_);
-  snapshot_ = book_->position();
+  snapshot_ = incident_table_->position();
   if (skip_existing_ && !goes_on_) cursor_ = snapshot_;
   Pump();
 }
@@ -80,7 +80,7 @@ void Watch::Pump() {
 }
 
 bool Watch::FillNext() {
-  IncidentBook::Change change;
+  IncidentTable::Change change;
   for (;;) {
     if (!caught_up_ && cursor_ >= snapshot_) {
       caught_up_ = true;
@@ -88,7 +88,7 @@ bool Watch::FillNext() {
       event_.set_kind(v1::IncidentEvent::KIND_CAUGHT_UP);
       break;
     }
-    if (book_->Next(filter_, &cursor_, &change)) {
+    if (incident_table_->Next(filter_, &cursor_, &change)) {
       if (FillChange(change)) break;
     } else if (caught_up_) {
       return false;  // else the cursor is at the end now
@@ -100,7 +100,7 @@ bool Watch::FillNext() {
 }
 
 // False: nothing that this watcher should hear of.
-bool Watch::FillChange(const IncidentBook::Change& change) {
+bool Watch::FillChange(const IncidentTable::Change& change) {
   const bool merged = !change.status.merged_into().empty();
   const bool resolved = change.incident.state() == v1::Incident::STATE_RESOLVED;
   const bool existed = change.opened_at <= snapshot_;

@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "plumbline/v1/query.pb.h"
 #include "server/access/gate.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 
 namespace plumbline::server {
 
@@ -17,7 +17,7 @@ namespace plumbline::server {
 class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
               public std::enable_shared_from_this<Watch> {
  public:
-  Watch(const v1::WatchIncidentsRequest& request, const IncidentBook* book,
+  Watch(const v1::WatchIncidentsRequest& request, const IncidentTable* incident_table,
         std::shared_ptr<Lease> lease, std::function<void(Watch*)> on_done);
 
   // Keeps itself alive from here on and sends what exists.
@@ -33,9 +33,9 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
  private:
   void Pump() PLUMB_REQUIRES(mutex_);
   bool FillNext() PLUMB_REQUIRES(mutex_);
-  bool FillChange(const IncidentBook::Change& change) PLUMB_REQUIRES(mutex_);
+  bool FillChange(const IncidentTable::Change& change) PLUMB_REQUIRES(mutex_);
 
-  const IncidentBook* const book_;
+  const IncidentTable* const incident_table_;
   const std::shared_ptr<Lease> lease_;
   const std::function<void(Watch*)> on_done_;
   std::shared_ptr<Watch> self_;
@@ -45,7 +45,7 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
   bool skip_existing_ PLUMB_GUARDED_BY(mutex_);
   bool goes_on_ PLUMB_GUARDED_BY(mutex_) =
       false;  // after a watch that broke: what it has seen is not told again
-  std::string identity_ PLUMB_GUARDED_BY(mutex_);   // of the book
+  std::string identity_ PLUMB_GUARDED_BY(mutex_);   // of the incident table
   uint64_t snapshot_ PLUMB_GUARDED_BY(mutex_) = 0;  // what changed last when the watch began
   uint64_t cursor_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t began_after_ PLUMB_GUARDED_BY(mutex_) = 0;

@@ -4,8 +4,8 @@
 
 namespace plumbline::server {
 
-WatchHub::WatchHub(IncidentBook* book) : book_(book) {
-  subscription_ = book_->Subscribe([this] {
+WatchHub::WatchHub(IncidentTable* incident_table) : incident_table_(incident_table) {
+  subscription_ = incident_table_->Subscribe([this] {
     const MutexLock lock(mutex_);
     changed_ = true;
     wake_.NotifyOne();
@@ -14,7 +14,7 @@ WatchHub::WatchHub(IncidentBook* book) : book_(book) {
 }
 
 WatchHub::~WatchHub() {
-  book_->Unsubscribe(subscription_);
+  incident_table_->Unsubscribe(subscription_);
   {
     const MutexLock lock(mutex_);
     stopped_ = true;
@@ -24,10 +24,11 @@ WatchHub::~WatchHub() {
 }
 
 Watch* WatchHub::Start(const v1::WatchIncidentsRequest& request, std::shared_ptr<Lease> lease) {
-  auto watch = std::make_shared<Watch>(request, book_, std::move(lease), [this](Watch* done) {
-    const MutexLock lock(mutex_);
-    watches_.erase(done);
-  });
+  auto watch =
+      std::make_shared<Watch>(request, incident_table_, std::move(lease), [this](Watch* done) {
+        const MutexLock lock(mutex_);
+        watches_.erase(done);
+      });
   {
     const MutexLock lock(mutex_);
     watches_[watch.get()] = watch;

@@ -10,7 +10,7 @@
 #include "base/mutex.h"
 #include "plumbline/v1/query.pb.h"
 #include "server/access/gate.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 #include "server/query/watch.h"
 
 namespace plumbline::server {
@@ -18,7 +18,7 @@ namespace plumbline::server {
 // Thread-safe.
 class WatchHub {
  public:
-  explicit WatchHub(IncidentBook* book);
+  explicit WatchHub(IncidentTable* incident_table);
   ~WatchHub();
 
   // `lease`: what the watcher may see, and for how long.
@@ -29,7 +29,7 @@ class WatchHub {
   std::vector<std::shared_ptr<Watch>> All();
   void Loop();
 
-  IncidentBook* const book_;
+  IncidentTable* const incident_table_;
   int subscription_ = 0;
   Mutex mutex_;
   CondVar wake_;

@@ -14,7 +14,7 @@
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "server/access/gate.h"
 #include "server/process/grpc_status.h"
-#include "server/relay/switchboard.h"
+#include "server/relay/stream_multiplexer.h"
 #include "server/stream/wire.h"
 
 namespace plumbline::server {
@@ -25,10 +25,10 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
                      public Line,
                      public std::enable_shared_from_this<RelaySession> {
  public:
-  RelaySession(std::shared_ptr<Switchboard> board, std::shared_ptr<Lease> lease)
+  RelaySession(std::shared_ptr<StreamMultiplexer> board, std::shared_ptr<Lease> lease)
       : board_(std::move(board)), lease_(std::move(lease)) {}
 
-  static RelaySession* Start(const std::shared_ptr<Switchboard>& board,
+  static RelaySession* Start(const std::shared_ptr<StreamMultiplexer>& board,
                              std::shared_ptr<Lease> lease,
                              std::chrono::system_clock::duration hello_within) {
     auto session = std::make_shared<RelaySession>(board, std::move(lease));
@@ -155,7 +155,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     }
   }
 
-  const std::shared_ptr<Switchboard> board_;
+  const std::shared_ptr<StreamMultiplexer> board_;
   const std::shared_ptr<Lease> lease_;
   std::shared_ptr<RelaySession> self_;  // until OnDone
   grpc::Alarm hello_due_;
@@ -175,7 +175,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
 class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest::Service> {
  public:
-  RelayService(std::shared_ptr<Switchboard> board, double hello_seconds)
+  RelayService(std::shared_ptr<StreamMultiplexer> board, double hello_seconds)
       : board_(std::move(board)),
         hello_within_(std::chrono::milliseconds(static_cast<int64_t>(hello_seconds * 1000))) {}
   void SetGate(Gate* gate) { gate_ = gate; }
@@ -185,7 +185,7 @@ class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest:
   }
 
  private:
-  const std::shared_ptr<Switchboard> board_;
+  const std::shared_ptr<StreamMultiplexer> board_;
   const std::chrono::system_clock::duration hello_within_;
   Gate* gate_ = nullptr;
 };
@@ -193,7 +193,7 @@ class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest:
 class RelayServer : public Server {
  public:
   explicit RelayServer(const Config& config)
-      : board_(std::make_shared<Switchboard>(config.relay_upstream, CredentialsOf(config))),
+      : board_(std::make_shared<StreamMultiplexer>(config.relay_upstream, CredentialsOf(config))),
         service_(board_, config.hello_seconds) {}
   ~RelayServer() override { Stop(); }
 
@@ -243,7 +243,7 @@ class RelayServer : public Server {
 
   Counters counters_;
   std::unique_ptr<Gate> gate_;
-  const std::shared_ptr<Switchboard> board_;
+  const std::shared_ptr<StreamMultiplexer> board_;
   RelayService service_;
   std::unique_ptr<grpc::Server> grpc_;
   std::string address_;

@@ -190,6 +190,7 @@ absl::Status CheckReceived(const v1::Batch& batch, const BatchLimits& limits) {
 absl::Status CheckKept(const v1::Batch& batch) {
   BatchLimits limits = rules::kLooseLimits;
   limits.max_runs = BatchLimits().max_runs;
+  limits.max_rank = BatchLimits().max_rank;
   return CheckReceived(batch, limits);
 }
 

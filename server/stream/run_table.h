@@ -198,7 +198,8 @@ class RunTable {
   std::chrono::nanoseconds grace_;
   int64_t window_;
   std::map<std::string, Run> runs_;
-  std::vector<WentOn> went_on_;  // not taken yet; what was said is in the book of incidents
+  std::vector<WentOn>
+      went_on_;  // not taken yet; what was said is in the incident table of incidents
 };
 
 }  // namespace plumbline::server

@@ -34,39 +34,40 @@ class SharedBytes {
   class Held {
    public:
     Held() = default;
-    Held(std::shared_ptr<SharedBytes> book, std::string owner)
-        : book_(std::move(book)), owner_(std::move(owner)) {}
+    Held(std::shared_ptr<SharedBytes> incident_table, std::string owner)
+        : incident_table_(std::move(incident_table)), owner_(std::move(owner)) {}
     ~Held() { Give(bytes_); }
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     Held(Held&& other) noexcept
-        : book_(std::move(other.book_)),
+        : incident_table_(std::move(other.incident_table_)),
           owner_(std::move(other.owner_)),
           bytes_(std::exchange(other.bytes_, 0)) {}
     Held& operator=(Held&& other) noexcept {
-      std::swap(book_, other.book_);
+      std::swap(incident_table_, other.incident_table_);
       std::swap(owner_, other.owner_);
       std::swap(bytes_, other.bytes_);
       return *this;
     }
 
     absl::Status Take(uint64_t bytes) {
-      absl::Status taken = book_ == nullptr ? absl::OkStatus() : book_->Take(owner_, bytes);
+      absl::Status taken =
+          incident_table_ == nullptr ? absl::OkStatus() : incident_table_->Take(owner_, bytes);
       if (taken.ok()) bytes_ += bytes;
       return taken;
     }
     void Note(uint64_t bytes) {
-      if (book_ != nullptr) book_->Note(owner_, bytes);
+      if (incident_table_ != nullptr) incident_table_->Note(owner_, bytes);
       bytes_ += bytes;
     }
     void Give(uint64_t bytes) {
-      if (book_ != nullptr) book_->Give(owner_, bytes);
+      if (incident_table_ != nullptr) incident_table_->Give(owner_, bytes);
       bytes_ -= bytes;
     }
     uint64_t bytes() const { return bytes_; }
 
    private:
-    std::shared_ptr<SharedBytes> book_;  // null: nobody counts
+    std::shared_ptr<SharedBytes> incident_table_;  // null: nobody counts
     std::string owner_;
     uint64_t bytes_ = 0;
   };

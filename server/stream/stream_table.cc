@@ -18,7 +18,7 @@ std::string ClaimKey(const v1::Source& s) { return absl::StrCat(s.attempt(), "/"
 
 // As the journal knows it. No lock: nobody else has it yet.
 std::shared_ptr<StreamState> Restored(
-    uint64_t id, const Sequencer::Limits& limits, const StreamBook::Stream& known,
+    uint64_t id, const Sequencer::Limits& limits, const StreamPositions::Stream& known,
     const std::shared_ptr<SharedBytes>& names) PLUMB_NO_THREAD_SAFETY_ANALYSIS {
   auto state =
       std::make_shared<StreamState>(id, limits, known.sequence, SharedBytes::Held(names, ""));
@@ -34,11 +34,11 @@ std::shared_ptr<StreamState> Restored(
 
 }  // namespace
 
-void StreamTable::Restore(const StreamBook& book) {
+void StreamTable::Restore(const StreamPositions& incident_table) {
   const MutexLock lock(mutex_);
-  for (const auto& [age, id] : book.by_age()) {
+  for (const auto& [age, id] : incident_table.by_age()) {
     Entry entry;
-    entry.state = Restored(id, limits_, book.streams().at(id), most_.names);
+    entry.state = Restored(id, limits_, incident_table.streams().at(id), most_.names);
     std::list<uint64_t>& idle = owners_[""].idle;
     entry.idle = idle.insert(idle.end(), id);
     ++owners_[""].streams;

@@ -18,7 +18,7 @@
 #include "base/mutex.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/ingest.pb.h"
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 #include "server/stream/claimed_ranks.h"
 #include "server/stream/judge_queue.h"
 #include "server/stream/sequencer.h"
@@ -67,7 +67,7 @@ struct StreamState {
   size_t ranks_kept PLUMB_GUARDED_BY(mutex) = 0;  // of these, the first ones: the journal was told
   std::vector<v1::Source> former PLUMB_GUARDED_BY(mutex);  // for whom it spoke to a former process
   SeriesSets sets PLUMB_GUARDED_BY(mutex);  // declared so far, in order of the numbers
-  // Of their records, which the journal's book keeps as well.
+  // Of their records, which the journal's incident table keeps as well.
   SharedBytes::Held set_bytes PLUMB_GUARDED_BY(mutex);
   std::string owner_entries
       PLUMB_GUARDED_BY(mutex);  // of the newest connection's caller (shares.h)
@@ -90,7 +90,7 @@ class StreamTable {
       : StreamTable(StreamLimits{.streams = max_streams}, limits) {}
 
   // Takes up the streams of a former process. Before anything else.
-  void Restore(const StreamBook& book);
+  void Restore(const StreamPositions& incident_table);
 
   // The state of `stream_id`, new or old, which is `owner`'s from now on. ResourceExhausted when
   // too many streams are connected, or too many of the owner's. What is not connected makes room:

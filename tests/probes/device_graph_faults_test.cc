@@ -17,7 +17,7 @@ class GraphFaults : public GraphRing {
   GraphFaults() {
     ring_ = Open();
     EXPECT_EQ(Capture(ring_.get(), case_.device(), graph_, Site(0)), DeviceOutcome::kTaken);
-    owner_.wishes = {{Site(0), {true, OptionsOf(1, true)}}};
+    owner_.stop_conditions = {{Site(0), {true, OptionsOf(1, true)}}};
   }
   // From now on the ring refuses, and what comes out of it is not measured.
   void ExpectBroken(const char* why) {
@@ -59,7 +59,7 @@ TEST_F(GraphFaults, AReplayThatOutlastsItsStepIsFoundOut) {
 
 // One graph on two streams at once: their figures are mixed.
 TEST_F(GraphFaults, AReplayBesideItselfIsFoundOut) {
-  owner_.wishes = {{Site(0), {true, OptionsOf(1, false)}}};
+  owner_.stop_conditions = {{Site(0), {true, OptionsOf(1, false)}}};
   for (const uint64_t ring_bytes : {32 << 20, 64 << 10}) {  // with more sections, and with fewer
     SCOPED_TRACE(ring_bytes);
     DeviceLimits limits;
@@ -130,7 +130,7 @@ TEST_F(GraphFaults, SlotsThatDoNotCloseEndIt) {
 // A section that was taken down is not written any more when its slot has been closed, or moved on.
 TEST_F(GraphFaults, AClosedSectionIsNotWritten) {
   GraphWork work[2];
-  GraphTally tally;
+  GraphCounts tally;
   const auto at = [&](int i) { return reinterpret_cast<uint64_t>(&work[i]); };
   GraphSlot slot{at(0), reinterpret_cast<uint64_t>(&tally), 2, 0, sizeof(GraphWork), 0};
   uint64_t section = 0;
@@ -221,7 +221,7 @@ TEST_F(GraphFaults, WhatIsRefusedTakesNoMemory) {
 // The device fails while a record is half read: what is left is told, an item a call.
 TEST_F(GraphFaults, FailingWithinARecord) {
   ASSERT_EQ(Capture(ring_.get(), case_.device(), graph_, Site(1)), DeviceOutcome::kTaken);
-  owner_.wishes[Site(1)] = {true, OptionsOf(1, true)};
+  owner_.stop_conditions[Site(1)] = {true, OptionsOf(1, true)};
   ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
   for (int r = 0; r < 3; ++r) fake_.replay(graph_, replays_);
   ASSERT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);

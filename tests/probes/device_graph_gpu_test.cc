@@ -1,6 +1,6 @@
 // Calls in CUDA graphs over the real library: captured once, replayed, and what comes out of due
-// steps is the host twins' bit for bit (device_graph_test.cc has the rest, over the fake). Needs a
-// GPU; the program's main function is device_ring_gpu_test.cc's.
+// steps is the CPU references' bit for bit (device_graph_test.cc has the rest, over the fake).
+// Needs a GPU; the program's main function is device_ring_gpu_test.cc's.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
@@ -73,9 +73,10 @@ TEST_F(GpuGraph, FiguresElementsAndRowsAreTheHosts) {
     const UpdateCase update(seed);
     const GpuCase router(seed, seed % 50 == 0 ? 20000 : 900);
     const MeasureOptions options = OptionsOf(seed, seed % 3 != 0);
-    owner_.wishes = {{Site(3 * seed), {true, options}},
-                     {Site(3 * seed + 1), {true, options}},
-                     {Site(3 * seed + 2), {true, OptionsOf(seed - seed % 5, seed % 3 != 0)}}};
+    owner_.stop_conditions = {
+        {Site(3 * seed), {true, options}},
+        {Site(3 * seed + 1), {true, options}},
+        {Site(3 * seed + 2), {true, OptionsOf(seed - seed % 5, seed % 3 != 0)}}};
     const TensorCall on_device = Copy(tensor);  // the trainer may not allocate while it captures
     const UpdateCall updated = Copy(update);
     Graph graph(stream_, [&] {
@@ -140,8 +141,8 @@ TEST_F(GpuGraph, AThousandReplays) {
               cudaSuccess);
     const bool due = step < 8 || step % 4 == 0;
     const auto seed = static_cast<uint32_t>(step - step % 5);
-    owner_.wishes.clear();
-    if (due) owner_.wishes = {{Site(1), {true, OptionsOf(seed, step % 2 == 0)}}};
+    owner_.stop_conditions.clear();
+    if (due) owner_.stop_conditions = {{Site(1), {true, OptionsOf(seed, step % 2 == 0)}}};
     const int replays = due ? static_cast<int>(step % 3) : 1;
     Step(step, [&] {
       for (int r = 0; r < replays; ++r) probed.Replay(stream_);
@@ -194,7 +195,7 @@ TEST_F(GpuGraph, ProductsAreGatheredAsTheHostDoes) {
   Graph graph(stream_, [&] { Capture(device, Site(0)); });
   for (uint32_t step = 0; step < Cases(60); ++step) {
     const MeasureOptions options = OptionsOf(5 * step, step % 3 != 2);
-    owner_.wishes = {{Site(0), {true, options}}};
+    owner_.stop_conditions = {{Site(0), {true, options}}};
     Step(step, [&] { graph.Replay(stream_); });
     DeviceItem item;
     Next(&item);
@@ -218,7 +219,7 @@ TEST_F(GpuGraph, GraphsOnStreamsOfTheirOwn) {
       std::make_unique<Graph>(stream_, [&] { Capture(cases[0].device, Site(0)); }),
       std::make_unique<Graph>(stream_, [&] { Capture(cases[1].device, Site(1)); })};
   const MeasureOptions options = OptionsOf(1, true);
-  owner_.wishes = {{Site(0), {true, options}}, {Site(1), {true, options}}};
+  owner_.stop_conditions = {{Site(0), {true, options}}, {Site(1), {true, options}}};
   cudaStream_t beside[2] = {};
   cudaEvent_t begun = nullptr, ended[2] = {};
   ASSERT_EQ(cudaEventCreate(&begun), cudaSuccess);
@@ -262,7 +263,7 @@ TEST_F(GpuGraph, AReplayThatComesLateIsNotMeasured) {
   cudaStream_t beside = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), cudaSuccess);
   Graph graph(stream_, [&] { Capture(device, Site(0)); });
-  owner_.wishes = {{Site(0), {true, OptionsOf(3, true)}}};
+  owner_.stop_conditions = {{Site(0), {true, OptionsOf(3, true)}}};
   Blocker blocker(beside);
   Step(0, [&] { graph.Replay(beside); });
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
@@ -281,7 +282,7 @@ TEST_F(GpuGraph, AGraphOutlivesTheRing) {
   const TensorCase tensor(3);
   const TensorCall device = Copy(tensor);
   Graph graph(stream_, [&] { Capture(device, Site(0)); });
-  owner_.wishes = {{Site(0), {true, OptionsOf(3, true)}}};
+  owner_.stop_conditions = {{Site(0), {true, OptionsOf(3, true)}}};
   Step(0, [&] { graph.Replay(stream_); });
   Take();
   DeviceItem none;

@@ -114,13 +114,13 @@ TEST_F(GraphRing, AThousandSteps) {
   };
   int due_steps = 0;
   for (int64_t step = 0; step < 1000; ++step) {
-    owner_.wishes.clear();
+    owner_.stop_conditions.clear();
     for (uintptr_t s = 0; s < 4; ++s) {
       if (random() % 3 == 0) continue;
       const auto seed = static_cast<uint32_t>(step * 4 + static_cast<int64_t>(s));
-      owner_.wishes[Site(s)] = {true, OptionsOf(seed - seed % 5, random() % 2 == 0)};
+      owner_.stop_conditions[Site(s)] = {true, OptionsOf(seed - seed % 5, random() % 2 == 0)};
     }
-    due_steps += owner_.wishes.empty() ? 0 : 1;
+    due_steps += owner_.stop_conditions.empty() ? 0 : 1;
     ASSERT_EQ(ring->BeginStep(step, &owner_, &error_), DeviceOutcome::kTaken) << error_.text;
     const uint32_t replays = step == 0 ? 3 : std::array{0u, 1u, 1u, 3u}[random() % 4];
     // By call, then by replay, as they come out.
@@ -131,8 +131,8 @@ TEST_F(GraphRing, AThousandSteps) {
       product.d()[random() % 600] = static_cast<float>(random() % 1000);
       fake_.replay(graph, replays_);
       const auto expect = [&](size_t call, uintptr_t site, uint32_t number, const auto& host) {
-        if (!owner_.wishes.contains(Site(site))) return;
-        MeasureOptions options = owner_.wishes[Site(site)].options;
+        if (!owner_.stop_conditions.contains(Site(site))) return;
+        MeasureOptions options = owner_.stop_conditions[Site(site)].options;
         options.sampled = options.sampled && r == 0;
         of_calls[call].push_back(
             {step, Site(site), number, options.sampled, options, HostEvidence(host, options)});
@@ -192,7 +192,7 @@ TEST_F(GraphRing, NothingIsMeasuredOutsideOfDueSteps) {
   const TensorCase c(3);
   ASSERT_EQ(Capture(ring.get(), c.device(), graph, Site(0)), DeviceOutcome::kTaken);
   for (int i = 0; i < 5; ++i) fake_.replay(graph, replays_);
-  owner_.wishes.clear();
+  owner_.stop_conditions.clear();
   const uint64_t before = fake_.calls("set_slots");
   for (int64_t step = 0; step < 10; ++step) {
     ASSERT_EQ(ring->BeginStep(step, &owner_, &error_), DeviceOutcome::kTaken);

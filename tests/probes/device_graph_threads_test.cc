@@ -22,8 +22,9 @@ TEST_F(GraphRing, ThreadsDoNotDisturbEachOther) {
   const MeasureOptions options = OptionsOf(1, false);
   const std::string expected = HostEvidence(c.host(), options);
   ASSERT_EQ(Capture(ring.get(), device, Stream(9), Site(kGraph)), DeviceOutcome::kTaken);
-  owner_.wishes[Site(kGraph)] = {true, options};
-  for (uint32_t i = 0; i < kLater; ++i) owner_.wishes[Site(kFirstLater + i)] = {true, options};
+  owner_.stop_conditions[Site(kGraph)] = {true, options};
+  for (uint32_t i = 0; i < kLater; ++i)
+    owner_.stop_conditions[Site(kFirstLater + i)] = {true, options};
 
   std::atomic<bool> stepping{true}, failed{false};
   std::atomic<uint64_t> taken{0}, drained{0};

@@ -1,6 +1,6 @@
 // Tensors and updates through the ring over the real library: figures and sampled elements are the
-// host twins' bit for bit, thus the evidence too (device_ring_tensors_test.cc). Needs a GPU; the
-// program's main function is device_ring_gpu_test.cc's.
+// CPU references' bit for bit, thus the evidence too (device_ring_tensors_test.cc). Needs a GPU;
+// the program's main function is device_ring_gpu_test.cc's.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)

@@ -1,4 +1,4 @@
-// Tensors, updates and router calls on a GPU, and what the host twins make of them.
+// Tensors, updates and router calls on a GPU, and what the CPU references make of them.
 #pragma once
 
 #include "tests/probes/gpu_ring.h"

@@ -92,7 +92,7 @@ class GraphRing : public OnFakeDevice {
   // One step, in which the site's call is due and its graph replayed once.
   DeviceOutcome Step(DeviceRing* ring, int64_t step, void* stream, void* site,
                      const MeasureOptions& options, int replays = 1) {
-    owner_.wishes = {{site, {true, options}}};
+    owner_.stop_conditions = {{site, {true, options}}};
     const DeviceOutcome begun = ring->BeginStep(step, &owner_, &error_);
     for (int i = 0; i < replays; ++i) fake_.replay(stream, replays_);
     const DeviceOutcome ended = ring->EndStep(&error_);

@@ -11,8 +11,8 @@ namespace plumbline::probes {
 class TestOwner final : public GraphOwner {
  public:
   GraphWish Wish(void* site) override {
-    const auto found = wishes.find(site);
-    return found == wishes.end() ? GraphWish{} : found->second;
+    const auto found = stop_conditions.find(site);
+    return found == stop_conditions.end() ? GraphWish{} : found->second;
   }
   uint32_t Reserve(void* site, uint32_t captured, uint32_t replays, uint32_t shown) override {
     expected = shown;
@@ -25,9 +25,9 @@ class TestOwner final : public GraphOwner {
     return first;
   }
 
-  std::map<void*, GraphWish> wishes;  // absent: not due
-  std::map<void*, uint32_t> numbers;  // that are taken; absent: none
-  uint32_t reserved = 0;              // last
+  std::map<void*, GraphWish> stop_conditions;  // absent: not due
+  std::map<void*, uint32_t> numbers;           // that are taken; absent: none
+  uint32_t reserved = 0;                       // last
   uint32_t expected = 0;
   uint64_t orders = 0;
 };

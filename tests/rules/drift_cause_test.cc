@@ -160,12 +160,12 @@ DriftSite Simulate(RolloutSpec spec, int seed) {
   return site;
 }
 
-struct Tally {
+struct Totals {
   int right = 0, wrong = 0, abstained = 0;
 };
 
-Tally Confuse(const std::string& family, int runs) {
-  Tally all;
+Totals Confuse(const std::string& family, int runs) {
+  Totals all;
   for (const Injected& injected : Injectors(family)) {
     std::map<std::string, int> named;
     for (int run = 0; run < runs; ++run) ++named[Simulate(injected.spec, 1000 + run).Cause().id];
@@ -182,7 +182,7 @@ Tally Confuse(const std::string& family, int runs) {
 }
 
 void ExpectNamed(const std::string& family, int runs) {
-  const Tally t = Confuse(family, runs);
+  const Totals t = Confuse(family, runs);
   const double n = t.right + t.wrong + t.abstained;
   std::printf("%s: %d right, %d wrong, %d abstained\n", family.c_str(), t.right, t.wrong,
               t.abstained);

@@ -14,8 +14,8 @@
 #include <cstdlib>
 
 #include "tests/server/support.h"
-#include "transport/courier.h"
 #include "transport/reason.h"
+#include "transport/stream_sender.h"
 
 namespace plumbline::test {
 namespace {
@@ -44,8 +44,8 @@ class Agent {
  public:
   Agent(const std::string& target, uint32_t rank, uint32_t world)
       : outbox_({64u << 20, 4096}), config_(ConfigOf(target, rank, world)), thread_([this] {
-          transport::Courier(config_, &outbox_, &counters_,
-                             {[] { return false; }, [this] { return stop_.load(); }})
+          transport::StreamSender(config_, &outbox_, &counters_,
+                                  {[] { return false; }, [this] { return stop_.load(); }})
               .Run();
         }) {}
   ~Agent() {

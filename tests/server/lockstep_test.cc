@@ -13,7 +13,7 @@
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
 #include "tests/server/support.h"
-#include "transport/courier.h"
+#include "transport/stream_sender.h"
 
 namespace plumbline::test {
 namespace {
@@ -72,8 +72,8 @@ class Rank {
   void Resume() {
     stop_ = false;
     thread_ = std::thread([this] {
-      transport::Courier(config_, &outbox_, &counters_,
-                         {[] { return false; }, [this] { return stop_.load(); }})
+      transport::StreamSender(config_, &outbox_, &counters_,
+                              {[] { return false; }, [this] { return stop_.load(); }})
           .Run();
     });
   }

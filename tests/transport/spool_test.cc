@@ -60,7 +60,7 @@ std::string LastSegment(const std::string& path) { return FindSegments(path).bac
 // A rank that looks for what is left, while another process of it begins.
 TEST(Spool, IsNotTakenAwayWhileItIsMade) {
   TempFolder dir;
-  std::jthread courier([&](std::stop_token stop) {
+  std::jthread stream_sender([&](std::stop_token stop) {
     while (!stop.stop_requested()) {
       for (const FoundSpool& found : FindSpools(dir.path()))
         EXPECT_FALSE(Spool::Adopt(found.path, {}).ok());
@@ -71,8 +71,8 @@ TEST(Spool, IsNotTakenAwayWhileItIsMade) {
     ASSERT_TRUE(spool.ok()) << spool.status();
     ASSERT_TRUE(fs::exists((*spool)->path()));
   }
-  courier.request_stop();
-  courier.join();
+  stream_sender.request_stop();
+  stream_sender.join();
   EXPECT_TRUE(fs::is_empty(dir.path()));
 }
 

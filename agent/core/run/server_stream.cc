@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
-#include "transport/courier.h"
 #include "transport/reason.h"
+#include "transport/stream_sender.h"
 
 namespace plumbline::agent {
 
@@ -53,32 +53,33 @@ bool ServerStream::Finish(Clock::time_point deadline) {
 void ServerStream::Loop() {
   // Debian's Abseil looks for lock cycles at every lock: 41 % of gRPC's CPU time.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  if (!spool_dir_.empty()) DeliverLeftovers();
-  transport::Courier(config_, outbox_.get(), &counters_,
-                     {[this] { return finishing(); }, [this] { return stopping(); }})
+  if (!spool_dir_.empty()) DeliverDeadSpools();
+  transport::StreamSender(config_, outbox_.get(), &counters_,
+                          {[this] { return finishing(); }, [this] { return stopping(); }})
       .Run();
 }
 
 // First, so that the server sees the dead process before the one that speaks for its rank now. One
 // that it will not have stays where it is.
-void ServerStream::DeliverLeftovers() {
-  transport::Leftovers leftovers;
-  leftovers.dir = spool_dir_;
-  leftovers.of = config_.sources.front();
-  leftovers.config = config_;
-  leftovers.config.newest_step = nullptr;
-  leftovers.config.server_forgot = nullptr;
-  leftovers.config.on_acknowledged = nullptr;
-  leftovers.config.side = nullptr;
-  leftovers.config.fill_heartbeat = nullptr;
-  leftovers.stopping = [this] { return stopping(); };
-  leftovers.report = [](const transport::Spool& spool, const absl::Status& delivered, uint64_t n) {
+void ServerStream::DeliverDeadSpools() {
+  transport::DeadSpools dead_spools;
+  dead_spools.dir = spool_dir_;
+  dead_spools.of = config_.sources.front();
+  dead_spools.config = config_;
+  dead_spools.config.newest_step = nullptr;
+  dead_spools.config.server_forgot = nullptr;
+  dead_spools.config.on_acknowledged = nullptr;
+  dead_spools.config.side = nullptr;
+  dead_spools.config.fill_heartbeat = nullptr;
+  dead_spools.stopping = [this] { return stopping(); };
+  dead_spools.report = [](const transport::Spool& spool, const absl::Status& delivered,
+                          uint64_t n) {
     if (delivered.ok() || absl::IsCancelled(delivered)) return;
     std::fprintf(stderr, "plumbline: %llu batches of an earlier process stay in %s: %s\n",
                  static_cast<unsigned long long>(n), spool.path().c_str(),
                  std::string(delivered.message()).c_str());
   };
-  transport::DeliverLeftovers(leftovers);
+  transport::DeliverDeadSpools(dead_spools);
 }
 
 }  // namespace plumbline::agent

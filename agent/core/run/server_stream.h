@@ -30,7 +30,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
  public:
   using Clock = GuestThread::Clock;
 
-  // `spool_dir` "": no leftovers are looked for.
+  // `spool_dir` "": no dead spools are looked for.
   ServerStream(transport::StreamConfig config, std::shared_ptr<transport::Outbox> outbox,
                std::string spool_dir = "");
 
@@ -47,7 +47,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
 
  private:
   void Loop();
-  void DeliverLeftovers();
+  void DeliverDeadSpools();
   bool stopping() const { return stop_.load(std::memory_order_acquire); }
   bool finishing() const { return finish_.load(std::memory_order_acquire); }
 

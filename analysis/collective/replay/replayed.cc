@@ -86,12 +86,13 @@ class Replay {
 
   // So many equals of one arithmetic leave nothing to be said of their orders: a part of them
   // stands for all.
-  bool Thin(std::vector<Tally>& tallies) {
+  bool Thin(std::vector<MatchCounts>& tallies) {
     constexpr size_t kMost = 512;
     if (tallies.size() <= kMost) return false;
-    std::stable_sort(tallies.begin(), tallies.end(),
-                     [](const Tally& a, const Tally& b) { return a.missed < b.missed; });
-    std::vector<Tally> kept;
+    std::stable_sort(
+        tallies.begin(), tallies.end(),
+        [](const MatchCounts& a, const MatchCounts& b) { return a.missed < b.missed; });
+    std::vector<MatchCounts> kept;
     const size_t every = tallies.size() / kMost;
     for (size_t i = 0; i < tallies.size(); ++i) {
       const bool ring = tallies[i].shape.kind == SumShape::Kind::kRing;
@@ -105,7 +106,7 @@ class Replay {
     crowded_ |= Thin(result.accepted);
     crowded_ |= Thin(result.near);
     TakeRepeated(a, result);
-    const auto append = [](std::vector<Tally>& to, const std::vector<Tally>& from) {
+    const auto append = [](std::vector<MatchCounts>& to, const std::vector<MatchCounts>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
     append(accepted_, result.accepted);
@@ -116,11 +117,11 @@ class Replay {
   // Samples that repeat others may refute a candidate; they are one observation all the same.
   void TakeRepeated(const Arithmetic& a, SearchResult& result) {
     if (samples_.repeated.empty() || result.accepted.empty()) return;
-    std::vector<Tally> further = result.accepted;
+    std::vector<MatchCounts> further = result.accepted;
     TestFurther(c_, a, *ShapesOf(a), samples_.repeated, further);
-    std::vector<Tally> kept;
+    std::vector<MatchCounts> kept;
     for (size_t i = 0; i < further.size(); ++i) {
-      Tally t = result.accepted[i];
+      MatchCounts t = result.accepted[i];
       if (further[i].missed == 0) {
         kept.push_back(t);
         continue;
@@ -154,7 +155,7 @@ class Replay {
   // The rivals of a wide accumulation that divide where it divides.
   void RuleOutCompensated() {
     std::set<std::pair<DType, Averaging>> accepted;
-    for (const Tally& t : accepted_)
+    for (const MatchCounts& t : accepted_)
       accepted.insert({ArithmeticOf(t).wire, ArithmeticOf(t).averaging});
     for (const Arithmetic& a : arithmetics_) {
       if (!MayCompensate(a) || accepted.count({a.wire, a.averaging}) == 0) continue;
@@ -165,17 +166,19 @@ class Replay {
     }
   }
 
-  const Arithmetic& ArithmeticOf(const Tally& t) const {
+  const Arithmetic& ArithmeticOf(const MatchCounts& t) const {
     return arithmetics_[static_cast<size_t>(t.arithmetic)];
   }
-  const SumShapes& ShapesOf(const Tally& t) { return *ShapesOf(ArithmeticOf(t)); }
-  std::string Family(const Tally& t) {
+  const SumShapes& ShapesOf(const MatchCounts& t) { return *ShapesOf(ArithmeticOf(t)); }
+  std::string Family(const MatchCounts& t) {
     return FamilyOf(ArithmeticOf(t), t.shape, ShapesOf(t), c_.ranks);
   }
-  Parameters Of(const Tally& t) { return ParametersOf(ArithmeticOf(t), t.shape, ShapesOf(t)); }
+  Parameters Of(const MatchCounts& t) {
+    return ParametersOf(ArithmeticOf(t), t.shape, ShapesOf(t));
+  }
 
   // What a member computes on the first samples; equal for equal expressions.
-  std::string Expressions(const Tally& t, bool with_flush = true) {
+  std::string Expressions(const MatchCounts& t, bool with_flush = true) {
     constexpr size_t kCompared = 64;
     const Arithmetic& a = ArithmeticOf(t);
     std::string text = absl::StrCat(
@@ -192,9 +195,9 @@ class Replay {
   void DropAliases() {
     constexpr size_t kMost = 256;  // of members that are looked at
     std::set<std::string> seen;
-    std::vector<Tally> kept;
+    std::vector<MatchCounts> kept;
     size_t looked = 0;
-    for (const Tally& t : accepted_) {
+    for (const MatchCounts& t : accepted_) {
       const bool wide = ArithmeticOf(t).wide() || ArithmeticOf(t).exact_only;
       const bool fresh = wide || ++looked > kMost || seen.insert(Expressions(t)).second;
       if (fresh || Preference(t) == 0) kept.push_back(t);
@@ -204,10 +207,11 @@ class Replay {
 
   // By preference for the name: rings in the order of the rows, trees, other orders, groups.
   void SortByPreference() {
-    std::stable_sort(accepted_.begin(), accepted_.end(),
-                     [&](const Tally& a, const Tally& b) { return Preference(a) < Preference(b); });
+    std::stable_sort(
+        accepted_.begin(), accepted_.end(),
+        [&](const MatchCounts& a, const MatchCounts& b) { return Preference(a) < Preference(b); });
   }
-  int Preference(const Tally& t) {
+  int Preference(const MatchCounts& t) {
     if (ArithmeticOf(t).group > 1) return 3;
     if (t.shape.kind == SumShape::Kind::kTree || t.shape.kind == SumShape::Kind::kTreePair)
       return 1;
@@ -218,9 +222,11 @@ class Replay {
   }
 
   void RankRivals() {
-    std::stable_sort(rivals_.begin(), rivals_.end(), [](const Tally& a, const Tally& b) {
-      return static_cast<double>(a.missed) * b.tested < static_cast<double>(b.missed) * a.tested;
-    });
+    std::stable_sort(rivals_.begin(), rivals_.end(),
+                     [](const MatchCounts& a, const MatchCounts& b) {
+                       return static_cast<double>(a.missed) * b.tested <
+                              static_cast<double>(b.missed) * a.tested;
+                     });
     if (accepted_.empty() && !rivals_.empty()) SetRunnerUp("");
   }
 
@@ -231,7 +237,7 @@ class Replay {
     int counted = 0;
     int32_t best = -1;
     int32_t best_repeated = 0;
-    for (const Tally& t : rivals_) {
+    for (const MatchCounts& t : rivals_) {
       const std::string family = Family(t);
       if (!kin.empty() && (KinOf(family) == kin || out_.families.count(family) > 0)) continue;
       if (!kin.empty() && SameSums(t)) continue;
@@ -254,19 +260,19 @@ class Replay {
     SortByPreference();
     DropAliases();
     std::set<std::string> kin;
-    for (const Tally& t : accepted_) {
+    for (const MatchCounts& t : accepted_) {
       out_.families.insert(Family(t));
       kin.insert(KinOf(Family(t)));
     }
     out_.explained = true;
     out_.matches = static_cast<int32_t>(out_.columns.size());
     out_.name = NameOf(kin);
-    const Tally& first = accepted_.front();
+    const MatchCounts& first = accepted_.front();
     out_.arithmetic = ArithmeticOf(first);
     out_.shape = first.shape;
     out_.shapes = ShapesOf(out_.arithmetic);
     out_.narrow_partials =
-        c_.ranks > 2 && std::all_of(accepted_.begin(), accepted_.end(), [&](const Tally& t) {
+        c_.ranks > 2 && std::all_of(accepted_.begin(), accepted_.end(), [&](const MatchCounts& t) {
           const Arithmetic& a = ArithmeticOf(t);
           return !a.wide() && !a.exact_only && FormatOf(a.partial).precision < 24;
         });
@@ -286,7 +292,7 @@ class Replay {
 
   void Share() {
     out_.shared = Of(accepted_.front());
-    for (const Tally& t : accepted_) {
+    for (const MatchCounts& t : accepted_) {
       const Parameters p = Of(t);
       std::erase_if(out_.shared, [&](const auto& entry) {
         const auto found = p.find(entry.first);
@@ -297,7 +303,7 @@ class Replay {
 
   // The expression of an accepted member under another name, told apart by flushed subnormals
   // alone.
-  bool SameSums(const Tally& t) {
+  bool SameSums(const MatchCounts& t) {
     if (ArithmeticOf(t).flush == Flush::kNone) return false;
     constexpr size_t kMost = 256;
     for (size_t i = accepted_sums_.size(); i < std::min(kMost, accepted_.size()); ++i)
@@ -313,7 +319,7 @@ class Replay {
     for (const char* order : {"start", "direction", "ring_order", "segments", "segment_step"}) {
       if (crowded_) out_.parameters.erase(order);
     }
-    for (const Tally& t : rivals_) {
+    for (const MatchCounts& t : rivals_) {
       if (t.missed >= out_.needed) continue;
       if (kin.count(KinOf(Family(t))) == 0 && !SameSums(t)) out_.class_proved = false;
       // Of the same kin and not ruled out: the name is what the two share.
@@ -330,8 +336,8 @@ class Replay {
   ReductionReplay out_;
   std::vector<Arithmetic> arithmetics_;
   std::map<std::pair<int, bool>, std::shared_ptr<const SumShapes>> shapes_;
-  std::vector<Tally> accepted_;
-  std::vector<Tally> rivals_;
+  std::vector<MatchCounts> accepted_;
+  std::vector<MatchCounts> rivals_;
   std::vector<std::string> accepted_sums_;  // of the first of accepted_, flushes left out
   DistinctSamples samples_;
   bool crowded_ = false;  // some were left out

@@ -17,27 +17,27 @@ using Kind = SumShape::Kind;
 
 SampleMask FirstBits(int n) { return n == 64 ? ~SampleMask{0} : (SampleMask{1} << n) - 1; }
 
-bool GivenUp(const Tally& t, int enough) { return t.missed >= enough; }
+bool GivenUp(const MatchCounts& t, int enough) { return t.missed >= enough; }
 
 // Keeps, of the tallies given up, the one that explained most in each class of shapes.
 class BestGivenUp {
  public:
   explicit BestGivenUp(const SumShapes& shapes) : shapes_(shapes) {}
 
-  void Take(const Tally& t) {
-    Tally& best = best_[Class(t.shape)];
+  void Take(const MatchCounts& t) {
+    MatchCounts& best = best_[Class(t.shape)];
     if (best.tested == 0 || Share(t) > Share(best)) best = t;
   }
-  std::vector<Tally> Done() const {
-    std::vector<Tally> out;
-    for (const Tally& t : best_) {
+  std::vector<MatchCounts> Done() const {
+    std::vector<MatchCounts> out;
+    for (const MatchCounts& t : best_) {
       if (t.tested > 0) out.push_back(t);
     }
     return out;
   }
 
  private:
-  static double Share(const Tally& t) { return 1 - static_cast<double>(t.missed) / t.tested; }
+  static double Share(const MatchCounts& t) { return 1 - static_cast<double>(t.missed) / t.tested; }
   size_t Class(const SumShape& shape) const {
     if (shape.kind == Kind::kExact) return 3;
     if (shape.kind == Kind::kTreePair) return 1;
@@ -46,7 +46,7 @@ class BestGivenUp {
   }
 
   const SumShapes& shapes_;
-  std::array<Tally, 4> best_{};
+  std::array<MatchCounts, 4> best_{};
 };
 
 // The shapes of one arithmetic on a list of columns.
@@ -58,7 +58,7 @@ class Search {
 
   // All shapes are candidates.
   void Start(int arithmetic) {
-    Tally fresh;
+    MatchCounts fresh;
     fresh.arithmetic = arithmetic;
     const auto rows = static_cast<int32_t>(shapes_.rows);
     const auto orders = static_cast<int32_t>(shapes_.orders.size());
@@ -112,14 +112,14 @@ class Search {
 
   // Samples that all candidates explain or miss alike.
   void TakeAlike(int32_t tested, int32_t missed, int enough, BestGivenUp& best) {
-    for (Tally& t : alive_) {
+    for (MatchCounts& t : alive_) {
       t.tested += tested;
       t.missed += missed;
     }
     Drop(enough, best);
   }
 
-  const std::vector<Tally>& alive() const { return alive_; }
+  const std::vector<MatchCounts>& alive() const { return alive_; }
 
   SampleMask Explained(const SumShape& shape, int first, int n) {
     switch (shape.kind) {
@@ -147,7 +147,7 @@ class Search {
   }
 
   void Drop(int enough, BestGivenUp& best) {
-    std::erase_if(alive_, [&](const Tally& t) {
+    std::erase_if(alive_, [&](const MatchCounts& t) {
       if (!GivenUp(t, enough)) return false;
       best.Take(t);
       return true;
@@ -157,13 +157,15 @@ class Search {
   // All rings by the chains from every start, or each by its own sums: whichever is less work.
   void Block(int first, int n) {
     const auto rows = static_cast<double>(shapes_.rows);
-    const auto rings = static_cast<double>(std::count_if(
-        alive_.begin(), alive_.end(), [](const Tally& t) { return t.shape.kind == Kind::kRing; }));
+    const auto rings =
+        static_cast<double>(std::count_if(alive_.begin(), alive_.end(), [](const MatchCounts& t) {
+          return t.shape.kind == Kind::kRing;
+        }));
     double dense = 2 * static_cast<double>(shapes_.orders.size()) * rows * rows;
     if (shapes_.all_orders) dense = 2.8 * static_cast<double>(shapes_.orders.size()) * rows;
     const bool all = 3 * rings * rows > dense;
     if (all) FillMasks(first, n);
-    for (Tally& t : alive_) {
+    for (MatchCounts& t : alive_) {
       const SampleMask explained =
           all && t.shape.kind == Kind::kRing ? FromMasks(t.shape) : Explained(t.shape, first, n);
       t.tested += n;
@@ -283,13 +285,13 @@ class Search {
   const SumShapes& shapes_;
   std::span<const int32_t> columns_;
   std::optional<ReductionValues<T>> values_;
-  std::vector<Tally> alive_;
+  std::vector<MatchCounts> alive_;
   std::vector<SampleMask> masks_;
   std::vector<std::vector<Part>> parts_;
 };
 
-void Sort(const std::vector<Tally>& alive, SearchResult& result) {
-  for (const Tally& t : alive) (t.missed == 0 ? result.accepted : result.near).push_back(t);
+void Sort(const std::vector<MatchCounts>& alive, SearchResult& result) {
+  for (const MatchCounts& t : alive) (t.missed == 0 ? result.accepted : result.near).push_back(t);
 }
 
 template <typename T>
@@ -299,7 +301,7 @@ SearchResult RunSearch(const ReductionCase& c, const Arithmetic& a, int arithmet
   BestGivenUp best(shapes);
   Search<T> search(c, a, shapes);
   if (!a.exact_only) search.Start(arithmetic);
-  Tally exact;
+  MatchCounts exact;
   exact.arithmetic = arithmetic;
   exact.shape.kind = Kind::kExact;
   bool exact_alive = ExactApplies(a);
@@ -329,11 +331,11 @@ SearchResult RunSearch(const ReductionCase& c, const Arithmetic& a, int arithmet
 
 template <typename T>
 void Further(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
-             std::span<const int32_t> columns, std::vector<Tally>& tallies) {
+             std::span<const int32_t> columns, std::vector<MatchCounts>& tallies) {
   Search<T> search(c, a, shapes);
   search.Load(columns);
   const auto m = static_cast<int>(columns.size());
-  for (Tally& t : tallies) {
+  for (MatchCounts& t : tallies) {
     t.tested += m;
     if (t.shape.kind == Kind::kExact) {
       t.missed += m - CountExact(c, a, columns);
@@ -356,7 +358,7 @@ SearchResult SearchArithmetic(const ReductionCase& c, const Arithmetic& a, int a
 }
 
 void TestFurther(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
-                 std::span<const int32_t> columns, std::vector<Tally>& tallies) {
+                 std::span<const int32_t> columns, std::vector<MatchCounts>& tallies) {
   if (columns.empty() || tallies.empty()) return;
   if (a.partial == DType::kF64) {
     Further<double>(c, a, shapes, columns, tallies);
@@ -367,7 +369,7 @@ void TestFurther(const ReductionCase& c, const Arithmetic& a, const SumShapes& s
 
 int32_t CountMatches(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
                      const SumShape& shape, std::span<const int32_t> columns) {
-  std::vector<Tally> one(1);
+  std::vector<MatchCounts> one(1);
   one[0].shape = shape;
   TestFurther(c, a, shapes, columns, one);
   return one[0].tested - one[0].missed;

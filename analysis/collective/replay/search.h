@@ -13,7 +13,7 @@
 namespace plumbline::rules {
 
 // One candidate and how it did.
-struct Tally {
+struct MatchCounts {
   int arithmetic = 0;  // number, the caller's
   SumShape shape;
   int32_t tested = 0;
@@ -21,10 +21,10 @@ struct Tally {
 };
 
 struct SearchResult {
-  std::vector<Tally> accepted;  // miss no sample
-  std::vector<Tally> near;      // tested on all samples, missed fewer than `enough`
-  std::vector<Tally> best;      // given up: the best ring, tree, halving and exact sum by their
-                                // share of samples explained so far
+  std::vector<MatchCounts> accepted;  // miss no sample
+  std::vector<MatchCounts> near;      // tested on all samples, missed fewer than `enough`
+  std::vector<MatchCounts> best;  // given up: the best ring, tree, halving and exact sum by their
+                                  // share of samples explained so far
 };
 
 // Tries the shapes on the columns, giving a candidate up when it has missed `enough` of them.
@@ -35,7 +35,7 @@ SearchResult SearchArithmetic(const ReductionCase& c, const Arithmetic& a, int a
 // Further samples for candidates of one arithmetic that were tested before: adds to tested and
 // missed.
 void TestFurther(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
-                 std::span<const int32_t> columns, std::vector<Tally>& tallies);
+                 std::span<const int32_t> columns, std::vector<MatchCounts>& tallies);
 
 // How many of the columns one candidate explains.
 int32_t CountMatches(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,

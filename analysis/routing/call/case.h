@@ -18,8 +18,8 @@
 
 namespace plumbline::rules {
 
-// One token's wish for one expert and what became of it. Only wishes whose fate is known are
-// listed.
+// One token's wish for one expert and what became of it. Only conditions whose fate is known
+// are listed.
 struct Choice {
   int32_t token;
   int32_t expert;

@@ -12,7 +12,7 @@ namespace plumbline::rules {
 namespace {
 
 // What one cell saw within the piece at hand.
-struct CellTally {
+struct CellCounts {
   int64_t kept = 0;  // padding included
   int64_t judged_kept = 0;
   int64_t refused = 0;
@@ -34,7 +34,7 @@ class PieceLedger {
   // False: an admission after a refusal, or more than the declared capacity.
   bool Take(size_t expert, size_t rank, bool kept, bool judged) {
     const size_t cell = expert * ranks_ + rank;
-    CellTally& tally = cells_[cell];
+    CellCounts& tally = cells_[cell];
     if (tally.kept + tally.refused == 0) touched_.push_back(cell);
     if (!kept) {
       tally.refused += judged;
@@ -89,7 +89,7 @@ class PieceLedger {
   }
 
   size_t ranks_;
-  std::vector<CellTally> cells_;
+  std::vector<CellCounts> cells_;
   std::vector<int64_t> unranked_;
   std::vector<size_t> touched_;
   int64_t declared_;
@@ -222,7 +222,7 @@ bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool q
 // count once.
 double ArrangementBits(const RoutingCase& c, const TimeQueue& queue, const Variant& v) {
   const Stream stream(c, queue);
-  std::vector<CellTally> cells(stream.Cells(v));
+  std::vector<CellCounts> cells(stream.Cells(v));
   std::vector<size_t> touched;
   std::set<std::pair<size_t, uint64_t>> seen;
   double bits = 0;
@@ -235,7 +235,7 @@ double ArrangementBits(const RoutingCase& c, const TimeQueue& queue, const Varia
       return true;
     }
     const size_t cell = stream.CellOf(v, choice);
-    CellTally& tally = cells[cell];
+    CellCounts& tally = cells[cell];
     if (tally.judged_kept + tally.refused == 0) touched.push_back(cell);
     ++(choice.kept ? tally.judged_kept : tally.refused);
     tally.hash = MixScore(tally.hash, c.scores.At(choice.token, choice.expert));
@@ -243,7 +243,7 @@ double ArrangementBits(const RoutingCase& c, const TimeQueue& queue, const Varia
   };
   const auto close = [&](int64_t, bool) {
     for (size_t cell : touched) {
-      const CellTally& tally = cells[cell];
+      const CellCounts& tally = cells[cell];
       if (tally.refused > 0 && seen.insert({cell, tally.hash}).second) {
         bits += Log2Choose(static_cast<double>(tally.judged_kept + tally.refused),
                            static_cast<double>(tally.judged_kept));

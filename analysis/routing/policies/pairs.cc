@@ -83,7 +83,7 @@ class FirstPair {
 };
 
 // Choices by rank: of cells below capacity (N), and of full ones.
-struct RankTally {
+struct RankCounts {
   std::vector<double> below, at_full, refused;
 };
 
@@ -105,10 +105,10 @@ struct Walk {
   size_t size() const { return choice.size(); }
 };
 
-RankTally TallyRanks(const RoutingCase& c, const Saturation& s) {
+RankCounts CountRanks(const RoutingCase& c, const Saturation& s) {
   const auto ranks = static_cast<size_t>(c.top_k);
-  RankTally tally{std::vector<double>(ranks), std::vector<double>(ranks),
-                  std::vector<double>(ranks)};
+  RankCounts tally{std::vector<double>(ranks), std::vector<double>(ranks),
+                   std::vector<double>(ranks)};
   for (const Choice& choice : c.choices) {
     const auto rank = static_cast<size_t>(choice.rank);
     if (!c.judged(choice.token) || choice.rank < 0 || rank >= ranks) continue;
@@ -251,7 +251,7 @@ std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const FullCells& cell
 }
 
 // The best rank's certificate, refusals that `excused` marks left out.
-PairCertificate Certify(const FullCells& cells, const Walk& walk, const RankTally& tally,
+PairCertificate Certify(const FullCells& cells, const Walk& walk, const RankCounts& tally,
                         const std::vector<uint8_t>& excused) {
   const size_t ranks = tally.below.size();
   std::vector<double> preceding(ranks), refused(ranks);
@@ -295,7 +295,7 @@ Inversions FindInversions(const RoutingCase& c, const Saturation& s) {
   const FullCells cells(c, s);
   const size_t first = CountInversions(cells, c, out);
   if (first < cells.count()) out.batch = CrossSequencePair(cells, first);
-  const RankTally tally = TallyRanks(c, s);
+  const RankCounts tally = CountRanks(c, s);
   for (size_t r = 0; r < tally.below.size(); ++r) {
     out.batch_bits =
         std::max(out.batch_bits, SpareBits(tally.below[r], tally.refused[r], tally.at_full[r]));
@@ -306,7 +306,7 @@ Inversions FindInversions(const RoutingCase& c, const Saturation& s) {
 PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s) {
   const FullCells cells(c, s, kEnoughChoices);
   const Walk walk(cells);
-  const RankTally tally = TallyRanks(c, s);
+  const RankCounts tally = CountRanks(c, s);
   const std::vector<KeyKind> kinds = UsableKeys(c);
   std::vector<PairCertificate> certificates(kinds.size() + 1);
   ParallelTasks(

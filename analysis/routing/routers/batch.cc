@@ -118,12 +118,12 @@ class Auctioneer {
 void KeepHighest(State& s,
                  const std::function<std::pair<int32_t, double>(int32_t t, int32_t j)>& value) {
   for (const auto& cell : Candidates(s)) {
-    std::vector<std::pair<std::pair<int32_t, double>, size_t>> wishes;
-    for (const auto& [t, j] : cell) wishes.push_back({value(t, j), s.Slot(t, j)});
-    std::stable_sort(wishes.begin(), wishes.end(),
+    std::vector<std::pair<std::pair<int32_t, double>, size_t>> stop_conditions;
+    for (const auto& [t, j] : cell) stop_conditions.push_back({value(t, j), s.Slot(t, j)});
+    std::stable_sort(stop_conditions.begin(), stop_conditions.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (size_t i = static_cast<size_t>(s.p.capacity); i < wishes.size(); ++i)
-      s.out.keep[wishes[i].second] = 0;
+    for (size_t i = static_cast<size_t>(s.p.capacity); i < stop_conditions.size(); ++i)
+      s.out.keep[stop_conditions[i].second] = 0;
   }
 }
 

@@ -1,4 +1,4 @@
-// The fake device's table: streams are queues, the work is done by the host twins or by the
+// The fake device's table: streams are queues, the work is done by the CPU references or by the
 // kernels' own code, emulated.
 #include <cstdlib>
 #include <cstring>

@@ -1,8 +1,8 @@
 // A device without a device: streams are queues of closures, "device memory" is the host's, and the
-// measurement is the host twin's, or the kernels' own code with emulated lanes. It obeys the test:
-// it holds its streams, fails on demand, says that a stream is being captured. And it watches its
-// user: memory that is freed or written while a stream may still touch it, or a workspace that two
-// streams use at once, is a fault.
+// measurement is the CPU reference's, or the kernels' own code with emulated lanes. It obeys the
+// test: it holds its streams, fails on demand, says that a stream is being captured. And it watches
+// its user: memory that is freed or written while a stream may still touch it, or a workspace that
+// two streams use at once, is a fault.
 #pragma once
 
 #include <cstdint>

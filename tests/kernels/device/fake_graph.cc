@@ -117,7 +117,7 @@ DeviceStatus CaptureUpdate(void*, const BatchShape* batch, void* workspace, cons
   return CaptureBatch("capture_update", *batch, workspace, *call, stream, error, EmulateUpdates);
 }
 
-// The counts are the host twin's: there is no workspace to be left in disorder.
+// The counts are the CPU reference's: there is no workspace to be left in disorder.
 DeviceStatus CaptureRouter(void*, const RoutingPlan* plan, void* workspace, uint64_t,
                            const GraphCall* captured, void* stream, DeviceError* error) {
   const GraphCall call = *captured;

@@ -1,4 +1,4 @@
-// Rows of logits compared on a device against the host twin. Needs a GPU.
+// Rows of logits compared on a device against the CPU reference. Needs a GPU.
 #include "tests/kernels/device/gpu.h"
 
 #include <cmath>

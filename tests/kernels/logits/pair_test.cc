@@ -1,4 +1,4 @@
-// The host twin against the definitions: values, masks, layouts, and what it refuses.
+// The CPU reference against the definitions: values, masks, layouts, and what it refuses.
 #include "kernels/logits/pair.h"
 
 #include <gmock/gmock.h>

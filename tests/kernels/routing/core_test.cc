@@ -1,5 +1,5 @@
 // The device form of the measurement, compiled for the host with 32 emulated lanes and blocks in
-// any order, equals the host twin bit for bit.
+// any order, equals the CPU reference bit for bit.
 #include "kernels/routing/core.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The device kernel against the host twin: same integers, same bits of the means. Needs a GPU.
+// The device kernel against the CPU reference: same integers, same bits of the means. Needs a GPU.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)

@@ -1,4 +1,4 @@
-// The host twin against a reference written for reading; its pools: routing/pools_test.cc.
+// The CPU reference against a reference written for reading; its pools: routing/pools_test.cc.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -14,10 +14,21 @@
 namespace plumbline {
 namespace {
 
+// By looking at all values there are: a tie goes to the even code, what is beyond 6 to 6.
+double NearestE2M1(double x) {
+  uint8_t best = 0;
+  for (uint8_t code = 0; code < 8; ++code) {
+    const double off = std::fabs(std::fabs(x) - E2M1Value(code));
+    const double least = std::fabs(std::fabs(x) - E2M1Value(best));
+    if (off < least || (off == least && code % 2 == 0)) best = code;
+  }
+  return std::copysign(E2M1Value(best), x);
+}
+
 // The value that `format` makes of x, by the formats' own codecs; infinite where it saturates.
 double Rounded(double x, const std::string& element) {
   if (element == "e2m1") {
-    const double y = E2M1Value(E2M1Code(x));
+    const double y = NearestE2M1(x);
     return std::fabs(x) > 7 ? INFINITY : y;
   }
   const DType t = element == "e4m3" ? DType::kE4M3 : DType::kE5M2;

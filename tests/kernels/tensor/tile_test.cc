@@ -1,5 +1,5 @@
 // The device form of tensor statistics, with 32 emulated lanes and spans in any order, equals the
-// host twin in every bit.
+// CPU reference in every bit.
 #include "kernels/tensor/tile.h"
 
 #include <gtest/gtest.h>

@@ -63,11 +63,11 @@ bool DependsBesides(const std::string& family) {
   return family == "a controller of biases" || family == "a window increased and halved";
 }
 
-struct Tally {
+struct Totals {
   int64_t recordings = 0, proofs = 0, hints = 0, known = 0, guilty = 0, found = 0, unseen = 0;
 };
 
-void JudgeFamily(const Family& family, const Recorder& recorder, uint64_t seeds, Tally* all) {
+void JudgeFamily(const Family& family, const Recorder& recorder, uint64_t seeds, Totals* all) {
   Counts counts;
   for (uint64_t seed = FirstSeed(); seed < FirstSeed() + seeds; ++seed) {
     const Lab lab(family.data, seed);
@@ -104,8 +104,8 @@ void JudgeFamily(const Family& family, const Recorder& recorder, uint64_t seeds,
   Print(family.name, counts);
 }
 
-Tally JudgeAll(const std::vector<Family>& families, const Recorder& recorder, uint64_t seeds) {
-  Tally all;
+Totals JudgeAll(const std::vector<Family>& families, const Recorder& recorder, uint64_t seeds) {
+  Totals all;
   for (const Family& family : families) {
     if (Asked(family.name)) JudgeFamily(family, recorder, seeds, &all);
   }
@@ -124,7 +124,7 @@ TEST(BatchDependenceAttack, NoInnocentRouterIsProvedGuilty) {
 }
 
 TEST(BatchDependenceAttack, WhatDependsOnTheBatchIsFoundWhereTheFactsAreRecorded) {
-  const Tally all = JudgeAll(AllFamilies(), {.facts = true}, Seeds(2, 30));
+  const Totals all = JudgeAll(AllFamilies(), {.facts = true}, Seeds(2, 30));
   EXPECT_GE(static_cast<double>(all.found), 0.9 * static_cast<double>(all.guilty));
 }
 

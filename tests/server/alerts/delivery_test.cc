@@ -64,7 +64,7 @@ class AlertDeliveryTest : public testing::Test {
     options.times.first_pause = std::chrono::milliseconds(20);
     options.times.longest_pause = std::chrono::milliseconds(50);
     options.times.window = window_;
-    auto center = AlertCenter::Start(std::move(options), &book_);
+    auto center = AlertCenter::Start(std::move(options), &incident_table_);
     ASSERT_TRUE(center.ok()) << center.status();
     center_ = std::move(*center);
   }
@@ -85,7 +85,7 @@ class AlertDeliveryTest : public testing::Test {
   double gather_most_seconds_ = 0.02;
   std::chrono::milliseconds window_{60000};
   std::atomic<bool> settled_{true};
-  IncidentBook book_{[] { return int64_t{5'000'000'000}; }, 10};
+  IncidentTable incident_table_{[] { return int64_t{5'000'000'000}; }, 10};
   std::unique_ptr<AlertCenter> center_;
 };
 
@@ -209,18 +209,18 @@ TEST_F(AlertDeliveryTest, OneFaultOnManyRanksIsOneNotificationWithAllOfThem) {
   for (uint32_t rank = 0; rank < 4096; ++rank) {
     finding.mutable_site()->add_ranks(rank);
     if (rank == 100) finding.set_level(v1::LEVEL_ERROR);  // surer within the moment: still one
-    book_.Put(finding, rank + 1);
+    incident_table_.Put(finding, rank + 1);
     if (rank == 2000) {
       EXPECT_TRUE(StaysAt(0));
     }  // its step is not closed yet
   }
-  book_.StepClosed("run1", 0);
+  incident_table_.StepClosed("run1", 0);
   const auto bodies = receiver_.Wait(1);
   ASSERT_EQ(bodies.size(), 1u);
   EXPECT_EQ(bodies[0]["event"], "opened");
   EXPECT_EQ(bodies[0]["finding"]["level"], "error");
   EXPECT_EQ(bodies[0]["finding"]["site"]["rank_count"], 4096);
-  book_.StepClosed("run1", 100);
+  incident_table_.StepClosed("run1", 100);
   EXPECT_EQ(receiver_.Wait(2).at(1)["event"], "resolved");
   EXPECT_TRUE(StaysAt(2));
   EXPECT_TRUE(Eventually([&] { return Counts().delivered == 2; }));
@@ -229,9 +229,9 @@ TEST_F(AlertDeliveryTest, OneFaultOnManyRanksIsOneNotificationWithAllOfThem) {
 TEST_F(AlertDeliveryTest, TriesAgainInOrderUntilTheReceiverIsBack) {
   receiver_.Answer(503);
   StartCenter({Webhook()});
-  book_.Put(AlertFinding("f"), 1);
+  incident_table_.Put(AlertFinding("f"), 1);
   ASSERT_GE(receiver_.Wait(3).size(), 3u);
-  book_.StepClosed("run1", 100);
+  incident_table_.StepClosed("run1", 100);
   receiver_.Answer(200);
   ASSERT_TRUE(Eventually([&] { return Counts().delivered == 2; }));
   const auto bodies = receiver_.Wait(4);
@@ -250,10 +250,10 @@ TEST_F(AlertDeliveryTest, TriesAgainInOrderUntilTheReceiverIsBack) {
 TEST_F(AlertDeliveryTest, WhatIsRefusedDoesNotStandInTheWay) {
   receiver_.Answer(400);
   StartCenter({Webhook()});
-  book_.Put(AlertFinding("f"), 1);
+  incident_table_.Put(AlertFinding("f"), 1);
   ASSERT_TRUE(Eventually([&] { return Counts().given_up == 1; }));
   receiver_.Answer(200);
-  book_.Put(AlertFinding("g", v1::LEVEL_ERROR, "run2"), 1);
+  incident_table_.Put(AlertFinding("g", v1::LEVEL_ERROR, "run2"), 1);
   ASSERT_TRUE(Eventually([&] { return Counts().delivered == 1; }));
   EXPECT_EQ(center_->History(IncidentOf("f"))->at(0).state, AlertDelivery::State::kGivenUp);
   EXPECT_THAT(center_->History(IncidentOf("f"))->at(0).problem, HasSubstr("400"));
@@ -264,7 +264,7 @@ TEST_F(AlertDeliveryTest, WhatIsTooOldIsGivenUp) {
   AlertRoute route = Webhook();
   route.retry_hours = 0;
   StartCenter({route});
-  book_.Put(AlertFinding("f"), 1);
+  incident_table_.Put(AlertFinding("f"), 1);
   EXPECT_TRUE(Eventually([&] { return Counts().given_up == 1; }));
 }
 
@@ -275,7 +275,7 @@ TEST_F(AlertDeliveryTest, AboveTheLimitOneSummaryTellsTheRest) {
   StartCenter({route});
   for (int i = 0; i < 20; ++i) {
     const std::string i_th = std::to_string(i);
-    book_.Put(AlertFinding("f" + i_th, v1::LEVEL_ERROR, "run" + i_th), 1);
+    incident_table_.Put(AlertFinding("f" + i_th, v1::LEVEL_ERROR, "run" + i_th), 1);
   }
   const auto bodies = receiver_.Wait(3);
   ASSERT_EQ(bodies.size(), 3u);
@@ -290,29 +290,29 @@ TEST_F(AlertDeliveryTest, AboveTheLimitOneSummaryTellsTheRest) {
 
 TEST_F(AlertDeliveryTest, NothingWhileSilencedThenReopened) {
   StartCenter({Webhook()});
-  book_.Put(AlertFinding("f", v1::LEVEL_WARNING), 1);
+  incident_table_.Put(AlertFinding("f", v1::LEVEL_WARNING), 1);
   ASSERT_EQ(receiver_.Wait(1).size(), 1u);
-  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
-  book_.Put(AlertFinding("f", v1::LEVEL_WARNING), 2);
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
+  incident_table_.Put(AlertFinding("f", v1::LEVEL_WARNING), 2);
   EXPECT_TRUE(StaysAt(1));
-  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
   EXPECT_EQ(receiver_.Wait(2).at(1)["event"], "reopened");
 }
 
 TEST_F(AlertDeliveryTest, WhatWasDecidedSurvivesTheProcessAndIsToldOnce) {
   const std::string path = folder_.File("alerts.sqlite");
   receiver_.Answer(503);
-  book_.SetIdentity("journal");
+  incident_table_.SetIdentity("journal");
   StartCenter({Webhook()}, path);
-  book_.Put(AlertFinding("f"), 1);
+  incident_table_.Put(AlertFinding("f"), 1);
   ASSERT_GE(receiver_.Wait(1).size(), 1u);
   center_.reset();
   receiver_.Answer(200);
-  // The next process takes up the book first: what it says on the way is the past.
+  // The next process takes up the incident table first: what it says on the way is the past.
   settled_ = false;
   StartCenter({Webhook()}, path);
   ASSERT_TRUE(Eventually([&] { return Counts().delivered == 1; }));
-  book_.StepClosed("run1", 100);
+  incident_table_.StepClosed("run1", 100);
   const size_t before = receiver_.requests().size();
   EXPECT_TRUE(StaysAt(before));
   settled_ = true;
@@ -328,7 +328,7 @@ TEST_F(AlertDeliveryTest, WhatWasDecidedSurvivesTheProcessAndIsToldOnce) {
 TEST_F(AlertDeliveryTest, AHangingReceiverHoldsUpNobodyElse) {
   AlertRoute hanging = Command("sleep 1000\n", 300);
   StartCenter({hanging, Webhook()});
-  book_.Put(AlertFinding("f"), 1);
+  incident_table_.Put(AlertFinding("f"), 1);
   EXPECT_EQ(receiver_.Wait(1).size(), 1u);
   const auto start = std::chrono::steady_clock::now();
   center_.reset();

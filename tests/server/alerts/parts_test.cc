@@ -144,7 +144,8 @@ class AlertDeciderTest : public testing::Test {
 
   // The events decided for the first route, applied.
   std::vector<std::string> Decide(const std::string& fingerprint = "f") {
-    return Applied(decider_->Decide(*book_.Get(book_.IncidentOf(fingerprint)), book_));
+    return Applied(decider_->Decide(*incident_table_.Get(incident_table_.IncidentOf(fingerprint)),
+                                    incident_table_));
   }
   std::vector<std::string> Applied(const std::vector<AlertDecision>& decisions) {
     decider_->Apply(decisions);
@@ -160,10 +161,10 @@ class AlertDeciderTest : public testing::Test {
   void Put(v1::Level level = v1::LEVEL_ERROR, int64_t step = 0) {
     v1::Finding finding = AlertFinding("f", level);
     finding.mutable_site()->set_step_last(step);
-    book_.Put(finding, ++count_);
+    incident_table_.Put(finding, ++count_);
   }
 
-  IncidentBook book_{[] { return int64_t{5'000'000'000}; }, 10};
+  IncidentTable incident_table_{[] { return int64_t{5'000'000'000}; }, 10};
   AlertConfig config_;
   std::map<AlertLog::ToldKey, Told> told_;
   std::optional<AlertDecider> decider_;
@@ -185,7 +186,7 @@ TEST_F(AlertDeciderTest, TellsOfARaisedLevelAndOfTheEnd) {
   EXPECT_THAT(Decide(), ElementsAre("all opened"));
   Put(v1::LEVEL_ERROR);
   EXPECT_THAT(Decide(), ElementsAre("all escalated"));
-  book_.StepClosed("run1", 100);
+  incident_table_.StepClosed("run1", 100);
   EXPECT_THAT(Decide(), ElementsAre("all resolved"));
   EXPECT_THAT(Decide(), ElementsAre());
   Put(v1::LEVEL_ERROR, 101);
@@ -205,32 +206,32 @@ TEST_F(AlertDeciderTest, ALevelRaisedPastARoutesThresholdOpensThere) {
 TEST_F(AlertDeciderTest, SaysNothingWhileAcknowledgedOrSilenced) {
   Put(v1::LEVEL_WARNING);
   Decide();
-  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
   EXPECT_THAT(Decide(), ElementsAre("all nothing"));  // remembered, not told
   Put(v1::LEVEL_ERROR);
   EXPECT_THAT(Decide(), ElementsAre());
   Put(v1::LEVEL_ERROR, 1);
   EXPECT_THAT(Decide(), ElementsAre());
-  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
   EXPECT_THAT(Decide(), ElementsAre("all escalated"));
-  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_ACKNOWLEDGE)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_ACKNOWLEDGE)).ok());
   EXPECT_THAT(Decide(), ElementsAre("all nothing"));
-  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
   EXPECT_THAT(Decide(), ElementsAre("all reopened"));
 }
 
 TEST_F(AlertDeciderTest, OneThatWasSilencedBeforeItWasToldIsToldWhenTheSilenceEnds) {
   Put();
-  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
   EXPECT_THAT(Decide(), ElementsAre());
-  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
   EXPECT_THAT(Decide(), ElementsAre("all opened"));
 }
 
 TEST_F(AlertDeciderTest, WhatCameAndWentIsToldOnceAndOldNewsIsNot) {
   Put();
-  book_.StepClosed("run1", 100);
-  Restart(book_.position());
+  incident_table_.StepClosed("run1", 100);
+  Restart(incident_table_.position());
   EXPECT_THAT(Decide(), ElementsAre());
   Restart(0);
   EXPECT_THAT(Decide(), ElementsAre("all resolved"));
@@ -240,12 +241,12 @@ TEST_F(AlertDeciderTest, WhatCameAndWentIsToldOnceAndOldNewsIsNot) {
 TEST_F(AlertDeciderTest, ForgetsIncidentsThatTheBookDoesNotHave) {
   Put();
   Decide();
-  EXPECT_TRUE(decider_->Stale(book_).empty());
-  IncidentBook other([] { return 0; });
+  EXPECT_TRUE(decider_->Stale(incident_table_).empty());
+  IncidentTable other([] { return 0; });
   EXPECT_EQ(decider_->Stale(other).size(), 1u);
   config_.routes[0].name = "renamed";
   Restart(0);
-  EXPECT_EQ(decider_->Stale(book_).size(), 1u);
+  EXPECT_EQ(decider_->Stale(incident_table_).size(), 1u);
 }
 
 // ---- one cause at several sites ------------------------------------------------------------
@@ -270,9 +271,9 @@ class AlertSites : public AlertDeciderTest {
   // What is decided of every incident that changed, as the deciding thread comes to them.
   std::vector<std::string> DecideAll() {
     std::vector<std::string> events;
-    IncidentBook::Change change;
-    for (uint64_t cursor = 0; book_.Next({}, &cursor, &change);) {
-      for (std::string& event : Applied(decider_->Decide(change, book_)))
+    IncidentTable::Change change;
+    for (uint64_t cursor = 0; incident_table_.Next({}, &cursor, &change);) {
+      for (std::string& event : Applied(decider_->Decide(change, incident_table_)))
         events.push_back(std::move(event));
     }
     return events;
@@ -280,24 +281,25 @@ class AlertSites : public AlertDeciderTest {
 };
 
 TEST_F(AlertSites, TenSitesAreOneNotificationThatListsThem) {
-  for (int i = 0; i < 10; ++i) book_.Put(At("layers." + std::to_string(i), "rounding"), 1);
+  for (int i = 0; i < 10; ++i)
+    incident_table_.Put(At("layers." + std::to_string(i), "rounding"), 1);
   EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
   EXPECT_EQ(last_["incident"]["site_count"], 10);
   EXPECT_EQ(last_["incident"]["sites"][9]["layer"], "layers.9");
   EXPECT_EQ(last_["incident"]["cause"], "rounding");
   EXPECT_THAT(std::string(last_["text"]), HasSubstr("10 sites: layers.0"));
-  book_.Put(At("layers.10", "rounding"), 1);
+  incident_table_.Put(At("layers.10", "rounding"), 1);
   EXPECT_THAT(DecideAll(), ElementsAre()) << "one more site is no news";
 }
 
 TEST_F(AlertSites, ARefinedCauseIsNotToldAgainUnlessItIsWorse) {
   AddAlertmanager();
-  book_.Put(At("a", "unknown"), 1);
-  book_.Put(At("b", "unknown"), 1);
+  incident_table_.Put(At("a", "unknown"), 1);
+  incident_table_.Put(At("b", "unknown"), 1);
   EXPECT_THAT(DecideAll(), ElementsAre("all opened", "am opened"));
   const std::string first = last_["incident"]["fingerprint"];
-  book_.Put(At("a", "rounding"), 2);
-  book_.Put(At("b", "rounding"), 2);
+  incident_table_.Put(At("a", "rounding"), 2);
+  incident_table_.Put(At("b", "rounding"), 2);
   // The old incident closes as merged: its receiver is told by no word, the alert is replaced.
   EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "all nothing", "am moved", "am nothing"));
   EXPECT_EQ(last_["ended"][0]["fingerprint"], first);
@@ -305,71 +307,71 @@ TEST_F(AlertSites, ARefinedCauseIsNotToldAgainUnlessItIsWorse) {
   EXPECT_THAT(DecideAll(), ElementsAre());
   Restart(0);
   EXPECT_THAT(DecideAll(), ElementsAre()) << "after a restart neither";
-  book_.Put(At("a", "flush", v1::LEVEL_ERROR), 3);
-  book_.Put(At("b", "flush", v1::LEVEL_ERROR), 3);
+  incident_table_.Put(At("a", "flush", v1::LEVEL_ERROR), 3);
+  incident_table_.Put(At("b", "flush", v1::LEVEL_ERROR), 3);
   EXPECT_THAT(DecideAll(),
               ElementsAre("all escalated", "all nothing", "am escalated", "am nothing"));
   EXPECT_EQ(last_["previous_level"], "warning");
-  book_.StepClosed("run1", 1000);
+  incident_table_.StepClosed("run1", 1000);
   EXPECT_THAT(DecideAll(), ElementsAre("all resolved", "am resolved"));
 }
 
 TEST_F(AlertSites, AnotherCauseBesideTheFirstIsTold) {
-  book_.Put(At("a", "unknown"), 1);
-  book_.Put(At("b", "unknown"), 1);
+  incident_table_.Put(At("a", "unknown"), 1);
+  incident_table_.Put(At("b", "unknown"), 1);
   DecideAll();
-  book_.Put(At("a", "rounding"), 2);
+  incident_table_.Put(At("a", "rounding"), 2);
   EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
 }
 
 TEST_F(AlertSites, WhatCameAndWasMergedBeforeAnybodyLookedIsToldOnce) {
-  book_.Put(At("a", "unknown"), 1);
-  book_.Put(At("a", "rounding"), 2);
+  incident_table_.Put(At("a", "unknown"), 1);
+  incident_table_.Put(At("a", "rounding"), 2);
   EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
   EXPECT_EQ(last_["incident"]["cause"], "rounding");
 }
 
 TEST_F(AlertSites, AnAcknowledgementGoesOnWithTheFindings) {
   AddAlertmanager();
-  book_.Put(At("a", "unknown"), 1);
+  incident_table_.Put(At("a", "unknown"), 1);
   DecideAll();
-  ASSERT_TRUE(book_.Apply(AlertUpdate("finding-a", Action::ACTION_ACKNOWLEDGE)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("finding-a", Action::ACTION_ACKNOWLEDGE)).ok());
   EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "am nothing"));
-  book_.Put(At("a", "rounding"), 2);
+  incident_table_.Put(At("a", "rounding"), 2);
   DecideAll();
-  const Told& told = told_[{"am", book_.IncidentOf("finding-a")}];
+  const Told& told = told_[{"am", incident_table_.IncidentOf("finding-a")}];
   EXPECT_TRUE(told.firing && told.quiet);
-  ASSERT_TRUE(book_.Apply(AlertUpdate("finding-a", Action::ACTION_REOPEN)).ok());
+  ASSERT_TRUE(incident_table_.Apply(AlertUpdate("finding-a", Action::ACTION_REOPEN)).ok());
   EXPECT_THAT(DecideAll(), ElementsAre("all reopened", "am reopened"));
 }
 
 // A server before told of findings, each by itself.
 TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
-  book_.Put(At("a", "x"), 1);
-  book_.Put(At("b", "x"), 1);
+  incident_table_.Put(At("a", "x"), 1);
+  incident_table_.Put(At("b", "x"), 1);
   Told before;
   before.firing = true;
   before.level = v1::LEVEL_WARNING;
   before.body = "{}";
   told_[{"all", "finding-a"}] = told_[{"all", "finding-b"}] = before;
   Restart(0);
-  Applied(decider_->Stale(book_));
+  Applied(decider_->Stale(incident_table_));
   EXPECT_THAT(DecideAll(), ElementsAre());
-  book_.Put(At("a", "x", v1::LEVEL_ERROR), 2);
+  incident_table_.Put(At("a", "x", v1::LEVEL_ERROR), 2);
   EXPECT_THAT(DecideAll(), ElementsAre("all escalated"));
 }
 
 // ---- text ----------------------------------------------------------------------------------
 
 TEST(AlertText, HasWhatAPersonNeedsAndNothingThatSteersATerminal) {
-  IncidentBook book([] { return int64_t{1'700'000'000'250'000'000}; });
+  IncidentTable incident_table([] { return int64_t{1'700'000'000'250'000'000}; });
   v1::Finding finding = AlertFinding("0123abcd");
   finding.set_title("title \x1b[31mred\n\xff");
   finding.mutable_measured()->set_name("leak_bits");
   finding.mutable_measured()->set_value(std::numeric_limits<double>::quiet_NaN());
-  book.Put(finding, 1);
-  const std::string incident = book.IncidentOf("0123abcd");
-  const Notification n = MakeNotification(AlertEvent::kOpened, *book.Get(incident),
+  incident_table.Put(finding, 1);
+  const std::string incident = incident_table.IncidentOf("0123abcd");
+  const Notification n = MakeNotification(AlertEvent::kOpened, *incident_table.Get(incident),
                                           v1::LEVEL_UNSPECIFIED, "https://p.example/x", "r");
   const auto json = nlohmann::json::parse(n.body);
   EXPECT_EQ(n.id, incident + "-1");

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 #include "tests/server/support.h"
 
 namespace httplib {

@@ -8,7 +8,7 @@
 
 #include "base/crc32c.h"
 #include "server/capsules/capsule_files.h"
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 #include "tests/server/doors/certificates.h"
 #include "tests/server/doors/support.h"
 #include "tests/server/ingest/raw_call.h"
@@ -74,12 +74,12 @@ TEST_F(DoorsIdentity, AStreamKeepsItsOwnerAcrossARestart) {
 }
 
 TEST_F(DoorsIdentity, ASegmentBeginsWithTheOwners) {
-  server::StreamBook book(4);
+  server::StreamPositions incident_table(4);
   v1::Source source = SourceOf("run", 3, 8);
   v1::Batch batch = ScalarStep(source, 1);
-  book.Note(7, 1, {}, server::FactsOf(batch.SerializeAsString()).sources);
-  server::StreamBook read(4);
-  for (const std::string& frame : book.Encode(1 << 20)) ASSERT_TRUE(read.Add(frame));
+  incident_table.Note(7, 1, {}, server::FactsOf(batch.SerializeAsString()).sources);
+  server::StreamPositions read(4);
+  for (const std::string& frame : incident_table.Encode(1 << 20)) ASSERT_TRUE(read.Add(frame));
   ASSERT_EQ(read.streams().at(7).sources.size(), 1u);
   v1::Source named;
   ASSERT_TRUE(named.ParseFromString(*read.streams().at(7).sources.begin()));
@@ -88,9 +88,9 @@ TEST_F(DoorsIdentity, ASegmentBeginsWithTheOwners) {
   // What one stream says cannot fill memory: beyond the bound it is one of many anyway.
   for (uint32_t rank = 0; rank < 1000; ++rank) {
     source.set_rank(rank);
-    book.Note(7, 1, {}, {server::RecordOf(source)});
+    incident_table.Note(7, 1, {}, {server::RecordOf(source)});
   }
-  EXPECT_EQ(book.streams().at(7).sources.size(), server::StreamBook::kMostSources);
+  EXPECT_EQ(incident_table.streams().at(7).sources.size(), server::StreamPositions::kMostSources);
 }
 
 // As a wire, a relay or a card might spoil it: a bit of a name, of a value, of the batch's number.

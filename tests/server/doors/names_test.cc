@@ -8,14 +8,14 @@
 #include <fstream>
 #include <random>
 
-#include "server/ingest/name_book.h"
+#include "server/ingest/name_table.h"
 #include "tests/server/doors/support.h"
 
 namespace plumbline::test {
 namespace {
 
 using server::KnownName;
-using server::NameBook;
+using server::NameTable;
 using server::SharedBytes;
 using testing::HasSubstr;
 
@@ -30,7 +30,8 @@ v1::SeriesSet List(uint64_t id, int columns, unsigned seed) {
   return set;
 }
 
-// ---- the book -------------------------------------------------------------------------------
+// ---- the incident table
+// -------------------------------------------------------------------------------
 
 class Names : public testing::Test {
  protected:
@@ -45,7 +46,7 @@ class Names : public testing::Test {
 
   std::shared_ptr<SharedBytes> bytes_ =
       std::make_shared<SharedBytes>(1 << 20, server::Shares(), "names", "limits.name_bytes");
-  NameBook names_{100, 100'000, {}, bytes_};
+  NameTable names_{100, 100'000, {}, bytes_};
 };
 
 TEST_F(Names, OfOneRunTakeAQuarter) {
@@ -76,7 +77,7 @@ TEST_F(Names, ThatAFormerProcessLetInCountAsBefore) {
   const uint64_t one = bytes_->used();
   std::vector<KnownName> known;
   for (int i = 0; i < 300; ++i) known.push_back({"a", "", "op" + std::to_string(i), ""});
-  NameBook again(100, 100'000, {}, bytes_);
+  NameTable again(100, 100'000, {}, bytes_);
   again.Note(known);
   EXPECT_EQ(bytes_->used(), 2 * one);
   EXPECT_TRUE(again.Add(Named("a", 0, 300)).ok());

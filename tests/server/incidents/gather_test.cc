@@ -6,7 +6,7 @@
 
 #include "rules/engine/incidents.h"
 #include "rules/engine/report.h"
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 
 namespace plumbline::server {
 namespace {
@@ -41,28 +41,28 @@ v1::IncidentUpdate Acknowledge(const std::string& fingerprint) {
 class Gather : public testing::Test {
  protected:
   Gather() {
-    book_.SetOnRevision([this](const std::string& fingerprint, const Change& r) {
+    incident_table_.SetOnRevision([this](const std::string& fingerprint, const Change& r) {
       changes_.emplace_back(fingerprint, r.change());
     });
   }
-  IncidentBook::Change Get(const std::string& cause) {
-    const auto change = book_.Get(rules::IncidentFingerprint(Found("", cause)));
-    return change.ok() ? *change : IncidentBook::Change();
+  IncidentTable::Change Get(const std::string& cause) {
+    const auto change = incident_table_.Get(rules::IncidentFingerprint(Found("", cause)));
+    return change.ok() ? *change : IncidentTable::Change();
   }
   v1::Incident Of(const std::string& cause) { return Get(cause).incident; }
   v1::IncidentStatus StatusOf(const std::string& cause) { return Get(cause).status; }
 
-  IncidentBook book_{[] { return 7; }, 50};
+  IncidentTable incident_table_{[] { return 7; }, 50};
   std::vector<std::pair<std::string, Change::Change>> changes_;
 };
 
 TEST_F(Gather, TenSitesWithOneCauseAreOneIncident) {
   for (int i = 9; i >= 0; --i) {
     const auto placed =
-        book_.Put(Found("layers." + std::to_string(i), "rounding", i == 4 ? 1 : 2), 3);
+        incident_table_.Put(Found("layers." + std::to_string(i), "rounding", i == 4 ? 1 : 2), 3);
     EXPECT_EQ(placed.opened, i == 9);
   }
-  ASSERT_EQ(book_.List({}).size(), 1u);
+  ASSERT_EQ(incident_table_.List({}).size(), 1u);
   const v1::IncidentStatus status = StatusOf("rounding");
   EXPECT_EQ(status.site_count(), 10u);
   EXPECT_EQ(status.sites_size(), 10);
@@ -70,85 +70,87 @@ TEST_F(Gather, TenSitesWithOneCauseAreOneIncident) {
   EXPECT_EQ(Of("rounding").finding().site().layer(), "layers.4");
   EXPECT_EQ(status.newest().layer(), "layers.0");
   EXPECT_EQ(status.cause(), "rounding");
-  EXPECT_EQ(book_.OpenIn("r"), 1u);
+  EXPECT_EQ(incident_table_.OpenIn("r"), 1u);
   EXPECT_EQ(changes_.size(), 1u) << "one line of history";
 }
 
 TEST_F(Gather, OnlyTheFindingThatShowsIsNews) {
-  EXPECT_TRUE(book_.Put(Found("b", "c", 2), 1).shows);
-  EXPECT_FALSE(book_.Put(Found("d", "c", 2), 1).shows);
-  EXPECT_FALSE(book_.Put(Found("b", "c", 2), 2).shows) << "again";
-  EXPECT_TRUE(book_.Put(Found("a", "c", 3, v1::LEVEL_ERROR), 1).shows) << "stronger";
+  EXPECT_TRUE(incident_table_.Put(Found("b", "c", 2), 1).shows);
+  EXPECT_FALSE(incident_table_.Put(Found("d", "c", 2), 1).shows);
+  EXPECT_FALSE(incident_table_.Put(Found("b", "c", 2), 2).shows) << "again";
+  EXPECT_TRUE(incident_table_.Put(Found("a", "c", 3, v1::LEVEL_ERROR), 1).shows) << "stronger";
   EXPECT_EQ(Of("c").finding().site().layer(), "a");
 }
 
 TEST_F(Gather, ARefinedCauseMovesTheFindingAndAnEmptyIncidentIsMerged) {
-  book_.Put(Found("a", "unknown"), 1);
-  book_.Put(Found("b", "unknown", 5), 4);
-  book_.Put(Found("a", "rounding"), 2);
+  incident_table_.Put(Found("a", "unknown"), 1);
+  incident_table_.Put(Found("b", "unknown", 5), 4);
+  incident_table_.Put(Found("a", "rounding"), 2);
   EXPECT_EQ(StatusOf("unknown").site_count(), 1u);
   EXPECT_EQ(Of("unknown").count(), 4u);
   EXPECT_EQ(Of("unknown").finding().site().layer(), "b");
   EXPECT_EQ(Of("rounding").count(), 2u);
-  book_.Put(Found("b", "rounding", 5), 5);
+  incident_table_.Put(Found("b", "rounding", 5), 5);
   EXPECT_EQ(Of("unknown").state(), v1::Incident::STATE_RESOLVED);
   EXPECT_EQ(StatusOf("unknown").merged_into(), StatusOf("rounding").fingerprint());
   EXPECT_EQ(StatusOf("rounding").site_count(), 2u);
   EXPECT_EQ(Of("rounding").count(), 7u);
-  EXPECT_EQ(book_.OpenIn("r"), 1u);
-  ASSERT_EQ(book_.List({}).size(), 1u);
+  EXPECT_EQ(incident_table_.OpenIn("r"), 1u);
+  ASSERT_EQ(incident_table_.List({}).size(), 1u);
   EXPECT_EQ(changes_.back().second, Change::CHANGE_MERGED);
   // It is never resolved on top of that.
-  book_.StepClosed("r", 1000);
+  incident_table_.StepClosed("r", 1000);
   EXPECT_EQ(changes_.back().second, Change::CHANGE_RESOLVED);
   EXPECT_EQ(changes_.back().first, StatusOf("rounding").fingerprint());
   EXPECT_EQ(Of("rounding").state(), v1::Incident::STATE_RESOLVED);
   // The cause was not that after all.
-  book_.Put(Found("b", "unknown", 1001), 6);
+  incident_table_.Put(Found("b", "unknown", 1001), 6);
   EXPECT_EQ(Of("unknown").state(), v1::Incident::STATE_OPEN);
   EXPECT_EQ(StatusOf("unknown").merged_into(), "");
   EXPECT_EQ(StatusOf("rounding").absorbed_size(), 0);
 }
 
 TEST_F(Gather, WhatPeopleSaidHoldsForWhatHasItsFindingsAndNoOthers) {
-  book_.Put(Found("a", "unknown"), 1);
-  ASSERT_TRUE(book_.Apply(Acknowledge("finding-a")).ok()) << "by the finding";
-  book_.Put(Found("a", "rounding"), 2);
+  incident_table_.Put(Found("a", "unknown"), 1);
+  ASSERT_TRUE(incident_table_.Apply(Acknowledge("finding-a")).ok()) << "by the finding";
+  incident_table_.Put(Found("a", "rounding"), 2);
   EXPECT_EQ(Of("rounding").state(), v1::Incident::STATE_ACKNOWLEDGED);
-  EXPECT_EQ(book_.Get(StatusOf("rounding").fingerprint())->status.who(), "ann");
-  book_.Put(Found("b", "other"), 1);
-  ASSERT_TRUE(book_.Apply(Acknowledge(StatusOf("other").fingerprint())).ok());
-  book_.Put(Found("c", "third"), 1);
-  book_.Put(Found("b", "third"), 2);
+  EXPECT_EQ(incident_table_.Get(StatusOf("rounding").fingerprint())->status.who(), "ann");
+  incident_table_.Put(Found("b", "other"), 1);
+  ASSERT_TRUE(incident_table_.Apply(Acknowledge(StatusOf("other").fingerprint())).ok());
+  incident_table_.Put(Found("c", "third"), 1);
+  incident_table_.Put(Found("b", "third"), 2);
   EXPECT_EQ(Of("third").state(), v1::Incident::STATE_OPEN) << "c is news";
   // What is said of a merged one is meant for the one that has its findings.
-  ASSERT_TRUE(book_.Apply(Acknowledge(StatusOf("other").fingerprint())).ok());
+  ASSERT_TRUE(incident_table_.Apply(Acknowledge(StatusOf("other").fingerprint())).ok());
   EXPECT_EQ(Of("third").state(), v1::Incident::STATE_ACKNOWLEDGED);
 }
 
 TEST_F(Gather, AnIncidentHasManyNames) {
-  book_.Put(Found("aa", "x"), 1);
-  book_.Put(Found("ab", "x"), 1);
-  book_.Put(Found("ac", "y"), 1);
+  incident_table_.Put(Found("aa", "x"), 1);
+  incident_table_.Put(Found("ab", "x"), 1);
+  incident_table_.Put(Found("ac", "y"), 1);
   const std::string x = StatusOf("x").fingerprint();
-  EXPECT_EQ(book_.Resolve(x.substr(0, 12)).value(), x);
-  EXPECT_EQ(book_.Resolve("finding-aa").value(), x);
-  EXPECT_EQ(book_.Resolve("#1").value(), x);
-  EXPECT_EQ(book_.Resolve("#2").value(), StatusOf("y").fingerprint());
-  EXPECT_EQ(book_.Resolve("#3").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(book_.Resolve("finding-a").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(book_.FindingOf("finding-ab")->site().layer(), "ab");
-  EXPECT_EQ(book_.FindingOf("#1")->site().layer(), "aa");
-  EXPECT_EQ(book_.List({"", "", {}, "finding-ab"})[0].incident.finding().site().layer(), "ab");
+  EXPECT_EQ(incident_table_.Resolve(x.substr(0, 12)).value(), x);
+  EXPECT_EQ(incident_table_.Resolve("finding-aa").value(), x);
+  EXPECT_EQ(incident_table_.Resolve("#1").value(), x);
+  EXPECT_EQ(incident_table_.Resolve("#2").value(), StatusOf("y").fingerprint());
+  EXPECT_EQ(incident_table_.Resolve("#3").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(incident_table_.Resolve("finding-a").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(incident_table_.FindingOf("finding-ab")->site().layer(), "ab");
+  EXPECT_EQ(incident_table_.FindingOf("#1")->site().layer(), "aa");
+  EXPECT_EQ(incident_table_.List({"", "", {}, "finding-ab"})[0].incident.finding().site().layer(),
+            "ab");
 }
 
 TEST_F(Gather, ASuppressedFindingShowsOnlyWhereAllAre) {
   v1::Finding quiet = Found("a", "x", 0, v1::LEVEL_ERROR);
   quiet.set_suppressed(true);
-  book_.Put(quiet, 1);
-  EXPECT_EQ(book_.OpenIn("r"), 0u);
-  EXPECT_TRUE(book_.Put(Found("b", "x", 9), 1).shows);
-  EXPECT_EQ(book_.OpenIn("r"), 1u);
+  incident_table_.Put(quiet, 1);
+  EXPECT_EQ(incident_table_.OpenIn("r"), 0u);
+  EXPECT_TRUE(incident_table_.Put(Found("b", "x", 9), 1).shows);
+  EXPECT_EQ(incident_table_.OpenIn("r"), 1u);
   EXPECT_EQ(Of("x").finding().site().layer(), "b");
   EXPECT_TRUE(StatusOf("x").sites(1).suppressed());
 }
@@ -157,7 +159,7 @@ TEST_F(Gather, ManySitesAreCountedAndFewAreKeptWhole) {
   for (int i = 0; i < 1000; ++i) {
     v1::Finding f = Found("layers." + std::to_string(i), "x", i);
     for (uint32_t rank = 0; rank < 100; ++rank) f.mutable_site()->add_ranks(rank);
-    book_.Put(f, 1);
+    incident_table_.Put(f, 1);
   }
   const v1::IncidentStatus status = StatusOf("x");
   EXPECT_EQ(status.site_count(), 1000u);
@@ -166,12 +168,12 @@ TEST_F(Gather, ManySitesAreCountedAndFewAreKeptWhole) {
   EXPECT_EQ(status.newest().ranks(), 100u);
   EXPECT_EQ(Of("x").finding().explanation(), "of layers.0");
   size_t whole = 0;
-  const v1::IncidentBookState state = book_.Checkpoint();
+  const v1::IncidentBookState state = incident_table_.Checkpoint();
   for (const v1::IncidentMember& member : state.incidents(0).members())
     whole += member.finding().explanation().empty() ? 0 : 1;
   EXPECT_EQ(whole, 64u);
   // One that comes to show is whole again.
-  book_.Put(Found("layers.500", "x", 500, v1::LEVEL_ERROR), 2);
+  incident_table_.Put(Found("layers.500", "x", 500, v1::LEVEL_ERROR), 2);
   EXPECT_EQ(Of("x").finding().explanation(), "of layers.500");
 }
 
@@ -191,15 +193,15 @@ TEST_F(Gather, AnOldCheckpointIsGathered) {
     in.set_opened_at(i);
     in.set_changed_at(i + 3);
   }
-  book_.Restore(old);
-  EXPECT_EQ(book_.List({}).size(), 2u);
+  incident_table_.Restore(old);
+  EXPECT_EQ(incident_table_.List({}).size(), 2u);
   EXPECT_EQ(StatusOf("x").site_count(), 2u);
   EXPECT_EQ(Of("x").count(), 3u);
   EXPECT_EQ(Of("x").id(), 1u);
   EXPECT_EQ(Of("x").state(), v1::Incident::STATE_OPEN);
   EXPECT_EQ(Of("y").state(), v1::Incident::STATE_ACKNOWLEDGED);
-  EXPECT_EQ(book_.position(), 9u);
-  book_.Put(Found("l4", "z"), 1);
+  EXPECT_EQ(incident_table_.position(), 9u);
+  incident_table_.Put(Found("l4", "z"), 1);
   EXPECT_EQ(Of("z").id(), 4u);
 }
 
@@ -213,9 +215,9 @@ std::string Line(const std::string& fingerprint, const v1::Finding& shown,
   return text;
 }
 
-std::set<std::string> Live(const IncidentBook& book) {
+std::set<std::string> Live(const IncidentTable& incident_table) {
   std::set<std::string> lines;
-  for (const auto& change : book.List({})) {
+  for (const auto& change : incident_table.List({})) {
     std::vector<std::string> findings;
     for (const auto& site : change.status.sites()) findings.push_back(site.fingerprint());
     lines.insert(Line(change.status.fingerprint(), change.incident.finding(), findings));
@@ -263,21 +265,21 @@ TEST(Gathering, IncidentsFollowFromTheFindingsWhateverCameFirst) {
     std::set<std::string> reference;
     for (int order = 0; order < 4; ++order) {
       rules::Report report;
-      auto book = std::make_unique<IncidentBook>([] { return 7; }, 50);
+      auto incident_table = std::make_unique<IncidentTable>([] { return 7; }, 50);
       const size_t killed = verdicts.empty() ? 0 : rng() % verdicts.size();
       for (size_t i = 0; i < verdicts.size(); ++i) {
         if (i == killed) {  // another process takes over
-          const v1::IncidentBookState state = book->Checkpoint();
-          book = std::make_unique<IncidentBook>([] { return 7; }, 50);
-          book->Restore(state);
-          ASSERT_EQ(book->Checkpoint().SerializeAsString(), state.SerializeAsString());
+          const v1::IncidentBookState state = incident_table->Checkpoint();
+          incident_table = std::make_unique<IncidentTable>([] { return 7; }, 50);
+          incident_table->Restore(state);
+          ASSERT_EQ(incident_table->Checkpoint().SerializeAsString(), state.SerializeAsString());
         }
         const auto change = report.Add(verdicts[i]);
-        book->Put(*change.finding, change.count);
-        ASSERT_EQ(Live(*book), Offline(report)) << "trial " << trial << ", verdict " << i;
+        incident_table->Put(*change.finding, change.count);
+        ASSERT_EQ(Live(*incident_table), Offline(report)) << "trial " << trial << ", verdict " << i;
       }
       if (order == 0) reference = Offline(report);
-      ASSERT_EQ(Live(*book), reference) << "trial " << trial << ", order " << order;
+      ASSERT_EQ(Live(*incident_table), reference) << "trial " << trial << ", order " << order;
       std::shuffle(verdicts.begin(), verdicts.end(), rng);
     }
   }

@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "server/ingest/name_book.h"
+#include "server/ingest/name_table.h"
 #include "server/stream/batch_checks.h"
 #include "server/stream/series_sets.h"
 #include "server/stream/stream_table.h"
@@ -44,14 +44,14 @@ TEST(IngestWork, NamesCountOncePerRun) {
   set.set_id(1);
   for (int i = 0; i < 65000; ++i) set.add_sites()->set_op("s" + std::to_string(i));
   ASSERT_TRUE(CheckReceived(batch, {}).ok());
-  NameBook names(10, 65000);
+  NameTable names(10, 65000);
   EXPECT_LT(Seconds([&] { EXPECT_TRUE(names.Add(batch).ok()); }), 2.0);
   set.add_sites()->set_op("one more");
   EXPECT_FALSE(names.Add(batch).ok());
 }
 
 TEST(IngestWork, CausesAndDeclarationsAreNamesToo) {
-  NameBook names(10, 3);
+  NameTable names(10, 3);
   v1::Batch batch;
   *batch.add_sources() = SourceOf("run", 0);
   for (const char* cause : {"a", "b"}) batch.add_losses()->set_cause(cause);

@@ -13,7 +13,7 @@
 
 #include "audit/live/doctor_batch.h"
 #include "rules/engine/engine.h"
-#include "server/ingest/name_book.h"
+#include "server/ingest/name_table.h"
 #include "server/ingest/pacer.h"
 #include "server/stream/batch_checks.h"
 #include "server/stream/claimed_ranks.h"
@@ -119,7 +119,7 @@ class Parts {
     return absl::OkStatus();
   }
 
-  NameBook names_{100, 100'000};
+  NameTable names_{100, 100'000};
   ClaimedRanks claimed_;
   Liveness live_;
   Pacer pacer_{{}};

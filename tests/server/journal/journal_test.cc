@@ -280,7 +280,7 @@ TEST_F(JournalTest, TakesWhateverCouldBeReceived) {
 TEST_F(JournalTest, WithoutADirectoryNumbersAndOrderAreTheSame) {
   JournalOptions options = folder_.Options();
   options.segments.directory = "";
-  Journal journal(options, 0, StreamBook(1), &counters_);
+  Journal journal(options, 0, StreamPositions(1), &counters_);
   EXPECT_FALSE(journal.durable());
   EXPECT_EQ(Keep(journal, 1, 1, "a").number, 1u);
   EXPECT_EQ(Keep(journal, 1, 2, "b").number, 2u);

@@ -41,7 +41,7 @@ class RetentionTest : public testing::Test {
       Keep(*journal, 3, s, StepOf("run", s / 15, static_cast<int64_t>(s)).SerializeAsString());
     }
     ASSERT_GT(folder_.Segments().size(), 4u);
-    auto gaps = GapBook::Open(Path());
+    auto gaps = GapTable::Open(Path());
     ASSERT_TRUE(gaps.ok());
     gaps_ = std::move(*gaps);
   }
@@ -53,7 +53,7 @@ class RetentionTest : public testing::Test {
   int64_t now_ = 0;
   Counters counters_;
   JournalFolder folder_;
-  std::unique_ptr<GapBook> gaps_;
+  std::unique_ptr<GapTable> gaps_;
 };
 
 TEST_F(RetentionTest, WithoutLimitsNothingGoes) {
@@ -93,7 +93,7 @@ TEST_F(RetentionTest, BySizeTheOldestGoesAndIsListed) {
   EXPECT_THAT(gaps[0].reason(), HasSubstr("journal.keep_bytes"));
   // A former process's gaps are known to the next.
   gaps_.reset();
-  gaps_ = std::move(*GapBook::Open(Path()));
+  gaps_ = std::move(*GapTable::Open(Path()));
   EXPECT_THAT(gaps_->Of("run"), SizeIs(gaps.size()));
   EXPECT_THAT(gaps_->Of("another"), IsEmpty());
 }

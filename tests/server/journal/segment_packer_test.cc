@@ -58,7 +58,7 @@ TEST_F(SegmentPackerTest, ARestartKnowsTheSame) {
 }
 
 TEST_F(SegmentPackerTest, AStoredRunIsReadTheSame) {
-  const auto gaps = GapBook::InMemory();
+  const auto gaps = GapTable::InMemory();
   RunReaderOptions options;
   options.directory = folder_.path();
   options.committed = options.judged = [] { return uint64_t{120}; };

@@ -1,4 +1,5 @@
-// The query service alone: over a book, a store and a journal that the tests hold themselves.
+// The query service alone: over an incident table, a store and a journal that the tests hold
+// themselves.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -61,10 +62,10 @@ class FakeJournal : public server::RunReader {
 // A server of the query service alone.
 class Service {
  public:
-  Service(server::IncidentBook* book, server::Store* store, server::RunReader* runs) {
+  Service(server::IncidentTable* incident_table, server::Store* store, server::RunReader* runs) {
     server::QuerySources sources;
     sources.version = "1.2.3";
-    sources.book = book;
+    sources.incident_table = incident_table;
     sources.counters = &counters_;
     sources.store = store;
     sources.runs = runs;
@@ -106,9 +107,10 @@ class QueryServiceTest : public testing::Test {
     auto store = server::Store::Open({});
     EXPECT_TRUE(store.ok());
     store_ = std::move(*store);
-    book_.SetOnRevision([this](const std::string& fingerprint, const v1::IncidentRevision& r) {
-      store_->AddRevision(fingerprint, r);
-    });
+    incident_table_.SetOnRevision(
+        [this](const std::string& fingerprint, const v1::IncidentRevision& r) {
+          store_->AddRevision(fingerprint, r);
+        });
   }
 
   // "opened a", ...: what a watch says until it has caught up.
@@ -128,28 +130,28 @@ class QueryServiceTest : public testing::Test {
     return said;
   }
 
-  server::IncidentBook book_{[] { return 1; }, 50};
+  server::IncidentTable incident_table_{[] { return 1; }, 50};
   std::unique_ptr<server::Store> store_;
   FakeJournal journal_;
 };
 
 TEST_F(QueryServiceTest, AWatchGoesOnWhereItBrokeOff) {
   v1::WatchIncidentsRequest request;
-  book_.Put(Found("aaaa"), 1);
-  book_.Put(Found("bbbb"), 1);
+  incident_table_.Put(Found("aaaa"), 1);
+  incident_table_.Put(Found("bbbb"), 1);
   {
-    const Service service(&book_, store_.get(), nullptr);
+    const Service service(&incident_table_, store_.get(), nullptr);
     EXPECT_THAT(Watched(service, &request), ElementsAre("EXISTING aaaa", "EXISTING bbbb"));
     EXPECT_THAT(Watched(service, &request), ElementsAre());
-    book_.Put(Found("aaaa", 3), 2);
-    book_.Put(Found("cccc", 3), 1);
+    incident_table_.Put(Found("aaaa", 3), 2);
+    incident_table_.Put(Found("cccc", 3), 1);
     EXPECT_THAT(Watched(service, &request), ElementsAre("UPDATED aaaa", "OPENED cccc"));
   }
-  book_.StepClosed("r", 52);
-  const Service again(&book_, store_.get(), nullptr);
+  incident_table_.StepClosed("r", 52);
+  const Service again(&incident_table_, store_.get(), nullptr);
   EXPECT_THAT(Watched(again, &request), ElementsAre("RESOLVED bbbb"));
   EXPECT_THAT(Watched(again, &request), ElementsAre());
-  // Another book's positions mean nothing here; what was over before is nobody's news.
+  // Another incident table's positions mean nothing here; what was over before is nobody's news.
   request.set_book("another");
   EXPECT_THAT(Watched(again, &request), ElementsAre("EXISTING aaaa", "EXISTING cccc"));
   v1::WatchIncidentsRequest filtered;
@@ -159,8 +161,8 @@ TEST_F(QueryServiceTest, AWatchGoesOnWhereItBrokeOff) {
 
 // One position after the other is taken for the last that was seen.
 TEST_F(QueryServiceTest, AWatchThatBreaksAnywhereMissesNothing) {
-  const Service service(&book_, store_.get(), nullptr);
-  for (int i = 0; i < 5; ++i) book_.Put(Found("aaa" + std::to_string(i)), 1);
+  const Service service(&incident_table_, store_.get(), nullptr);
+  for (int i = 0; i < 5; ++i) incident_table_.Put(Found("aaa" + std::to_string(i)), 1);
   for (int broken_after = 1; broken_after <= 5; ++broken_after) {
     audit::Client client(service.address());
     v1::WatchIncidentsRequest request;
@@ -181,10 +183,10 @@ TEST_F(QueryServiceTest, AWatchThatBreaksAnywhereMissesNothing) {
 }
 
 TEST_F(QueryServiceTest, UpdatesAndTheirHistory) {
-  const Service service(&book_, store_.get(), nullptr);
+  const Service service(&incident_table_, store_.get(), nullptr);
   audit::Client client(service.address());
-  book_.Put(Found("abcdef", 10), 1);
-  book_.Put(Found("abcdef", 11), 2);
+  incident_table_.Put(Found("abcdef", 10), 1);
+  incident_table_.Put(Found("abcdef", 11), 2);
   v1::IncidentUpdate update;
   update.set_fingerprint("abcd");
   update.set_action(v1::IncidentUpdate::ACTION_ACKNOWLEDGE);
@@ -195,7 +197,7 @@ TEST_F(QueryServiceTest, UpdatesAndTheirHistory) {
   ASSERT_TRUE(updated.ok()) << updated.status();
   EXPECT_EQ(updated->incident().state(), v1::Incident::STATE_ACKNOWLEDGED);
   EXPECT_EQ(updated->status().who(), "ann");
-  book_.StepClosed("r", 100);
+  incident_table_.StepClosed("r", 100);
   ASSERT_TRUE(store_->WaitFlushed(store_->Flush(), kPatience));
   const auto history = client.History("abcd", 30);
   ASSERT_TRUE(history.ok()) << history.status();
@@ -209,7 +211,7 @@ TEST_F(QueryServiceTest, UpdatesAndTheirHistory) {
 }
 
 TEST_F(QueryServiceTest, SeriesOverTheWire) {
-  const Service service(&book_, store_.get(), nullptr);
+  const Service service(&incident_table_, store_.get(), nullptr);
   audit::Client client(service.address());
   const auto columns = ColumnsOf({"loss", "layers.0/grad"});
   for (int64_t step = 0; step < 100; ++step) {
@@ -265,7 +267,7 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   gap->set_step_last(7);
   gap->set_items(5);
   gap->set_reason("retention: older than journal.keep");
-  const Service service(&book_, store_.get(), &journal_);
+  const Service service(&incident_table_, store_.get(), &journal_);
   const auto audit = [&](std::vector<std::string> words) {
     words.insert(words.begin(),
                  {PLUMB_PROGRAM, "audit", "--server", service.address(), "--format", "json"});
@@ -302,7 +304,7 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   const auto damaged = audit({"--run", "r"});
   EXPECT_EQ(damaged.status, 2);
   EXPECT_THAT(damaged.output, HasSubstr("byte 9"));
-  const Service without(&book_, store_.get(), nullptr);
+  const Service without(&incident_table_, store_.get(), nullptr);
   const Ended nothing =
       RunToEnd({PLUMB_PROGRAM, "audit", "--server", without.address(), "--run", "r"});
   EXPECT_EQ(nothing.status, 2);

@@ -9,8 +9,8 @@
 
 #include "tests/agent/core/support.h"
 #include "tests/support/process.h"
-#include "transport/courier.h"
 #include "transport/spool.h"
+#include "transport/stream_sender.h"
 
 namespace plumbline::transport {
 namespace {
@@ -161,9 +161,9 @@ TEST(SpooledRun, AKillBesideALiveServerLosesNothingThatWasWritten) {
     trainer.WaitForStep(300);
     trainer.Kill();
   }
-  EXPECT_EQ(DeliverLeftovers({.dir = dir.path(),
-                              .config = ConfigFor(server.target()),
-                              .stopping = [] { return false; }}),
+  EXPECT_EQ(DeliverDeadSpools({.dir = dir.path(),
+                               .config = ConfigFor(server.target()),
+                               .stopping = [] { return false; }}),
             0u);
   ExpectWholeSteps(server.Batches(), 100);
   EXPECT_TRUE(FindSpools(dir.path()).empty());
@@ -179,15 +179,15 @@ TEST(SpooledRun, TwoProcessesOfOneRankDoNotTouchEachOther) {
   second.WaitForStep(50);
   ASSERT_EQ(FindSpools(dir.path()).size(), 2u);
   server.Start();
-  // Both live: a courier finds nothing that is its business.
-  EXPECT_EQ(DeliverLeftovers(
+  // Both live: a sender finds nothing that is its business.
+  EXPECT_EQ(DeliverDeadSpools(
                 {.dir = dir.path(), .config = ConfigFor(target), .stopping = [] { return false; }}),
             0u);
   first.WaitForStep(200);
   second.WaitForStep(200);
   first.Kill();
   second.Kill();
-  EXPECT_EQ(DeliverLeftovers(
+  EXPECT_EQ(DeliverDeadSpools(
                 {.dir = dir.path(), .config = ConfigFor(target), .stopping = [] { return false; }}),
             0u);
   const auto streams = server.Streams();
@@ -216,27 +216,27 @@ TEST(SpooledRun, OnlyTheSameRankOfTheSameRunIsTakenUp) {
   other.set_run("test");
   other.set_role(v1::ROLE_TRAINER);
   other.set_rank(4);
-  Leftovers leftovers;
-  leftovers.dir = dir.path();
-  leftovers.config = ConfigFor(server.target());
-  leftovers.stopping = [] { return false; };
-  leftovers.of = other;
-  DeliverLeftovers(leftovers);
+  DeadSpools dead_spools;
+  dead_spools.dir = dir.path();
+  dead_spools.config = ConfigFor(server.target());
+  dead_spools.stopping = [] { return false; };
+  dead_spools.of = other;
+  DeliverDeadSpools(dead_spools);
   EXPECT_TRUE(server.Streams().empty());
   other.set_rank(5);
   other.set_run("another");
-  leftovers.of = other;
-  DeliverLeftovers(leftovers);
+  dead_spools.of = other;
+  DeliverDeadSpools(dead_spools);
   EXPECT_TRUE(server.Streams().empty());
   EXPECT_EQ(FindSpools(dir.path()).size(), 1u);
-  leftovers.of.reset();
+  dead_spools.of.reset();
   uint64_t told = 0;
-  leftovers.report = [&](const Spool& spool, const absl::Status& status, uint64_t batches) {
+  dead_spools.report = [&](const Spool& spool, const absl::Status& status, uint64_t batches) {
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(spool.source().rank(), 5u);
     told += batches;
   };
-  EXPECT_EQ(DeliverLeftovers(leftovers), 0u);
+  EXPECT_EQ(DeliverDeadSpools(dead_spools), 0u);
   EXPECT_EQ(server.Batches().size(), told);
   EXPECT_EQ(AccountOf(server.Batches()).items, 10u);
 }

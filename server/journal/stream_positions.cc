@@ -1,4 +1,4 @@
-#include "server/journal/stream_book.h"
+#include "server/journal/stream_positions.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
@@ -61,8 +61,9 @@ StreamFacts FactsOf(std::string_view batch_wire) {
   }
 }
 
-void StreamBook::Note(uint64_t stream_id, uint64_t sequence, const std::vector<SetRecord>& sets,
-                      const std::vector<SourceRecord>& sources) {
+void StreamPositions::Note(uint64_t stream_id, uint64_t sequence,
+                           const std::vector<SetRecord>& sets,
+                           const std::vector<SourceRecord>& sources) {
   Stream& stream = streams_[stream_id];
   by_age_.erase(stream.age);
   stream.age = ++clock_;
@@ -78,7 +79,7 @@ void StreamBook::Note(uint64_t stream_id, uint64_t sequence, const std::vector<S
   }
 }
 
-std::vector<std::string> StreamBook::Encode(size_t frame_bytes) const {
+std::vector<std::string> StreamPositions::Encode(size_t frame_bytes) const {
   std::vector<std::string> frames;
   std::string frame;
   for (const auto& [age, id] : by_age_) {
@@ -103,7 +104,7 @@ std::vector<std::string> StreamBook::Encode(size_t frame_bytes) const {
   return frames;
 }
 
-bool StreamBook::Add(std::string_view payload) {
+bool StreamPositions::Add(std::string_view payload) {
   v1::JournalStreams streams;
   if (!streams.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) return false;
   for (v1::Batch& stream : *streams.mutable_streams()) {

@@ -1,4 +1,4 @@
-#include "analysis/tensor/accumulation_tally.h"
+#include "analysis/tensor/accumulation_statistics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,12 +30,12 @@ void DescribeModel(const AccumulationMatch& match, const char* name,
 
 }  // namespace
 
-double AccumulationTally::Rank::fp32_mean() const {
+double AccumulationStatistics::Rank::fp32_mean() const {
   return fp32_errors / static_cast<double>(fp32_count);
 }
 
-void AccumulationTally::Take(const SiteStep& step, const std::vector<Accumulation>& all,
-                             uint64_t more) {
+void AccumulationStatistics::Take(const SiteStep& step, const std::vector<Accumulation>& all,
+                                  uint64_t more) {
   if (steps_ == 0) step_first = step.step;
   step_last = steps_ == 0 ? step.step : std::max(step_last, step.step);
   ++steps_;
@@ -61,7 +61,7 @@ void AccumulationTally::Take(const SiteStep& step, const std::vector<Accumulatio
   }
 }
 
-void AccumulationTally::TakeOne(const Accumulation& a, Rank& rank) {
+void AccumulationStatistics::TakeOne(const Accumulation& a, Rank& rank) {
   most_adds = std::max(most_adds, a.adds);
   unit = BiasUnit(a.dtype);
   const double scale = BiasUnitScale(a.dtype);
@@ -100,7 +100,7 @@ void AccumulationTally::TakeOne(const Accumulation& a, Rank& rank) {
   rank.stream.Add(errors, a.count >= a.samples ? std::optional<uint64_t>(a.count) : std::nullopt);
 }
 
-void AccumulationTally::TakeModel(const Accumulation& a, Rank& rank) {
+void AccumulationStatistics::TakeModel(const Accumulation& a, Rank& rank) {
   // A model once accepted is only confirmed: the search is for what does not fit it.
   if (!rank.match.accepted || !Confirms(a, rank.match.model)) {
     const AccumulationMatch now = MatchAccumulation(a);
@@ -120,7 +120,7 @@ void AccumulationTally::TakeModel(const Accumulation& a, Rank& rank) {
   longer = Extrapolate(a, rank.match.model);
 }
 
-const AccumulationTally::Rank* AccumulationTally::Worst(bool alarmed) const {
+const AccumulationStatistics::Rank* AccumulationStatistics::Worst(bool alarmed) const {
   const Rank* worst = nullptr;
   const auto size = [](const Rank& r) {
     const double nearer = r.stream.mean() > 0 ? r.stream.low() : -r.stream.high();
@@ -134,15 +134,15 @@ const AccumulationTally::Rank* AccumulationTally::Worst(bool alarmed) const {
   return worst;
 }
 
-const AccumulationTally::Rank* AccumulationTally::Alarmed() const { return Worst(true); }
-const AccumulationTally::Rank* AccumulationTally::Outside() const { return Worst(false); }
+const AccumulationStatistics::Rank* AccumulationStatistics::Alarmed() const { return Worst(true); }
+const AccumulationStatistics::Rank* AccumulationStatistics::Outside() const { return Worst(false); }
 
-const AccumulationTally::Rank* AccumulationTally::Shown() const {
+const AccumulationStatistics::Rank* AccumulationStatistics::Shown() const {
   const Rank* outside = Outside();
   return outside != nullptr || ranks_.empty() ? outside : &ranks_.begin()->second;
 }
 
-double AccumulationTally::LogWealth() const {
+double AccumulationStatistics::LogWealth() const {
   double largest = -std::numeric_limits<double>::infinity();
   for (const auto& [number, rank] : ranks_) largest = std::max(largest, rank.stream.log_wealth());
   double sum = 0;
@@ -150,27 +150,27 @@ double AccumulationTally::LogWealth() const {
   return ranks_.empty() ? 0 : largest + std::log(sum / static_cast<double>(ranks_.size()));
 }
 
-uint64_t AccumulationTally::Judged() const {
+uint64_t AccumulationStatistics::Judged() const {
   uint64_t n = 0;
   for (const auto& [number, rank] : ranks_) n += rank.stream.count();
   return n;
 }
 
-bool AccumulationTally::Enough() const {
+bool AccumulationStatistics::Enough() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
     const BiasStream& stream = entry.second.stream;
     return static_cast<double>(stream.count()) >= FewestSamples(stream.alpha());
   });
 }
 
-bool AccumulationTally::WithinBudget() const {
+bool AccumulationStatistics::WithinBudget() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
     const BiasStream& stream = entry.second.stream;
     return stream.low() >= -kBiasBudgetUlp && stream.high() <= kBiasBudgetUlp;
   });
 }
 
-std::string AccumulationTally::WhyNothing() const {
+std::string AccumulationStatistics::WhyNothing() const {
   uint64_t aside = 0;
   for (const auto& [number, rank] : ranks_) aside += rank.aside;
   if (aside > 0)
@@ -182,12 +182,12 @@ std::string AccumulationTally::WhyNothing() const {
   return most->first;
 }
 
-const char* AccumulationTally::Rank::ModelName() const {
+const char* AccumulationStatistics::Rank::ModelName() const {
   if (match.accepted) return match.model.half() ? "sequential" : "fp32";
   return match.indistinguishable ? "indistinguishable" : "unexplained";
 }
 
-std::string AccumulationTally::Rank::ModelText() const {
+std::string AccumulationStatistics::Rank::ModelText() const {
   if (match.accepted) {
     return absl::StrFormat("Replay: %s, equals %d of %d sums bit for bit (%s: %d)",
                            match.model.text(), match.matches, match.samples, match.runner_up,
@@ -199,13 +199,13 @@ std::string AccumulationTally::Rank::ModelText() const {
                          match.matches, match.samples);
 }
 
-std::string AccumulationTally::Rank::CauseId() const {
+std::string AccumulationStatistics::Rank::CauseId() const {
   if (!match.accepted) return "unknown";
   if (match.model.rounding == RoundingMode::kTowardZero) return "toward-zero";
   return match.model.half() ? "16-bit-accumulator" : "long-sum";
 }
 
-std::vector<uint32_t> AccumulationTally::SiteRanks(bool finding) const {
+std::vector<uint32_t> AccumulationStatistics::SiteRanks(bool finding) const {
   std::vector<uint32_t> all, outside;
   for (const auto& [number, rank] : ranks_) {
     all.push_back(number);
@@ -214,7 +214,7 @@ std::vector<uint32_t> AccumulationTally::SiteRanks(bool finding) const {
   return finding && !outside.empty() ? outside : all;
 }
 
-std::vector<std::string> AccumulationTally::Assumptions() const {
+std::vector<std::string> AccumulationStatistics::Assumptions() const {
   std::vector<std::string> all;
   if (more_ > 0)
     all.push_back(absl::StrFormat(
@@ -225,7 +225,7 @@ std::vector<std::string> AccumulationTally::Assumptions() const {
   return all;
 }
 
-void AccumulationTally::Describe(google::protobuf::Struct& details) const {
+void AccumulationStatistics::Describe(google::protobuf::Struct& details) const {
   Put(details, "steps", static_cast<double>(steps_));
   Put(details, "steps_not_judged", static_cast<double>(unjudged_));
   if (!problems_.empty()) Put(details, "not_judged_because", problems_.begin()->first);
@@ -255,7 +255,8 @@ void AccumulationTally::Describe(google::protobuf::Struct& details) const {
   }
 }
 
-void AccumulationTally::FillWitness(const Rank& rank, google::protobuf::Struct& witness) const {
+void AccumulationStatistics::FillWitness(const Rank& rank,
+                                         google::protobuf::Struct& witness) const {
   Put(witness, "rank", static_cast<double>(rank.rank));
   Put(witness, "step", static_cast<double>(rank.last_step));
   Put(witness, "element", static_cast<double>(rank.worst.element));

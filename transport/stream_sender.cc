@@ -1,4 +1,4 @@
-#include "transport/courier.h"
+#include "transport/stream_sender.h"
 
 #include <algorithm>
 #include <thread>
@@ -40,22 +40,22 @@ bool NoHandshake(const grpc::Status& status) {
 
 }  // namespace
 
-Courier::Courier(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
-                 Wishes wishes)
+StreamSender::StreamSender(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
+                           StopConditions stop_conditions)
     : config_(config),
       outbox_(*outbox),
       counters_(*counters),
-      wishes_(std::move(wishes)),
+      stop_conditions_(std::move(stop_conditions)),
       dialer_(config),
       backoff_ms_(config.backoff_first_ms),
       random_(std::random_device()()) {}
 
-bool Courier::Wanted() const {
-  return !wishes_.stopping() && !(wishes_.finishing() && outbox_.state().empty());
+bool StreamSender::Wanted() const {
+  return !stop_conditions_.stopping() && !(stop_conditions_.finishing() && outbox_.state().empty());
 }
 
 // One connection. True when the server welcomed us.
-bool Courier::RunOnce(grpc::Status* status) {
+bool StreamSender::RunOnce(grpc::Status* status) {
   auto channel = dialer_.Take();
   if (!channel.ok()) {
     *status = {grpc::StatusCode::FAILED_PRECONDITION, std::string(channel.status().message())};
@@ -64,16 +64,17 @@ bool Courier::RunOnce(grpc::Status* status) {
   return Call(*channel, status);
 }
 
-bool Courier::Call(const std::shared_ptr<grpc::Channel>& channel, grpc::Status* status) {
+bool StreamSender::Call(const std::shared_ptr<grpc::Channel>& channel, grpc::Status* status) {
   grpc::CompletionQueue events;
   Connection connection(config_, &outbox_, &counters_, channel, &events);
   connection.Start();
   void* tag = nullptr;
   bool ok = false;
   while (!connection.finished()) {
-    if (wishes_.finishing()) connection.Finish();
-    if (wishes_.stopping()) connection.Break();
-    const bool idle = Clock::now() - connection.last_event() > kIdleAfter && !wishes_.finishing();
+    if (stop_conditions_.finishing()) connection.Finish();
+    if (stop_conditions_.stopping()) connection.Break();
+    const bool idle =
+        Clock::now() - connection.last_event() > kIdleAfter && !stop_conditions_.finishing();
     const milliseconds nap = idle ? kIdleNap : kBusyNap;
     const auto got = events.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + nap);
     if (got == grpc::CompletionQueue::GOT_EVENT) Connection::Dispatch(tag, ok);
@@ -87,29 +88,29 @@ bool Courier::Call(const std::shared_ptr<grpc::Channel>& channel, grpc::Status* 
 }
 
 // Ends early when the end is near: the next try is then made at once, the first time.
-void Courier::Wait(uint64_t ms) {
+void StreamSender::Wait(uint64_t ms) {
   const Clock::time_point again = Clock::now() + milliseconds(ms);
-  const bool was_finishing = wishes_.finishing();
+  const bool was_finishing = stop_conditions_.finishing();
   while (Clock::now() < again && Wanted()) {
-    if (wishes_.finishing() && !was_finishing) return;
+    if (stop_conditions_.finishing() && !was_finishing) return;
     std::this_thread::sleep_for(milliseconds(20));
   }
 }
 
 // Thousands that lost one server, or begin together, do not dial it at one moment.
-void Courier::Spread() {
+void StreamSender::Spread() {
   const uint32_t spread = PaceOf(config_).spread_ms;
   if (spread > 0) Wait(std::uniform_int_distribution<uint64_t>(0, spread)(random_));
 }
 
 // Nobody is there: dials, polled, until somebody is.
-void Courier::AwaitServer() {
-  const bool was_finishing = wishes_.finishing();
-  const auto on = [&] { return Wanted() && (was_finishing || !wishes_.finishing()); };
+void StreamSender::AwaitServer() {
+  const bool was_finishing = stop_conditions_.finishing();
+  const auto on = [&] { return Wanted() && (was_finishing || !stop_conditions_.finishing()); };
   if (!dialer_.Await(on) && Wanted()) dialer_.Forget();
 }
 
-void Courier::WaitBeforeNext(bool welcomed, const grpc::Status& status) {
+void StreamSender::WaitBeforeNext(bool welcomed, const grpc::Status& status) {
   if (welcomed) {
     backoff_ms_ = config_.backoff_first_ms;
     Spread();
@@ -127,7 +128,7 @@ void Courier::WaitBeforeNext(bool welcomed, const grpc::Status& status) {
   backoff_ms_ = std::min<uint64_t>(backoff_ms_ * 2, longest);
 }
 
-void Courier::Run() {
+void StreamSender::Run() {
   grpc::Status status;
   Spread();
   while (Wanted()) {
@@ -137,7 +138,7 @@ void Courier::Run() {
   }
 }
 
-absl::Status Courier::Deliver() {
+absl::Status StreamSender::Deliver() {
   grpc::Status status;
   while (Wanted()) {
     const bool welcomed = RunOnce(&status);
@@ -152,30 +153,31 @@ absl::Status Courier::Deliver() {
                               (status.ok() ? "" : ": " + status.error_message()));
 }
 
-uint64_t DeliverLeftovers(const Leftovers& leftovers) {
+uint64_t DeliverDeadSpools(const DeadSpools& dead_spools) {
   uint64_t left = 0;
-  for (const FoundSpool& found : FindSpools(leftovers.dir)) {
-    if (leftovers.stopping()) break;
-    const auto& of = leftovers.of;
+  for (const FoundSpool& found : FindSpools(dead_spools.dir)) {
+    if (dead_spools.stopping()) break;
+    const auto& of = dead_spools.of;
     if (of && (found.role != of->role() || found.rank != of->rank())) continue;
-    auto spool = Spool::Adopt(found.path, {.tool_version = leftovers.config.tool_version});
+    auto spool = Spool::Adopt(found.path, {.tool_version = dead_spools.config.tool_version});
     if (!spool.ok()) {
       left += spool.status().code() == absl::StatusCode::kDataLoss;
       continue;
     }
     const std::string& run = (*spool)->source().run();
-    if ((of && run != of->run()) || (!leftovers.run.empty() && run != leftovers.run)) continue;
-    StreamConfig config = leftovers.config;
+    if ((of && run != of->run()) || (!dead_spools.run.empty() && run != dead_spools.run)) continue;
+    StreamConfig config = dead_spools.config;
     config.sources = {(*spool)->source()};
     config.stream_id = (*spool)->stream_id();
     const Spool& in = **spool;
     Outbox outbox({}, *std::move(spool));
     const uint64_t batches = outbox.state().batches;
     StreamCounters counters;
-    Courier courier(config, &outbox, &counters, {[] { return true; }, leftovers.stopping});
-    const absl::Status delivered = courier.Deliver();
+    StreamSender stream_sender(config, &outbox, &counters,
+                               {[] { return true; }, dead_spools.stopping});
+    const absl::Status delivered = stream_sender.Deliver();
     left += !delivered.ok();
-    if (leftovers.report) leftovers.report(in, delivered, batches);
+    if (dead_spools.report) dead_spools.report(in, delivered, batches);
   }
   return left;
 }

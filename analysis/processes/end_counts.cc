@@ -1,4 +1,4 @@
-#include "analysis/processes/died_tally.h"
+#include "analysis/processes/end_counts.h"
 
 #include <algorithm>
 #include <map>
@@ -140,8 +140,8 @@ void ConcludeEnds(RunEnds* run) {
   ForgiveRollouts(run);
 }
 
-Tally CountEnds(const RunEnds& run) {
-  Tally tally;
+EndCounts CountEnds(const RunEnds& run) {
+  EndCounts tally;
   for (const ProcessEnd& end : run.ends) {
     if (end.way == EndWay::kOpen) ++tally.open;
     if (end.way == EndWay::kWell) ++tally.well;

@@ -6,7 +6,8 @@
 // findings as they finally stand (rules/engine/incidents.h), whatever came before what.
 //
 // Nothing in here depends on a clock: a quiet incident is resolved by steps, and what people or
-// clocks decide comes in as an IncidentUpdate, so that a replayed journal gives the same book.
+// clocks decide comes in as an IncidentUpdate, so that a replayed journal gives the same incident
+// table.
 //
 // A watcher keeps a cursor into the order of changes instead of a queue. An incident that changes
 // again before a watcher has read it moves to the end, so what a slow watcher costs is bounded by
@@ -47,21 +48,22 @@ struct IncidentFilter {
 absl::Status CheckUpdate(const v1::IncidentUpdate& update);
 
 // Thread-safe.
-class IncidentBook {
+class IncidentTable {
  public:
   struct Change {
     v1::Incident incident;
     v1::IncidentStatus status;
-    uint64_t opened_at = 0;           // position of the incident's first change
-    uint64_t revision = 0;            // changes of this incident so far, this one included
-    int64_t closed_step = INT64_MIN;  // of its run, as far as the book was told; by Get alone
+    uint64_t opened_at = 0;  // position of the incident's first change
+    uint64_t revision = 0;   // changes of this incident so far, this one included
+    int64_t closed_step =
+        INT64_MIN;  // of its run, as far as the incident table was told; by Get alone
   };
   using OnRevision =
       std::function<void(const std::string& fingerprint, const v1::IncidentRevision& revision)>;
 
   // An incident not found again for `quiet_steps` closed steps is resolved. `unix_ns`: the time
   // that changes are dated with.
-  explicit IncidentBook(std::function<int64_t()> unix_ns, int64_t quiet_steps = 1000);
+  explicit IncidentTable(std::function<int64_t()> unix_ns, int64_t quiet_steps = 1000);
   // `on_change` runs after each change, on the changing thread; it must be quick. It may still run
   // once while, and shortly after, Unsubscribe gives its number back.
   int Subscribe(std::function<void()> on_change);
@@ -103,8 +105,8 @@ class IncidentBook {
 
   // Position of the newest change; 0 before the first.
   uint64_t position() const;
-  // Whose positions those are: a book that is made again from the same journal has the same ones.
-  // By chance another in every book, unless it is set or restored.
+  // Whose positions those are: an incident table that is made again from the same journal has the
+  // same ones. By chance another in every incident table, unless it is set or restored.
   std::string identity() const;
   void SetIdentity(std::string identity);
   // Changes after position `sure` have come again, those of different runs in another order than
@@ -132,7 +134,7 @@ class IncidentBook {
   // another thread had would never be left.
   void Lock() const PLUMB_ACQUIRE(mutex_) { mutex_.Lock(); }
   void Unlock() const PLUMB_RELEASE(mutex_) { mutex_.Unlock(); }
-  void Restore(const v1::IncidentBookState& state);  // of an empty book
+  void Restore(const v1::IncidentBookState& state);  // of an empty incident table
 
  private:
   struct Entry;
@@ -181,6 +183,8 @@ class IncidentBook {
   static void SetState(Entry* entry, v1::Incident::State state);
   int64_t DueOf(const Entry& entry) const;
   bool ByItself(Entry* entry, int64_t step, Told* told) PLUMB_REQUIRES(mutex_);
+  int64_t QuietOf(const Entry& entry) const;
+  void NoteApart(Entry* to, bool fresh, int64_t step) const;
   Told ToldNow() const PLUMB_REQUIRES(mutex_);
   static void Tell(const Told& told);
 

@@ -24,7 +24,7 @@ namespace plumbline::server {
 bool SameProcess(const v1::Source& a, const v1::Source& b);
 
 // Not thread-safe. Time is passed in, so that tests need not wait.
-class Attendance {
+class RunProcesses {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
@@ -41,7 +41,7 @@ class Attendance {
   };
 
   // `start`: of the server; whoever was connected before may come back from then on.
-  Attendance(std::chrono::nanoseconds grace, Time start);
+  RunProcesses(std::chrono::nanoseconds grace, Time start);
 
   // `stream.connection` rises with each connection of a stream, and the news of them may come in
   // any order. False: a later one is known.

@@ -1,4 +1,4 @@
-#include "server/relay/switchboard.h"
+#include "server/relay/stream_multiplexer.h"
 
 #include <grpcpp/generic/generic_stub.h>
 
@@ -18,9 +18,10 @@ constexpr std::chrono::milliseconds kLook{200};
 }  // namespace
 
 // One call to the server above. Keeps itself until it is over.
-class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class StreamMultiplexer::Upstream
+    : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  Upstream(std::shared_ptr<Switchboard> board, const std::shared_ptr<grpc::Channel>& channel)
+  Upstream(std::shared_ptr<StreamMultiplexer> board, const std::shared_ptr<grpc::Channel>& channel)
       : board_(std::move(board)), stub_(channel) {}
 
   void Begin(std::shared_ptr<Upstream> self) {
@@ -89,7 +90,7 @@ class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, g
     RemoveHold();
   }
 
-  const std::shared_ptr<Switchboard> board_;
+  const std::shared_ptr<StreamMultiplexer> board_;
   std::shared_ptr<Upstream> self_;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
@@ -102,21 +103,21 @@ class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, g
   bool let_go_ PLUMB_GUARDED_BY(mutex_) = false;
 };
 
-Switchboard::Switchboard(const std::string& target, transport::Credentials credentials)
+StreamMultiplexer::StreamMultiplexer(const std::string& target, transport::Credentials credentials)
     : target_(target) {
   config_.target = target;
   config_.credentials = std::move(credentials);
   dialler_ = std::thread([this] { KeepDialling(); });
 }
 
-Switchboard::~Switchboard() {
+StreamMultiplexer::~StreamMultiplexer() {
   dialling_ = false;
   dialler_.join();
 }
 
 // Somebody must poll the channel between two calls, or a server that is back is found by gRPC's own
 // look each 5 s (transport/dialer.h).
-void Switchboard::KeepDialling() {
+void StreamMultiplexer::KeepDialling() {
   grpc::CompletionQueue events;
   while (dialling_) {
     std::shared_ptr<grpc::Channel> channel;
@@ -137,7 +138,7 @@ void Switchboard::KeepDialling() {
 }
 
 // Null, and why: our credentials cannot be used. They are read anew for each call.
-std::shared_ptr<Switchboard::Upstream> Switchboard::CallLocked(grpc::Status* why) {
+std::shared_ptr<StreamMultiplexer::Upstream> StreamMultiplexer::CallLocked(grpc::Status* why) {
   if (upstream_ == nullptr) {
     if (channel_ == nullptr || config_.credentials.any()) {
       auto channel = transport::MakeChannel(config_);
@@ -156,7 +157,8 @@ std::shared_ptr<Switchboard::Upstream> Switchboard::CallLocked(grpc::Status* why
   return upstream_;
 }
 
-void Switchboard::Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1::Hello hello) {
+void StreamMultiplexer::Open(uint64_t stream_id, const std::shared_ptr<Line>& line,
+                             v1::Hello hello) {
   std::shared_ptr<Line> older;
   std::shared_ptr<Upstream> upstream;
   grpc::Status why(grpc::StatusCode::UNAVAILABLE, "the relay is shutting down");
@@ -176,8 +178,8 @@ void Switchboard::Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1
   upstream->Send(transport::Frame(message));
 }
 
-bool Switchboard::Send(uint64_t stream_id, const std::shared_ptr<Line>& line,
-                       const grpc::ByteBuffer& message) {
+bool StreamMultiplexer::Send(uint64_t stream_id, const std::shared_ptr<Line>& line,
+                             const grpc::ByteBuffer& message) {
   std::shared_ptr<Upstream> upstream;
   {
     const MutexLock lock(mutex_);
@@ -193,7 +195,7 @@ bool Switchboard::Send(uint64_t stream_id, const std::shared_ptr<Line>& line,
   return false;
 }
 
-void Switchboard::Close(uint64_t stream_id, const Line* line) {
+void StreamMultiplexer::Close(uint64_t stream_id, const Line* line) {
   std::shared_ptr<Upstream> upstream;
   {
     const MutexLock lock(mutex_);
@@ -208,7 +210,7 @@ void Switchboard::Close(uint64_t stream_id, const Line* line) {
   upstream->Send(transport::Frame(message));
 }
 
-void Switchboard::Shutdown() {
+void StreamMultiplexer::Shutdown() {
   std::unordered_map<uint64_t, std::shared_ptr<Line>> lines;
   std::shared_ptr<Upstream> upstream;
   {
@@ -224,13 +226,13 @@ void Switchboard::Shutdown() {
   if (upstream != nullptr) upstream->Cancel();
 }
 
-std::shared_ptr<Line> Switchboard::Find(uint64_t stream_id) {
+std::shared_ptr<Line> StreamMultiplexer::Find(uint64_t stream_id) {
   const MutexLock lock(mutex_);
   const auto found = lines_.find(stream_id);
   return found == lines_.end() ? nullptr : found->second;
 }
 
-void Switchboard::OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer) {
+void StreamMultiplexer::OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer) {
   v1::ServerMessage message;
   if (!transport::Parse(buffer, &message)) return;
   const uint64_t id = message.has_welcome() ? message.welcome().stream_id()
@@ -253,7 +255,7 @@ void Switchboard::OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer
   line->Write(buffer);
 }
 
-void Switchboard::OnRoom(const Upstream* from) {
+void StreamMultiplexer::OnRoom(const Upstream* from) {
   std::vector<std::shared_ptr<Line>> waiting;
   {
     const MutexLock lock(mutex_);
@@ -263,7 +265,7 @@ void Switchboard::OnRoom(const Upstream* from) {
 }
 
 // Agents keep what is not acknowledged and come back.
-void Switchboard::OnEnded(const Upstream* from, const grpc::Status& status) {
+void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status) {
   std::unordered_map<uint64_t, std::shared_ptr<Line>> lines;
   std::shared_ptr<Upstream> over;
   {

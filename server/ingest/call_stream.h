@@ -11,24 +11,27 @@
 
 namespace plumbline::server {
 
-class Leg;
+class CallStream;
 
-// The call, as its legs see it. Thread-safe.
-class LegOwner {
+// The call, as its streams see it. Thread-safe.
+class CallStreamOwner {
  public:
-  virtual ~LegOwner() = default;
-  virtual void OnHeld(const std::shared_ptr<Leg>& leg, uint64_t sequence, bool at_once) = 0;
-  virtual void OnRefused(const std::shared_ptr<Leg>& leg, uint64_t sequence,
+  virtual ~CallStreamOwner() = default;
+  virtual void OnHeld(const std::shared_ptr<CallStream>& call_stream, uint64_t sequence,
+                      bool at_once) = 0;
+  virtual void OnRefused(const std::shared_ptr<CallStream>& call_stream, uint64_t sequence,
                          const std::string& reason) = 0;
-  virtual void OnSuperseded(const std::shared_ptr<Leg>& leg) = 0;
+  virtual void OnSuperseded(const std::shared_ptr<CallStream>& call_stream) = 0;
   virtual void Resume() = 0;
-  virtual void OnDirective(const std::shared_ptr<Leg>& leg, const v1::Directive& directive) = 0;
+  virtual void OnDirective(const std::shared_ptr<CallStream>& call_stream,
+                           const v1::Directive& directive) = 0;
 };
 
 // Its public members are the owner's, guarded by the owner's lock.
-class Leg : public Connection, public std::enable_shared_from_this<Leg> {
+class CallStream : public Connection, public std::enable_shared_from_this<CallStream> {
  public:
-  Leg(std::weak_ptr<LegOwner> owner, uint64_t id, bool is_shared, uint64_t ack_batches)
+  CallStream(std::weak_ptr<CallStreamOwner> owner, uint64_t id, bool is_shared,
+             uint64_t ack_batches)
       : stream_id(id), shared(is_shared), acks(ack_batches), owner_(std::move(owner)) {}
 
   void OnHeld(uint64_t sequence, bool at_once) override {
@@ -59,7 +62,7 @@ class Leg : public Connection, public std::enable_shared_from_this<Leg> {
   bool owed = false;       // it waits for its turn to be acknowledged
 
  private:
-  const std::weak_ptr<LegOwner> owner_;
+  const std::weak_ptr<CallStreamOwner> owner_;
 };
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-#include "server/incidents/incident_book.h"
+#include "server/incidents/incident_table.h"
 
 #include <algorithm>
 #include <random>
@@ -28,32 +28,32 @@ bool IncidentFilter::Matches(const v1::Finding& finding) const {
          (visible == nullptr || visible(finding.site().run()));
 }
 
-IncidentBook::IncidentBook(std::function<int64_t()> unix_ns, int64_t quiet_steps)
+IncidentTable::IncidentTable(std::function<int64_t()> unix_ns, int64_t quiet_steps)
     : unix_ns_(std::move(unix_ns)), quiet_steps_(quiet_steps), identity_(NewIdentity()) {}
 
-int IncidentBook::Subscribe(std::function<void()> on_change) {
+int IncidentTable::Subscribe(std::function<void()> on_change) {
   const MutexLock lock(mutex_);
   on_change_.emplace(next_subscription_, std::move(on_change));
   return next_subscription_++;
 }
 
-void IncidentBook::Unsubscribe(int subscription) {
+void IncidentTable::Unsubscribe(int subscription) {
   const MutexLock lock(mutex_);
   on_change_.erase(subscription);
 }
 
-void IncidentBook::SetOnRevision(OnRevision on_revision) {
+void IncidentTable::SetOnRevision(OnRevision on_revision) {
   const MutexLock lock(mutex_);
   on_revision_ = std::move(on_revision);
 }
 
-IncidentBook::Told IncidentBook::ToldNow() const {
+IncidentTable::Told IncidentTable::ToldNow() const {
   Told told{{}, on_revision_, {}};
   for (const auto& [number, on_change] : on_change_) told.on_change.push_back(on_change);
   return told;
 }
 
-void IncidentBook::Tell(const Told& told) {
+void IncidentTable::Tell(const Told& told) {
   if (told.on_revision) {
     for (const auto& [fingerprint, revision] : told.revisions)
       told.on_revision(fingerprint, revision);
@@ -61,7 +61,7 @@ void IncidentBook::Tell(const Told& told) {
   for (const auto& on_change : told.on_change) on_change();
 }
 
-void IncidentBook::Touch(Entry* entry, int64_t now) {
+void IncidentTable::Touch(Entry* entry, int64_t now) {
   ++position_;
   if (entry->changed_at != 0) by_change_.erase(entry->changed_at);
   entry->changed_at = position_;
@@ -70,8 +70,8 @@ void IncidentBook::Touch(Entry* entry, int64_t now) {
   by_change_[position_] = entry;
 }
 
-void IncidentBook::Say(const Entry& entry, Revision::Change change, const std::string& who,
-                       const std::string& reason, Told* told) const {
+void IncidentTable::Say(const Entry& entry, Revision::Change change, const std::string& who,
+                        const std::string& reason, Told* told) const {
   auto& [fingerprint, revision] = told->revisions.emplace_back();
   fingerprint = entry.status.fingerprint();
   revision.set_revision(entry.status.revision());
@@ -86,22 +86,27 @@ void IncidentBook::Say(const Entry& entry, Revision::Change change, const std::s
   revision.set_reason(reason);
 }
 
-void IncidentBook::SetState(Entry* entry, v1::Incident::State state) {
+void IncidentTable::SetState(Entry* entry, v1::Incident::State state) {
   entry->incident.set_state(state);
   if (state == v1::Incident::STATE_SILENCED) return;
   entry->status.clear_silenced_until_step();
   entry->status.clear_silenced_until_unix_ns();
 }
 
-int64_t IncidentBook::DueOf(const Entry& entry) const {
+// Where it was found every so many steps, because few are sampled, it must be missed twice.
+int64_t IncidentTable::QuietOf(const Entry& entry) const {
+  return std::max(quiet_steps_, 2 * entry.status.steps_apart());
+}
+
+int64_t IncidentTable::DueOf(const Entry& entry) const {
   if (entry.over()) return INT64_MAX;
-  int64_t due = After(entry.status.seen_step(), quiet_steps_ + 1);
+  int64_t due = After(entry.status.seen_step(), QuietOf(entry) + 1);
   if (entry.status.has_silenced_until_step())
     due = std::min<int64_t>(due, After(entry.status.silenced_until_step(), 1));
   return due;
 }
 
-void IncidentBook::StepClosed(const std::string& name, int64_t step) {
+void IncidentTable::StepClosed(const std::string& name, int64_t step) {
   Told told;
   {
     const MutexLock lock(mutex_);
@@ -122,13 +127,13 @@ void IncidentBook::StepClosed(const std::string& name, int64_t step) {
   Tell(told);
 }
 
-bool IncidentBook::ByItself(Entry* entry, int64_t step, Told* told) {
+bool IncidentTable::ByItself(Entry* entry, int64_t step, Told* told) {
   if (step < DueOf(*entry)) return false;
   Touch(entry, unix_ns_());
-  if (step > After(entry->status.seen_step(), quiet_steps_)) {
+  if (step > After(entry->status.seen_step(), QuietOf(*entry))) {
     SetState(entry, v1::Incident::STATE_RESOLVED);
     Say(*entry, Revision::CHANGE_RESOLVED, "plumbd",
-        absl::StrCat("not found again for ", quiet_steps_, " steps"), told);
+        absl::StrCat("not found again for ", QuietOf(*entry), " steps"), told);
   } else {
     SetState(entry, v1::Incident::STATE_OPEN);
     Say(*entry, Revision::CHANGE_REOPENED, "plumbd", "the silence is over", told);
@@ -136,8 +141,8 @@ bool IncidentBook::ByItself(Entry* entry, int64_t step, Told* told) {
   return true;
 }
 
-void IncidentBook::WentOn(const std::string& name, const std::string& rule,
-                          const std::string& why) {
+void IncidentTable::WentOn(const std::string& name, const std::string& rule,
+                           const std::string& why) {
   Told told;
   {
     const MutexLock lock(mutex_);
@@ -172,7 +177,7 @@ absl::Status CheckUpdate(const v1::IncidentUpdate& update) {
   }
 }
 
-absl::Status IncidentBook::Apply(const v1::IncidentUpdate& update) {
+absl::Status IncidentTable::Apply(const v1::IncidentUpdate& update) {
   if (auto s = CheckUpdate(update); !s.ok()) return s;
   const int64_t now = unix_ns_();
   Told told;
@@ -209,7 +214,7 @@ absl::Status IncidentBook::Apply(const v1::IncidentUpdate& update) {
   return absl::OkStatus();
 }
 
-std::vector<v1::IncidentUpdate> IncidentBook::SilencesOver(int64_t unix_ns) const {
+std::vector<v1::IncidentUpdate> IncidentTable::SilencesOver(int64_t unix_ns) const {
   std::vector<v1::IncidentUpdate> over;
   const MutexLock lock(mutex_);
   for (const auto& [position, entry] : by_change_) {
@@ -227,33 +232,33 @@ std::vector<v1::IncidentUpdate> IncidentBook::SilencesOver(int64_t unix_ns) cons
   return over;
 }
 
-uint64_t IncidentBook::position() const {
+uint64_t IncidentTable::position() const {
   const MutexLock lock(mutex_);
   return position_;
 }
 
-void IncidentBook::CameInAnotherOrder(uint64_t sure) {
+void IncidentTable::CameInAnotherOrder(uint64_t sure) {
   const MutexLock lock(mutex_);
   sure_ = sure;
   sure_again_ = position_;
 }
 
-uint64_t IncidentBook::CursorOf(uint64_t position) const {
+uint64_t IncidentTable::CursorOf(uint64_t position) const {
   const MutexLock lock(mutex_);
   return position > sure_ && position <= sure_again_ ? sure_ : position;
 }
 
-void IncidentBook::SetIdentity(std::string identity) {
+void IncidentTable::SetIdentity(std::string identity) {
   const MutexLock lock(mutex_);
   identity_ = std::move(identity);
 }
 
-void IncidentBook::SetQuietSteps(int64_t steps) {
+void IncidentTable::SetQuietSteps(int64_t steps) {
   const MutexLock lock(mutex_);
   quiet_steps_ = steps;
 }
 
-std::string IncidentBook::identity() const {
+std::string IncidentTable::identity() const {
   const MutexLock lock(mutex_);
   return identity_;
 }

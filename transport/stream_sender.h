@@ -16,20 +16,21 @@
 
 namespace plumbline::transport {
 
-// What the owner of a courier wants; asked often, from the courier's thread.
-struct Wishes {
+// What the owner of a sender wants; asked often, from the sender's thread.
+struct StopConditions {
   std::function<bool()> finishing;  // nothing more is pushed: end when all is acknowledged
   std::function<bool()> stopping;   // end now
 };
 
 // Blocks its thread. Not thread-safe.
-class Courier {
+class StreamSender {
  public:
   using Clock = Connection::Clock;
 
-  Courier(const StreamConfig& config, Outbox* outbox, StreamCounters* counters, Wishes wishes);
+  StreamSender(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
+               StopConditions stop_conditions);
 
-  // Dials until the wishes say that it is enough: a break is followed by another attempt.
+  // Dials until the conditions say that it is enough: a break is followed by another attempt.
   void Run();
 
   // The same, but ends when the server answers and will not have this stream. OK: the outbox is
@@ -48,13 +49,13 @@ class Courier {
   const StreamConfig& config_;
   Outbox& outbox_;
   StreamCounters& counters_;
-  const Wishes wishes_;
+  const StopConditions stop_conditions_;
   Dialer dialer_;
   uint64_t backoff_ms_;  // of a server that is there and will not have us
   std::minstd_rand random_;
 };
 
-struct Leftovers {
+struct DeadSpools {
   std::string dir;               // where spools lie
   std::optional<v1::Source> of;  // of this run, role and rank alone; none: all
   std::string run;               // of this run alone; "": all
@@ -65,6 +66,6 @@ struct Leftovers {
 };
 // Delivers the spools in `dir` whose processes are dead, each as its own stream under its own
 // numbers, and deletes them. Returns how many are left: refused, or not in time.
-uint64_t DeliverLeftovers(const Leftovers& leftovers);
+uint64_t DeliverDeadSpools(const DeadSpools& dead_spools);
 
 }  // namespace plumbline::transport

@@ -1,5 +1,5 @@
 // Who is waited for, how long, and who stands for nobody.
-#include "server/capsules/attendance.h"
+#include "server/capsules/run_processes.h"
 
 #include <gtest/gtest.h>
 
@@ -13,29 +13,29 @@ using test::SourceOf;
 
 class AttendanceTest : public ::testing::Test {
  protected:
-  using Time = Attendance::Time;
+  using Time = RunProcesses::Time;
 
-  static Attendance::Stream StreamOf(uint64_t connection, std::vector<v1::Source> sources,
-                                     bool follows = true) {
-    Attendance::Stream stream;
+  static RunProcesses::Stream StreamOf(uint64_t connection, std::vector<v1::Source> sources,
+                                       bool follows = true) {
+    RunProcesses::Stream stream;
     stream.connection = connection;
     stream.sources = std::move(sources);
     stream.follows = follows;
     return stream;
   }
   bool Join(uint64_t stream, const v1::Source& source, Time now, uint64_t connection = 1) {
-    return attendance_.Joined(stream, StreamOf(connection, {source}), now);
+    return run_processes_.Joined(stream, StreamOf(connection, {source}), now);
   }
   bool More(std::vector<uint32_t> named, Time now, const std::map<int, uint32_t>& worlds = {}) {
     v1::FindingSite site;
     site.set_run("run");
     site.mutable_ranks()->Add(named.begin(), named.end());
-    return attendance_.MoreMayCome(site, worlds, now);
+    return run_processes_.MoreMayCome(site, worlds, now);
   }
 
   const Time start_{};
   const Time later_ = start_ + std::chrono::hours(1);
-  Attendance attendance_{seconds(30), start_};
+  RunProcesses run_processes_{seconds(30), start_};
 };
 
 TEST_F(AttendanceTest, RanksOfTheWorldAreWaitedForAWhile) {
@@ -61,11 +61,11 @@ TEST_F(AttendanceTest, AfterAStartOfTheServerAnybodyMayComeBack) {
 TEST_F(AttendanceTest, TheTimeBeginsWithTheFirstOfARun) {
   Join(1, SourceOf("run", 0, 3), later_);
   Join(2, SourceOf("run", 1, 3), later_);
-  EXPECT_TRUE(attendance_.Left(2, 1));
+  EXPECT_TRUE(run_processes_.Left(2, 1));
   Join(2, SourceOf("run", 1, 3), later_ + seconds(20), 2);
   EXPECT_FALSE(More({0}, later_ + seconds(20)));
-  attendance_.Left(1, 1);
-  attendance_.Left(2, 2);
+  run_processes_.Left(1, 1);
+  run_processes_.Left(2, 2);
   Join(1, SourceOf("run", 0, 3), later_ + seconds(40), 2);
   EXPECT_TRUE(More({0}, later_ + seconds(41)));
 }
@@ -81,11 +81,11 @@ TEST_F(AttendanceTest, AnotherRoleOfTheRunIsWaitedFor) {
 }
 
 TEST_F(AttendanceTest, WhatAProcessLeftBehindStandsForNobody) {
-  EXPECT_TRUE(attendance_.Joined(1, StreamOf(1, {SourceOf("run", 0, 1)}, false), later_));
+  EXPECT_TRUE(run_processes_.Joined(1, StreamOf(1, {SourceOf("run", 0, 1)}, false), later_));
   EXPECT_TRUE(More({0}, later_));
   Join(2, SourceOf("run", 0, 1), later_);
   EXPECT_FALSE(More({0}, later_));
-  EXPECT_EQ(attendance_.ProcessesOf("run").size(), 2u);
+  EXPECT_EQ(run_processes_.ProcessesOf("run").size(), 2u);
 }
 
 TEST_F(AttendanceTest, OnlyTheNewestAttemptCounts) {
@@ -93,38 +93,38 @@ TEST_F(AttendanceTest, OnlyTheNewestAttemptCounts) {
   Join(2, SourceOf("run", 1, 2), later_);
   Join(3, SourceOf("run", 0, 2, 1), later_ + seconds(60));
   EXPECT_TRUE(More({0}, later_ + seconds(61)));
-  ASSERT_EQ(attendance_.ProcessesOf("run").size(), 1u);
-  EXPECT_EQ(attendance_.ProcessesOf("run")[0].stream, 3u);
-  EXPECT_EQ(attendance_.StreamsOf("run").size(), 3u);
-  attendance_.Left(3, 1);
-  EXPECT_EQ(attendance_.ProcessesOf("run").size(), 2u);
+  ASSERT_EQ(run_processes_.ProcessesOf("run").size(), 1u);
+  EXPECT_EQ(run_processes_.ProcessesOf("run")[0].stream, 3u);
+  EXPECT_EQ(run_processes_.StreamsOf("run").size(), 3u);
+  run_processes_.Left(3, 1);
+  EXPECT_EQ(run_processes_.ProcessesOf("run").size(), 2u);
 }
 
 TEST_F(AttendanceTest, TheNewsOfConnectionsMayComeInAnyOrder) {
   EXPECT_TRUE(Join(1, SourceOf("run", 0, 1), later_, 5));
   EXPECT_FALSE(Join(1, SourceOf("run", 0, 1), later_, 4));
-  EXPECT_FALSE(attendance_.Left(1, 4));
-  EXPECT_FALSE(attendance_.Left(9, 1));
-  ASSERT_NE(attendance_.Of(1), nullptr);
-  EXPECT_EQ(attendance_.Of(1)->connection, 5u);
-  EXPECT_TRUE(attendance_.Left(1, 5));
-  EXPECT_EQ(attendance_.Of(1), nullptr);
-  EXPECT_TRUE(attendance_.ProcessesOf("run").empty());
+  EXPECT_FALSE(run_processes_.Left(1, 4));
+  EXPECT_FALSE(run_processes_.Left(9, 1));
+  ASSERT_NE(run_processes_.Of(1), nullptr);
+  EXPECT_EQ(run_processes_.Of(1)->connection, 5u);
+  EXPECT_TRUE(run_processes_.Left(1, 5));
+  EXPECT_EQ(run_processes_.Of(1), nullptr);
+  EXPECT_TRUE(run_processes_.ProcessesOf("run").empty());
 }
 
 // A relay speaks for many, and says the same source twice if it likes.
 TEST_F(AttendanceTest, AStreamOfManySources) {
-  attendance_.Joined(
+  run_processes_.Joined(
       1, StreamOf(1, {SourceOf("run", 0, 3), SourceOf("run", 1, 3), SourceOf("run", 1, 3)}),
       later_);
   EXPECT_TRUE(More({0}, later_));
-  attendance_.Joined(1, StreamOf(2, {SourceOf("run", 2, 3), SourceOf("other", 0, 1)}), later_);
+  run_processes_.Joined(1, StreamOf(2, {SourceOf("run", 2, 3), SourceOf("other", 0, 1)}), later_);
   EXPECT_TRUE(More({0, 1, 2}, later_));
-  attendance_.Joined(2, StreamOf(1, {SourceOf("run", 0, 3), SourceOf("run", 1, 3)}), later_);
+  run_processes_.Joined(2, StreamOf(1, {SourceOf("run", 0, 3), SourceOf("run", 1, 3)}), later_);
   EXPECT_FALSE(More({0, 1, 2}, later_));
-  EXPECT_TRUE(attendance_.Left(1, 2));
-  EXPECT_TRUE(attendance_.ProcessesOf("other").empty());
-  EXPECT_EQ(attendance_.ProcessesOf("run").size(), 2u);
+  EXPECT_TRUE(run_processes_.Left(1, 2));
+  EXPECT_TRUE(run_processes_.ProcessesOf("other").empty());
+  EXPECT_EQ(run_processes_.ProcessesOf("run").size(), 2u);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ StreamFacts FactsOf(std::string_view batch_wire);
 SourceRecord RecordOf(const v1::Source& source);
 
 // Not thread-safe. Forgets the streams that were silent longest beyond `max_streams`.
-class StreamBook {
+class StreamPositions {
  public:
   struct Stream {
     uint64_t sequence = 0;
@@ -39,7 +39,7 @@ class StreamBook {
   // Of one stream: the first ones, which is enough to know it by. Each segment begins with them.
   static constexpr size_t kMostSources = 8;
 
-  explicit StreamBook(size_t max_streams) : max_streams_(max_streams) {}
+  explicit StreamPositions(size_t max_streams) : max_streams_(max_streams) {}
 
   void Note(uint64_t stream_id, uint64_t sequence, const std::vector<SetRecord>& sets,
             const std::vector<SourceRecord>& sources = {});

@@ -1,4 +1,4 @@
-#include "analysis/collective/tally.h"
+#include "analysis/collective/reduction_statistics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ std::string IdOf(const std::string& reason) { return reason.substr(0, reason.fin
 
 }  // namespace
 
-void ReductionTally::Note(const SiteStep& step) {
+void ReductionStatistics::Note(const SiteStep& step) {
   step_first = any_ ? std::min(step_first, step.step) : step.step;
   step_last = any_ ? std::max(step_last, step.step) : step.step;
   any_ = true;
@@ -26,8 +26,8 @@ void ReductionTally::Note(const SiteStep& step) {
 // Two streams of errors: of calls that a candidate arithmetic explains, and of those that none
 // does. The second may be no sum at all (clipped, dropped, compressed), so `likeness` asks whether
 // it is.
-void ReductionTally::Take(const SiteStep& step,
-                          const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
+void ReductionStatistics::Take(const SiteStep& step,
+                               const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   Note(step);
   // Calls of one step share their sampled indices, and often (groups that hold copies) their
   // values: the first speaks for all. A step that a restart repeats was taken.
@@ -62,37 +62,39 @@ void ReductionTally::Take(const SiteStep& step,
   }
 }
 
-void ReductionTally::Block(const std::string& reason) { blocked.try_emplace(IdOf(reason), reason); }
+void ReductionStatistics::Block(const std::string& reason) {
+  blocked.try_emplace(IdOf(reason), reason);
+}
 
 // The reason why nobody is accused has been told as an inconclusive verdict already.
-bool ReductionTally::excused() const { return told_blocked.contains(IdOf(likeness.Excuse())); }
+bool ReductionStatistics::excused() const { return told_blocked.contains(IdOf(likeness.Excuse())); }
 
-bool ReductionTally::unlike_sums() const {
+bool ReductionStatistics::unlike_sums() const {
   return !likeness.Explains(unknown.mean(), unknown.half_width());
 }
 
 // The stream whose bias a finding may name; nullptr: none. Calls that no candidate explains accuse
 // only where the newest call is of them and they look like sums.
-const BiasStream* ReductionTally::accused() const {
+const BiasStream* ReductionStatistics::accused() const {
   const BiasSide known = stream.interval_side(), other = unknown.interval_side();
   const bool of_unknown = &of_last() == &unknown && other != BiasSide::kNone && !unlike_sums();
   if (known == BiasSide::kNone) return of_unknown ? &unknown : nullptr;
   return of_unknown && unknown.level() > stream.level() ? &unknown : &stream;
 }
 
-const BiasStream& ReductionTally::of_last() const {
+const BiasStream& ReductionStatistics::of_last() const {
   return last != nullptr && !last->replay.explained ? unknown : stream;
 }
 
 // The mixture of both streams' bets: an e-value again, whichever of them is biased.
-double ReductionTally::log_wealth() const {
+double ReductionStatistics::log_wealth() const {
   const double a = std::log(kOfKnown) + stream.log_wealth();
   const double b = std::log(1 - kOfKnown) + unknown.log_wealth();
   return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
 // Calls of which no values were sampled: how wide and how large they are can still be told.
-void ReductionTally::TakeCalls(const std::vector<JoinedReduction>& all) {
+void ReductionStatistics::TakeCalls(const std::vector<JoinedReduction>& all) {
   for (const JoinedReduction& joined : all) {
     if (joined.has_sample()) continue;
     ++sampleless_calls;
@@ -105,18 +107,18 @@ void ReductionTally::TakeCalls(const std::vector<JoinedReduction>& all) {
   }
 }
 
-const char* ReductionTally::unit() const {
+const char* ReductionStatistics::unit() const {
   return BiasUnit(last != nullptr ? last->c.result_dtype() : DType::kF32);
 }
 
-std::string ReductionTally::ModelText() const {
+std::string ReductionStatistics::ModelText() const {
   const std::string text = ModelText(last->replay);
   const std::string like =
       last->replay.explained ? "" : likeness.Words(unknown.mean(), unknown.half_width());
   return like.empty() ? text : absl::StrCat(text, "; ", like, " ", unit());
 }
 
-std::string ReductionTally::ModelText(const ReductionReplay& r) {
+std::string ReductionStatistics::ModelText(const ReductionReplay& r) {
   // Nothing is explained, and yet one of the known models fits every sample.
   if (!r.explained && !r.runner_up.empty() &&
       r.runner_up_matches == static_cast<int32_t>(r.columns.size())) {
@@ -139,7 +141,7 @@ std::string ReductionTally::ModelText(const ReductionReplay& r) {
                          r.matches, r.columns.size(), rival);
 }
 
-std::vector<std::string> ReductionTally::Assumptions() const {
+std::vector<std::string> ReductionStatistics::Assumptions() const {
   std::vector<std::string> out;
   if (last == nullptr) return out;
   out = last->c.assumptions;
@@ -148,8 +150,8 @@ std::vector<std::string> ReductionTally::Assumptions() const {
   return out;
 }
 
-void ReductionTally::Describe(google::protobuf::Struct& details,
-                              const ReductionReplay* replay) const {
+void ReductionStatistics::Describe(google::protobuf::Struct& details,
+                                   const ReductionReplay* replay) const {
   if (last == nullptr) return;
   const ReductionFrame& c = last->c;
   (replay != nullptr ? *replay : last->replay).AddDetails(details);

@@ -14,7 +14,7 @@ enum Kind { kOwn, kGoneKind, kFollower, kAsked, kThread, kKinds };
 
 using Firsts = std::array<const ProcessEnd*, kKinds>;
 
-struct Tally {
+struct EndCounts {
   std::array<uint64_t, kKinds> bad{};
   Firsts first{};
   uint64_t well = 0, open = 0, unreachable = 0;
@@ -37,7 +37,7 @@ Kind KindOf(const ProcessEnd& end);
 // that nobody misses.
 void ConcludeEnds(RunEnds* run);
 // Points into `run`.
-Tally CountEnds(const RunEnds& run);
+EndCounts CountEnds(const RunEnds& run);
 // Who went first, where anybody ended badly.
 const ProcessEnd* FirstOf(const Firsts& of);
 // `together`: all ended without a word. `alone`: nobody followed it.

@@ -12,7 +12,7 @@
 
 namespace plumbline::rules {
 
-class AccumulationTally {
+class AccumulationStatistics {
  public:
   // One rank's stream. Ranks draw the same elements, so one stream of all would count a draw
   // several times; each has its own share of the site's alpha, 6 / (pi^2 (rank + 1)^2).
@@ -48,7 +48,7 @@ class AccumulationTally {
   };
 
   // alpha: the site's.
-  explicit AccumulationTally(double alpha) : alpha_(alpha) {}
+  explicit AccumulationStatistics(double alpha) : alpha_(alpha) {}
 
   void Take(const SiteStep& step, const std::vector<Accumulation>& all, uint64_t more);
 

@@ -1,4 +1,4 @@
-#include "server/journal/gap_book.h"
+#include "server/journal/gap_table.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -31,31 +31,31 @@ std::vector<v1::JournalGaps> ReadAll(const std::string& path, bool* damaged) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GapBook>> GapBook::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<GapTable>> GapTable::Open(const std::string& path) {
   bool damaged = false;
   const std::vector<v1::JournalGaps> known = ReadAll(path, &damaged);
   if (damaged) std::rename(path.c_str(), (path + ".damaged").c_str());
   auto log = FramedLogWriter::Open(path);
   if (!log.ok()) return log.status();
-  auto book = std::make_unique<GapBook>();
-  book->path_ = path;
+  auto table = std::make_unique<GapTable>();
+  table->path_ = path;
   {
-    const MutexLock lock(book->mutex_);
-    book->log_ = std::move(*log);
+    const MutexLock lock(table->mutex_);
+    table->log_ = std::move(*log);
     if (!damaged) {
-      for (const v1::JournalGaps& gaps : known) book->Take(gaps);
-      return book;
+      for (const v1::JournalGaps& gaps : known) table->Take(gaps);
+      return table;
     }
   }
   for (const v1::JournalGaps& gaps : known) {
-    if (auto s = book->Add(gaps); !s.ok()) return s;
+    if (auto s = table->Add(gaps); !s.ok()) return s;
   }
-  return book;
+  return table;
 }
 
-std::unique_ptr<GapBook> GapBook::InMemory() { return std::make_unique<GapBook>(); }
+std::unique_ptr<GapTable> GapTable::InMemory() { return std::make_unique<GapTable>(); }
 
-absl::Status GapBook::Add(const v1::JournalGaps& gaps, bool* known) {
+absl::Status GapTable::Add(const v1::JournalGaps& gaps, bool* known) {
   const MutexLock lock(mutex_);
   const bool before = known_.contains({gaps.first_entry(), gaps.last_entry()});
   if (known != nullptr) *known = before;
@@ -68,7 +68,7 @@ absl::Status GapBook::Add(const v1::JournalGaps& gaps, bool* known) {
   return absl::OkStatus();
 }
 
-absl::Status GapBook::AddLost(const LostEntries& lost, bool* known) {
+absl::Status GapTable::AddLost(const LostEntries& lost, bool* known) {
   v1::JournalGaps gaps;
   gaps.set_first_entry(lost.first);
   gaps.set_last_entry(lost.last);
@@ -77,7 +77,7 @@ absl::Status GapBook::AddLost(const LostEntries& lost, bool* known) {
   return Add(gaps, known);
 }
 
-void GapBook::Take(const v1::JournalGaps& gaps) {
+void GapTable::Take(const v1::JournalGaps& gaps) {
   if (!known_.emplace(gaps.first_entry(), gaps.last_entry()).second) return;
   for (const v1::Gap& gap : gaps.gaps()) {
     const auto same = std::find_if(merged_.begin(), merged_.end(), [&](const v1::Gap& other) {
@@ -94,7 +94,7 @@ void GapBook::Take(const v1::JournalGaps& gaps) {
   }
 }
 
-std::vector<v1::Gap> GapBook::Of(const std::string& run) const {
+std::vector<v1::Gap> GapTable::Of(const std::string& run) const {
   const MutexLock lock(mutex_);
   std::vector<v1::Gap> gaps;
   for (const v1::Gap& gap : merged_) {

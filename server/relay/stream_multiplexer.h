@@ -21,7 +21,7 @@
 
 namespace plumbline::server {
 
-// One agent's end. Called from any thread, never while the switchboard holds a lock.
+// One agent's end. Called from any thread, never while the multiplexer holds a lock.
 class Line {
  public:
   virtual ~Line() = default;
@@ -31,11 +31,11 @@ class Line {
 };
 
 // Thread-safe.
-class Switchboard : public std::enable_shared_from_this<Switchboard> {
+class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer> {
  public:
   // `credentials`: who we are for the server above.
-  Switchboard(const std::string& target, transport::Credentials credentials);
-  ~Switchboard();
+  StreamMultiplexer(const std::string& target, transport::Credentials credentials);
+  ~StreamMultiplexer();
 
   // A stream begins: its hello goes up, and what comes down for it goes to `line`. An older line of
   // that stream is ended. Calls the server above when nobody has.

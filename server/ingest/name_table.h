@@ -25,11 +25,11 @@ namespace plumbline::server {
 // Thread-safe. Counts by 64-bit hashes of names, which nobody outside can foresee: runs since the
 // start of this process, names of each run until it is over. What a message costs is linear in its
 // size: sets count once for each run, and a batch names few.
-class NameBook {
+class NameTable {
  public:
   // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them.
-  NameBook(size_t max_runs, size_t max_names, Shares shares = {},
-           std::shared_ptr<SharedBytes> bytes = nullptr)
+  NameTable(size_t max_runs, size_t max_names, Shares shares = {},
+            std::shared_ptr<SharedBytes> bytes = nullptr)
       : max_runs_(max_runs),
         max_names_(max_names),
         shares_(std::move(shares)),
@@ -53,7 +53,7 @@ class NameBook {
 
  private:
   struct Run {
-    // These two are behind the book's mutex, as the map of runs is.
+    // These two are behind the incident table's mutex, as the map of runs is.
     std::string owner;
     bool noted = false;  // known from a former process alone
     SharedMutex mutex;

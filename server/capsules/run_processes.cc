@@ -1,4 +1,4 @@
-#include "server/capsules/attendance.h"
+#include "server/capsules/run_processes.h"
 
 #include <algorithm>
 
@@ -15,20 +15,20 @@ bool SameProcess(const v1::Source& a, const v1::Source& b) {
          a.run() == b.run();
 }
 
-Attendance::Attendance(std::chrono::nanoseconds grace, Time start)
+RunProcesses::RunProcesses(std::chrono::nanoseconds grace, Time start)
     : start_(start), grace_(std::min<std::chrono::nanoseconds>(grace, kMostGrace)) {}
 
-bool Attendance::Role::Follows(uint32_t rank) const {
+bool RunProcesses::Role::Follows(uint32_t rank) const {
   const auto found = ranks.find(rank);
   return found != ranks.end() && found->second.following > 0;
 }
 
-size_t Attendance::Role::following() const {
+size_t RunProcesses::Role::following() const {
   return static_cast<size_t>(std::count_if(ranks.begin(), ranks.end(),
                                            [](const auto& r) { return r.second.following > 0; }));
 }
 
-bool Attendance::Joined(uint64_t stream_id, Stream stream, Time now) {
+bool RunProcesses::Joined(uint64_t stream_id, Stream stream, Time now) {
   Stream& known = streams_[stream_id];
   if (known.connection > stream.connection) return false;
   // The new ones first, so that a run that goes on does not begin again.
@@ -38,7 +38,7 @@ bool Attendance::Joined(uint64_t stream_id, Stream stream, Time now) {
   return true;
 }
 
-bool Attendance::Left(uint64_t stream_id, uint64_t connection) {
+bool RunProcesses::Left(uint64_t stream_id, uint64_t connection) {
   const auto stream = streams_.find(stream_id);
   if (stream == streams_.end() || stream->second.connection != connection) return false;
   for (const v1::Source& source : stream->second.sources) Uncount(source, stream->second.follows);
@@ -46,7 +46,7 @@ bool Attendance::Left(uint64_t stream_id, uint64_t connection) {
   return true;
 }
 
-void Attendance::Count(const v1::Source& source, bool follows, Time now) {
+void RunProcesses::Count(const v1::Source& source, bool follows, Time now) {
   const auto [attempt, fresh] = runs_[source.run()].try_emplace(source.attempt());
   if (fresh) attempt->second.since = now;
   Role& role = attempt->second.roles[source.role()];
@@ -56,7 +56,7 @@ void Attendance::Count(const v1::Source& source, bool follows, Time now) {
   streams.following += follows ? 1 : 0;
 }
 
-void Attendance::Uncount(const v1::Source& source, bool follows) {
+void RunProcesses::Uncount(const v1::Source& source, bool follows) {
   const auto run = runs_.find(source.run());
   const auto attempt = run->second.find(source.attempt());
   const auto role = attempt->second.roles.find(source.role());
@@ -71,12 +71,12 @@ void Attendance::Uncount(const v1::Source& source, bool follows) {
   if (run->second.empty()) runs_.erase(run);
 }
 
-const Attendance::Stream* Attendance::Of(uint64_t stream_id) const {
+const RunProcesses::Stream* RunProcesses::Of(uint64_t stream_id) const {
   const auto stream = streams_.find(stream_id);
   return stream == streams_.end() ? nullptr : &stream->second;
 }
 
-std::vector<uint64_t> Attendance::StreamsOf(const std::string& run) const {
+std::vector<uint64_t> RunProcesses::StreamsOf(const std::string& run) const {
   std::vector<uint64_t> ids;
   for (const auto& [id, stream] : streams_) {
     if (std::any_of(stream.sources.begin(), stream.sources.end(),
@@ -87,7 +87,7 @@ std::vector<uint64_t> Attendance::StreamsOf(const std::string& run) const {
   return ids;
 }
 
-std::vector<Attendance::Process> Attendance::ProcessesOf(const std::string& run) const {
+std::vector<RunProcesses::Process> RunProcesses::ProcessesOf(const std::string& run) const {
   std::vector<Process> found;
   const auto attempts = runs_.find(run);
   if (attempts == runs_.end()) return found;
@@ -100,8 +100,8 @@ std::vector<Attendance::Process> Attendance::ProcessesOf(const std::string& run)
   return found;
 }
 
-bool Attendance::MoreMayCome(const v1::FindingSite& site, const std::map<int, uint32_t>& worlds,
-                             Time now) const {
+bool RunProcesses::MoreMayCome(const v1::FindingSite& site, const std::map<int, uint32_t>& worlds,
+                               Time now) const {
   const auto attempts = runs_.find(site.run());
   if (attempts == runs_.end()) return now < start_ + grace_;
   const Attempt& newest = attempts->second.rbegin()->second;

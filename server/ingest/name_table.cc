@@ -1,4 +1,4 @@
-#include "server/ingest/name_book.h"
+#include "server/ingest/name_table.h"
 
 #include <set>
 #include <string_view>
@@ -18,17 +18,17 @@ uint64_t BytesOf(size_t name) { return kName + kCopies * name; }
 }  // namespace
 
 // Hashes are salted anew in each process: names that collide cannot be prepared.
-NameBook::Cost NameBook::CostOfName(const v1::Site& site) {
+NameTable::Cost NameTable::CostOfName(const v1::Site& site) {
   return {absl::HashOf(site.layer(), site.op()), BytesOf(site.layer().size() + site.op().size())};
 }
 
-NameBook::Cost NameBook::CostOfLoss(const v1::Loss& loss) {
+NameTable::Cost NameTable::CostOfLoss(const v1::Loss& loss) {
   const v1::Site& site = loss.site();
   return {absl::HashOf(site.layer(), site.op(), loss.cause()),
           BytesOf(site.layer().size() + site.op().size() + loss.cause().size())};
 }
 
-NameBook::Cost NameBook::CostOfList(const v1::SeriesSet& set) {
+NameTable::Cost NameTable::CostOfList(const v1::SeriesSet& set) {
   Cost cost{absl::HashOf(set.sites_size()), kList};
   for (const v1::Site& site : set.sites()) {
     cost.hash = absl::HashOf(cost.hash, site.layer(), site.op());
@@ -37,8 +37,8 @@ NameBook::Cost NameBook::CostOfList(const v1::SeriesSet& set) {
   return cost;
 }
 
-std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std::string& owner,
-                                              absl::Status* full) {
+std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const std::string& owner,
+                                                absl::Status* full) {
   {
     const ReaderLock lock(mutex_);
     const auto found = runs_.find(run);
@@ -70,19 +70,19 @@ std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std:
   return made;
 }
 
-std::string NameBook::OwnerOf(const std::string& run) const {
+std::string NameTable::OwnerOf(const std::string& run) const {
   const ReaderLock lock(mutex_);
   const auto found = runs_.find(run);
   return found == runs_.end() ? "" : found->second->owner;
 }
 
-absl::Status NameBook::AddRun(const std::string& run, const std::string& owner) {
+absl::Status NameTable::AddRun(const std::string& run, const std::string& owner) {
   absl::Status full;
   (void)Find(run, owner, &full);
   return full;
 }
 
-absl::Status NameBook::Add(const std::string& name, Run* run, const Cost& cost, bool list) {
+absl::Status NameTable::Add(const std::string& name, Run* run, const Cost& cost, bool list) {
   auto& known = list ? run->lists : run->names;
   {
     const ReaderLock lock(run->mutex);
@@ -106,16 +106,16 @@ absl::Status NameBook::Add(const std::string& name, Run* run, const Cost& cost, 
   return absl::OkStatus();
 }
 
-absl::Status NameBook::Add(const std::string& run, const v1::SeriesSet& set) {
+absl::Status NameTable::Add(const std::string& run, const v1::SeriesSet& set) {
   absl::Status full;
-  const auto book = Find(run, "", &full);
+  const auto names = Find(run, "", &full);
   for (int i = 0; full.ok() && i < set.sites_size(); ++i)
-    full = Add(run, book.get(), CostOfName(set.sites(i)));
-  if (full.ok()) full = Add(run, book.get(), CostOfList(set), true);
+    full = Add(run, names.get(), CostOfName(set.sites(i)));
+  if (full.ok()) full = Add(run, names.get(), CostOfList(set), true);
   return full;
 }
 
-void NameBook::Note(const std::vector<KnownName>& names) {
+void NameTable::Note(const std::vector<KnownName>& names) {
   for (const KnownName& known : names) {
     std::shared_ptr<Run> run;
     {
@@ -137,7 +137,7 @@ void NameBook::Note(const std::vector<KnownName>& names) {
   }
 }
 
-void NameBook::Forget(const std::string& name) {
+void NameTable::Forget(const std::string& name) {
   std::shared_ptr<Run> run;
   {
     const WriterLock lock(mutex_);
@@ -153,23 +153,23 @@ void NameBook::Forget(const std::string& name) {
 }
 
 template <typename Entries, typename CostOf>
-absl::Status NameBook::AddEach(const v1::Batch& batch, const Entries& entries,
-                               const CostOf& cost_of) {
-  std::shared_ptr<Run> book;
-  int book_of = -1;
+absl::Status NameTable::AddEach(const v1::Batch& batch, const Entries& entries,
+                                const CostOf& cost_of) {
+  std::shared_ptr<Run> names;
+  int names_of = -1;
   absl::Status full;
   for (const auto& entry : entries) {
     const auto source = static_cast<int>(entry.source());
     const std::string& run = batch.sources(source).run();
-    if (source != book_of) book = Find(run, "", &full);
-    book_of = source;
-    if (full.ok()) full = Add(run, book.get(), cost_of(entry));
+    if (source != names_of) names = Find(run, "", &full);
+    names_of = source;
+    if (full.ok()) full = Add(run, names.get(), cost_of(entry));
     if (!full.ok()) return full;
   }
   return full;
 }
 
-absl::Status NameBook::Add(const v1::Batch& batch, const std::string& owner) {
+absl::Status NameTable::Add(const v1::Batch& batch, const std::string& owner) {
   std::set<std::string_view> runs;
   for (int i = 0; i < batch.sources_size(); ++i) {
     const std::string& run = batch.sources(i).run();

@@ -17,10 +17,10 @@
 
 namespace plumbline::rules {
 
-class ReductionTally {
+class ReductionStatistics {
  public:
   // `alpha`: the site's share of the run's.
-  explicit ReductionTally(double alpha)
+  explicit ReductionStatistics(double alpha)
       : stream(kOfKnown * alpha), unknown((1 - kOfKnown) * alpha) {}
 
   // One step's calls. A step that was taken before (a restart repeats it) is left out.

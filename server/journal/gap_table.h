@@ -18,12 +18,12 @@
 namespace plumbline::server {
 
 // Thread-safe but for construction. A framed log of v1::JournalGaps.
-class GapBook {
+class GapTable {
  public:
   // Creates the file when it is not there. A damaged one is set aside as PATH.damaged: what it
   // still says is kept.
-  static absl::StatusOr<std::unique_ptr<GapBook>> Open(const std::string& path);
-  static std::unique_ptr<GapBook> InMemory();
+  static absl::StatusOr<std::unique_ptr<GapTable>> Open(const std::string& path);
+  static std::unique_ptr<GapTable> InMemory();
 
   // Durable when it returns OK; an equal one that is there already is not added again.
   absl::Status Add(const v1::JournalGaps& gaps, bool* known = nullptr);
