@@ -18,25 +18,23 @@ v1::FindingSite SiteOf(const std::string& run) {
 }  // namespace
 
 v1::Verdict QuarantineVerdict(const std::string& run, const std::string& reason, uint64_t entry) {
-  v1::Verdict verdict;
+  FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  found.Title("the run is in quarantine: it is kept and not judged")
+      .Explain(absl::StrCat("Of this run nothing is judged: ", reason,
+                            ". What it sends is acknowledged and kept in the journal. Other runs "
+                            "are judged as ever."))
+      .Cause(kCause, 1)
+      .Fix(
+          "Mend what ended it (more memory, a newer plumbd, a rule switched off by rules.run), "
+          "then plumb runs --retry RUN: it is judged again from the oldest entry that is kept. Or "
+          "plumb runs --drop RUN: it never is, and what it sends is refused.")
+      .Witness("entry", static_cast<double>(entry));
+  v1::Verdict verdict = found.Take();
+  // No engine says these of it.
   verdict.set_rule(kQuarantineRule);
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
   *verdict.mutable_site() = SiteOf(run);
   v1::Finding& finding = *verdict.mutable_finding();
   finding.set_rule(kQuarantineRule);
-  finding.set_level(v1::LEVEL_ERROR);
-  finding.set_strength(v1::STRENGTH_PROVED);
-  finding.set_title("the run is in quarantine: it is kept and not judged");
-  finding.set_explanation(absl::StrCat(
-      "Of this run nothing is judged: ", reason,
-      ". What it sends is acknowledged and kept in the journal. Other runs are judged as ever."));
-  finding.mutable_cause()->set_id(kCause);
-  finding.mutable_cause()->set_confidence(1);
-  finding.set_fix(
-      "Mend what ended it (more memory, a newer plumbd, a rule switched off by rules.run), then "
-      "plumb runs --retry RUN: it is judged again from the oldest entry that is kept. Or plumb "
-      "runs --drop RUN: it never is, and what it sends is refused.");
-  Put(*finding.mutable_witness(), "entry", static_cast<double>(entry));
   *finding.mutable_site() = verdict.site();
   finding.set_fingerprint(Fingerprint(kQuarantineRule, verdict.site()));
   return verdict;

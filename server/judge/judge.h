@@ -181,6 +181,7 @@ class Judge {
     Baton::Work work;
     pid_t thread = 0;
     std::atomic<bool> slow{false};  // others go on beside it
+    bool gives_way = false;         // has a lower priority; of who holds threads_mutex_
     Busy busy;
     uint64_t entry = 0;  // to which what closes belongs
     int64_t unix_ns = 0;
@@ -191,6 +192,7 @@ class Judge {
   // judge_loop.cc: the threads
   void StartThread(std::function<void()> what);
   void StartRelief();
+  void LetTheSlowGiveWay();
   void Loop();
   bool Step();
   bool Do(Lanes::Begun begun);

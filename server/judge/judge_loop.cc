@@ -60,15 +60,22 @@ void Judge::StartRelief() {
     if (!baton_.TakeFromSlow()) return;
     {
       const MutexLock lock(threads_mutex_);
-      for (Worker* worker : workers_) {
-        worker->slow = worker->busy.For().count() > 0;
-        // It ends with what it is at, so nobody has to be given the priority back.
-        if (worker->slow) (void)setpriority(PRIO_PROCESS, worker->thread, kSlowNice);
-      }
+      for (Worker* worker : workers_) worker->slow = worker->busy.For().count() > 0;
     }
     StartRelief();
     Loop();
   });
+}
+
+// Only where there is somebody to give way to: alone, a run must not wait for the threads that take
+// its own evidence in. Each ends with what it is at, so none has to be given its priority back.
+void Judge::LetTheSlowGiveWay() {
+  const MutexLock lock(threads_mutex_);
+  for (Worker* worker : workers_) {
+    if (worker == worker_ || !worker->slow || worker->gives_way) continue;
+    worker->gives_way = true;
+    (void)setpriority(PRIO_PROCESS, worker->thread, kSlowNice);
+  }
 }
 
 std::chrono::nanoseconds Judge::judging_for() const {
@@ -147,6 +154,7 @@ bool Judge::EndWork() {
 
 bool Judge::Do(Lanes::Begun begun) {
   BeginWork();
+  if (lanes_.going_on() > 1) LetTheSlowGiveWay();
   JudgeItem& item = *begun.work.item;
   if (item.place != 0) queue_.Began(item);
   if (begun.overtakes && !ahead_told_) (void)TellAhead();
