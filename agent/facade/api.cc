@@ -17,6 +17,7 @@ Site g_never_due = {{PLUMBLINE_NEVER, &kNoStep}, nullptr, 0, 0, nullptr, nullptr
 
 constexpr uint32_t kMaxSites = 65536;  // what the server accepts of one source
 
+// The caller's strings may be gone when the agent is opened, at the first call that needs it.
 bool OwnStrings(plumbline_agent_open_t* options) {
   options->run = CopyName(options->run);
   options->server = CopyName(options->server);
@@ -82,6 +83,7 @@ Site* NewSite(Run* run, uint64_t hash, int32_t kind, const char* layer, const ch
   return site;
 }
 
+// At the end and with release, as other threads walk the list without a lock.
 void Append(Run* run, Site* site) {
   Site** link = run->last_site != nullptr ? &run->last_site->next : &run->sites;
   __atomic_store_n(link, site, __ATOMIC_RELEASE);
@@ -154,6 +156,7 @@ plumbline_status_t CaptureEnd(Run* run) {
   return PLUMBLINE_OK;
 }
 
+// Evidence is joined over ranks by step, so that a step means one thing within an attempt.
 plumbline_status_t CheckStep(Run* run, int64_t step) {
   const int64_t last = __atomic_load_n(&run->last_step, __ATOMIC_RELAXED);
   if (step < 0) {
@@ -208,6 +211,8 @@ using namespace plumbline::facade;
 
 extern "C" {
 
+// Cheap: the agent library is loaded when something is observed first, so that a forked worker or a
+// trainer that observes nothing pays nothing.
 plumbline_status_t plumbline_open(const plumbline_open_options_t* options, plumbline_run_t** out) {
   ErrnoKeeper keeper;
   if (out == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: run is NULL");

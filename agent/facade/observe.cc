@@ -64,13 +64,14 @@ plumbline_status_t Observe(plumbline_site_t* handle, int32_t kind, const char* n
   uint64_t step = 0;
   if (status == PLUMBLINE_OK) status = DueStep(site, name, &step);
   if (status != PLUMBLINE_OK) return status;
+  // A caller built against another version: the fields that it does not know have their defaults.
   Struct copy;
   if (given->size != sizeof(Struct)) {
     copy = defaults;
     if (!CopySized(name, given, &copy)) return PLUMBLINE_INVALID_ARGUMENT;
     given = &copy;
   }
-  AgentCall call(site->run);
+  AgentCall call(site->run);  // from here on the run is not closed under us
   if (call.status() != PLUMBLINE_OK) return call.status();
   if (!AgentKnows(site->run, kind)) return OlderAgent(name);
   return (call.agent().*entry)(call.agent_run(),
@@ -116,6 +117,7 @@ plumbline_status_t ChargeCaller(Run* run, uint64_t ns) {
   return PLUMBLINE_OK;
 }
 
+// Between two steps a span belongs to the last one; before the first, to step 0.
 int64_t StepOfSpan(Run* run) {
   const uint64_t step = StepBehind(run);
   if (step != PLUMBLINE_NO_STEP) return static_cast<int64_t>(step);
@@ -149,6 +151,7 @@ using namespace plumbline::facade;
 
 extern "C" {
 
+// plumbline_observe_routing, plumbline_observe_tensor, ...: one call for each kind of evidence.
 #define PLUMB_KIND(Name, NAME, name, number, op)                                    \
   plumbline_status_t plumbline_observe_##name(plumbline_site_t* site,               \
                                               const plumbline_##name##_t* given) {  \

@@ -20,6 +20,7 @@ void SetState(Run* run, RunState state) { __atomic_store(&run->state, &state, __
 Site* FirstSite(Run* run) { return __atomic_load_n(&run->sites, __ATOMIC_ACQUIRE); }
 Site* NextSite(Site* site) { return __atomic_load_n(&site->next, __ATOMIC_ACQUIRE); }
 
+// For good: each later call answers with what failed, and no site is due any more.
 void FailRun(Run* run, plumbline_status_t failure) {
   run->failure = failure < 0 ? failure : static_cast<plumbline_status_t>(PLUMBLINE_INTERNAL);
   run->failure_text = *ThreadError();
@@ -124,6 +125,7 @@ bool AgentKnows(const Run* run, int32_t kind) {
   }
 }
 
+// An older agent may not know the site's kind: the site is then never due, which is no error.
 plumbline_status_t Declare(Run* run, Site* site) {
   if (!AgentKnows(run, site->kind)) {
     __atomic_store_n(&site->head.next_due, PLUMBLINE_NEVER, __ATOMIC_RELAXED);
@@ -144,6 +146,8 @@ plumbline_status_t Declare(Run* run, Site* site) {
   return status;
 }
 
+// Counts itself first and looks at the state then: CloseRun does it the other way round, so that
+// one of the two sees the other.
 AgentCall::AgentCall(Run* run) : run_(run), status_(PLUMBLINE_OK), errno_(errno) {
   if (StateOf(run) == RunState::kWaiting) OpenIfWaiting(run);
   __atomic_fetch_add(&run->in_flight, 1, __ATOMIC_SEQ_CST);
@@ -162,7 +166,7 @@ plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms) {
   MutexLock lock(&run->mutex);
   const RunState before = StateOf(run);
   if (before == RunState::kDisabled || before == RunState::kClosed) return PLUMBLINE_DISABLED;
-  SetState(run, RunState::kClosed);
+  SetState(run, RunState::kClosed);  // new calls turn away from here on
   SetAllDue(run, PLUMBLINE_NEVER);
   __atomic_store_n(&run->head.step, PLUMBLINE_NO_STEP, __ATOMIC_RELAXED);
   return before == RunState::kOpen ? CloseAgentRun(run, timeout_ms)

@@ -45,7 +45,7 @@ class AlertCenter {
     AlertLog::Waiting waiting;
   };
 
-  // The configuration was validated. ResourceExhausted: the log cannot be written. `incident table`
+  // The configuration was validated. ResourceExhausted: the log cannot be written. `incident_table`
   // must outlive it.
   static absl::StatusOr<std::unique_ptr<AlertCenter>> Start(AlertOptions options,
                                                             IncidentTable* incident_table);

@@ -30,7 +30,7 @@ class AlertDecider {
   // They were kept.
   void Apply(const std::vector<AlertDecision>& decisions);
 
-  // What receivers were told of incidents that `incident table` does not have, or by routes that
+  // What receivers were told of incidents that the incident table does not have, or by routes that
   // are configured no more: forgotten. What they were told of a finding by itself, by a server that
   // had one incident a finding, counts for its incident.
   std::vector<AlertDecision> Stale(const IncidentTable& incident_table) const;

@@ -55,8 +55,8 @@ class IncidentTable {
     v1::IncidentStatus status;
     uint64_t opened_at = 0;  // position of the incident's first change
     uint64_t revision = 0;   // changes of this incident so far, this one included
-    int64_t closed_step =
-        INT64_MIN;  // of its run, as far as the incident table was told; by Get alone
+    // Of its run, as far as the table was told; filled by Get alone.
+    int64_t closed_step = INT64_MIN;
   };
   using OnRevision =
       std::function<void(const std::string& fingerprint, const v1::IncidentRevision& revision)>;
@@ -105,8 +105,8 @@ class IncidentTable {
 
   // Position of the newest change; 0 before the first.
   uint64_t position() const;
-  // Whose positions those are: an incident table that is made again from the same journal has the
-  // same ones. By chance another in every incident table, unless it is set or restored.
+  // Whose positions those are: a table that is made again from the same journal has the same ones.
+  // By chance another in every table, unless it is set or restored.
   std::string identity() const;
   void SetIdentity(std::string identity);
   // Changes after position `sure` have come again, those of different runs in another order than
@@ -134,7 +134,7 @@ class IncidentTable {
   // another thread had would never be left.
   void Lock() const PLUMB_ACQUIRE(mutex_) { mutex_.Lock(); }
   void Unlock() const PLUMB_RELEASE(mutex_) { mutex_.Unlock(); }
-  void Restore(const v1::IncidentBookState& state);  // of an empty incident table
+  void Restore(const v1::IncidentBookState& state);  // of an empty table
 
  private:
   struct Entry;

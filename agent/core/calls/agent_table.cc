@@ -45,6 +45,7 @@ plumbline_status_t Guarded(plumbline_error_t* error, Body body) noexcept {
   }
 }
 
+// The façade holds a run as a pointer it knows nothing of: Open made it, Close takes it back.
 Run& AsRun(void* run) { return *static_cast<Run*>(run); }
 
 // An older façade's struct ends before what concerns the spool.
@@ -78,6 +79,7 @@ AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
   return options;
 }
 
+// Sizes come from the environment, but for a spool's that the trainer gave.
 plumbline_status_t Open(const plumbline_agent_open_t* given, void** agent_run,
                         plumbline_error_t* error) {
   return Guarded(error, [&] {
@@ -104,6 +106,7 @@ plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).StepEnd(step); });
 }
 
+// ObserveRouting, ObserveTensor, ...: one entry for each kind of evidence, all alike.
 #define PLUMB_KIND(Name, NAME, name, number, op)                                                  \
   plumbline_status_t Observe##Name(void* run, void* site, int64_t step,                           \
                                    const plumbline_##name##_t* given, plumbline_error_t* error) { \
@@ -145,6 +148,7 @@ plumbline_status_t Flush(void* run, uint32_t timeout_ms, plumbline_error_t* erro
   return Guarded(error, [&] { return AsRun(run).Flush(timeout_ms, error); });
 }
 
+// The run is gone afterwards, whatever the answer.
 plumbline_status_t Close(void* run, uint32_t timeout_ms, plumbline_error_t* error) {
   return Guarded(error, [&] {
     const std::unique_ptr<Run> owned(static_cast<Run*>(run));
@@ -177,6 +181,7 @@ plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t c
   });
 }
 
+// Made when it is compiled, so that the library has nothing to do when it is loaded.
 constexpr plumbline_agent_table_t Table() {
   plumbline_agent_table_t table = {};
   table.size = sizeof(table);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "agent/core/calls/dlpack.h"
+#include "agent/core/calls/text.h"
 #include "agent/core/run/run.h"
 #include "agent/core/shared/error.h"
 #include "base/clock.h"
@@ -14,8 +15,8 @@
 namespace plumbline::agent {
 namespace {
 
-std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
-
+// Views of the caller's tensors: nothing is copied here. Numbers are cut to what the call's fields
+// can hold; whether they make sense is CheckRoutingCall's to say.
 absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
   const DLTensor* given[probes::kRoutingTensors] = {
       r.scores, r.expert_bias, r.topk_indices, r.keep_mask,    r.routing_map,
@@ -55,6 +56,7 @@ plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline
   return status;
 }
 
+// Host tensors go to the ring (Keep), those of a device are measured there (KeepOnDevice).
 plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
                                 bool* prepared, plumbline_error_t* error) {
   const SlotHead head = HeadOf(SlotKind::kCall, site, step);
@@ -67,6 +69,7 @@ plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routin
   return KeepOnDevice(head, call, routing.cuda_stream, prepared, error);
 }
 
+// What stands before each record of the ring: which site, step and call, and whether it is sampled.
 SlotHead Run::HeadOf(SlotKind kind, Site* site, int64_t step) {
   SlotHead head;
   head.kind = kind;
@@ -86,6 +89,8 @@ plumbline_status_t Run::Invalid(const char* name, const SlotHead& head, const st
               std::string(name) + " \"" + head.site->layer + "\": " + why);
 }
 
+// Copies the call into the ring, where the drain thread measures it. A full ring drops it, counted:
+// the trainer never waits.
 plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& call,
                              plumbline_error_t* error) {
   if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "agent/core/calls/dlpack.h"
+#include "agent/core/calls/text.h"
 #include "agent/core/run/run.h"
 #include "agent/core/shared/error.h"
 #include "base/clock.h"
@@ -19,8 +20,6 @@
 namespace plumbline::agent {
 namespace {
 
-std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
-
 struct NamedTensor {
   const DLTensor* given;
   const char* name;
@@ -33,6 +32,8 @@ absl::Status ViewsOf(std::initializer_list<NamedTensor> tensors) {
   }
   return absl::OkStatus();
 }
+
+// ---- from the C structs to a probe's call, which views the caller's tensors --------------------
 
 absl::Status CallOf(const plumbline_tensor_t& given, probes::TensorCall* call) {
   call->role = TextOf(given.role);
@@ -147,6 +148,8 @@ uint32_t SamplesOf(SiteKind kind) {
 
 }  // namespace
 
+// ---- where a call goes -------------------------------------------------------------------------
+
 // Copies what is small into the ring: the drain thread measures it.
 template <typename Call>
 plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
@@ -178,6 +181,7 @@ plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* 
   return Put(head, body.data(), body.size());
 }
 
+// The device measures in the caller's stream; the drain thread fetches what it has finished.
 template <typename Call>
 plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
                                      int device, void* stream, bool* prepared,
@@ -192,6 +196,8 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
   return Taken(name, head, reply, device, error);
 }
 
+// What all kinds have in common: counts what is dropped or refused, and charges the time to the
+// site's cost, by which the governor keeps the trainer's budget.
 template <typename Body>
 plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step,
                                    plumbline_error_t* error, Body body) {
@@ -213,6 +219,8 @@ plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step,
   if (!prepared) state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
   return status;
 }
+
+// ---- one call a kind: check, note its bytes, draw the sample, keep ----------------------------
 
 plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
                                       plumbline_error_t* error) {
@@ -279,6 +287,7 @@ plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_
         probes::Complete(&call);
         NoteBytes(head, call);
         const probes::MeasureOptions options = OptionsOf(*state_, head);
+        // On a device only the sampled elements are computed, and none in other steps.
         if (!call.input.a.on_host() && step == kCaptureStep)
           return KeepOnDevice(head, call, ProductPlan{}, matmul.cuda_stream, prepared, error);
         if (!call.input.a.on_host() && head.sampled) {
