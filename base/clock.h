@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include <chrono>
 #include <cstdint>
 
 namespace plumbline {
@@ -17,6 +18,11 @@ inline uint64_t ClockNs(clockid_t clock) {
 
 // Nanoseconds since an arbitrary point; never goes back; stands still while the host sleeps.
 inline uint64_t MonotonicNs() { return internal::ClockNs(CLOCK_MONOTONIC); }
+
+// A time of an option, in whole nanoseconds. |seconds| < 9e9.
+inline std::chrono::nanoseconds NanosecondsOf(double seconds) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
 
 // Nanoseconds since 1970-01-01 UTC; may jump when the clock is set.
 inline uint64_t UnixNs() { return internal::ClockNs(CLOCK_REALTIME); }

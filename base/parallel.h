@@ -12,7 +12,7 @@
 
 namespace plumbline {
 
-// The largest sample that a live probe sends (DESIGN, "Evidence"): more than that was read from a
+// The largest sample that a live probe sends: more than that was read from a
 // file, by a process of ours.
 inline constexpr uint64_t kLargestLiveSample = uint64_t{8} << 20;
 

@@ -19,8 +19,8 @@ namespace {
 // A row's figures and both log-moment columns; a raw row, where one is kept.
 constexpr uint64_t kRowBytes = 420;
 
-struct Parts {
-  explicit Parts(const LogitsCall& call)
+struct LogitParts {
+  explicit LogitParts(const LogitsCall& call)
       : tensors{call.input.train, call.input.rollout, call.input.tokens, call.input.allowed,
                 call.rows},
         all{std::as_bytes(std::span(&call.fields, 1)), {}, tensors} {}
@@ -156,9 +156,9 @@ uint64_t SummaryBytes(const LogitsCall& /*call*/) {
   return kFixed;
 }
 
-size_t SlotBytes(const LogitsCall& call) { return CallBytes(Parts(call).all); }
+size_t SlotBytes(const LogitsCall& call) { return CallBytes(LogitParts(call).all); }
 
-void StoreCall(const LogitsCall& call, std::byte* slot) { StoreCall(Parts(call).all, slot); }
+void StoreCall(const LogitsCall& call, std::byte* slot) { StoreCall(LogitParts(call).all, slot); }
 
 LogitsCall LoadLogitsCall(const std::byte* slot) {
   CallReader reader(slot);

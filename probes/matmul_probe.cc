@@ -16,8 +16,8 @@
 namespace plumbline::probes {
 namespace {
 
-struct Parts {
-  explicit Parts(const MatmulCall& call)
+struct MatmulParts {
+  explicit MatmulParts(const MatmulCall& call)
       : texts{call.input_format, call.library, call.no_sample_reason},
         tensors{call.input.a, call.input.b,       call.input.d,
                 call.input.c, call.input.a_scale, call.input.b_scale},
@@ -175,9 +175,9 @@ uint64_t SummaryBytes(const MatmulCall& call) {
   return kFixed + call.library.size();
 }
 
-size_t SlotBytes(const MatmulCall& call) { return CallBytes(Parts(call).all); }
+size_t SlotBytes(const MatmulCall& call) { return CallBytes(MatmulParts(call).all); }
 
-void StoreCall(const MatmulCall& call, std::byte* slot) { StoreCall(Parts(call).all, slot); }
+void StoreCall(const MatmulCall& call, std::byte* slot) { StoreCall(MatmulParts(call).all, slot); }
 
 MatmulCall LoadMatmulCall(const std::byte* slot) {
   CallReader reader(slot);

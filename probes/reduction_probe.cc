@@ -150,8 +150,8 @@ uint64_t HeldBytes(const ReductionCall& call) {
   return PackedBytes(call.input) + PackedBytes(call.output) + PackedBytes(call.offsets);
 }
 
-struct Parts {
-  explicit Parts(const ReductionCall& call)
+struct ReductionParts {
+  explicit ReductionParts(const ReductionCall& call)
       : texts{call.group, call.algorithm, call.transport, call.no_sample_reason},
         tensors{call.input, call.output, call.offsets, call.ring_order},
         all{std::as_bytes(std::span(&call.fields, 1)), texts, tensors} {}
@@ -250,9 +250,11 @@ uint64_t SummaryBytes(const ReductionCall& call) {
   return kFixed + call.group.size() + call.algorithm.size() + call.transport.size() + 2 * ring;
 }
 
-size_t SlotBytes(const ReductionCall& call) { return CallBytes(Parts(call).all); }
+size_t SlotBytes(const ReductionCall& call) { return CallBytes(ReductionParts(call).all); }
 
-void StoreCall(const ReductionCall& call, std::byte* slot) { StoreCall(Parts(call).all, slot); }
+void StoreCall(const ReductionCall& call, std::byte* slot) {
+  StoreCall(ReductionParts(call).all, slot);
+}
 
 ReductionCall LoadReductionCall(const std::byte* slot) {
   CallReader reader(slot);

@@ -6,14 +6,16 @@
 namespace plumbline::probes {
 namespace {
 
-enum class Content { kFloating, kInteger, kMask };
-constexpr Content kContents[kRoutingTensors] = {
-    Content::kFloating, Content::kFloating, Content::kInteger, Content::kMask, Content::kMask,
-    Content::kFloating, Content::kInteger,  Content::kInteger, Content::kMask, Content::kInteger};
+enum class InputContent { kFloating, kInteger, kMask };
+constexpr InputContent kContents[kRoutingTensors] = {
+    InputContent::kFloating, InputContent::kFloating, InputContent::kInteger,
+    InputContent::kMask,     InputContent::kMask,     InputContent::kFloating,
+    InputContent::kInteger,  InputContent::kInteger,  InputContent::kMask,
+    InputContent::kInteger};
 
 constexpr size_t kMaxText = 256;
 
-std::string Describe(const TensorView& v) {
+std::string DescribeInput(const TensorView& v) {
   std::string text = std::string(DTypeName(v.dtype)) + "[";
   for (int i = 0; i < v.rank; ++i) {
     text += (i == 0 ? "" : ",") + std::to_string(v.shape[static_cast<size_t>(i)]);
@@ -21,30 +23,30 @@ std::string Describe(const TensorView& v) {
   return text + "]";
 }
 
-absl::Status Expected(size_t index, const TensorView& v, const std::string& what) {
+absl::Status ExpectedInput(size_t index, const TensorView& v, const std::string& what) {
   return absl::InvalidArgumentError(std::string(TensorName(index)) + ": expected " + what +
-                                    ", found " + Describe(v));
+                                    ", found " + DescribeInput(v));
 }
 
-bool DTypeFits(Content content, DType t) {
+bool DTypeFits(InputContent content, DType t) {
   switch (content) {
-    case Content::kFloating:
+    case InputContent::kFloating:
       return t == DType::kF64 || t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
-    case Content::kInteger:
+    case InputContent::kInteger:
       return IsInteger(t) && t != DType::kBool;
-    case Content::kMask:
+    case InputContent::kMask:
       return t == DType::kBool || t == DType::kU8;
   }
   return false;
 }
 
-const char* ContentName(Content content) {
+const char* ContentName(InputContent content) {
   switch (content) {
-    case Content::kFloating:
+    case InputContent::kFloating:
       return "f64, f32, f16 or bf16";
-    case Content::kInteger:
+    case InputContent::kInteger:
       return "an integer type";
-    case Content::kMask:
+    case InputContent::kMask:
       return "bool or u8";
   }
   return "?";
@@ -63,24 +65,24 @@ std::string Shape(int64_t rows, int64_t columns) {
 absl::Status CheckExtents(const RoutingInput& in, int64_t tokens, int64_t experts) {
   const int64_t k = in.top_k;
   if (in.expert_bias.present() && !HasShape(in.expert_bias, experts)) {
-    return Expected(1, in.expert_bias, Shape(experts));
+    return ExpectedInput(1, in.expert_bias, Shape(experts));
   }
   const auto tensors = Tensors(in);
   for (const size_t i : {size_t{2}, size_t{3}}) {
     if (tensors[i]->present() && !HasShape(*tensors[i], tokens, k)) {
-      return Expected(i, *tensors[i], Shape(tokens, k));
+      return ExpectedInput(i, *tensors[i], Shape(tokens, k));
     }
   }
   if (in.routing_map.present() && !HasShape(in.routing_map, tokens, experts)) {
-    return Expected(4, in.routing_map, Shape(tokens, experts));
+    return ExpectedInput(4, in.routing_map, Shape(tokens, experts));
   }
   if (in.probs.present() && !HasShape(in.probs, tokens, experts) &&
       !HasShape(in.probs, tokens, k)) {
-    return Expected(5, in.probs, Shape(tokens, experts) + " or " + Shape(tokens, k));
+    return ExpectedInput(5, in.probs, Shape(tokens, experts) + " or " + Shape(tokens, k));
   }
   for (size_t i = 6; i < kRoutingTensors; ++i) {
     if (tensors[i]->present() && !HasShape(*tensors[i], tokens)) {
-      return Expected(i, *tensors[i], Shape(tokens));
+      return ExpectedInput(i, *tensors[i], Shape(tokens));
     }
   }
   return absl::OkStatus();
@@ -97,7 +99,7 @@ absl::Status CheckPlace(size_t index, const TensorView& v, int device) {
                                       place(v.device));
   }
   if (device >= 0 && reinterpret_cast<uintptr_t>(v.data) % DTypeSize(v.dtype) != 0) {
-    return Expected(index, v, "an address that is a multiple of the element's size");
+    return ExpectedInput(index, v, "an address that is a multiple of the element's size");
   }
   return absl::OkStatus();
 }
@@ -107,9 +109,10 @@ absl::Status CheckTypes(const RoutingInput& in) {
   for (size_t i = 0; i < kRoutingTensors; ++i) {
     const TensorView& v = *tensors[i];
     if (!v.present()) continue;
-    if (!DTypeFits(kContents[i], v.dtype)) return Expected(i, v, ContentName(kContents[i]));
+    if (!DTypeFits(kContents[i], v.dtype)) return ExpectedInput(i, v, ContentName(kContents[i]));
     if (absl::Status s = CheckPlace(i, v, in.scores.device); !s.ok()) return s;
-    if (v.data == nullptr && v.elements() != 0) return Expected(i, v, "data, not a null pointer");
+    if (v.data == nullptr && v.elements() != 0)
+      return ExpectedInput(i, v, "data, not a null pointer");
   }
   return absl::OkStatus();
 }
@@ -166,9 +169,9 @@ absl::Status CheckRoutingCall(const RoutingCall& call) {
   if (!scores.present()) return absl::InvalidArgumentError("scores: required, absent");
   if (scores.rank != 2 || scores.shape[0] < 1 || scores.shape[0] > kMaxTokens ||
       scores.shape[1] < 1 || scores.shape[1] > kMaxExperts) {
-    return Expected(0, scores,
-                    "[T,E] with T from 1 to " + std::to_string(kMaxTokens) + " and E from 1 to " +
-                        std::to_string(kMaxExperts));
+    return ExpectedInput(0, scores,
+                         "[T,E] with T from 1 to " + std::to_string(kMaxTokens) +
+                             " and E from 1 to " + std::to_string(kMaxExperts));
   }
   if (absl::Status s = CheckConfiguration(call, scores.shape[1]); !s.ok()) return s;
   if (absl::Status s = CheckExtents(call.input, scores.shape[0], scores.shape[1]); !s.ok()) {

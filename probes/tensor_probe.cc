@@ -11,8 +11,8 @@
 namespace plumbline::probes {
 namespace {
 
-struct Parts {
-  explicit Parts(const TensorCall& call)
+struct TensorParts {
+  explicit TensorParts(const TensorCall& call)
       : fields(call.target_format),
         texts{call.role, call.replicas},
         all{std::as_bytes(std::span(&fields, 1)), texts, std::span(&call.values, 1)} {}
@@ -59,9 +59,9 @@ uint64_t SummaryBytes(const TensorCall& call) {
   return IsFloating(call.values.dtype) ? kFloating : kInteger;
 }
 
-size_t SlotBytes(const TensorCall& call) { return CallBytes(Parts(call).all); }
+size_t SlotBytes(const TensorCall& call) { return CallBytes(TensorParts(call).all); }
 
-void StoreCall(const TensorCall& call, std::byte* slot) { StoreCall(Parts(call).all, slot); }
+void StoreCall(const TensorCall& call, std::byte* slot) { StoreCall(TensorParts(call).all, slot); }
 
 TensorCall LoadTensorCall(const std::byte* slot) {
   CallReader reader(slot);

@@ -18,8 +18,8 @@ constexpr std::array<const char*, kUpdateTensors> kNames = {
 
 using Views = std::array<TensorView, kUpdateTensors>;
 
-struct Parts {
-  explicit Parts(const UpdateCall& call) : texts{call.optimizer} {
+struct UpdateParts {
+  explicit UpdateParts(const UpdateCall& call) : texts{call.optimizer} {
     const Views views = Tensors(call.input);
     std::copy(views.begin(), views.end(), tensors.begin());
     tensors.back() = call.offsets;
@@ -152,9 +152,9 @@ uint64_t SummaryBytes(const UpdateCall& call) {
   return (call.offsets.present() ? kConfig : kConfig + kSummary) + call.optimizer.size();
 }
 
-size_t SlotBytes(const UpdateCall& call) { return CallBytes(Parts(call).all); }
+size_t SlotBytes(const UpdateCall& call) { return CallBytes(UpdateParts(call).all); }
 
-void StoreCall(const UpdateCall& call, std::byte* slot) { StoreCall(Parts(call).all, slot); }
+void StoreCall(const UpdateCall& call, std::byte* slot) { StoreCall(UpdateParts(call).all, slot); }
 
 UpdateCall LoadUpdateCall(const std::byte* slot) {
   CallReader reader(slot);

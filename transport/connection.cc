@@ -120,10 +120,10 @@ void Connection::SendNext() {
 v1::Heartbeat Connection::State() {
   v1::Heartbeat beat;
   beat.set_stream_id(config_.stream_id);
-  const Unmade unmade = NotMade();
-  beat.set_queued_batches(outbox_.state().batches + unmade.batches);
+  const Unproduced unproduced = NotMade();
+  beat.set_queued_batches(outbox_.state().batches + unproduced.batches);
   const int64_t newest = config_.newest_step ? config_.newest_step() : -1;
-  const int64_t oldest = std::min(outbox_.OldestUnsentStep(), unmade.oldest_step);
+  const int64_t oldest = std::min(outbox_.OldestUnsentStep(), unproduced.oldest_step);
   beat.set_any_step(newest >= 0);
   beat.set_newest_step(std::max<int64_t>(newest, 0));
   beat.set_oldest_unsent_step(std::min(oldest, std::max<int64_t>(newest, 0) + 1));

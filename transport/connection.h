@@ -21,7 +21,7 @@
 namespace plumbline::transport {
 
 // Batches that exist somewhere and are not pushed yet: a simulator's.
-struct Unmade {
+struct Unproduced {
   uint64_t batches = 0;
   int64_t oldest_step = kNoStep;
 };
@@ -44,13 +44,14 @@ struct StreamConfig {
   std::vector<v1::Source> sources;
   uint64_t stream_id = 0;
   std::string tool_version;
-  uint32_t crowd = 0;  // how many lose this server at once and dial it again: the world's ranks
-  uint32_t backoff_first_ms = 200;  // between two tries, of a small crowd
+  uint32_t reconnecting =
+      0;  // how many lose this server at once and dial it again: the world's ranks
+  uint32_t backoff_first_ms = 200;  // between two tries, of a small world
   uint32_t backoff_last_ms = 5000;  // of a server that is there and refuses
   uint32_t ack_timeout_ms = 30000;
   uint32_t heartbeat_ms = 1000;
   std::function<int64_t()> newest_step;                // for heartbeats; negative: no step yet
-  std::function<Unmade()> unmade;                      // may be null: none
+  std::function<Unproduced()> unproduced;              // may be null: none
   std::function<void(v1::Heartbeat*)> fill_heartbeat;  // what else it says; may be null
   std::shared_ptr<SideChannel> side;                   // null: directives are ignored
   std::function<void()> server_forgot;                 // it no longer holds what it acknowledged
@@ -68,7 +69,7 @@ struct StreamCounters {
   std::atomic<uint64_t> bytes_sent{0};
 };
 
-// A channel that dials as often as the pace of its crowd says (transport/dialer.h), while it is
+// A channel that dials as often as the size of its world says (transport/dialer.h), while it is
 // polled. Errors as OpenChannel; none without credentials but for a target that is no address.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const StreamConfig& config);
 
@@ -117,7 +118,7 @@ class Connection {
   bool SendAside();
   void SendHeartbeat();
   v1::Heartbeat State();
-  Unmade NotMade() const { return config_.unmade ? config_.unmade() : Unmade(); }
+  Unproduced NotMade() const { return config_.unproduced ? config_.unproduced() : Unproduced(); }
   void SayGoodbye();
   void OnMessage();
   void OnWelcome(const v1::Welcome& welcome);

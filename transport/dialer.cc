@@ -24,10 +24,11 @@ constexpr milliseconds kLastPatience{30000};
 
 DialPace PaceOf(const StreamConfig& config) {
   // Whoever listens on a socket file is of this host, and so are all that dial it.
-  const bool alone = config.crowd <= kNoCrowd || IsSocketPath(config.target);
+  const bool alone = config.reconnecting <= kNoCrowd || IsSocketPath(config.target);
   const uint64_t spread =
       alone ? 0
-            : std::min<uint64_t>(uint64_t{config.crowd} * 1000 / kDialsPerSecond, kLongestSpread);
+            : std::min<uint64_t>(uint64_t{config.reconnecting} * 1000 / kDialsPerSecond,
+                                 kLongestSpread);
   return {std::max(config.backoff_first_ms, static_cast<uint32_t>(spread)),
           static_cast<uint32_t>(spread)};
 }

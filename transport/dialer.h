@@ -16,7 +16,7 @@
 
 namespace plumbline::transport {
 
-// How long after each other the members of a crowd dial, so that a server that all of them lost is
+// How long after each other the ranks of a world dial, so that a server that all of them lost is
 // asked by some 500 a second: how often each of them tries, and within what time its first try
 // falls. Milliseconds.
 struct DialPace {
@@ -44,7 +44,7 @@ class Dialer {
   // resolved and credentials are read again. True: connected; the next Take gives this channel.
   bool Await(const std::function<bool()>& wanted);
 
-  // What Take does next is begin anew: at the end of a trainer nobody waits for a crowd.
+  // What Take does next is begin anew: at the end of a trainer nobody waits for other ranks.
   void Forget() { channel_ = nullptr; }
 
  private:

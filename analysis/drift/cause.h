@@ -42,7 +42,7 @@ struct DriftTests {
 };
 
 struct DriftCause {
-  std::string id;  // of CONTRACT's list
+  std::string id;  // of the list in docs/rules/drift/logit-drift.md
   double confidence = 0;
   std::string words;  // a sentence without its full stop: the mark it was named by
   std::string fix;    // what to do about it

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "base/real.h"
+
 namespace plumbline::rules {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // The usual correction for few clusters.
 double Corrected(double sum_of_squares, uint64_t clusters) {

@@ -13,7 +13,7 @@
 namespace plumbline::rules {
 
 struct DriftMark {
-  const char* cause;  // of CONTRACT's list
+  const char* cause;  // of the list in docs/rules/drift/logit-drift.md
   double confidence;
 };
 

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/real.h"
+
 namespace plumbline::rules {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const std::array<double, 4> kLogTails = {std::log(1.1), std::log(2.0), std::log(5.0),
                                          std::log(100.0)};
 const double kLogFourth = std::log(1.25);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/archive.h"
+#include "base/real.h"
 
 namespace plumbline::rules {
 
@@ -99,8 +100,6 @@ class DriftMoments {
   }
 
  private:
-  static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
   DriftCell cell_;
   uint64_t non_finite_ = 0;
   LogSum ratio_;

@@ -5,11 +5,11 @@
 #include <limits>
 #include <numeric>
 
+#include "base/real.h"
+
 namespace plumbline::rules {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kTwoPi = 6.283185307179586;
 
 // ln n! less Stirling's n ln n - n + ln(2 pi n)/2. (std::lgamma writes a global.)
@@ -135,7 +135,7 @@ double LogChanceOfLargest(uint64_t choices, uint64_t experts, uint64_t m) {
 }
 
 double ExpectedLargestOverMean(uint64_t choices, uint64_t experts) {
-  if (choices == 0 || experts == 0) return kNan;
+  if (choices == 0 || experts == 0) return kNaN;
   const auto n = static_cast<double>(choices);
   const auto e = static_cast<double>(experts);
   if (experts == 1 || choices == 1) return e;
@@ -157,7 +157,7 @@ double ExpectedLargestOverMean(uint64_t choices, uint64_t experts) {
 MeanInterval BlockMeanInterval(std::span<const double> values) {
   constexpr size_t kBlocks = 10;
   constexpr double kStudent99 = 3.2498355;  // two-sided, 9 degrees of freedom
-  if (values.size() < kBlocks) return {kNan, kNan};
+  if (values.size() < kBlocks) return {kNaN, kNaN};
   double means[kBlocks];
   for (size_t b = 0; b < kBlocks; ++b) {
     const size_t begin = b * values.size() / kBlocks;
@@ -174,7 +174,7 @@ MeanInterval BlockMeanInterval(std::span<const double> values) {
 
 Trend LinearTrend(std::span<const double> values) {
   const auto n = static_cast<double>(values.size());
-  if (values.size() < 8) return {kNan, kNan};
+  if (values.size() < 8) return {kNaN, kNaN};
   const double middle = (n - 1) / 2;
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
   double cross = 0;

@@ -7,12 +7,11 @@
 #include <numeric>
 #include <set>
 
+#include "base/real.h"
 #include "base/router/scores.h"
 
 namespace plumbline::rules {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 template <typename Counts>
 uint64_t Sum(const Counts& counts) {
@@ -74,7 +73,7 @@ class Joiner {
     }
     step_.wanted.assign(wanted_.begin(), wanted_.end());
     if (kept_ != wanted_) step_.kept.assign(kept_.begin(), kept_.end());
-    step_.entropy = entropy_rows_ > 0 ? entropy_ / entropy_rows_ : kNan;
+    step_.entropy = entropy_rows_ > 0 ? entropy_ / entropy_rows_ : kNaN;
     joined_.step = std::make_shared<const MixtureStep>(std::move(step_));
     return std::move(joined_);
   }
@@ -145,7 +144,7 @@ std::vector<JoinedMixture> Join(const SiteStep& step) {
 
 double MixtureStep::SlopePoints() const {
   if (dropped == 0) return 0;
-  if (!positions) return kNan;
+  if (!positions) return kNaN;
   double weight = 0;
   double mean_x = 0;
   double mean_y = 0;
@@ -154,7 +153,7 @@ double MixtureStep::SlopePoints() const {
     mean_x += static_cast<double>(b) * static_cast<double>(offered[b]);
     mean_y += static_cast<double>(refused[b]);
   }
-  if (!(weight > 0)) return kNan;
+  if (!(weight > 0)) return kNaN;
   mean_x /= weight;
   mean_y /= weight;
   double cross = 0;
@@ -166,12 +165,12 @@ double MixtureStep::SlopePoints() const {
     cross += n * x * (static_cast<double>(refused[b]) / n - mean_y);
     spread += n * x * x;
   }
-  return spread > 0 ? 100 * (kPositionBins - 1) * cross / spread : kNan;
+  return spread > 0 ? 100 * (kPositionBins - 1) * cross / spread : kNaN;
 }
 
 double MixtureStep::LargestOverMean() const {
   const uint64_t total = Sum(wanted);
-  if (total == 0) return kNan;
+  if (total == 0) return kNaN;
   return static_cast<double>(*std::max_element(wanted.begin(), wanted.end())) *
          static_cast<double>(experts()) / static_cast<double>(total);
 }

@@ -55,7 +55,7 @@ std::string Whole(const v1::Ending& e) {
 
 std::string HowItEnded(const ProcessEnd& end, bool told) {
   const v1::Ending& e = end.said;
-  if (end.way == EndWay::kGone) {
+  if (end.way == EndKind::kGone) {
     return told ? "ended without a word: its connection broke while it was heard, and it did not "
                   "come back"
                 : "ended without a word: its record breaks off, where others went on or said "
@@ -107,7 +107,7 @@ int64_t StepOf(const ProcessEnd& end) { return std::max<int64_t>(end.newest_step
 std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
   if (together) return absl::StrCat("all ", all, " ranks ended without a word");
   std::string title;
-  if (first.way == EndWay::kGone) {
+  if (first.way == EndKind::kGone) {
     title = absl::StrCat(RankName(first), " ended without a word");
   } else if (first.said.how() == v1::Ending::HOW_UNSPECIFIED) {
     title = absl::StrCat("a thread of ", RankName(first), " ended by an exception");
@@ -225,7 +225,7 @@ v1::Verdict FindingOf(const RunEnds& run, const EndCounts& tally) {
   found.Threshold(0, "a process that ends well says goodbye").Samples(all);
   PutDetails(run, tally, first, cause.id, *found.verdict().mutable_details());
   found.Witness("process", absl::StrCat(RankName(first), " on ", first.host))
-      .Witness("end", first.way == EndWay::kGone ? "no word"
+      .Witness("end", first.way == EndKind::kGone ? "no word"
                       : first.said.where().empty()
                           ? Brief(first)
                           : absl::StrCat(Brief(first), " at ", first.said.where()));

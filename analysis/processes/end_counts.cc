@@ -25,7 +25,7 @@ bool Asked(const v1::Ending& e) {
 // Of one kind: who said it first; of those who said nothing, who stood first.
 bool Earlier(const ProcessEnd* a, const ProcessEnd* b) {
   if (b == nullptr) return true;
-  const bool gone = a->way == EndWay::kGone && b->way == EndWay::kGone;
+  const bool gone = a->way == EndKind::kGone && b->way == EndKind::kGone;
   return std::make_tuple(gone ? a->newest_step : a->said.unix_ns(), a->role, a->rank) <
          std::make_tuple(gone ? b->newest_step : b->said.unix_ns(), b->role, b->rank);
 }
@@ -36,7 +36,7 @@ void Conclude(RunEnds* run) {
   std::map<v1::Role, std::pair<bool, int64_t>> of;  // somebody said goodbye; the furthest
   for (const ProcessEnd& end : run->ends) {
     auto& [said, furthest] = of.try_emplace(end.role, false, ProcessEnd::kNever).first->second;
-    said |= end.way == EndWay::kWell || end.way == EndWay::kSaid;
+    said |= end.way == EndKind::kWell || end.way == EndKind::kSaid;
     furthest = std::max(furthest, end.complete_through);
   }
   for (ProcessEnd& end : run->ends) {
@@ -44,7 +44,7 @@ void Conclude(RunEnds* run) {
     const bool behind = end.newest_step != ProcessEnd::kNever && end.newest_step < furthest &&
                         static_cast<uint64_t>(furthest) - static_cast<uint64_t>(end.newest_step) >=
                             static_cast<uint64_t>(run->window_steps);
-    if (end.way == EndWay::kOpen && (said || behind)) end.way = EndWay::kGone;
+    if (end.way == EndKind::kOpen && (said || behind)) end.way = EndKind::kGone;
   }
 }
 
@@ -54,18 +54,18 @@ void ForgiveRollouts(RunEnds* run) {
   for (const ProcessEnd& end : run->ends) {
     if (end.role == v1::ROLE_ROLLOUT) continue;
     any = true;
-    all_well &= end.way == EndWay::kWell;
+    all_well &= end.way == EndKind::kWell;
   }
   if (!any || !all_well) return;
   for (ProcessEnd& end : run->ends) {
-    if (end.role == v1::ROLE_ROLLOUT && end.way == EndWay::kGone) end.way = EndWay::kWell;
+    if (end.role == v1::ROLE_ROLLOUT && end.way == EndKind::kGone) end.way = EndKind::kWell;
   }
 }
 
 }  // namespace
 
 Kind KindOf(const ProcessEnd& end) {
-  if (end.way == EndWay::kGone) return kGoneKind;
+  if (end.way == EndKind::kGone) return kGoneKind;
   if (end.said.how() == v1::Ending::HOW_UNSPECIFIED) return kThread;
   if (Asked(end.said)) return kAsked;
   return end.followed ? kFollower : kOwn;
@@ -120,7 +120,7 @@ Cause CauseOf(const ProcessEnd& first, bool together, bool alone) {
   static constexpr Cause kThreadEnded = {
       "thread-exception", v1::LEVEL_NOTE,
       "Look at whether the run needed that thread; catch what it may raise."};
-  if (first.way == EndWay::kGone) return together ? kTogether : kGoneCause;
+  if (first.way == EndKind::kGone) return together ? kTogether : kGoneCause;
   const v1::Ending& e = first.said;
   Cause cause = kException;
   if (e.how() == v1::Ending::HOW_UNSPECIFIED) cause = kThreadEnded;
@@ -143,10 +143,10 @@ void ConcludeEnds(RunEnds* run) {
 EndCounts CountEnds(const RunEnds& run) {
   EndCounts tally;
   for (const ProcessEnd& end : run.ends) {
-    if (end.way == EndWay::kOpen) ++tally.open;
-    if (end.way == EndWay::kWell) ++tally.well;
-    if (end.way == EndWay::kUnreachable) ++tally.unreachable;
-    if (end.way != EndWay::kGone && end.way != EndWay::kSaid) continue;
+    if (end.way == EndKind::kOpen) ++tally.open;
+    if (end.way == EndKind::kWell) ++tally.well;
+    if (end.way == EndKind::kUnreachable) ++tally.unreachable;
+    if (end.way != EndKind::kGone && end.way != EndKind::kSaid) continue;
     const Kind kind = KindOf(end);
     ++tally.bad[kind];
     if (Earlier(&end, tally.first[kind])) tally.first[kind] = &end;

@@ -18,7 +18,7 @@ namespace plumbline::rules {
 inline constexpr char kRunDiedRule[] = "health/run-died";
 
 // Stored in checkpoints.
-enum class EndWay : uint8_t {
+enum class EndKind : uint8_t {
   kOpen = 0,         // nothing is known of its end
   kWell = 1,         // it said goodbye, and nothing else
   kSaid = 2,         // ... and how it ends
@@ -32,7 +32,7 @@ struct ProcessEnd {
   v1::Role role = v1::ROLE_UNSPECIFIED;
   uint32_t rank = 0;
   std::string host;
-  EndWay way = EndWay::kOpen;
+  EndKind way = EndKind::kOpen;
   v1::Ending said;  // of kSaid; where very many said something, of some only `how` and the time
   bool followed = false;  // what it said reads as if another had left it: communication failed
   int64_t newest_step = kNever;

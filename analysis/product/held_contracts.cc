@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/sums/sums.h"
+#include "base/real.h"
 
 namespace plumbline::rules {
 namespace {
@@ -26,8 +27,6 @@ absl::StatusOr<HeldContract> Usable(sums::Contract contract) {
     return Unusable(contract, "its replay.model is another function's");
   return HeldContract{std::move(contract), *std::move(model)};
 }
-
-bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 }  // namespace
 
@@ -67,7 +66,7 @@ HeldMatches ReplayContract(const HeldContract& held, const MatmulCase& c) {
     if (!finite) continue;
     ++of.samples;
     const double y = replay.Run(a, b), d = c.d[static_cast<size_t>(i)];
-    if (Same(y, d)) {
+    if (SameResult(y, d)) {
       ++of.matches;
     } else if (of.first_miss < 0) {
       of.first_miss = i;

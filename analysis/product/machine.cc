@@ -8,12 +8,12 @@
 
 #include "analysis/product/lanes.h"
 #include "analysis/sums/sums.h"
+#include "base/real.h"
 
 namespace plumbline::rules {
 namespace {
 
 using Kind = MatmulModel::Sum;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // What a + b loses when it is rounded to a double (Knuth's TwoSum).
 double Lost(double a, double b, double sum) {

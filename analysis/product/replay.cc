@@ -12,18 +12,16 @@
 #include "analysis/product/candidates.h"
 #include "analysis/product/lanes.h"
 #include "analysis/product/machine.h"
+#include "base/real.h"
 
 namespace plumbline::rules {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kRanked = 8;  // of the unexplained: so many candidates are counted on all samples
-
-bool Same(double a, double b) { return a == b || (a != a && b != b); }
 
 // A result in 8 bits that is beyond its format may be NaN, or the largest value.
 bool Gives(double result, double d, DType dtype) {
-  if (Same(result, d)) return true;
+  if (SameResult(result, d)) return true;
   return DTypeSize(dtype) == 1 && !std::isfinite(result) &&
          std::abs(d) == FormatOf(dtype).max_finite && !(result * d < 0);
 }

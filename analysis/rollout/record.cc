@@ -5,10 +5,11 @@
 #include <limits>
 #include <numbers>
 
+#include "base/real.h"
+
 namespace plumbline::rules {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kOrdinary = 20;  // |ln rho| whose factors may be multiplied as numbers
 // An engine that rounds its logits gives log-probabilities this far above 0.
 constexpr double kPositiveSlack = .01;

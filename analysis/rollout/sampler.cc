@@ -5,10 +5,11 @@
 #include <limits>
 #include <vector>
 
+#include "base/real.h"
+
 namespace plumbline::rules {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kCap = 8;           // nats
 constexpr double kMostFactor = 1e9;  // of one token; Wealth takes no larger ones
 

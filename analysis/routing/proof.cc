@@ -1,5 +1,4 @@
-// What keeps a replay from being a proof, and what would settle it. Spec: routing causality, "What
-// proves".
+// What keeps a replay from being a proof, and what would settle it. docs/decisions/0004.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"

@@ -5,10 +5,11 @@
 #include <limits>
 #include <numbers>
 
+#include "base/real.h"
+
 namespace plumbline::rules {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // An error beyond this is no rounding of any format, and its square would leave no finite variance.
 constexpr double kMostError = 0x1p400;
 constexpr double kHuge = 0x1p300;  // beyond this and its inverse a product is brought back to 1

@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/sums/target.h"
+#include "base/real.h"
 
 namespace plumbline::sums {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr const char* kRoundings[] = {"nearest-even", "nearest-away", "toward-zero", "down", "up"};
 constexpr const char* kKinds[] = {"sum", "dot", "gemm", "all-reduce"};
 

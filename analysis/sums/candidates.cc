@@ -12,9 +12,9 @@
 namespace plumbline::sums {
 namespace {
 
-constexpr RoundingMode kModes[] = {RoundingMode::kNearestEven, RoundingMode::kNearestAway,
-                                   RoundingMode::kTowardZero, RoundingMode::kDown,
-                                   RoundingMode::kUp};
+constexpr RoundingMode kAdderModes[] = {RoundingMode::kNearestEven, RoundingMode::kNearestAway,
+                                        RoundingMode::kTowardZero, RoundingMode::kDown,
+                                        RoundingMode::kUp};
 
 // How additions of two values round. The alignment is relative to the node's precision.
 struct AdderModel {
@@ -80,13 +80,13 @@ absl::Status EveryAdder(Prober* prober, const SummationTree& tree,
 
 std::vector<AdderModel> AddersLike(const RoundingTable& table, int precision, int guard_bits) {
   std::vector<AdderModel> adders;
-  for (const RoundingMode mode : kModes) {
+  for (const RoundingMode mode : kAdderModes) {
     if (TableOf(precision, mode, {}) == table) adders.push_back({mode, {}});
   }
   for (const int extra : {-1, 0, 1, 2, 3}) {
     if (guard_bits >= 0 && extra > guard_bits) continue;
     for (const bool floor : {false, true}) {
-      for (const RoundingMode mode : kModes) {
+      for (const RoundingMode mode : kAdderModes) {
         const Alignment aligned{precision + extra, floor};
         if (TableOf(precision, mode, aligned) == table) adders.push_back({mode, aligned});
       }
@@ -183,7 +183,7 @@ std::vector<SumModel> WithBlocks(const SumModel& model, const std::optional<Alig
   if (model.tree.WidestNode() < 3) return {model};
   std::vector<SumModel> models;
   for (const int precision : {24, 53, 0}) {  // 0: as the probes saw it
-    for (const RoundingMode mode : kModes) {
+    for (const RoundingMode mode : kAdderModes) {
       models.push_back(model);
       SumModel& last = models.back();
       last.arithmetic.block = block;
@@ -238,7 +238,7 @@ std::vector<SumModel> ExactModels(const Target& target) {
   tree.Join(all);
   std::vector<SumModel> models;
   for (const DType format : {target.output, DType::kF64}) {
-    for (const RoundingMode mode : kModes) {
+    for (const RoundingMode mode : kAdderModes) {
       models.push_back(PlainModel(target, tree, SumFormatOf(format), true));
       models.back().arithmetic.block_rounding = mode;
       if (format == target.output) models.back().arithmetic.store = RoundingMode::kNearestEven;

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/real.h"
+
 namespace plumbline::sums {
 namespace {
 
-bool Same(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
-
-constexpr RoundingMode kModes[] = {RoundingMode::kNearestEven, RoundingMode::kNearestAway,
-                                   RoundingMode::kTowardZero, RoundingMode::kDown,
-                                   RoundingMode::kUp};
+constexpr RoundingMode kModelModes[] = {RoundingMode::kNearestEven, RoundingMode::kNearestAway,
+                                        RoundingMode::kTowardZero, RoundingMode::kDown,
+                                        RoundingMode::kUp};
 
 void AddProductVariants(const SumModel& model, std::vector<SumModel>* variants) {
   if (!HasProducts(model.kind)) return;
@@ -40,7 +40,7 @@ std::vector<SumModel> NearVariants(const SumModel& model) {
         inputs ? variants.back().arithmetic.flush_inputs : variants.back().arithmetic.flush_results;
     flag = !flag;
   }
-  for (const RoundingMode mode : kModes) {
+  for (const RoundingMode mode : kModelModes) {
     variants.push_back(model);
     variants.back().arithmetic.store = mode;
   }
@@ -82,7 +82,7 @@ int Matches(const SumModel& model, const Answers& answers, int most_misses) {
   int misses = 0;
   for (size_t k = 0; k < answers.y.size(); ++k) {
     const double y = replay.Run(answers.addends[k].a, answers.addends[k].b);
-    if (Same(y, answers.y[k])) {
+    if (SameResult(y, answers.y[k])) {
       ++matches;
     } else if (++misses > most_misses) {
       break;

@@ -21,7 +21,7 @@ uint64_t Folded(int64_t x) {
 }
 int64_t Unfolded(uint64_t x) { return static_cast<int64_t>(x >> 1) ^ -static_cast<int64_t>(x & 1); }
 
-class Writer {
+class ModelWriter {
  public:
   void Put(uint64_t x) {
     for (; x >= 0x80; x >>= 7) bytes_.push_back(static_cast<char>(x | 0x80));
@@ -110,7 +110,7 @@ class Reader {
 
 // Runs of equal values, each a length and a value.
 template <typename T, typename PutValue>
-void PutRuns(const std::vector<T>& values, Writer* out, PutValue put) {
+void PutRuns(const std::vector<T>& values, ModelWriter* out, PutValue put) {
   for (size_t i = 0; i < values.size();) {
     size_t end = i + 1;
     while (end < values.size() && values[end] == values[i]) ++end;
@@ -132,7 +132,7 @@ std::vector<T> TakeRuns(size_t count, Reader* in, TakeValue take) {
   return values;
 }
 
-void PutTree(const SummationTree& tree, Writer* out) {
+void PutTree(const SummationTree& tree, ModelWriter* out) {
   out->Put(static_cast<uint64_t>(tree.leaves()));
   out->Put(static_cast<uint64_t>(tree.nodes()));
   // Differences to the children of the node before: of lanes and folds they are the same again.
@@ -213,7 +213,7 @@ DType TakeDType(Reader* in) {
 }  // namespace
 
 std::string ModelText(const SumModel& m) {
-  Writer out;
+  ModelWriter out;
   out.Put(kVersion);
   out.Put(static_cast<uint64_t>(m.kind));
   out.Put(static_cast<uint64_t>(m.input));

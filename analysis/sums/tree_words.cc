@@ -59,9 +59,9 @@ std::string RunText(const Run& run) {
                       run.step < 0 ? ", last first" : "", ", each: ", run.text);
 }
 
-class Writer {
+class TreeWriter {
  public:
-  explicit Writer(const SummationTree& tree) : tree_(tree) {}
+  explicit TreeWriter(const SummationTree& tree) : tree_(tree) {}
 
   Part Describe(int v) const {
     if (tree_.IsLeaf(v)) return {"", v};
@@ -227,7 +227,7 @@ void Outline(const SummationTree& tree, int v, int depth, int* lines, std::strin
 
 std::string TreeInWords(const SummationTree& tree) {
   if (tree.nodes() == 0) return "";
-  return Writer(tree).Describe(tree.root()).text;
+  return TreeWriter(tree).Describe(tree.root()).text;
 }
 
 std::string TreeAsOutline(const SummationTree& tree, int lines) {

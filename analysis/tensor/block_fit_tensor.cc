@@ -53,7 +53,7 @@ double Share(uint64_t of, uint64_t all) {
   return all == 0 ? 0 : static_cast<double>(of) / static_cast<double>(all);
 }
 
-double LostMass(const v1::BlockScaleFit& fit) {
+double ShareLost(const v1::BlockScaleFit& fit) {
   return fit.mass() > 0 ? (fit.flushed_mass() + fit.cut_mass()) / fit.mass() : 0;
 }
 
@@ -62,7 +62,7 @@ bool Consistent(const v1::BlockScaleFit& fit) {
   const uint64_t most = std::max({fit.stale(), fit.clipped(), fit.spent()});
   return most <= fit.blocks() && fit.blocks() <= fit.values() && fit.flushed() <= fit.values() &&
          fit.saturated() <= fit.values() - fit.flushed() && fit.mass() >= 0 &&
-         fit.flushed_mass() >= 0 && fit.cut_mass() >= 0 && LostMass(fit) <= 1;
+         fit.flushed_mass() >= 0 && fit.cut_mass() >= 0 && ShareLost(fit) <= 1;
 }
 
 // Shares for every format that was measured, whichever is judged: what another one would lose.
@@ -74,7 +74,7 @@ google::protobuf::Struct Describe(const v1::TensorState& state) {
     Put(of, "blocks", static_cast<double>(fit.blocks()));
     Put(of, "flushed", Share(fit.flushed(), fit.values()));
     Put(of, "saturated", Share(fit.saturated(), fit.values()));
-    Put(of, "lost_mass", LostMass(fit));
+    Put(of, "lost_mass", ShareLost(fit));
     Put(of, "stale", Share(fit.stale(), fit.blocks()));
     Put(of, "clipped", Share(fit.clipped(), fit.blocks()));
     Put(of, "spent_on_one", Share(fit.spent(), fit.blocks()));
@@ -104,7 +104,7 @@ v1::Verdict BlocksFinding(const v1::BlockScaleFit& fit) {
           "%.0f %% of %d blocks %s. Of the values %.2g %% become 0 and %.2g %% are beyond the "
           "largest: %.2g %% of sum |x|.",
           100 * share, fit.blocks(), worst.words, 100 * Share(fit.flushed(), fit.values()),
-          100 * Share(fit.saturated(), fit.values()), 100 * LostMass(fit)),
+          100 * Share(fit.saturated(), fit.values()), 100 * ShareLost(fit)),
       kFix);
 }
 
@@ -113,14 +113,14 @@ v1::Verdict MassFinding(const v1::BlockScaleFit& fit) {
   const bool flushed = fit.flushed_mass() >= fit.cut_mass();
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC)
       .Title(
-          absl::StrFormat("%.1f %% of the mass does not fit %s", 100 * LostMass(fit), NameOf(fit)))
+          absl::StrFormat("%.1f %% of the mass does not fit %s", 100 * ShareLost(fit), NameOf(fit)))
       .Explain(absl::StrFormat(
           "Of %d values in %d blocks %d become 0 (%.2g %% of sum |x|) and %d are beyond what "
           "their block's scale reaches (%.2g %%).",
           fit.values(), fit.blocks(), fit.flushed(), 100 * fit.flushed_mass() / fit.mass(),
           fit.saturated(), 100 * fit.cut_mass() / fit.mass()))
       .Cause(flushed ? "underflow" : "overflow", 0.5)
-      .Measured("mass lost", LostMass(fit), "share")
+      .Measured("mass lost", ShareLost(fit), "share")
       .Threshold(kMassLost, "values with tails like gradients' lose 3.1 % in mxfp4")
       .Fix(kFix)
       .Take();
@@ -153,7 +153,7 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
   // A fault of many blocks names its cause; mass that is lost without one names only where it went.
   const uint64_t worst = std::max({fit->stale(), fit->clipped(), fit->spent()});
   const bool blocks = Share(worst, fit->blocks()) >= kShareOfBlocks;
-  if (!blocks && !(LostMass(*fit) >= kMassLost))
+  if (!blocks && !(ShareLost(*fit) >= kMassLost))
     return Pass(absl::StrFormat("the scales of %s blocks fit the values", NameOf(*fit)),
                 std::move(details));
   v1::Verdict verdict = blocks ? BlocksFinding(*fit) : MassFinding(*fit);

@@ -11,7 +11,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kFp32Step = 0x1p-24;
+constexpr double kRowSumStep = 0x1p-24;
 // exp(x - logsumexp) in fp32: both are known to half an ulp, 2^-14 each at 1,024 to 2,047.
 constexpr double kNearOne = 0x1p-13;
 constexpr double kBf16Step = 0x1p-8;
@@ -168,7 +168,7 @@ ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype, bool few_level
     row.largest = std::max(row.largest, p[i]);
   }
   row.sum = sum.value();
-  row.bound = 0.5 * ulps.value() + (static_cast<double>(n) + 2) * kFp32Step;
+  row.bound = 0.5 * ulps.value() + (static_cast<double>(n) + 2) * kRowSumStep;
   if (!finite) {
     row.kind = RowKind::kNonFinite;
   } else if (!share) {

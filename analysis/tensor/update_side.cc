@@ -57,9 +57,9 @@ bool TakesUpper(const Side& side, bool positive) {
   return side.mode == RoundingMode::kUp;
 }
 
-class Count {
+class SideCount {
  public:
-  explicit Count(const Side& side) : side_(side) { out_.side = side.words; }
+  explicit SideCount(const Side& side) : side_(side) { out_.side = side.words; }
 
   void Take(size_t i, const Target& t, double before, double after) {
     ++out_.rounded;
@@ -100,7 +100,7 @@ class Count {
 }  // namespace
 
 OneSidedStore FindOneSidedStore(const UpdateCase& c) {
-  std::vector<Count> counts;
+  std::vector<SideCount> counts;
   for (const Side& side : kSides) counts.emplace_back(side);
   double intended = 0;
   for (size_t i = 0; i < c.size(); ++i) {
@@ -109,9 +109,9 @@ OneSidedStore FindOneSidedStore(const UpdateCase& c) {
     intended += std::fabs(c.intended[i]);
     Target t;
     if (!Between(c.before[i], c.intended[i], c.dtype, &t)) continue;
-    for (Count& count : counts) count.Take(i, t, c.before[i], c.after[i]);
+    for (SideCount& count : counts) count.Take(i, t, c.before[i], c.after[i]);
   }
-  for (const Count& count : counts) {
+  for (const SideCount& count : counts) {
     if (count.Holds()) return count.Get(intended);
   }
   return {};

@@ -25,7 +25,7 @@
 namespace plumbline::audit {
 namespace {
 
-struct Arguments {
+struct AuditArguments {
   std::vector<std::string> paths;
   std::string format = "text";
   std::string output;
@@ -54,7 +54,7 @@ int ExitStatus(const AuditResult& result, v1::Level fail_on) {
 }
 
 // Overwriting what is being audited would destroy it.
-bool OutputIsInput(const Arguments& arguments) {
+bool OutputIsInput(const AuditArguments& arguments) {
   for (const std::string& path : arguments.paths) {
     std::error_code error;
     if (std::filesystem::equivalent(path, arguments.output, error)) return true;
@@ -62,7 +62,7 @@ bool OutputIsInput(const Arguments& arguments) {
   return false;
 }
 
-std::string Render(const Arguments& arguments, const AuditResult& result) {
+std::string Render(const AuditArguments& arguments, const AuditResult& result) {
   if (arguments.format == "json") return RenderJson(result);
   return RenderText(result, arguments.output.empty() ? StyleFor(STDOUT_FILENO) : TextStyle{});
 }
@@ -90,7 +90,7 @@ void SayProblems(const AuditResult& result) {
   }
 }
 
-int Report(const Arguments& arguments, const absl::StatusOr<AuditResult>& result) {
+int Report(const AuditArguments& arguments, const absl::StatusOr<AuditResult>& result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
   SayProblems(*result);
   if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
@@ -107,7 +107,7 @@ std::string Suppress(const std::string& file, rules::EngineConfig* engine) {
   return "";
 }
 
-int RunOnServer(const Arguments& arguments) {
+int RunOnServer(const AuditArguments& arguments) {
   if (arguments.server.empty()) return Fail("--run: expected --server ADDR too");
   if (arguments.run.empty())
     return Fail("--server: expected --run RUN too (plumb runs --server " + arguments.server +
@@ -135,7 +135,7 @@ int RunOnServer(const Arguments& arguments) {
   return Report(arguments, result);
 }
 
-int Run(const Arguments& arguments) {
+int RunAudit(const AuditArguments& arguments) {
   if (!arguments.server.empty() || !arguments.run.empty()) return RunOnServer(arguments);
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
@@ -180,7 +180,7 @@ int Run(const Arguments& arguments) {
 }  // namespace
 
 void RegisterAudit(CLI::App& app, int* status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<AuditArguments>();
   CLI::App* command =
       app.add_subcommand("audit", "Judge recorded runs: dumps, run records, directories of them");
   command->add_option("PATH", arguments->paths,
@@ -235,7 +235,7 @@ void RegisterAudit(CLI::App& app, int* status) {
   command->add_option("--run", arguments->run, "The run, with --server")->type_name("RUN");
   AddCredentials(command);
   command->add_flag("--quiet", arguments->quiet, "No progress on standard error");
-  command->callback([arguments, status] { *status = Run(*arguments); });
+  command->callback([arguments, status] { *status = RunAudit(*arguments); });
 }
 
 }  // namespace plumbline::audit

@@ -21,7 +21,7 @@
 namespace plumbline::audit {
 namespace {
 
-struct Arguments {
+struct FingerprintArguments {
   FunctionRequest function;
   sums::FingerprintOptions options;
   std::string format = "text";
@@ -74,7 +74,7 @@ absl::StatusOr<sums::Contract> ReadContract(const std::string& path) {
 }
 
 // In the child. Exit status 0 when verified, 1 when not, 2 when nothing could be asked.
-int Take(const Arguments& arguments) {
+int Take(const FingerprintArguments& arguments) {
   absl::StatusOr<sums::Contract> held = sums::Contract();
   if (!arguments.hold.empty()) held = ReadContract(arguments.hold);
   if (!held.ok()) return Fail(std::string(held.status().message()));
@@ -97,7 +97,7 @@ int Take(const Arguments& arguments) {
   return found->verdict == sums::Verdict::kVerified ? kExitClean : kExitFindings;
 }
 
-int Run(const Arguments& arguments) {
+int RunFingerprint(const FingerprintArguments& arguments) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child < 0)
@@ -120,7 +120,7 @@ int Run(const Arguments& arguments) {
 }  // namespace
 
 void RegisterFingerprint(CLI::App& app, int* status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<FingerprintArguments>();
   FunctionRequest& function = arguments->function;
   CLI::App* command = app.add_subcommand(
       "fingerprint", "Name the order and arithmetic of a library's sum, dot or matrix product");
@@ -166,7 +166,7 @@ void RegisterFingerprint(CLI::App& app, int* status) {
     // --n counts columns where --k says how many addends there are.
     if (request.inner > 0) request.columns = std::min(request.n, 4096);
     if (request.inner > 0 && request.n == FunctionRequest().n) request.columns = 8;
-    *status = Run(*arguments);
+    *status = RunFingerprint(*arguments);
   });
 }
 

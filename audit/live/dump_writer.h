@@ -11,8 +11,8 @@
 
 namespace plumbline::audit {
 
-// The bytes of a safetensors dump (CONTRACT, "Dumps"). Unimplemented where none would hold all that
-// was measured: of tensors and updates the sampled elements are not the tensor; logits and
+// The bytes of a safetensors dump (docs/tensor_dumps.md). Unimplemented where none would hold all
+// that was measured: of tensors and updates the sampled elements are not the tensor; logits and
 // log-probabilities travel as sums; a dump cannot name the site of a collective that is no sum.
 absl::StatusOr<std::string> DumpOf(const v1::Source& source, const v1::Evidence& evidence);
 

@@ -16,11 +16,11 @@ namespace plumbline::audit {
 namespace {
 
 constexpr int kLeft = 1;
-constexpr int kFailed = 2;
+constexpr int kNotSent = 2;
 
 int Failed(const std::string& what) {
   std::fprintf(stderr, "plumb: %s\n", Printable(what).c_str());
-  return kFailed;
+  return kNotSent;
 }
 
 bool Readable(const std::string& dir) {

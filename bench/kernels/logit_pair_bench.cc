@@ -55,7 +55,7 @@ void Count(benchmark::State& state, const Logits& logits, size_t size) {
 }
 
 template <DType T, bool detailed>
-void HostTwin(benchmark::State& state) {
+void CpuReference(benchmark::State& state) {
   const Logits logits(state.range(0));
   const LogitPlan plan = logits.Plan(T);
   for (auto _ : state) {
@@ -145,9 +145,12 @@ void MultiPass(benchmark::State& state) {
 
 BENCHMARK(Memcpy)->Arg(4096)->Arg(131072);
 BENCHMARK(MultiPass)->Arg(4096)->Arg(131072);
-BENCHMARK(HostTwin<DType::kBF16, false>)->Name("HostTwin/bf16")->Arg(4096)->Arg(131072);
-BENCHMARK(HostTwin<DType::kF32, false>)->Name("HostTwin/f32")->Arg(4096)->Arg(131072);
-BENCHMARK(HostTwin<DType::kBF16, true>)->Name("HostTwin/bf16/detailed")->Arg(4096)->Arg(131072);
+BENCHMARK(CpuReference<DType::kBF16, false>)->Name("CpuReference/bf16")->Arg(4096)->Arg(131072);
+BENCHMARK(CpuReference<DType::kF32, false>)->Name("CpuReference/f32")->Arg(4096)->Arg(131072);
+BENCHMARK(CpuReference<DType::kBF16, true>)
+    ->Name("CpuReference/bf16/detailed")
+    ->Arg(4096)
+    ->Arg(131072);
 
 }  // namespace
 }  // namespace plumbline

@@ -42,10 +42,10 @@ SimulatedStream::SimulatedStream(const SimulatorOptions& options, uint32_t index
     config_.newest_step = [this] { return next_step_ - 1; };
   } else {
     config_.newest_step = [this] { return options_.steps - 1; };
-    config_.unmade = [this] {
+    config_.unproduced = [this] {
       const int64_t left = options_.steps - next_step_;
-      if (left == 0) return transport::Unmade();
-      return transport::Unmade{
+      if (left == 0) return transport::Unproduced();
+      return transport::Unproduced{
           static_cast<uint64_t>((left + options_.batch_steps - 1) / options_.batch_steps),
           next_step_};
     };

@@ -10,7 +10,7 @@
 
 namespace plumbline {
 
-// Largest sample by default (DESIGN, "Evidence").
+// Largest sample by default: of larger calls a part is packed.
 inline constexpr uint64_t kMaxSampleBytes = 8u << 20;
 
 // What RoutingInput says of the configuration: top_k, experts, score function, groups

@@ -77,7 +77,7 @@ StridedAxes RowsOf(const TensorView& view, int axes) {
   return AxesOf(leading);
 }
 
-LogitPart PartOf(const TensorView& view) {
+LogitPart LogitPartOf(const TensorView& view) {
   LogitPart part;
   if (!view.present()) return part;
   part.data = view.data;
@@ -110,9 +110,9 @@ LogitPlan PlanLogits(const LogitInput& in) {
   plan.rows = 1;
   for (int i = 0; i + 1 < in.train.rank; ++i) plan.rows *= in.train.shape[static_cast<size_t>(i)];
   plan.vocabulary = in.train.shape[static_cast<size_t>(in.train.rank - 1)];
-  plan.side[kTrain] = PartOf(in.train);
-  plan.side[kRollout] = PartOf(in.rollout);
-  plan.allowed = PartOf(in.allowed);
+  plan.side[kTrain] = LogitPartOf(in.train);
+  plan.side[kRollout] = LogitPartOf(in.rollout);
+  plan.allowed = LogitPartOf(in.allowed);
   if (in.tokens.present()) {
     plan.tokens.data = in.tokens.data;
     plan.tokens.dtype = in.tokens.dtype;

@@ -120,7 +120,7 @@ absl::Status CheckProduct(const ProductInput& in) {
 
 namespace {
 
-ProductPart PartOf(const TensorView& v) {
+ProductPart ProductPartOf(const TensorView& v) {
   ProductPart part;
   part.data = v.data;
   part.size = static_cast<uint32_t>(DTypeSize(v.dtype));
@@ -214,7 +214,7 @@ void PlanScales(const ProductInput& in, uint64_t key, ProductPlan* plan) {
   if (!in.a_scale.present() && !in.b_scale.present()) return;
   plan->blocks = static_cast<int32_t>(Ceil(plan->inner, BlockOf(in)));
   if (in.a_scale.present()) {
-    plan->a_scale = PartOf(in.a_scale);
+    plan->a_scale = ProductPartOf(in.a_scale);
     if (!IsOne(in.a_scale)) {
       plan->a_scale.step = LastStride(in.a_scale);
       const StridedAxes axes = AxesOf(Leading(in.a_scale));
@@ -225,7 +225,7 @@ void PlanScales(const ProductInput& in, uint64_t key, ProductPlan* plan) {
     }
   }
   if (!in.b_scale.present()) return;
-  plan->b_scale = PartOf(in.b_scale);
+  plan->b_scale = ProductPartOf(in.b_scale);
   if (IsOne(in.b_scale)) return;
   plan->b_scale.step = in.b_scale.stride[0];
   const auto columns = static_cast<uint64_t>(in.b.shape[1]);
@@ -245,10 +245,10 @@ ProductPlan PlanProduct(const ProductInput& in, uint64_t key, int vectors, int e
   plan.rows = static_cast<int32_t>(std::min<int64_t>(vectors, rows));
   plan.columns = static_cast<int32_t>(std::min<int64_t>(vectors, columns));
   plan.elements = std::clamp(elements, 1, plan.rows * plan.columns);
-  plan.a = PartOf(in.a);
-  plan.b = PartOf(in.b);
-  plan.d = PartOf(in.d);
-  if (in.c.present()) plan.c = PartOf(in.c);
+  plan.a = ProductPartOf(in.a);
+  plan.b = ProductPartOf(in.b);
+  plan.d = ProductPartOf(in.d);
+  if (in.c.present()) plan.c = ProductPartOf(in.c);
   plan.a.step = LastStride(in.a);
   plan.b.step = in.b.stride[0];
   const bool bias = in.c.present() && in.c.rank == 1;

@@ -31,7 +31,7 @@ struct SlotHead {
 };
 static_assert(std::is_trivially_copyable_v<SlotHead>);
 
-constexpr size_t Aligned(size_t n) { return (n + kTensorAlign - 1) & ~(kTensorAlign - 1); }
+constexpr size_t AlignedForTensor(size_t n) { return (n + kTensorAlign - 1) & ~(kTensorAlign - 1); }
 
 size_t DenseBytes(const TensorView& v) {
   return static_cast<size_t>(v.elements()) * DTypeSize(v.dtype);
@@ -131,13 +131,14 @@ uint64_t SampleBytes(const RoutingCall& call) {
 }
 
 size_t SlotHeadBytes(const RoutingCall& call) {
-  return Aligned(sizeof(SlotHead) + call.randomness.size() + call.mode.size() + call.policy.size());
+  return AlignedForTensor(sizeof(SlotHead) + call.randomness.size() + call.mode.size() +
+                          call.policy.size());
 }
 
 size_t SlotBytes(const RoutingCall& call) {
   size_t bytes = SlotHeadBytes(call);
   for (const TensorView* v : Tensors(call.input)) {
-    if (v->present()) bytes += Aligned(DenseBytes(*v));
+    if (v->present()) bytes += AlignedForTensor(DenseBytes(*v));
   }
   return bytes;
 }
@@ -149,7 +150,7 @@ SlotOffsets StoreRoutingHead(const RoutingCall& call, SlotRows rows, std::byte* 
     if (!text.empty()) std::memcpy(slot + offset, text.data(), text.size());
     offset += text.size();
   }
-  offset = Aligned(offset);
+  offset = AlignedForTensor(offset);
   SlotOffsets offsets{};
   const auto tensors = Tensors(call.input);
   for (size_t i = 0; i < kRoutingTensors; ++i) {
@@ -157,7 +158,7 @@ SlotOffsets StoreRoutingHead(const RoutingCall& call, SlotRows rows, std::byte* 
     if (!v.present()) continue;
     offsets[i] = rows == SlotRows::kToFollow ? offset : 0;
     head.tensors[i] = {v.dtype, static_cast<uint8_t>(v.rank), {v.shape[0], v.shape[1]}, offsets[i]};
-    offset += Aligned(DenseBytes(v));
+    offset += AlignedForTensor(DenseBytes(v));
   }
   std::memcpy(slot, &head, sizeof(head));
   return offsets;

@@ -14,7 +14,7 @@
 namespace plumbline::probes {
 namespace {
 
-DeviceOutcome Refuse(const absl::Status& why, DeviceError* error) {
+DeviceOutcome RefuseCapture(const absl::Status& why, DeviceError* error) {
   std::snprintf(error->text, sizeof(error->text), "%s", std::string(why.message()).c_str());
   return DeviceOutcome::kRefused;
 }
@@ -114,9 +114,10 @@ DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, 
   const uint32_t at = size_.load(std::memory_order_relaxed);
   if (at == kMaxCaptured) return DeviceOutcome::kCapturing;
   if (at > 0 && replays_on != replays_on_) {
-    return Refuse(absl::InvalidArgumentError("replay_stream: expected the one that the device's "
-                                             "first captured call was given"),
-                  error);
+    return RefuseCapture(
+        absl::InvalidArgumentError("replay_stream: expected the one that the device's "
+                                   "first captured call was given"),
+        error);
   }
   uint64_t capture = 0;
   void* memory = nullptr;
@@ -144,7 +145,8 @@ DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, 
 DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* replays_on,
                                   void* site, DeviceError* error, bool* broken) {
   RoutingPlan plan;
-  if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok()) return Refuse(s, error);
+  if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok())
+    return RefuseCapture(s, error);
   const uint64_t bytes = table_->workspace_bytes(plan.tokens, plan.rule.experts);
   const auto prepare = [&](uint64_t capture, void** memory) PLUMB_REQUIRES(capturing_) {
     return SharedMemory(bytes, stream, capture, memory, error);
@@ -173,7 +175,8 @@ DeviceOutcome GraphCalls::AddJob(const Call& call, DeviceGraphBatchCall capture,
   auto captured = std::make_unique<Captured>(call);
   BatchShape shape;
   std::vector<std::byte> content;
-  if (const absl::Status s = captured->Figures(&shape, &content); !s.ok()) return Refuse(s, error);
+  if (const absl::Status s = captured->Figures(&shape, &content); !s.ok())
+    return RefuseCapture(s, error);
   const auto prepare = [&](uint64_t, void** memory) { return NewMemory(content, memory, error); };
   const auto launch = [&](void* memory, const GraphCall& device_call) {
     return capture(device_, &shape, memory, &device_call, stream, error);

@@ -18,14 +18,14 @@ void Withdraw(const DriftSite& site, const v1::Cause& told, v1::Finding& finding
 
 void DriftRule::Persist(Archive& archive) {
   archive.Version(1);
-  archive(run_, told_);
+  archive(run_, reported_);
 }
 
 void DriftRule::Judge(const SiteStep& step, VerdictSink& out) {
   DriftRun& run = run_.Take(step);
   for (const DriftRun::Key& key : run.touched()) {
     const DriftSite& site = run.sites().at(key);
-    Told& told = told_[key];
+    Reported& told = reported_[key];
     const uint64_t tokens = site.statistics.judged;
     const size_t steps = site.statistics.series.steps();
     if (tokens < std::max(told.next_tokens, first_look()) &&
@@ -42,7 +42,7 @@ void DriftRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
 }
 
 void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
-  Told& told = told_[{site.layer, site.op}];
+  Reported& told = reported_[{site.layer, site.op}];
   v1::Verdict verdict = JudgeSite(site);
   if (!verdict.has_site()) site.Place(verdict);
   if (verdict.kind() != v1::Verdict::KIND_FINDING) {

@@ -30,7 +30,7 @@ class DriftRule : public Rule {
   virtual uint64_t first_look() const { return 1024; }
 
  private:
-  struct Told {
+  struct Reported {
     uint64_t next_tokens = 0;
     size_t next_steps = 0;
     v1::Level level = v1::LEVEL_UNSPECIFIED;
@@ -40,7 +40,7 @@ class DriftRule : public Rule {
   void Look(const DriftSite& site, bool last, VerdictSink& out);
 
   SharedDriftRun run_;
-  std::map<DriftRun::Key, Told> told_;
+  std::map<DriftRun::Key, Reported> reported_;
 };
 
 }  // namespace plumbline::rules

@@ -17,14 +17,14 @@ constexpr char kPage[] = R"page(
 
 A token's expert depends on the other sequences that happened to share its batch.
 
-**What it checks.** A full expert refused a token while it kept one of another sequence in the same pool.
-Packed documents count as separate sequences.
-
 **Why.** The same text gives another result in another batch. First come first served is causal in time,
 and yet with 8 sequences in a pool and capacity factor 1.0 the last ones lose: with 4,096 tokens, 8
 experts and k = 1 about 8·0.4·√(4096·⅛·⅞) = 68 choices are dropped by chance alone, nearly all of them
 from the sequences at the end of the queue. Evaluations do not repeat, a rollout and its training pass
 disagree, packed documents influence each other.
+
+**What it checks.** A full expert refused a token while it kept one of another sequence in the same pool.
+Packed documents count as separate sequences.
 
 **Bad.** `token 4093 (sequence 7, position 509), score 0.52, lost expert 2 to token 16 (sequence 0, ...)`.
 

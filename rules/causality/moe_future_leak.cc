@@ -21,16 +21,16 @@ constexpr char kPage[] = R"page(
 
 A token's expert depends on tokens that come later in its own sequence.
 
-**What it checks.** From a recording of one router call it rebuilds what every token's own scores would
-have chosen, finds the experts that were full, and replays the policies it knows. An *inversion* is the
-witness: token n was refused by a full expert that admitted a later token m of the same sequence and pool.
-
 **Why.** In training such a router tells a token something about its future; in generation the future is
 not there, so the model meets a router it was never trained with. With 64 experts of capacity 40 over
 sequences of 4,096 tokens, drop by score can carry 64·log2(41) = 343 bits a layer from a sequence's
 second half into its first. The loss looks better than it is, and nothing crashes.
 `plumbline.leak_consequence` says by how much: on the example after 2,000 steps expert choice looks 0.005
 nats a token better than dropless routing with the same weights (99 % interval 0.0015 to 0.0089).
+
+**What it checks.** From a recording of one router call it rebuilds what every token's own scores would
+have chosen, finds the experts that were full, and replays the policies it knows. An *inversion* is the
+witness: token n was refused by a full expert that admitted a later token m of the same sequence and pool.
 
 **Bad.** Capacity with drop by score: `token 17, score 0.31, lost expert 5 to token 903, score 0.42`.
 Expert choice: every expert takes its C best tokens of the whole sequence.

@@ -18,6 +18,10 @@ constexpr char kPage[] = R"page(
 
 The router itself, run again with another suffix, changes an earlier assignment.
 
+**Why.** A recording shows who was refused; an intervention shows why. With 8 experts of capacity 16, 64
+tokens and k = 2, drop by score moved an earlier token in 93 of 100 such interventions (normal scores),
+first come first served in none. It needs no theory of the router: any callable will do.
+
 **What it checks.** It runs a router on a batch twice, then with the tokens behind a cut replaced, and
 compares every earlier token's experts exactly. Cuts are at 1, the powers of two and their neighbours,
 and before the last token; suffixes are random, copies of the prefix's strongest tokens (they compete for
@@ -29,10 +33,6 @@ With a router in hand: `plumbline.check_router(route, logits, sequence_id=..., p
 `plumbline::CheckRouter` in C++, `plumbline_check_router` in C. With a recording alone: `plumb audit
 --set causality/moe-intervention.replay=on` runs the project's own router of the policy that the recording
 shows, if it gives every recorded assignment.
-
-**Why.** A recording shows who was refused; an intervention shows why. With 8 experts of capacity 16, 64
-tokens and k = 2, drop by score moved an earlier token in 93 of 100 such interventions (normal scores),
-first come first served in none. It needs no theory of the router: any callable will do.
 
 **Bad.** `token 0 (sequence 0, position 0) lost expert 4 with the tokens from position 1 of sequence 0
 replaced by copies of the strongest tokens before`.

@@ -18,14 +18,14 @@ constexpr char kPage[] = R"page(
 
 A full expert chose among equal keys, in an order that nobody wrote down.
 
+**Why.** The top-C of a 0/1 mask has only ties: with 4,096 candidates for 1,024 places it is the
+library's selection that picks one of 2^3,317 sets. Another kernel, another batch size or another GPU picks
+another, so restarts do not reproduce, and later tokens may push out earlier ones.
+
 **What it checks.** Where a full expert refused a token and kept another of exactly the same key (the
 recorded score, its softmax or share, or the recorded probability), the order among equals decided. It
 compares the kept ones with the first of every queue in time order, and recordings of one call with each
 other.
-
-**Why.** The top-C of a 0/1 mask has only ties: with 4,096 candidates for 1,024 places it is the
-library's selection that picks one of 2^3,317 sets. Another kernel, another batch size or another GPU picks
-another, so restarts do not reproduce, and later tokens may push out earlier ones.
 
 **Bad.** Positions by `topk(mask)`: `token 17 and token 903 have probability 1, expert 5 kept token 903`.
 

@@ -18,6 +18,13 @@ constexpr char kPage[] = R"page(
 
 Training and inference send the same tokens to different experts, and rounding is not the reason.
 
+**Why.** In reinforcement learning the ratio of training's to inference's probability weighs the gradient;
+one flipped expert of 8 changes a token's layer output by the order of itself. With bf16 rounding, scores
+1/128 apart flip for 2 to 4 % of the tokens in every layer: small margins, unavoidable. A balancing bias
+that one side does not apply, experts numbered otherwise, choices replayed for the neighbouring token flip
+tokens by margins of 10 roundings and more, in the layers where that happens, and the layers above then
+see other inputs: hence the first divergent one.
+
 **What it checks.** Two recordings of one run are joined by (step, layer, sequence_id, position): inference
 (a rollout process, or a dump with `mode: eval`) and training. For each joined token it compares the sets
 of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
@@ -34,13 +41,6 @@ that its inputs differ, and it may flip by any margin. So are, as plain facts: r
 chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
 on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
 n - 1 of n tokens. The first divergent layer is the one with the lowest number that has such flips in that step.
-
-**Why.** In reinforcement learning the ratio of training's to inference's probability weighs the gradient;
-one flipped expert of 8 changes a token's layer output by the order of itself. With bf16 rounding, scores
-1/128 apart flip for 2 to 4 % of the tokens in every layer: small margins, unavoidable. A balancing bias
-that one side does not apply, experts numbered otherwise, choices replayed for the neighbouring token flip
-tokens by margins of 10 roundings and more, in the layers where that happens, and the layers above then
-see other inputs: hence the first divergent one.
 
 **Bad.** `1.8 % of 2,048 tokens choose other experts by margins above 4 times the median difference of 0.004;
 layers.3 is the first`.

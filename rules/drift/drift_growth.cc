@@ -18,6 +18,10 @@ constexpr char kPage[] = R"page(
 
 Drift between inference and training grows over the run.
 
+**Why.** Noise that is stable averages out; a cache that goes stale, an engine whose scales age, a policy whose
+entropy falls under the engine's resolution get worse by a few per cent a step: 3 % a step is invisible in a plot of
+20 steps and 19-fold after 100.
+
 **What it checks.** Two bounded rates of each step, over the tokens of one version lag (the commonest): the share
 with |d| > ln 2, and the mean of min(d², ¼). An e-detector (Shiryaev–Roberts form) accumulates evidence that they
 rose, and forgets what spoke against it: R = (R + 1)·e, alarm when R reaches a million.
@@ -27,10 +31,6 @@ rose, and forgets what spoke against it: R = (R + 1)·e, alarm when R reaches a 
 - *Without*, each step is ranked among its past; e is made of the rank's p-value. Exact for exchangeable steps. It
   alarms only where the rate has also risen by a quarter.
 Growth that one jump explains is `drift/missed-sync`'s and is not told again.
-
-**Why.** Noise that is stable averages out; a cache that goes stale, an engine whose scales age, a policy whose
-entropy falls under the engine's resolution get worse by a few per cent a step: 3 % a step is invisible in a plot of
-20 steps and 19-fold after 100.
 
 **Bad.** `since step 31 the mean of min(d^2, 1/4) rose from 6.1e-4 to 1.9e-3 (alarm at step 52)`.
 

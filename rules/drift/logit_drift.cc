@@ -19,6 +19,10 @@ constexpr char kPage[] = R"page(
 The inference engine and the trainer give one token different probabilities: how different, and is it noise or a
 bias?
 
+**Why.** The ratio e^d weighs every gradient. A trainer at temperature 1.1 against samples at 1.0 has |d| of 0.1 to
+0.5 on ordinary tokens, always in the same direction: each update flattens or sharpens the policy by that much, and
+200 updates compound. FP8 noise of the same size averages out over a batch of 10,000 tokens to a hundredth of it.
+
 **What it checks.** d = log π − log μ of every sampled token, trainer less rollout, and, with full logits, both
 divergences of every row. All sums unclamped and in the log domain; tokens that are not finite are counted apart;
 tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/staleness`'s.
@@ -39,10 +43,6 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
   rounded to 16 bits are named from values on that grid, from d on multiples of a power of two, or from full logits.
 - Printed beside: tails beyond factors of 1.1, 2, 5 and 100, the effective sample size, mean squares by log μ,
   position, turn, worker and lag, and the row of the context table that the size falls in.
-
-**Why.** The ratio e^d weighs every gradient. A trainer at temperature 1.1 against samples at 1.0 has |d| of 0.1 to
-0.5 on ordinary tokens, always in the same direction: each update flattens or sharpens the policy by that much, and
-200 updates compound. FP8 noise of the same size averages out over a batch of 10,000 tokens to a hundredth of it.
 
 **Context.** Healthy dense bf16 has k3 of about 6e-4 and mean |d| of 0.010 to 0.013, mixtures of experts 1.5e-3, FP8
 rollouts up to 3e-3; deterministic stacks have exactly 0.
@@ -79,7 +79,7 @@ constexpr RuleInfo kInfo = {"drift/logit-drift",
                             kPage,
                             {}};
 
-constexpr uint64_t kFewTokens = 256;
+constexpr uint64_t kFewCompared = 256;
 constexpr double kErrorSlope = 0.1;
 // Two-sided normal tail at 5 standard errors.
 constexpr double kBiasChance = 5.7e-7;
@@ -186,9 +186,9 @@ class LogitDriftRule : public DriftRule {
     if (LowerBound(s.bounded_k3, 2.326) > kDriftWarning ||
         LowerBound(s.minus_d, kDriftDeviations) > kDriftWarning)
       return Noisy(v1::LEVEL_WARNING, m);
-    if (m.count() < kFewTokens) {
+    if (m.count() < kFewCompared) {
       return Inconclusive(absl::StrFormat("few-tokens: %d finite tokens of lag 0, of %d needed",
-                                          m.count(), kFewTokens));
+                                          m.count(), kFewCompared));
     }
     if (m.k3() > kDriftHealthy) return Noisy(v1::LEVEL_NOTE, m);
     return Pass(Figures(m));

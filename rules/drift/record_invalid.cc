@@ -19,6 +19,11 @@ constexpr char kPage[] = R"page(
 
 What was logged is not what was sampled.
 
+**Why.** Policy-gradient ratios divide by mu. With the engine at temperature 0.9 and raw log-probabilities
+logged, the importance weights are wrong by 10 % on average for a token of -ln mu = 1, for one of 5 by 40 %, with the
+sign of a bonus for unlikely tokens, on every update. No k3 or KL threshold tells this from staleness; this test
+does, within 2,000 tokens.
+
 **What it checks.** The rollout's record says: this token was drawn with probability mu. If that is so, the
 ratio rho = pi/mu to *any* other distribution pi, however stale, noisy or different, has a mean of at most 1
 given the prefix: it sums pi over what mu can draw. Two bets are placed against the record, token by token:
@@ -39,11 +44,6 @@ that grid, or of the text's last decimal. Masked tokens do not enter; a value th
 apart, but log pi = -inf is rho = 0. Where the halves of a sequence name different token ids, that is a fact and
 no bet. So is a turn of a conversation whose prompt (masked tokens, from the same position on) does not begin with
 the ids that the turn before logged; ids that were only left out, as by templates that drop reasoning, are counted.
-
-**Why.** Policy-gradient ratios divide by mu. With the engine at temperature 0.9 and raw log-probabilities
-logged, the importance weights are wrong by 10 % on average for a token of -ln mu = 1, for one of 5 by 40 %, with the
-sign of a bonus for unlikely tokens, on every update. No k3 or KL threshold tells this from staleness; this test
-does, within 2,000 tokens.
 
 **Bad.** `mean pi/mu 1.19 over 2,048 tokens where a true record gives at most 1; ln wealth 61, alarm at 24`.
 
@@ -96,12 +96,10 @@ constexpr RuleInfo kInfo = {"drift/record-invalid",
 constexpr char kFix[] =
     "Log the log-probabilities of the distribution that was drawn from (processed, not raw), of "
     "the token ids that were drawn, by the pass that drew them; or sample at temperature 1.";
-constexpr uint64_t kFewTokens = 1000;
-
-using Entry = RecordTest::Entry;
+constexpr uint64_t kFewRecorded = 1000;
 
 // A site and what is known of it, whichever kind its evidence is.
-struct Subject {
+struct RecordSubject {
   const DriftRun::Key& key;
   const RecordTest& test;
   bool rows;  // of full logits
@@ -121,7 +119,7 @@ class RecordInvalid : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     DriftRun& run = run_.Finish();
     Look(run, out);
-    ForEach(run, false, [&](const Subject& s) {
+    ForEach(run, false, [&](const RecordSubject& s) {
       const Told& told = told_[{s.key, s.rows}];
       if (!told.up && !told.down && !told.ids && !told.turns) out.Add(Complete(s, Outcome(s)));
       // The alarm came before its cause could be told.
@@ -147,16 +145,16 @@ class RecordInvalid : public Rule {
   static void ForEach(DriftRun& run, bool touched, const Visit& visit) {
     for (const auto& [key, site] : run.sites()) {
       if (touched && !run.touched().contains(key)) continue;
-      visit(Subject{key, site.record, false, site.step_first, site.step_last, site.ranks,
-                    site.unreadable, run.halves(key), &site});
+      visit(RecordSubject{key, site.record, false, site.step_first, site.step_last, site.ranks,
+                          site.unreadable, run.halves(key), &site});
     }
     for (const auto& [key, site] : run.logit_sites())
-      visit(Subject{
+      visit(RecordSubject{
           key, site.record, true, site.step_first, site.step_last, site.ranks, "", {}, nullptr});
   }
 
   void Look(DriftRun& run, VerdictSink& out) {
-    ForEach(run, true, [&](const Subject& s) {
+    ForEach(run, true, [&](const RecordSubject& s) {
       Told& told = told_[{s.key, s.rows}];
       if (s.test.differing_ids() > 0 && !std::exchange(told.ids, true)) out.Add(DifferingIds(s));
       const bool prompts = s.drift != nullptr && s.drift->statistics.turns.retokenised > 0;
@@ -180,7 +178,7 @@ class RecordInvalid : public Rule {
     return 1 + test.moments().mean_k3() - test.moments().k1();
   }
 
-  v1::Verdict Broken(const Subject& s, bool up) const {
+  v1::Verdict Broken(const RecordSubject& s, bool up) const {
     const RecordTest& test = s.test;
     const double wealth = up ? test.log_wealth_up() : test.log_wealth_down(kappa_);
     const double alpha = up ? test.alpha_up() : test.alpha_down();
@@ -219,7 +217,7 @@ class RecordInvalid : public Rule {
     return Complete(s, found.Take());
   }
 
-  v1::Verdict DifferingIds(const Subject& s) const {
+  v1::Verdict DifferingIds(const RecordSubject& s) const {
     const RecordTest& test = s.test;
     const uint64_t all = test.differing_ids() + test.tokens() + test.non_finite();
     const bool most = 2 * test.differing_ids() > all;
@@ -249,15 +247,15 @@ class RecordInvalid : public Rule {
     }
   }
 
-  static v1::Verdict Outcome(const Subject& s) {
+  static v1::Verdict Outcome(const RecordSubject& s) {
     const RecordTest& test = s.test;
-    const auto out = [&](Entry reason) { return test.left_out(reason); };
-    if (test.tokens() == 0 && out(Entry::kFiltered) > 0) {
+    const auto out = [&](RecordTest::Entry reason) { return test.left_out(reason); };
+    if (test.tokens() == 0 && out(RecordTest::Entry::kFiltered) > 0) {
       return Inconclusive(
           "filtered: sequences were dropped for what they contain, and no kept_share says how many "
           "at least are kept");
     }
-    if (test.tokens() == 0 && out(Entry::kRescored) > 0) {
+    if (test.tokens() == 0 && out(RecordTest::Entry::kRescored) > 0) {
       return Inconclusive(
           "rescored: values were computed again by the engine, and no rescore_k2 says how far it "
           "is from itself");
@@ -266,22 +264,22 @@ class RecordInvalid : public Rule {
       return Inconclusive("non-finite: no token has finite values on both sides");
     if (test.tokens() == 0 && !s.unreadable.empty()) return Inconclusive(s.unreadable);
     if (test.tokens() == 0) return Inconclusive("nothing-joins: no token has values of both sides");
-    if (test.tokens() < kFewTokens) {
+    if (test.tokens() < kFewRecorded) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(), " tokens entered, of ",
-                                       kFewTokens, " needed"));
+                                       kFewRecorded, " needed"));
     }
     return Pass(absl::StrFormat("the mean of pi/mu is %.4g over %d tokens, as a true record allows",
                                 MeanRatio(test), test.moments().n));
   }
 
-  v1::Verdict Complete(const Subject& s, v1::Verdict verdict) const {
+  v1::Verdict Complete(const RecordSubject& s, v1::Verdict verdict) const {
     SetPlace(verdict, s.key.first, s.key.second, s.step_first, s.step_last, s.ranks);
     Describe(s, *verdict.mutable_details());
     RestOn(Assumptions(s), verdict);
     return verdict;
   }
 
-  static std::vector<std::string> Assumptions(const Subject& s) {
+  static std::vector<std::string> Assumptions(const RecordSubject& s) {
     const RecordTest& test = s.test;
     std::vector<std::string> list;
     if (test.assumed_all())
@@ -299,7 +297,7 @@ class RecordInvalid : public Rule {
     return list;
   }
 
-  void Describe(const Subject& s, google::protobuf::Struct& d) const {
+  void Describe(const RecordSubject& s, google::protobuf::Struct& d) const {
     const RecordTest& test = s.test;
     const auto count = [&](const char* name, uint64_t value) {
       if (value > 0) Put(d, name, static_cast<double>(value));
@@ -314,9 +312,9 @@ class RecordInvalid : public Rule {
       count("prompts_of_later_turns", s.drift->statistics.turns.compared);
       count("shortened_prompts", s.drift->statistics.turns.shortened);
     }
-    count("later_epoch_sequences", test.left_out(Entry::kLaterEpoch));
-    count("filtered_sequences", test.left_out(Entry::kFiltered));
-    count("rescored_sequences", test.left_out(Entry::kRescored));
+    count("later_epoch_sequences", test.left_out(RecordTest::Entry::kLaterEpoch));
+    count("filtered_sequences", test.left_out(RecordTest::Entry::kFiltered));
+    count("rescored_sequences", test.left_out(RecordTest::Entry::kRescored));
     count("halves_given_up_train", s.halves.given_up_train);
     count("halves_given_up_rollout", s.halves.given_up_rollout);
     if (test.moments().n == 0) return;

@@ -20,6 +20,10 @@ constexpr char kPage[] = R"page(
 
 The sampler is not what the record claims: tokens are likelier, or less likely, than their own distribution has them.
 
+**Why.** Both sides logging raw log-probabilities while the engine samples at temperature 0.7 look perfect: ln pi - ln mu
+is 0 to rounding, k3 is 0, and every importance ratio is 1. But the policy that explores is not the one that
+is learnt: at T = 0.7 a token of probability 0.05 is drawn 0.014 of the time, 3.6 times too seldom, and nothing weighs it back.
+
 **What it checks.** The surprise -ln mu of a token drawn from mu is its entropy H on average, whatever mu is. So
 x = -ln mu - H sums to nothing but noise. Where the sum leaves the noise, the tokens were drawn from something else.
 The best of these that the record has columns for is used:
@@ -32,10 +36,6 @@ All of it is done for all tokens together and for parts of them, within the same
 worker's, each weight version's, even and odd steps'. Workers at 0.85 and 1.15 cancel when they are taken together, and
 one of four at 0.9 is hardly seen in 12,000 tokens; by itself it is (`part` names it), with a vocabulary of thousands in all
 simulated runs, with one of 64 tokens in 7 of 10, where the best test of all finds 8.
-
-**Why.** Both sides logging raw log-probabilities while the engine samples at temperature 0.7 look perfect: ln pi - ln mu
-is 0 to rounding, k3 is 0, and every importance ratio is 1. But the policy that explores is not the one that
-is learnt: at T = 0.7 a token of probability 0.05 is drawn 0.014 of the time, 3.6 times too seldom, and nothing weighs it back.
 
 **Bad.** `-ln mu - H is -0.31 nats on average over 4,096 tokens: drawn as if at temperature 0.71; ln wealth 84`.
 
@@ -73,13 +73,12 @@ constexpr RuleInfo kInfo = {"drift/sampler-mismatch",
 constexpr char kFix[] =
     "Sample at temperature 1 without top-p and top-k; or log the processed log-probabilities, and "
     "divide the trainer's logits by the same temperature.";
-constexpr uint64_t kFewTokens = 1000;
+constexpr uint64_t kFewSampled = 1000;
 
 using By = SamplerTest::By;
-using Entry = SamplerTest::Entry;
 
 // A site and what is known of it, whichever kind its evidence is.
-struct Subject {
+struct SamplerSubject {
   const DriftRun::Key& key;
   const SamplerTest& test;
   const RecordTest& record;
@@ -118,7 +117,7 @@ class SamplerMismatch : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     DriftRun& run = run_.Finish();
     Look(run, out);
-    ForEach(run, [&](const Subject& s) {
+    ForEach(run, [&](const SamplerSubject& s) {
       const bool told = told_.contains({s.key, s.rows});
       const SamplerSide side = s.test.FinalLook();
       if (told) return;
@@ -136,23 +135,23 @@ class SamplerMismatch : public Rule {
   template <typename Visit>
   static void ForEach(DriftRun& run, const Visit& visit) {
     for (const auto& [key, site] : run.sites()) {
-      visit(Subject{key, site.sampler, site.record, false, site.step_first, site.step_last,
-                    site.ranks, &site});
+      visit(SamplerSubject{key, site.sampler, site.record, false, site.step_first, site.step_last,
+                           site.ranks, &site});
     }
     for (const auto& [key, site] : run.logit_sites()) {
-      visit(Subject{key, site.sampler, site.record, true, site.step_first, site.step_last,
-                    site.ranks, nullptr});
+      visit(SamplerSubject{key, site.sampler, site.record, true, site.step_first, site.step_last,
+                           site.ranks, nullptr});
     }
   }
 
   void Look(DriftRun& run, VerdictSink& out) {
-    ForEach(run, [&](const Subject& s) {
+    ForEach(run, [&](const SamplerSubject& s) {
       if (s.test.alarmed() == SamplerSide::kNone || s.record_failed()) return;
       if (told_.insert({s.key, s.rows}).second) out.Add(Found(s, s.test.alarmed()));
     });
   }
 
-  static v1::Verdict Found(const Subject& s, SamplerSide side) {
+  static v1::Verdict Found(const SamplerSubject& s, SamplerSide side) {
     const SamplerTest& test = s.test;
     const bool approximate = Approximate(test.by());
     const bool below = side == SamplerSide::kBelow;
@@ -190,7 +189,7 @@ class SamplerMismatch : public Rule {
 
   // One cause for all of a run's drift. Rows of logits have this test alone: flatter than logged is
   // a temperature above 1; sharper may be one below 1 or a cut tail, unless the record says which.
-  static void Name(const Subject& s, bool below, v1::Finding& f) {
+  static void Name(const SamplerSubject& s, bool below, v1::Finding& f) {
     if (s.drift != nullptr) {
       s.drift->Cause().Fill(f);
       return;
@@ -201,9 +200,9 @@ class SamplerMismatch : public Rule {
     f.mutable_cause()->set_confidence(named ? .9 : 0);
   }
 
-  static v1::Verdict Outcome(const Subject& s) {
+  static v1::Verdict Outcome(const SamplerSubject& s) {
     const SamplerTest& test = s.test;
-    const auto out = [&](Entry reason) { return test.left_out(reason); };
+    const auto out = [&](SamplerTest::Entry reason) { return test.left_out(reason); };
     if (s.record_failed()) {
       return Inconclusive(
           "record-invalid: what was logged is not what was sampled, so that its sampler cannot be "
@@ -214,16 +213,16 @@ class SamplerMismatch : public Rule {
           "truncated-support: values are after top-p or top-k or of a selection, and only the "
           "trainer's entropy is recorded");
     }
-    if (test.tokens() == 0 && out(Entry::kFiltered) > 0)
+    if (test.tokens() == 0 && out(SamplerTest::Entry::kFiltered) > 0)
       return Inconclusive("filtered: sequences were dropped, and no kept_share is recorded");
-    if (test.tokens() == 0 && out(Entry::kRescored) > 0)
+    if (test.tokens() == 0 && out(SamplerTest::Entry::kRescored) > 0)
       return Inconclusive("rescored: values were computed again by the engine");
     if (test.tokens() == 0 && test.non_finite() > 0)
       return Inconclusive("non-finite: no token has a finite value and entropy");
     if (test.tokens() == 0) return Inconclusive("no-entropy: neither side's entropy is recorded");
-    if (test.tokens() < kFewTokens) {
+    if (test.tokens() < kFewSampled) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(), " tokens entered, of ",
-                                       kFewTokens, " needed"));
+                                       kFewSampled, " needed"));
     }
     if (Approximate(test.by()) && test.groups() < ClusterSum::kFewest) {
       return Inconclusive(absl::StrCat("few-sequences: ", test.groups(), " sequences, of ",
@@ -234,14 +233,14 @@ class SamplerMismatch : public Rule {
         test.pool().mean, test.tokens()));
   }
 
-  static v1::Verdict Complete(const Subject& s, v1::Verdict verdict) {
+  static v1::Verdict Complete(const SamplerSubject& s, v1::Verdict verdict) {
     SetPlace(verdict, s.key.first, s.key.second, s.step_first, s.step_last, s.ranks);
     Describe(s.test, *verdict.mutable_details());
     RestOn(Assumptions(s), verdict);
     return verdict;
   }
 
-  static std::vector<std::string> Assumptions(const Subject& s) {
+  static std::vector<std::string> Assumptions(const SamplerSubject& s) {
     std::vector<std::string> list;
     if (s.record.assumed_all())
       list.push_back("no sequence was dropped for what it contains (selection is not recorded)");
@@ -260,9 +259,9 @@ class SamplerMismatch : public Rule {
     Put(d, "test", Words(test.by()));
     count("non_finite", test.non_finite());
     count("tokens_of_cut_support", test.cut());
-    count("later_epoch_sequences", test.left_out(Entry::kLaterEpoch));
-    count("filtered_sequences", test.left_out(Entry::kFiltered));
-    count("rescored_sequences", test.left_out(Entry::kRescored));
+    count("later_epoch_sequences", test.left_out(SamplerTest::Entry::kLaterEpoch));
+    count("filtered_sequences", test.left_out(SamplerTest::Entry::kFiltered));
+    count("rescored_sequences", test.left_out(SamplerTest::Entry::kRescored));
     if (test.tokens() == 0) return;
     const SamplerTest::Leader pool = test.pool();
     Put(d, "mean_excess_surprise", pool.mean);

@@ -59,7 +59,7 @@ uint64_t Engine::rule_bytes(const std::string& run) const { return impl_->rule_b
 uint64_t Engine::rule_bytes() const { return impl_->rule_bytes(); }
 uint64_t Engine::rules_set_aside() const { return impl_->rules_set_aside(); }
 void Engine::JudgeEnds(const std::string& run) { impl_->JudgeEnds(run); }
-void Engine::MarkGone(const v1::Source& source, LateCause cause, EndWay way) {
+void Engine::MarkGone(const v1::Source& source, LateCause cause, EndKind way) {
   impl_->MarkGone(source, cause, way);
 }
 void Engine::MarkAbsent(const v1::Source& source) { impl_->MarkAbsent(source); }

@@ -110,7 +110,7 @@ class Engine {
   // The source's process is gone: its rank is closed over until something comes of it again.
   // `way`: what is known of the process besides (kGone: it was heard until its connection broke).
   void MarkGone(const v1::Source& source, LateCause cause = LateCause::kStreamBroken,
-                EndWay way = EndWay::kOpen);
+                EndKind way = EndKind::kOpen);
   // So are the ranks of the source's attempt and role that were never heard of.
   void MarkAbsent(const v1::Source& source);
   // Closes the open steps up to `through` over whoever has not delivered them.

@@ -92,7 +92,7 @@ class Engine::Impl {
     OfKnown(name, [&](Run& run) { TellEnds(run, run.state.Ends(false), true); });
   }
 
-  void MarkGone(const v1::Source& source, LateCause cause, EndWay way) {
+  void MarkGone(const v1::Source& source, LateCause cause, EndKind way) {
     OfKnown(source.run(), [&](Run& run) { run.state.MarkGone(source, cause, Judging(run), way); });
   }
 

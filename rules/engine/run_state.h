@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/archive.h"
-#include "rules/engine/endings.h"
+#include "rules/engine/process_ends.h"
 #include "rules/engine/rank_progress.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
@@ -76,7 +76,7 @@ class RunState {
   void Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   // `way`: what is known of its process besides: kGone, kUnreachable; kOpen: nothing.
   void MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close,
-                EndWay way = EndWay::kOpen);
+                EndKind way = EndKind::kOpen);
   // Ranks of the group of `source` that never came are not waited for any more.
   void MarkAbsent(const v1::Source& source, const OnClose& on_close);
   // Closes the steps up to `through`, complete or not.
@@ -137,7 +137,7 @@ class RunState {
   struct Group {
     uint32_t world_size = 0;
     RankProgress progress;
-    Endings endings;
+    ProcessEnds endings;
     std::map<int64_t, OpenStep> open;  // by step
     // What came after its step was closed: by rank and step, until the rank says that this is all.
     std::map<uint32_t, std::map<int64_t, OpenStep>> late;

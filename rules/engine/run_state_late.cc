@@ -82,7 +82,7 @@ void RunState::TellOfLate(const OnClose& on_close) {
 }
 
 void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close,
-                        EndWay way) {
+                        EndKind way) {
   if (source.attempt() < newest_attempt_) return;
   Group& group = GroupOf(source);
   group.progress.Leave(source.rank(), cause);

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
-#include "rules/engine/endings.h"
+#include "rules/engine/process_ends.h"
 
 namespace plumbline::rules {
 namespace {

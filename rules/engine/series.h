@@ -25,7 +25,7 @@ struct SeriesColumns {
   std::vector<v1::Site> sites;
   std::string key;             // the same for the same sites, on every host and in every process
   std::vector<uint32_t> read;  // columns that some rule reads, ascending
-  uint32_t shown = 0;          // the column that tells how the run stands (engine/endings.h)
+  uint32_t shown = 0;          // the column that tells how the run stands (engine/process_ends.h)
 
   // The key, what is read and what is shown follow from the sites.
   void Persist(Archive& archive);

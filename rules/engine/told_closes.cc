@@ -30,7 +30,7 @@ void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* eng
       // Who was silent, or is away from a server that was, may live.
       const bool broke = event.ranks_gone().cause() == v1::RanksGone::CAUSE_STREAM_BROKEN;
       engine->MarkGone(source, LateCauseOf(event.ranks_gone().cause()),
-                       broke && reachable ? EndWay::kGone : EndWay::kUnreachable);
+                       broke && reachable ? EndKind::kGone : EndKind::kUnreachable);
     }
   }
   if (event.has_steps_closed() && wanted(event.steps_closed().run())) {

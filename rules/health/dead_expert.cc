@@ -17,18 +17,18 @@ constexpr char kPage[] = R"page(
 
 An expert has had almost no tokens for a hundred steps: its parameters are paid for and not trained.
 
+**Why.** An expert without tokens gets no gradient, and a router without gradient for it does not
+change its mind: dead experts stay dead. With 256 experts and 8,192 choices a step an expert's share is
+3,200 in 100 steps, and chance leaves one with fewer than 320 with probability below 10^-900. With 6 of
+64 experts dead, 9 % of the experts' memory and optimizer state hold nothing, silently. (Single small
+batches differ: of 200 choices a step, a given one of 256 experts gets none in 46 % of the steps by chance.)
+
 **What it checks.** The *kept* load of each expert over all ranks, micro-batches and the last 100 recorded
 steps of a layer, over the ideal (kept choices / experts). Below a tenth the expert is dead, provided
 that chance alone gives so little with probability below 1e-6: E·P(Binomial(N, 1/E) ≤ load), summed in
 the log domain. Kept, not wanted: an expert whose every token is refused learns nothing either.
 Padding is not counted: its choices are in the recorded loads, so a load is taken as it stands when
 that is little, and the verdict is inconclusive where it would depend on padding.
-
-**Why.** An expert without tokens gets no gradient, and a router without gradient for it does not
-change its mind: dead experts stay dead. With 256 experts and 8,192 choices a step an expert's share is
-3,200 in 100 steps, and chance leaves one with fewer than 320 with probability below 10^-900. With 6 of
-64 experts dead, 9 % of the experts' memory and optimizer state hold nothing, silently. (Single small
-batches differ: of 200 choices a step, a given one of 256 experts gets none in 46 % of the steps by chance.)
 
 **Bad.** `experts 3, 11 kept 0.4 % and 1.1 % of the ideal load over steps 900-999`.
 

@@ -17,6 +17,12 @@ constexpr char kPage[] = R"page(
 
 Full experts refuse too many choices, or refuse those late in the sequence more than the early ones.
 
+**Why.** A refused choice is a token whose expert never sees it; with k = 1 the layer passes it by
+unchanged. At 10 %, a model of 32 such layers has every token refused 3.2 times on its way. And a mean
+hides who pays: under first come first served in batch order with 4,096 positions, capacity factor 1.0
+and a total of 6 % refused, the first quarter of the queue loses nothing and the last quarter loses 24 %:
+a slope of 25 points. The model learns to read the beginning of its context.
+
 **What it checks.** Over the last 100 recorded steps of a layer, all ranks and micro-batches: the share of
 choices refused; and how that share changes along the sequence. For the second, choices made and refused
 are counted in 16 bins of position (relative to the longest sequence of the call); a step's slope is the
@@ -24,12 +30,6 @@ least-squares line through the bins' shares, weighted by the choices made, in po
 bin. A step without drops has slope 0. The slopes' mean has a 99 % interval from the means of ten blocks
 of ten steps, so that neither the likeness of tokens within a step nor that of neighbouring steps makes
 it too narrow. Starvation: the interval lies above 5 points.
-
-**Why.** A refused choice is a token whose expert never sees it; with k = 1 the layer passes it by
-unchanged. At 10 %, a model of 32 such layers has every token refused 3.2 times on its way. And a mean
-hides who pays: under first come first served in batch order with 4,096 positions, capacity factor 1.0
-and a total of 6 % refused, the first quarter of the queue loses nothing and the last quarter loses 24 %:
-a slope of 25 points. The model learns to read the beginning of its context.
 
 **Bad.** `12.4 % of 1.6 million choices were refused`; `refusals rise by 21 points along the sequence`.
 
@@ -86,7 +86,7 @@ constexpr RuleInfo kInfo = {"health/drop-rate",
 
 constexpr char kTooMany[] = "capacity-too-small";
 constexpr char kStarvation[] = "starvation";
-constexpr double kMeasuredFalseAlarms = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
+constexpr double kFalseAlarmsOfDrops = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
 
 class DropRate : public MixtureRule {
  public:
@@ -145,7 +145,7 @@ class DropRate : public MixtureRule {
 
   FindingBuilder Starvation(const MixtureWindow& w, const MeanInterval& slope) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
-    found.FalseAlarm("measured", kMeasuredFalseAlarms)
+    found.FalseAlarm("measured", kFalseAlarmsOfDrops)
         .Title("late tokens are refused more than early ones")
         .Explain(absl::StrFormat(
             "Over %d steps the share of refused choices rises by %.1f points from the first to the "

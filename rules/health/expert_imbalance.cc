@@ -16,6 +16,12 @@ constexpr char kPage[] = R"page(
 
 One expert is wanted far more than its share, for a hundred steps, beyond what chance explains.
 
+**Why.** Chance alone is not even: with 64 experts and 256 choices a step the busiest expert of a perfect
+router holds 2.34 times the mean, so a threshold of "twice the mean" on one batch would fire always. Over
+100 such steps chance gives 1.12. An expert at 3.0 times the mean then is no accident: every expert-parallel
+step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it refuses
+1 − 1.25/3 = 58 % of those who want it.
+
 **What it checks.** The choices of all tokens, over all ranks, micro-batches and the last 100 recorded
 steps of a layer, are counted for each expert. It is the *wanted* load, kept and refused: a capacity makes
 the kept load look even, whatever the router does. The largest load over the mean must exceed twice its
@@ -24,12 +30,6 @@ Both are computed for the recorded number of choices N and experts E: the percen
 P(largest ≥ m) ≤ E·P(Binomial(N, 1/E) ≥ m), which is tight to 1 % of itself there; the expectation from
 Poisson loads conditioned on their sum. Training and evaluation batches, trainer and rollout are
 judged apart.
-
-**Why.** Chance alone is not even: with 64 experts and 256 choices a step the busiest expert of a perfect
-router holds 2.34 times the mean, so a threshold of "twice the mean" on one batch would fire always. Over
-100 such steps chance gives 1.12. An expert at 3.0 times the mean then is no accident: every expert-parallel
-step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it refuses
-1 − 1.25/3 = 58 % of those who want it.
 
 **Bad.** `expert 5 was wanted 3.02 times as often as the mean over steps 0-99; chance gives 1.02`.
 

@@ -19,6 +19,12 @@ constexpr char kPage[] = R"page(
 
 The router is all but certain of every token, and more and more tokens go to the same expert.
 
+**Why.** Either half alone is innocent: a trained router may be certain and balanced, and loads move. Both
+together feed on each other: certain means no gradient to the others, more load means more certain. At
+H/ln E = 0.1 with 64 experts the router behaves as if it had 64^0.1 = 1.5 experts to choose from. A
+collapse that began at step 1,000 is complete (all tokens at k experts) within a few hundred steps,
+and training on from there does not undo it.
+
 **What it checks.** Over the last 100 recorded steps of a layer: the mean entropy of the router's
 probabilities, H(p)/ln E, is below 0.1, *and* the largest wanted load over the mean rises. Each step's
 largest over mean is first divided by what chance gives for that step's number of choices, so that
@@ -26,12 +32,6 @@ shrinking batches do not look like a rise. The rise is the slope of a straight l
 and must exceed 3 standard errors, widened for the correlation of neighbouring steps; and the last ten
 steps must hold 1.5 times what the first ten held, for popularity that wanders also rises at times. Steps
 without a finite entropy are counted apart and do not blind the rule.
-
-**Why.** Either half alone is innocent: a trained router may be certain and balanced, and loads move. Both
-together feed on each other: certain means no gradient to the others, more load means more certain. At
-H/ln E = 0.1 with 64 experts the router behaves as if it had 64^0.1 = 1.5 experts to choose from. A
-collapse that began at step 1,000 is complete (all tokens at k experts) within a few hundred steps,
-and training on from there does not undo it.
 
 **Bad.** `entropy 0.06 of ln E, largest load over mean rose from 2.1 to 5.8 in 100 steps`.
 

@@ -10,6 +10,9 @@ constexpr char kPage[] = R"page(
 
 A process of the run ended by an exception, by a signal, or without a word.
 
+**Why.** When one rank of 1,024 dies, the other 1,023 raise communication errors minutes later, and their
+1,023 stack traces hide the one that tells why.
+
 **What it checks.** Every process says goodbye: `run.finish()`, or the end of the interpreter. With it goes
 how it ends, where that is not well: the exception that nobody caught with its type and line
 (`sys.excepthook`, `threading.excepthook`; C and C++: `plumbline_note_ending`), SIGTERM, an exit status that
@@ -25,9 +28,6 @@ steps while the other went on; then errors of communication; then who was asked 
 | `exit-status`, `unwinding` (the run was closed while an exception was on its way; somebody may have caught it) | warning; error where others ended with it |
 | `terminated` (SIGTERM, SIGHUP: preemption) | warning |
 | `interrupted` (by hand), `thread-exception` (the process itself ended well) | note |
-
-**Why.** When one rank of 1,024 dies, the other 1,023 raise communication errors minutes later, and their
-1,023 stack traces hide the one that tells why.
 
 **Bad.** Rank 3 raised `ValueError` at train.py:57 in step 812, its last loss was 2.31; seven others
 followed because communication failed.
@@ -63,8 +63,8 @@ constexpr RuleInfo kInfo = {"health/run-died",
                             kPage,
                             {}};
 
-// The engine speaks for it, from what it knows of processes (engine/endings.h, lib/process_end.h):
-// what it judges is no evidence.
+// The engine speaks for it, from what it knows of processes (engine/process_ends.h,
+// lib/process_end.h): what it judges is no evidence.
 class RunDied : public Rule {
  public:
   bool judges_evidence() const override { return false; }

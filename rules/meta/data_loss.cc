@@ -17,6 +17,10 @@ constexpr char kPage[] = R"page(
 
 Evidence was measured, or due, and could not be kept, or not be judged with the rest of its step.
 
+**Why.** A verdict over what is left can be wrong in one direction: the steps that were lost are the
+busy ones. With 1 % of a site gone, a fault that shows on one step in a hundred is missed on average
+once in every 37 % of runs; so more than 1 % is an error, anything less a warning.
+
 **What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring,
 queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This rule
 adds the counts up for each site and says each cause in words. Causes that begin with `sample-` count
@@ -24,10 +28,6 @@ raw rows whose summaries arrived; they are told apart. Causes that begin with `l
 that arrived after its step had been closed over its rank: it is stored and shown, and judged by
 the rules that look at each item by itself, but nothing joins it with the other ranks any more. That
 is told at once, in one finding for each cause; all else at the run's end, by site.
-
-**Why.** A verdict over what is left can be wrong in one direction: the steps that were lost are the
-busy ones. With 1 % of a site gone, a fault that shows on one step in a hundred is missed on average
-once in every 37 % of runs; so more than 1 % is an error, anything less a warning.
 
 **Bad.** 120 of 1,000 items of `layers.3/routing` lost, cause `queue-full`: the server was away for
 longer than the agent's queue could hold.

@@ -12,12 +12,12 @@ constexpr char kPage[] = R"page(
 
 The probes are there, but they show nothing.
 
+**Why.** Silence looks like health. A hook on a module that is bypassed in training mode has been seen
+to watch 0 of 10,000 steps without a word.
+
 **What it checks.** Two things, at the end of a run. No rule had anything to say, not even
 `inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
 `quiet-steps` steps or more: warning.
-
-**Why.** Silence looks like health. A hook on a module that is bypassed in training mode has been seen
-to watch 0 of 10,000 steps without a word.
 
 **Bad.** `run.observe_routing("layers.3", ...)` stands in a branch that `torch.compile` removed: the
 site is declared in step 0 and never seen again.

@@ -10,13 +10,13 @@ constexpr char kPage[] = R"page(
 
 A suppression that matched nothing, or has expired.
 
+**Why.** A suppression is written for one finding and outlives it. One that matched nothing for 90 days
+is hiding the next bug of its kind, not the one it was written for.
+
 **What it checks.** Each entry of the suppressions file (`plumb audit --suppressions FILE`,
 `[suppressions] file` of plumbd) that speaks of a run: was its day over when the run was judged
 (`expired`), and did it ever match a finding by the end of the run (`unused`)? An entry whose rules did
 not run is not judged.
-
-**Why.** A suppression is written for one finding and outlives it. One that matched nothing for 90 days
-is hiding the next bug of its kind, not the one it was written for.
 
 **Bad.** `rule = "causality/*"`, `layer = "layers.3"`, and the layer is called `layers.03` since the
 model was renamed: the leak is told again, and the entry is dead text.

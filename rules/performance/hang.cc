@@ -10,6 +10,10 @@ constexpr char kPage[] = R"page(
 
 Ranks stand still, and the others wait for them.
 
+**Why.** One rank that does not launch a collective holds all others until the communication library's
+time limit, 10 minutes with PyTorch's NCCL backend: 4,096 GPUs that wait so long cost 683 GPU hours, and
+their utilisation reads 100 % meanwhile.
+
 **What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which says how
 long its trainer has stood in the same step. `plumbd` takes the processes of a run, an attempt and a role
 together: when all of them have stood for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
@@ -17,10 +21,6 @@ twice the longest pause that the run came back from, it names those that stand i
 whose connection broke is named instead: `process-gone` where its heartbeats came until then,
 `network-lost` where it had fallen silent before. It is an `error` where somebody can be named; where
 all stand in one step it is a `warning`, and an `error` after 30 times as long.
-
-**Why.** One rank that does not launch a collective holds all others until the communication library's
-time limit, 10 minutes with PyTorch's NCCL backend: 4,096 GPUs that wait so long cost 683 GPU hours, and
-their utilisation reads 100 % meanwhile.
 
 **Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s.
 

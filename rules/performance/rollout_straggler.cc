@@ -14,13 +14,13 @@ constexpr char kPage[] = R"page(
 
 The trainer waits for the longest few sequences of each batch.
 
-**What it checks.** From `t_start` and `t_end` of a step's sampled sequences: the time between the end of the first
-95 % of them and the end of the last, as a share of the time from the first start to the last end, over all steps
-with at least 20 timed sequences. A finding from 20 % on.
-
 **Why.** Lengths of reasoning traces are heavy-tailed: with a median of 2,000 tokens and a longest of 32,000, an
 engine that runs 95 % of a batch in 60 s holds 5 % of its slots for 200 s more: 77 % of the time goes to 5 % of
 the sequences.
+
+**What it checks.** From `t_start` and `t_end` of a step's sampled sequences: the time between the end of the first
+95 % of them and the end of the last, as a share of the time from the first start to the last end, over all steps
+with at least 20 timed sequences. A finding from 20 % on.
 
 **Bad.** `the last 5 % of sequences take 61 % of generation time (step 12: 48 s for sequence 12.0931)`.
 

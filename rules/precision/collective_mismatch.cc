@@ -19,13 +19,13 @@ constexpr char kPage[] = R"page(
 
 The ranks of one collective disagree on what they reduce: dtype, number of elements, operation or root.
 
-**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
-every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
-(`variable_count`) are compared in the rest; point-to-point calls are exempt.
-
 **Why.** NCCL does not compare what the ranks ask for. A rank that reduces 1,000,000 elements with another's
 999,936 either hangs, or adds memory that belongs to something else; a rank that sends bf16 where the others send
 fp16 adds bit patterns: 1.0 in bf16 (0x3f80) reads as 1.875 in fp16.
+
+**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
+every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
+(`variable_count`) are compared in the rest; point-to-point calls are exempt.
 
 **Bad.** `count: 999936 on rank 3, 1000000 on ranks 0, 1, 2`.
 

@@ -19,13 +19,6 @@ constexpr char kPage[] = R"page(
 
 A sum overflows on the way though its result fits: inputs and exact result are finite, the output is not.
 
-**What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
-an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
-order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
-too small for any partial sum to overflow, the finding says so: something else wrote the NaN or infinity. A sum or
-partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
-as large, overflow.
-
 **Why.** fp16 ends at 65,504. With a loss scale of 2^16 and gradients of 0.02, 64 ranks sum to 83,886: infinite, while
 the average is 1,311. The loss scaler then halves its scale, again and again, and gradients fall below the smallest
 subnormal instead: the overflow is invisible, what it costs is not.
@@ -35,6 +28,13 @@ subnormal instead: the overflow is invisible, what it costs is not.
 | up to a quarter of the dtype's largest value | pass | room for four times the ranks or the loss scale |
 | above a quarter | note | the next doubling but one of ranks or loss scale overflows |
 | an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
+
+**What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
+an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
+order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
+too small for any partial sum to overflow, the finding says so: something else wrote the NaN or infinity. A sum or
+partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
+as large, overflow.
 
 **Bad.** `512 ranks, fp16 ring, post-divided: 8 of 256 sums are infinite, their averages are finite`.
 

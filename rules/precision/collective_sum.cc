@@ -20,6 +20,10 @@ constexpr char kPage[] = R"page(
 
 An all-reduce or reduce-scatter sums over ranks in too few bits, and the sum is biased.
 
+**Why.** Noise dithers rounding away; what the ranks share does not. A bf16 ring of gradients c(1 + 0.3 normal)
+shows nothing at 64 ranks, is 2.7 % too large at 256, 13 % too small at 512 and loses half at 1,024. The loss curve
+shows none of it: it is a learning rate that differs from element to element.
+
 **What it checks.** At up to 4,096 sampled elements a call, every rank's input and the result, joined by
 (group, sequence number). Three questions, kept apart:
 - *Which arithmetic made this result?* Every candidate is replayed on the samples: rings from each start and in
@@ -74,10 +78,6 @@ and so on to 2,048, until the bias passes its budget.
 Nothing of it averages out: a bias of b in each step is a bias of b in Adam's mean, whatever its decay. Without bias 16-bit
 partial sums cost variance alone, of about N u^2 a step (relative; u = 2^-8 in bf16), which is below that of the batch (Higham and Mary, 2019).
 
-**Why.** Noise dithers rounding away; what the ranks share does not. A bf16 ring of gradients c(1 + 0.3 normal)
-shows nothing at 64 ranks, is 2.7 % too large at 256, 13 % too small at 512 and loses half at 1,024. The loss curve
-shows none of it: it is a learning rate that differs from element to element.
-
 **Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16 ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too small`.
 
 **Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
@@ -119,8 +119,8 @@ constexpr char kFix[] =
     "a tree (NCCL_ALGO=Tree), whose partial sums are few.";
 
 // Half of the rule's budget for streams by themselves, half for e-BH.
-constexpr double kStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
-constexpr double kEBhAlpha = kInfo.alpha_weight * kRunAlpha / 2;
+constexpr double kCollectiveStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
+constexpr double kCollectiveEBhAlpha = kInfo.alpha_weight * kRunAlpha / 2;
 
 class CollectiveSum : public Rule {
  public:
@@ -133,7 +133,7 @@ class CollectiveSum : public Rule {
     CompressedSite::Take(key, step, *joined, compressed_, out);
     const auto [at, fresh] = sites_.try_emplace(key, 0);
     ReductionStatistics& tally = at->second;
-    if (fresh) tally = ReductionStatistics(kStreamAlpha * shares_.Next(step.role));
+    if (fresh) tally = ReductionStatistics(kCollectiveStreamAlpha * shares_.Next(step.role));
     tally.TakeCalls(*joined);
     tally.Take(step, AnalyseReductions(step));
     const bool unlike = tally.unknown.level() > tally.told && tally.unlike_sums();
@@ -158,14 +158,14 @@ class CollectiveSum : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     std::vector<double> wealth;
     for (const auto& [key, tally] : sites_) wealth.push_back(tally.log_wealth());
-    const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha);
+    const std::vector<bool> selected = SelectByEBh(wealth, kCollectiveEBhAlpha);
     size_t i = 0;
     for (auto& [key, tally] : sites_) {
       const bool by_ebh = selected[i++];
       if (tally.told > v1::LEVEL_NOTE) continue;
       const BiasStream* accused = tally.accused();
       const bool enough =
-          accused != nullptr && accused->effective_count() >= FewestSamples(kEBhAlpha);
+          accused != nullptr && accused->effective_count() >= FewestSamples(kCollectiveEBhAlpha);
       if (by_ebh && enough) {
         out.Add(Biased(key, tally, *accused, true));
       } else if (tally.told == v1::LEVEL_UNSPECIFIED && !tally.told_broken) {
@@ -214,7 +214,7 @@ class CollectiveSum : public Rule {
                                  Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
         .Cause(CauseId(replay), replay.proved ? 1 : 0.5);
     if (by_ebh) {
-      found.finding().mutable_false_alarm()->set_value(kEBhAlpha);
+      found.finding().mutable_false_alarm()->set_value(kCollectiveEBhAlpha);
       found.Assume(
           "named by e-BH over all sites: the rate is the expected share of false ones among those "
           "named");

@@ -20,6 +20,12 @@ constexpr char kPage[] = R"page(
 
 A matrix product is computed by another arithmetic than before: at another step, on another rank, after a restart.
 
+**Why.** A library update, another GPU in the pool, an environment variable, a kernel chosen by timing: the
+product is then summed in another order or in fewer bits, and a run that was reproducible is not: of 1,000 f32 dot
+products of 4,096 normal factors, 977 change when eight lanes replace one, by 1.2e-6 of the result. Ranks that
+differ drift apart where replicas should be equal; a restart on other hardware moves the loss by more than its
+seed does.
+
 **What it checks.** The class of arithmetics that explains a product's sampled elements (see
 `precision/gemm-accumulator`) against the first one that was accepted at its site, for the same shapes and dtypes.
 Each later class narrows the reference to what both have in common. A finding is a call that a class explains,
@@ -28,12 +34,6 @@ while every arithmetic of the reference fails on k = ln(10^6 C) of its elements,
 With `plumb audit --contract FILE` (from `plumb fingerprint --output FILE`, or `plumbline.fingerprint(...)` in Python)
 products of the contract's length and dtypes are held to that instead: each sampled element is computed again by
 the contract's tree and arithmetic. One element that differs is a finding.
-
-**Why.** A library update, another GPU in the pool, an environment variable, a kernel chosen by timing: the
-product is then summed in another order or in fewer bits, and a run that was reproducible is not: of 1,000 f32 dot
-products of 4,096 normal factors, 977 change when eight lanes replace one, by 1.2e-6 of the result. Ranks that
-differ drift apart where replicas should be equal; a restart on other hardware moves the loss by more than its
-seed does.
 
 **Bad.** `step 400: aligned blocks of 32, 13 fraction bits; held since step 0: aligned blocks of 16, 25 bits`.
 

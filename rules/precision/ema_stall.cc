@@ -21,15 +21,15 @@ constexpr char kPage[] = R"page(
 
 A moving average of the weights cannot move: each step towards the weights rounds back to where it was.
 
-**What it checks.** Of an update with `optimizer` "ema" (or one with a `decay` and no optimizer named):
-e ← e + (1−d)(p−e), `intended` being (1−d)(p−e). Of the sampled elements with p ≠ e, how many are able to move,
-that is fl(e + (1−d)(p−e)) ≠ e, rounded once to nearest even in the dtype of e. A finding needs at least
-1,000 elements with p ≠ e, fewer than 10 % of them able to move, and as few that did move.
-
 **Why.** In bf16 an average with decay d moves only where |p−e| is above 2⁻⁹/(1−d) of |e|: with d = 0.999, 195 %
 of the weight itself; with d = 0.9999, twenty times it. With weights that have moved by 5 % since
 the average was set up, none of a million elements can move at 0.99 or above (58 % at 0.9), and the "average" that is evaluated and shipped is
 the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d = 0.999.
+
+**What it checks.** Of an update with `optimizer` "ema" (or one with a `decay` and no optimizer named):
+e ← e + (1−d)(p−e), `intended` being (1−d)(p−e). Of the sampled elements with p ≠ e, how many are able to move,
+that is fl(e + (1−d)(p−e)) ≠ e, rounded once to nearest even in the dtype of e. A finding needs at least
+1,000 elements with p ≠ e, fewer than 10 % of them able to move, and as few that did move.
 
 **The level** is warning whatever the share below a tenth: training itself does not read the average.
 
@@ -85,7 +85,7 @@ constexpr RuleInfo kInfo = {"precision/ema-stall",
                             kPage,
                             kOptions};
 
-struct Counts {
+struct AverageCounts {
   size_t apart = 0;  // p != e
   size_t able = 0;   // of these, the rounded sum is another value
   size_t moved = 0;
@@ -100,9 +100,9 @@ struct Counts {
   bool arrived() const { return applied > 0.5 * intended && applied < 1.5 * intended; }
 };
 
-Counts Look(const UpdateCase& c) {
+AverageCounts LookAtAverage(const UpdateCase& c) {
   constexpr size_t kListed = 3;
-  Counts n;
+  AverageCounts n;
   for (size_t i = 0; i < c.size(); ++i) {
     if (!std::isfinite(c.before[i]) || !std::isfinite(c.intended[i])) {
       ++n.non_finite;
@@ -150,7 +150,7 @@ class EmaStall : public Rule {
     auto sample = DecodeUpdate(update);
     if (!sample.ok()) return Inconclusive(std::string(sample.status().message()));
     const UpdateWindow::Gathered& gathered = window_.Add(step, item, *std::move(sample));
-    const Counts n = Look(gathered.sample);
+    const AverageCounts n = LookAtAverage(gathered.sample);
     if (n.apart < elements_) {
       return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
                                        " sampled elements differ from what they average"),
@@ -167,7 +167,7 @@ class EmaStall : public Rule {
 
   // `log_chance`: that stochastic rounding stood still in all that was looked at since the average
   // last moved.
-  v1::Verdict Weigh(const v1::Update& update, const UpdateCase& c, const Counts& n,
+  v1::Verdict Weigh(const v1::Update& update, const UpdateCase& c, const AverageCounts& n,
                     double& log_chance) const {
     const double most = share_ * static_cast<double>(n.apart);
     const bool moves = !(static_cast<double>(n.moved) < most);
@@ -196,7 +196,8 @@ class EmaStall : public Rule {
     return Found(update.config(), c, n);
   }
 
-  v1::Verdict Found(const v1::UpdateConfig& config, const UpdateCase& c, const Counts& n) const {
+  v1::Verdict Found(const v1::UpdateConfig& config, const UpdateCase& c,
+                    const AverageCounts& n) const {
     const bool wide = c.dtype == DType::kF32 || c.dtype == DType::kF64;
     const double share = static_cast<double>(n.able) / static_cast<double>(n.apart);
     FindingBuilder found(wide ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
@@ -230,7 +231,7 @@ class EmaStall : public Rule {
     return found.Take();
   }
 
-  static google::protobuf::Struct Describe(const UpdateCase& c, const Counts& n) {
+  static google::protobuf::Struct Describe(const UpdateCase& c, const AverageCounts& n) {
     google::protobuf::Struct details;
     Put(details, "dtype", DTypeName(c.dtype));
     Put(details, "sampled", static_cast<double>(c.size()));

@@ -18,15 +18,15 @@ constexpr char kPage[] = R"page(
 The epsilon that keeps a denominator from being zero is zero in its dtype, or the second moment has
 underflowed and left the denominator to it alone.
 
-**What it checks.** Two things, each enough. (1) `eps`, rounded once to the dtype in which it is added
-(`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,
-because β2·v + (1−β2)·g² rounds to 0 in the moments' dtype, although its root is larger than eps: the
-denominator is eps where it should be sqrt(v) + eps.
-
 **Why.** The least positive fp16 is 6e-8: the customary 1e-8 is 0 there, and so is every g² below
 3e-8/(1−β2), that is |g| < 5.4e-3 at β2 = 0.999. Then m/(sqrt(0) + 0) is infinite; with eps in fp32 it is
 1e8·m: for a gradient of 1e-4 the root should be 3.2e-6 and is replaced by 1e-8, a first step 316 times too
 long, in the elements with the least signal.
+
+**What it checks.** Two things, each enough. (1) `eps`, rounded once to the dtype in which it is added
+(`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,
+because β2·v + (1−β2)·g² rounds to 0 in the moments' dtype, although its root is larger than eps: the
+denominator is eps where it should be sqrt(v) + eps.
 
 **Bad.** `eps = 1e-08 is 0 in f16`.
 
@@ -70,7 +70,7 @@ struct Bare {
   double worst_root = 0;
 };
 
-Bare Look(const UpdateCase& c, double beta2, double eps) {
+Bare LookAtMoments(const UpdateCase& c, double beta2, double eps) {
   // Not said: the longest memory in use, which makes the least of the gradient.
   const double rest = beta2 > 0 && beta2 < 1 ? 1 - beta2 : 1e-4;
   Bare bare;
@@ -128,7 +128,7 @@ class EpsilonUnderflow : public Rule {
       return Inconclusive(
           "dtype-unknown: neither eps_dtype nor the moments say in which dtype eps is added");
     }
-    const Bare bare = c.ok() ? Look(*c, config.beta2(), config.eps()) : Bare{};
+    const Bare bare = c.ok() ? LookAtMoments(*c, config.beta2(), config.eps()) : Bare{};
     const bool zero = RoundToFormat(config.eps(), dtype) == 0;
     if (zero && (declared || (!Byte(dtype) && bare.finite_steps == 0)))
       return CastFinding(config, dtype, declared, bare, c.ok() ? &*c : nullptr);

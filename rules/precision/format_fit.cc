@@ -22,6 +22,10 @@ constexpr char kPage[] = R"page(
 More than one value in a hundred does not fit the format that the tensor is declared to be stored in: it
 becomes zero, or it is beyond the largest finite value.
 
+**Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in
+e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
+1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are no noise: each of them errs towards zero.
+
 **What it checks.** Over the whole tensor, each finite non-zero value rounded once to nearest even in
 `target_format`: the share that becomes 0 (flushed) plus the share beyond the largest finite value
 (saturated), *as the values were handed over*. The verdict's details hold the shares for fp16, bf16, e4m3
@@ -56,10 +60,6 @@ would not beside the next largest; or where 5 % of sum |x| is lost (normal value
 0.1 % in mxfp8; Student's with 3 degrees, whose tails are like gradients', 3.1, 1.3 and 0.2 %; with 2 degrees 6.2, 2.7 and
 0.3 %). Of values that are stored already (u8, F8, F4 and their scales)
 only the marks of products' factors are left.
-
-**Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in
-e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
-1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are no noise: each of them errs towards zero.
 
 **Bad.** `12 % of the values become 0 in e4m3`.
 

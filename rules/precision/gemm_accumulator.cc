@@ -21,6 +21,11 @@ constexpr char kPage[] = R"page(
 
 A matrix product accumulates in fewer bits than was promised.
 
+**Why.** An 8-bit tensor core that keeps 13 fraction bits loses every product below 2^-13 of the largest. With
+K = 4,096 and normal e4m3 factors its results err by 0.13 % (rms), one in 23 by more than a hundredth of itself;
+with positive factors all are 7 % too small (0.06 % when promoted every 128 products), and a sum of ones
+stops at 16,384. The loss curve shows noise.
+
 **What it checks.** At sampled elements D[i,j], the row of A and the column of B that went into each. Which
 arithmetic gives D's bits on every sample? Every candidate is replayed: the exact sum rounded once; one
 product after the other in f32, f16, bf16, e4m3, e5m2 or f64, rounded or fused, to nearest or toward zero; pairwise
@@ -38,11 +43,6 @@ in f32 every 256 products or sooner are not meant: what they lose does not grow 
 unexplained product with an element beyond (K+1) 2^-24 sum|ab| (plus half a unit in the last place of a
 16-bit D), which no f32 accumulation can reach; or a bias over the run, in units in the last place of bf16
 for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is its nature.
-
-**Why.** An 8-bit tensor core that keeps 13 fraction bits loses every product below 2^-13 of the largest. With
-K = 4,096 and normal e4m3 factors its results err by 0.13 % (rms), one in 23 by more than a hundredth of itself;
-with positive factors all are 7 % too small (0.06 % when promoted every 128 products), and a sum of ones
-stops at 16,384. The loss curve shows noise.
 
 **The level** follows what the sums keep (figures: K = 4,096, e4m3 factors, simulated):
 

@@ -20,6 +20,11 @@ constexpr char kPage[] = R"page(
 
 A running sum of gradients is kept in too few bits, so that late micro-batches are lost.
 
+**Why.** A sum stops taking in addends below half its last place: ones stop at 256 in bf16, at 2,048 in fp16.
+Gradients of mean 1 and spread 0.5 in bf16: 256 micro-batches -0.1 %, 512 -1.4 %, 1,024 -45 %. Elements whose
+means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that is 45 % too small in every
+element is a learning rate that is too small, until it is not the same in every element.
+
 **What it checks.** At sampled elements of a sum that one rank keeps over the micro-batches of a step, the
 exact sum of what was added (a superaccumulator, no rounding) against what came out. The error is counted
 beyond the one rounding into the sum's dtype that nobody can avoid, in units of its last place (ulp), signed
@@ -35,11 +40,6 @@ so that plus is too large in magnitude; sums in fp32 are judged in ulp of bf16. 
 
 16-bit sums without a bias are a note where the same addends, drawn again into longer sums (twice as many, up to
 2,048), pass the budget.
-
-**Why.** A sum stops taking in addends below half its last place: ones stop at 256 in bf16, at 2,048 in fp16.
-Gradients of mean 1 and spread 0.5 in bf16: 256 micro-batches -0.1 %, 512 -1.4 %, 1,024 -45 %. Elements whose
-means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that is 45 % too small in every
-element is a learning rate that is too small, until it is not the same in every element.
 
 **The level** is that of the mean error, in ulp of the sum (figures: bf16, mean 1, spread 0.5):
 

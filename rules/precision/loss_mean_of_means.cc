@@ -23,6 +23,10 @@ constexpr char kPage[] = R"page(
 The ranks, or the micro-batches, average their own means although they hold different numbers of tokens: the
 loss that is logged, and usually the gradient with it, weighs tokens by where they happened to land.
 
+**Why.** Two ranks with 100 and 900 tokens of mean loss 4 and 2: the mean over tokens is 2.2, the mean of
+means 3.0. Every token of the first counts nine times. It biases by length, is invisible in any
+one curve, and changes with the batch size, so runs of different sizes are not comparable.
+
 **What it checks.** The scalars `loss`, `loss_sum` and `tokens` of one step over all ranks (or the same three
 names behind a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
 mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
@@ -31,10 +35,6 @@ everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of th
 another making (smoothed, with an auxiliary loss) lies as near by chance now and then: with two decimals
 in a few steps of a hundred. So the chance is multiplied over steps until it is below 1e-4 (one step of an
 unrounded fp32, some five of two decimals), and a step whose logged value is neither mean undoes two of those findings.
-
-**Why.** Two ranks with 100 and 900 tokens of mean loss 4 and 2: the mean over tokens is 2.2, the mean of
-means 3.0. Every token of the first counts nine times. It biases by length, is invisible in any
-one curve, and changes with the batch size, so runs of different sizes are not comparable.
 
 **Bad.** `logged 3.0 is the mean of 2 ranks' means; over the tokens it is 2.2`.
 

@@ -22,15 +22,15 @@ constexpr char kPage[] = R"page(
 The optimizer computes a step and the weights do not take it: it is smaller than half the spacing of
 their dtype, so the sum rounds back to where it was.
 
-**What it checks.** Of one update, over the whole tensor: the change along the intended one, over the
-intended one: sum of (after − before)·sign(Δ) over sum of |Δ|. Below a half, with at least 1,000 elements
-that were meant to move, the sampled elements are replayed: an element counts as lost when Δ ≠ 0, `after`
-has the bits of `before`, and before + Δ, summed exactly and rounded once to nearest even, is `before`.
-
 **Why.** bf16 keeps 8 bits: near 0.02 values are 1.2e-4 apart and a step below 6e-5 vanishes. With weights
 from N(0, 0.02²) and steps from N(0, 1e-5²), as Adam makes them at a rate of 1e-5, 88 % of the elements do
 not move and 78 % of the step is gone; at 1e-4 it is 32 % and 6 %. The loss falls all the same, by those
 weights that are small enough to move, and nothing in its curve tells.
+
+**What it checks.** Of one update, over the whole tensor: the change along the intended one, over the
+intended one: sum of (after − before)·sign(Δ) over sum of |Δ|. Below a half, with at least 1,000 elements
+that were meant to move, the sampled elements are replayed: an element counts as lost when Δ ≠ 0, `after`
+has the bits of `before`, and before + Δ, summed exactly and rounded once to nearest even, is `before`.
 
 **The level** follows what arrives, of weights from N(0, 0.02²) in bf16 (simulated, 60,000 elements):
 
@@ -115,7 +115,7 @@ struct Sampled {
   std::vector<size_t> listed;
 };
 
-Sampled Look(const UpdateCase& c) {
+Sampled LookAtUpdate(const UpdateCase& c) {
   constexpr size_t kListed = 3;
   Sampled s;
   for (size_t i = 0; i < c.size(); ++i) {
@@ -209,7 +209,7 @@ class LostUpdate : public Rule {
   // Why the little that arrived may have another reason than rounding to nearest; "" if it has not.
   static std::string OtherReason(const UpdateCase& c, const v1::UpdateSummary& s, bool stochastic) {
     if (stochastic) return "stochastic: this tensor is rounded stochastically";
-    const Sampled seen = Look(c);
+    const Sampled seen = LookAtUpdate(c);
     if (seen.intended < kFewSampled)
       return "few-elements: too few sampled elements were meant to move";
     const auto unchanged = static_cast<double>(seen.unchanged);
@@ -232,7 +232,7 @@ class LostUpdate : public Rule {
 
   v1::Verdict Found(const v1::Update& update, const UpdateCase& c, double applied) const {
     const v1::UpdateSummary& s = update.summary();
-    const Sampled seen = Look(c);
+    const Sampled seen = LookAtUpdate(c);
     const bool wide = Wide(c.dtype);
     const double share = static_cast<double>(s.lost()) / static_cast<double>(s.intended());
     FindingBuilder found(wide                ? v1::LEVEL_NOTE

@@ -20,6 +20,11 @@ constexpr char kPage[] = R"page(
 
 Adam's second moment can rise and cannot fall: its decay is below half the spacing of its dtype.
 
+**Why.** With β2 = 0.999 the largest decay is 0.1 % of v; bf16 rounds away anything below 0.2 to 0.4 %. So v goes
+up with every large gradient and never comes down: from 0, with normal gradients of variance one, it stands at
+2.5 after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
+1/sqrt(v): a learning rate that decays by itself, 37 % down and 50 % down, and never recovers after a spike.
+
 **What it checks.** The sampled elements of an update with its gradient and the second moment before
 and after: v ← β2·v + (1−β2)·g². Where g² < v/2, v must fall, by half of its largest decay at least. A finding
 needs at least 1,000 such elements, of which less than 1 % fell, and a replay that gives the recorded bits: the
@@ -28,11 +33,6 @@ as a multiply and then an add do; each product rounded), in double and in fp32, 
 those that stood still. Early in a run v still rises nearly everywhere and few must fall; then 1,000 elements of
 any kind do: where the replay gives the bits of 99 % of them, *its* arithmetic is known, and so is what it would do
 to each v if no gradient came at all. Less than 1 % able to fall under every way that explains them is the finding.
-
-**Why.** With β2 = 0.999 the largest decay is 0.1 % of v; bf16 rounds away anything below 0.2 to 0.4 %. So v goes
-up with every large gradient and never comes down: from 0, with normal gradients of variance one, it stands at
-2.5 after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
-1/sqrt(v): a learning rate that decays by itself, 37 % down and 50 % down, and never recovers after a spike.
 
 **The level** is warning (figures: bf16, β2 = 0.999, from 0, normal gradients):
 
@@ -126,7 +126,7 @@ constexpr Arithmetic kArithmetics[] = {
 
 // Tried where the decay is not said.
 constexpr std::array kCustomary = {0.999, 0.99, 0.95, 0.98, 0.995, 0.9999, 0.9};
-constexpr double kExplained = 0.99;
+constexpr double kRatchetExplained = 0.99;
 
 // The sampled elements, by what they can tell.
 struct Falling {
@@ -145,7 +145,7 @@ double LeastMoment(const v1::UpdateConfig& config, DType t) {
   return t == DType::kF16 ? 0 : PowerOfTwo(FormatOf(t).min_exponent);
 }
 
-Falling Look(const UpdateCase& c, double least) {
+Falling LookAtMoment(const UpdateCase& c, double least) {
   Falling f;
   for (size_t i = 0; i < c.size(); ++i) {
     const double v = c.moment_before[i], after = c.moment_after[i], g = c.gradient[i];
@@ -203,7 +203,7 @@ const Replay& Best(const std::vector<Replay>& replays) {
 }
 
 bool Explains(size_t explained, size_t of) {
-  return static_cast<double>(explained) >= kExplained * static_cast<double>(of);
+  return static_cast<double>(explained) >= kRatchetExplained * static_cast<double>(of);
 }
 
 // Of the telling elements, how many moments this arithmetic could lower without a gradient.
@@ -248,7 +248,7 @@ class MomentRatchet : public Rule {
     const UpdateWindow::Gathered& gathered = window_.Add(step, item, *std::move(c));
     const v1::UpdateConfig& config = update.config();
     const UpdateCase& sample = gathered.sample;
-    const Falling f = Look(sample, LeastMoment(config, sample.moment_dtype));
+    const Falling f = LookAtMoment(sample, LeastMoment(config, sample.moment_dtype));
     std::optional<v1::Verdict> verdict =
         f.all >= elements_ ? Weigh(config, sample, f) : WeighEarly(config, sample, f);
     if (!verdict) {

@@ -22,16 +22,16 @@ constexpr char kPage[] = R"page(
 The first NaN or infinity: in which step, which operation and on which rank it appeared, and what
 that rank had seen right before.
 
+**Why.** One infinity in one element of one rank is all NaN everywhere two steps later: attention mixes
+it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it then,
+when nothing tells where it came from. fp16 ends at 65,504: an activation of 256 squared is beyond it.
+
 **What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
 ranks made their observations, and the scalars that tell of training (losses, norms of the gradient; not those of an
 evaluation). The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
 step and the ones that follow without a clean one between, is the same incident. Scalars come every step and tensors in
 some: a loss that is NaN in step 61 is earlier than a tensor that was looked at in step 64. The finding then names no
 layer, a rank only where several reported the scalar, and says since when no tensor was looked at.
-
-**Why.** One infinity in one element of one rank is all NaN everywhere two steps later: attention mixes
-it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it then,
-when nothing tells where it came from. fp16 ends at 65,504: an activation of 256 squared is beyond it.
 
 **Bad.** `step 812, rank 3: layers.17.mlp/activation has 2 infinities; before it, layers.17.norm reached
 6.1e4, 93 % of the largest f16`.

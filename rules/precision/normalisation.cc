@@ -18,11 +18,6 @@ constexpr char kPage[] = R"page(
 Rows of probabilities do not sum to one: what they were divided by, or their logarithms, were kept in too few
 bits.
 
-**What it checks.** Tensors of role `probabilities`, row by row over their last axis: |Σp − 1| must not
-exceed ½·Σulp(p) + (n+2)·2⁻²⁴, that is every p rounded once to its dtype after sums and divisions in fp32.
-Values that are all bf16 or fp16 numbers inside a wider dtype count as such. A finding needs a row that
-sums to *more* than one and has no other explanation (below).
-
 **Why.** A sum of equal addends stops at 256 in bf16 and at 2,048 in fp16. A uniform attention row over
 4,096 keys summed in bf16 is divided by 256: its probabilities sum to 16, and the layer's output with them.
 Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is 2.5 in bf16. With V = 1 the output O must be 1.
@@ -32,6 +27,11 @@ Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is
 | one, within the bound of fp32 sums | pass | nothing |
 | up to 2⁻¹³ beyond it, or anything that has an honest explanation | inconclusive | 0.01 % of the layer's output |
 | more, up to 2.5 (normal logits) or 16 (uniform rows) over 4,096 keys | warning | the output is as many times too large, more with every doubling of the context: what was trained at one length fails at another (Dao et al., 2022, keep the statistics in fp32) |
+
+**What it checks.** Tensors of role `probabilities`, row by row over their last axis: |Σp − 1| must not
+exceed ½·Σulp(p) + (n+2)·2⁻²⁴, that is every p rounded once to its dtype after sums and divisions in fp32.
+Values that are all bf16 or fp16 numbers inside a wider dtype count as such. A finding needs a row that
+sums to *more* than one and has no other explanation (below).
 
 **Bad.** `61 of 64 rows sum to more than one, up to 2.72`.
 
@@ -75,7 +75,7 @@ constexpr RuleInfo kInfo = {"precision/normalisation",
 
 constexpr size_t kKinds = static_cast<size_t>(RowKind::kSteps) + 1;
 
-struct Counts {
+struct RowCounts {
   std::array<size_t, kKinds> rows{};
   const ProbabilityRow* worst = nullptr;  // of the rows in excess, by distance over bound
 
@@ -83,8 +83,8 @@ struct Counts {
   size_t judged() const { return of(RowKind::kSumsToOne) + of(RowKind::kExcess); }
 };
 
-Counts Count(const std::vector<ProbabilityRow>& rows) {
-  Counts tally;
+RowCounts Count(const std::vector<ProbabilityRow>& rows) {
+  RowCounts tally;
   for (const ProbabilityRow& row : rows) {
     ++tally.rows[static_cast<size_t>(row.kind)];
     if (row.kind != RowKind::kExcess) continue;
@@ -95,7 +95,7 @@ Counts Count(const std::vector<ProbabilityRow>& rows) {
 }
 
 // The honest explanation of what is not one; "" when there is none.
-std::string Explanation(const std::vector<ProbabilityRow>& rows, const Counts& tally) {
+std::string Explanation(const std::vector<ProbabilityRow>& rows, const RowCounts& tally) {
   if (tally.of(RowKind::kNoShare) > 0)
     return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
            "probabilities)";
@@ -142,7 +142,7 @@ class Normalisation : public Rule {
     if (c->rows == 0 || c->columns < 2)
       return Inconclusive("no-rows: rows of at least two values are needed, whole");
     const std::vector<ProbabilityRow> rows = LookAtRows(*c);
-    const Counts tally = Count(rows);
+    const RowCounts tally = Count(rows);
     if (const std::string why = Explanation(rows, tally); !why.empty())
       return Inconclusive(why, Describe(*c, tally));
     if (tally.worst != nullptr) return Found(*c, tally);
@@ -151,7 +151,7 @@ class Normalisation : public Rule {
     return Pass("rows sum to one within the bound", Describe(*c, tally));
   }
 
-  static v1::Verdict Found(const TensorCase& c, const Counts& tally) {
+  static v1::Verdict Found(const TensorCase& c, const RowCounts& tally) {
     const ProbabilityRow& worst = *tally.worst;
     const double off = worst.sum - 1;
     const bool stopped = worst.stopped;
@@ -182,7 +182,7 @@ class Normalisation : public Rule {
     return found.Take();
   }
 
-  static google::protobuf::Struct Describe(const TensorCase& c, const Counts& tally) {
+  static google::protobuf::Struct Describe(const TensorCase& c, const RowCounts& tally) {
     static constexpr std::array<const char*, kKinds> kNames = {
         "sum_to_one", "near_one", "excess",     "deficit",  "not_one",
         "gaps",       "masked",   "non_finite", "no_share", "in_steps"};

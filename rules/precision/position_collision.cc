@@ -19,14 +19,14 @@ constexpr char kPage[] = R"page(
 Two positions of one sequence are one value in the dtype they are kept in: the model cannot tell those tokens'
 places apart.
 
+**Why.** bf16 has 8 bits: from 256 on positions go in steps of 2, from 2,048 in steps of 16. Of the positions
+0 to 4,095 it holds 769. fp16 holds every position to 2,048. RoPE in bf16 turns runs of 16 tokens
+by one angle; the loss at short contexts shows nothing, and long ones fail to extrapolate.
+
 **What it checks.** Tensors of role `positions` with a floating dtype, row by row over their last axis. A
 stretch of a row that equals round((s + i)·c) to the bit, for a whole start s and a step c (1, 1/k, or one
 over the length) that its own values fix, is a rounded count; two neighbours with one value in it are a
 collision. f32 values that are all bf16 or fp16 numbers were rounded before they were saved, and count as such.
-
-**Why.** bf16 has 8 bits: from 256 on positions go in steps of 2, from 2,048 in steps of 16. Of the positions
-0 to 4,095 it holds 769. fp16 holds every position to 2,048. RoPE in bf16 turns runs of 16 tokens
-by one angle; the loss at short contexts shows nothing, and long ones fail to extrapolate.
 
 **Bad.** `4,096 positions have 769 values in bf16: 256 and 257 are both 256`.
 
@@ -68,7 +68,7 @@ struct Looked {
   int64_t worst_row = -1;
 };
 
-Looked Look(const TensorCase& c, DType dtype) {
+Looked LookAtRows(const TensorCase& c, DType dtype) {
   // [T,1] is one sequence, not T of them.
   const bool column = c.columns == 1;
   const int64_t rows = column ? 1 : c.rows;
@@ -124,7 +124,7 @@ class PositionCollision : public Rule {
     if (!c.ok()) return Inconclusive(std::string(c.status().message()));
     if (c->rows == 0) return Inconclusive("no-rows: whole rows of positions are needed");
     const DType used = CoarsestDType(c->values, c->dtype, 64);
-    Looked looked = Look(*c, used);
+    Looked looked = LookAtRows(*c, used);
     if (looked.worst_row >= 0) return Found(*c, used, looked);
     if (looked.gave_up) {
       return Inconclusive(

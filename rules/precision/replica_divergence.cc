@@ -21,17 +21,17 @@ constexpr char kPage[] = R"page(
 
 Copies of one tensor that must be the same bits on several ranks are not.
 
+**Why.** Data-parallel ranks apply one update to one set of weights, and nothing compares them again. One
+flipped bit of 2^34 on one of 64 ranks (bit 30 turns 0.02 into 6.8e36, bit 22 turns it into 0.0278) never
+appears in a loss that is averaged over them; ranks that stopped sharing gradients train 64
+models, and a checkpoint holds rank 0's.
+
 **What it checks.** The 128-bit digest of a tensor (a sum over its elements of a hash of index and bits) on
 each rank of a step, micro-batch by micro-batch. Ranks that declare one `replicas` group hold copies. A strict
 majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
 differing element is named, its bits on either side and how many of them differ. The results of a sampled
 reduction are copies too: each rank's values at the sampled elements are compared, where half of them at least are
 the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none).
-
-**Why.** Data-parallel ranks apply one update to one set of weights, and nothing compares them again. One
-flipped bit of 2^34 on one of 64 ranks (bit 30 turns 0.02 into 6.8e36, bit 22 turns it into 0.0278) never
-appears in a loss that is averaged over them; ranks that stopped sharing gradients train 64
-models, and a checkpoint holds rank 0's.
 
 **Bad.** `rank 2 differs from ranks 0, 1, 3: element 8,841 is 0x3ca3d70a there, 0x3ce3d70a here`.
 

@@ -20,13 +20,6 @@ constexpr char kPage[] = R"page(
 
 The router's scores are kept in 16 bits, so that experts tie and something other than the scores decides.
 
-**What it checks.** The dtype of the recorded scores, and the share of tokens whose own choice that dtype
-leaves open: the k-th and the (k+1)-th score are within 2 ulp. bf16 scores with 64 experts or more are a
-note; a tied share above 1 % of 16-bit scores is a warning. Scores recorded as f32 of which every one is
-a bf16 number were rounded to bf16 on the way (the gate's product was taken in bf16 and cast too late)
-and count as bf16; of these only exact ties show. Steps on which every token ties are those of a router
-that was initialised to zero, and are counted apart.
-
 **Why.** bf16 keeps 8 bits: between 1 and 2 scores are 1/128 apart. With 256 experts, k = 8 and standard
 normal logits, the 8th and the 9th are *equal* in bf16 for 7.6 % of the tokens (4.3 % with 64 experts,
 0.4 % with 8 and k = 2), within 2 ulp for 33 %. Which expert then gets the token is decided by the order
@@ -40,6 +33,13 @@ of the tokens other experts than fp32 would; training and inference round differ
 | 16 bits, more than 1 % measured | as measured | warning | as above, and experts with low numbers get more than their share |
 
 Fedus et al. (2021) found bf16 routers unstable and keep them in f32; none of it makes a gradient wrong, so no error.
+
+**What it checks.** The dtype of the recorded scores, and the share of tokens whose own choice that dtype
+leaves open: the k-th and the (k+1)-th score are within 2 ulp. bf16 scores with 64 experts or more are a
+note; a tied share above 1 % of 16-bit scores is a warning. Scores recorded as f32 of which every one is
+a bf16 number were rounded to bf16 on the way (the gate's product was taken in bf16 and cast too late)
+and count as bf16; of these only exact ties show. Steps on which every token ties are those of a router
+that was initialised to zero, and are counted apart.
 
 **Bad.** `scores are bf16 with 256 experts: 33 % of the tokens are tied`.
 
@@ -98,7 +98,7 @@ constexpr int64_t kBlockSteps = 100;  // the share is looked at anew
 // is.
 bool HoldsBf16(const v1::Tensor& scores) {
   constexpr size_t kLooked = 4096;
-  constexpr size_t kEnough = 64;
+  constexpr size_t kEnoughRows = 64;
   const size_t n = scores.data().size() / sizeof(float);
   size_t seen = 0;
   for (size_t i = 0; i < n && seen < kLooked; ++i) {
@@ -107,7 +107,7 @@ bool HoldsBf16(const v1::Tensor& scores) {
     if ((std::bit_cast<uint32_t>(v) & 0xffff) != 0) return false;
     ++seen;
   }
-  return seen >= kEnough;
+  return seen >= kEnoughRows;
 }
 
 struct Precision {

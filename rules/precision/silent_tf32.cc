@@ -15,14 +15,14 @@ constexpr char kPage[] = R"page(
 
 The factors of an f32 product are cut to 11 bits (tf32) or 8 (bf16) before they are multiplied.
 
-**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
-columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
-finding is a class whose every member cuts, while every candidate that does not fails on k = ln(10^6 C) samples.
-
 **Why.** tf32 keeps three decimal digits. A product of normal factors with K = 4,096 is then right to 17 bits of
 sum|ab|, and errs by 0.03 % of the result, where f32 keeps 24 bits: harmless for most weights, not for a loss, a router, a normalisation, rotary
 positions, or a Gram matrix that is inverted. Whether it is on depends on the library's version, on the
 environment, and on the GPU; the code says f32 all along.
+
+**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
+columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
+finding is a class whose every member cuts, while every candidate that does not fails on k = ln(10^6 C) samples.
 
 **Bad.** `64 of 64 elements: inputs cut to tf32-nearest-away`.
 

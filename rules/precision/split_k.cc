@@ -15,14 +15,14 @@ constexpr char kPage[] = R"page(
 
 A matrix product is split along K, and its partial sums are stored in 16 bits before they are added.
 
-**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
-columns under every candidate. A finding is a class whose every member stores parts in 16 bits, while every
-other candidate fails on k = ln(10^6 C) samples. It names the length of a part where all of the class share it.
-
 **Why.** Small outputs with long K are split over blocks of the GPU, and the workspace has D's dtype unless
 told otherwise. With 16 parts in bf16 and normal factors, K = 4,096, the rms error is 1.4 times that of one
 rounding where the parts are added in f32, 3.3 times in bf16; where parts cancel nothing bounds it by the result.
 A batch of another size takes another kernel, and trainer and inference engine then differ.
+
+**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
+columns under every candidate. A finding is a class whose every member stores parts in 16 bits, while every
+other candidate fails on k = ln(10^6 C) samples. It names the length of a part where all of the class share it.
 
 **Bad.** `256 of 256 elements: exact parts of 256 stored in f16 and added in f32`.
 

@@ -13,12 +13,13 @@ bool IsQuiet(const IncidentTable::Change& change) {
 
 }  // namespace
 
-const Told* AlertDecider::Find(const std::string& route, const std::string& fingerprint) const {
+const ReceiverState* AlertDecider::Find(const std::string& route,
+                                        const std::string& fingerprint) const {
   const auto found = told_.find({route, fingerprint});
   return found == told_.end() ? nullptr : &found->second;
 }
 
-std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const Told* told,
+std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const ReceiverState* told,
                                                  const IncidentTable::Change& change) const {
   const v1::Finding& finding = change.incident.finding();
   const bool firing = told != nullptr && told->firing;
@@ -60,7 +61,7 @@ AlertDecider::Known AlertDecider::KnownTo(const AlertRoute& route, const std::st
   Known known;
   known.own = Find(route.name, fingerprint);
   for (const std::string& other : merged) {
-    const Told* told = Find(route.name, other);
+    const ReceiverState* told = Find(route.name, other);
     if (told == nullptr || !told->firing) continue;
     known.others.emplace_back(other, told);
     known.level = std::max(known.level, told->level);
@@ -77,7 +78,7 @@ std::vector<std::string> AlertDecider::Known::Bodies() const {
 
 bool AlertDecider::AnybodyHeardOf(const std::string& fingerprint) const {
   return std::any_of(config_.routes.begin(), config_.routes.end(), [&](const AlertRoute& route) {
-    const Told* told = Find(route.name, fingerprint);
+    const ReceiverState* told = Find(route.name, fingerprint);
     return told != nullptr && told->firing;
   });
 }
@@ -132,7 +133,7 @@ void AlertDecider::DecideFor(const AlertRoute& route, const IncidentTable::Chang
     const bool resolved = *event == AlertEvent::kResolved;
     const bool moved = *event == AlertEvent::kMoved;
     const bool only_others_end = resolved && !known.firing() && !known.others.empty();
-    d.told = Told();
+    d.told = ReceiverState();
     d.told.firing = !resolved;
     d.told.level =
         moved && !holds_alerts ? std::max(finding.level(), known.level) : finding.level();
@@ -151,7 +152,7 @@ void AlertDecider::DecideFor(const AlertRoute& route, const IncidentTable::Chang
   }
   out->push_back(std::move(d));
   for (const auto& [fingerprint, told] : known.others)
-    out->push_back({route.name, fingerprint, Told(), std::nullopt});
+    out->push_back({route.name, fingerprint, ReceiverState(), std::nullopt});
 }
 
 bool AlertDecider::Opens(const std::vector<AlertDecision>& decisions) {
@@ -173,10 +174,10 @@ std::vector<AlertDecision> AlertDecider::Stale(const IncidentTable& incident_tab
         std::find_if(config_.routes.begin(), config_.routes.end(),
                      [&name = key.first](const AlertRoute& r) { return r.name == name; });
     if (route != config_.routes.end() && incident_table.Get(fingerprint).ok()) continue;
-    out.push_back({name, fingerprint, Told(), std::nullopt});
+    out.push_back({name, fingerprint, ReceiverState(), std::nullopt});
     const std::string incident = incident_table.IncidentOf(fingerprint);
     if (route == config_.routes.end() || incident.empty()) continue;
-    const Told* known = Find(name, incident);
+    const ReceiverState* known = Find(name, incident);
     if (known == nullptr || !known->firing) out.push_back({name, incident, told, std::nullopt});
   }
   return out;

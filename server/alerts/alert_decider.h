@@ -17,7 +17,8 @@ class AlertDecider {
  public:
   // `known`: incidents that opened at or before this position of the incident table and are
   // resolved by now, untold, are old news.
-  AlertDecider(const AlertConfig& config, std::map<AlertLog::ToldKey, Told> told, uint64_t known)
+  AlertDecider(const AlertConfig& config, std::map<AlertLog::ToldKey, ReceiverState> told,
+               uint64_t known)
       : config_(config), told_(std::move(told)), known_(known) {}
 
   // What has to be told or remembered now. An incident that was merged passes on what is known of
@@ -36,15 +37,15 @@ class AlertDecider {
   std::vector<AlertDecision> Stale(const IncidentTable& incident_table) const;
 
  private:
-  const Told* Find(const std::string& route, const std::string& fingerprint) const;
+  const ReceiverState* Find(const std::string& route, const std::string& fingerprint) const;
   bool AnybodyHeardOf(const std::string& fingerprint) const;
-  std::optional<AlertEvent> EventFor(const AlertRoute& route, const Told* told,
+  std::optional<AlertEvent> EventFor(const AlertRoute& route, const ReceiverState* told,
                                      const IncidentTable::Change& change) const;
   // What one route knows, of an incident and of those that were merged into it.
   struct Known {
-    const Told* own = nullptr;
-    std::vector<std::pair<std::string, const Told*>> others;  // that fire
-    v1::Level level = v1::LEVEL_UNSPECIFIED;                  // the highest of the others
+    const ReceiverState* own = nullptr;
+    std::vector<std::pair<std::string, const ReceiverState*>> others;  // that fire
+    v1::Level level = v1::LEVEL_UNSPECIFIED;                           // the highest of the others
 
     bool firing() const { return own != nullptr && own->firing; }
     std::vector<std::string> Bodies() const;
@@ -57,7 +58,7 @@ class AlertDecider {
                  const std::vector<std::string>& merged, std::vector<AlertDecision>* out) const;
 
   const AlertConfig config_;
-  std::map<AlertLog::ToldKey, Told> told_;
+  std::map<AlertLog::ToldKey, ReceiverState> told_;
   const uint64_t known_;
 };
 

@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<AlertLog>> AlertLog::Open(const std::string& path
   if (!path.empty() && database.status().code() == absl::StatusCode::kDataLoss) {
     LogError("{}; it is renamed to {}.aside, and what is open is told again",
              std::string(database.status().message()), path);
-    if (auto s = SetAside(path); !s.ok()) return s;
+    if (auto s = SetDatabaseAside(path); !s.ok()) return s;
     database = TryOpen(path);
   }
   if (!database.ok()) return database.status();
@@ -143,11 +143,11 @@ absl::Status AlertLog::InTransaction(const std::function<absl::Status()>& work) 
   return status;
 }
 
-absl::StatusOr<std::map<AlertLog::ToldKey, Told>> AlertLog::AllTold() {
+absl::StatusOr<std::map<AlertLog::ToldKey, ReceiverState>> AlertLog::AllTold() {
   const MutexLock lock(mutex_);
-  std::map<ToldKey, Told> all;
+  std::map<ToldKey, ReceiverState> all;
   const absl::Status status = Each(&all_told_, [&]() PLUMB_REQUIRES(mutex_) {
-    Told& told = all[{Copy(all_told_, 0), Copy(all_told_, 1)}];
+    ReceiverState& told = all[{Copy(all_told_, 0), Copy(all_told_, 1)}];
     told.firing = all_told_.Int(2) != 0;
     told.quiet = all_told_.Int(3) != 0;
     told.level = static_cast<v1::Level>(all_told_.Int(4));

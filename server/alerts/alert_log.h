@@ -24,7 +24,7 @@
 namespace plumbline::server {
 
 // What a route's receiver knows of an incident.
-struct Told {
+struct ReceiverState {
   bool firing = false;  // false: that it is resolved
   bool quiet = false;   // people have acknowledged or silenced it since
   v1::Level level = v1::LEVEL_UNSPECIFIED;
@@ -37,7 +37,7 @@ struct Told {
 struct AlertDecision {
   std::string route;
   std::string fingerprint;
-  Told told;
+  ReceiverState told;
   std::optional<Notification> notification;
 };
 
@@ -71,7 +71,7 @@ class AlertLog {
   static absl::StatusOr<std::unique_ptr<AlertLog>> Open(const std::string& path);
 
   using ToldKey = std::pair<std::string, std::string>;  // route, fingerprint
-  absl::StatusOr<std::map<ToldKey, Told>> AllTold();
+  absl::StatusOr<std::map<ToldKey, ReceiverState>> AllTold();
   // Up to which position of which incident table everything has been decided.
   absl::StatusOr<std::pair<std::string, uint64_t>> Position();
   // All of it or nothing.

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostAPost = 256;  // alerts in one request
 
-std::string Dump(const Json& json) {
+std::string DumpAlerts(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -127,7 +127,7 @@ class AlertmanagerSink : public AlertSink {
   int64_t Life() const { return 4 * refresh_period().count(); }
 
   SendResult Post(const Json& alerts) {
-    return ResultOf(http_.Do("POST", "/api/v2/alerts", Dump(alerts), {}));
+    return ResultOf(http_.Do("POST", "/api/v2/alerts", DumpAlerts(alerts), {}));
   }
 
   // A silence of one fingerprint, made or drawn out.
@@ -143,11 +143,11 @@ class AlertmanagerSink : public AlertSink {
                     {"comment", Printable(alert.reason)}};
     const auto known = silences_.find(alert.fingerprint);
     if (known != silences_.end()) silence["id"] = known->second;
-    HttpAnswer answer = http_.Do("POST", "/api/v2/silences", Dump(silence), {});
+    HttpAnswer answer = http_.Do("POST", "/api/v2/silences", DumpAlerts(silence), {});
     if (answer.status == 404 && known != silences_.end()) {  // it has forgotten that one
       silences_.erase(known);
       silence.erase("id");
-      answer = http_.Do("POST", "/api/v2/silences", Dump(silence), {});
+      answer = http_.Do("POST", "/api/v2/silences", DumpAlerts(silence), {});
     }
     SendResult result = ResultOf(answer);
     if (result.kind != SendResult::Kind::kDelivered) return result;

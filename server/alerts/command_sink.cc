@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostShown = 400;               // of its standard error
+constexpr size_t kMostShownOfError = 400;        // of its standard error
 constexpr std::chrono::milliseconds kLook{100};  // how often a cancellation is looked for
 constexpr const char* kEnvironment[] = {"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"};
 
@@ -158,7 +158,7 @@ class CommandSink : public AlertSink {
       err->Close(0);
       return false;
     }
-    said->append(bytes, std::min(static_cast<size_t>(n), kMostShown - said->size()));
+    said->append(bytes, std::min(static_cast<size_t>(n), kMostShownOfError - said->size()));
     return true;
   }
 

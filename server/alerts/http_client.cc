@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostRead = 64 << 10;  // of an answer
-constexpr size_t kMostShown = 200;
+constexpr size_t kMostShownOfAnswer = 200;
 
 std::string Joined(const std::string& root, const std::string& path) {
   if (path.empty()) return root;
@@ -104,8 +104,8 @@ SendResult ResultOf(const HttpAnswer& answer) {
   const bool later =
       answer.status == 408 || answer.status == 425 || answer.status == 429 || answer.status >= 500;
   result.kind = later ? SendResult::Kind::kTryAgain : SendResult::Kind::kRefused;
-  result.detail =
-      absl::StrCat("status ", answer.status, ": ", Printable(answer.body.substr(0, kMostShown)));
+  result.detail = absl::StrCat("status ", answer.status, ": ",
+                               Printable(answer.body.substr(0, kMostShownOfAnswer)));
   return result;
 }
 

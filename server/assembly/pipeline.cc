@@ -23,10 +23,6 @@ constexpr uint64_t kStoreBytesInMemory = 256u << 20;
 // A commit that takes so long waits for the disk: what can wait does.
 constexpr std::chrono::milliseconds kSlowCommit{20};
 
-std::chrono::nanoseconds Seconds(double s) {
-  return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
-}
-
 uint64_t OpenBytesOf(const Config& c) {
   return c.open_bytes > 0 ? static_cast<uint64_t>(c.open_bytes) : MemoryLimit() / 4;
 }
@@ -37,13 +33,13 @@ JudgeOptions JudgeOptionsOf(const Config& c) {
   o.engine.settings = c.settings;
   o.engine.window_steps = c.window_steps;
   o.engine.run_bytes = kRunBytes;
-  o.grace = Seconds(c.grace_seconds);
-  o.hang = Seconds(c.hang_seconds);
+  o.grace = NanosecondsOf(c.grace_seconds);
+  o.hang = NanosecondsOf(c.hang_seconds);
   o.queue_bytes = static_cast<size_t>(c.queue_bytes);
   o.max_streams = static_cast<size_t>(c.max_streams);
   o.open_bytes = OpenBytesOf(c);
   o.checkpoint_bytes = static_cast<uint64_t>(c.checkpoint_bytes);
-  o.checkpoint_interval = Seconds(c.checkpoint_seconds);
+  o.checkpoint_interval = NanosecondsOf(c.checkpoint_seconds);
   return o;
 }
 
@@ -53,10 +49,10 @@ JournalOptions JournalOptionsOf(const Config& c, const std::string& version) {
   o.segments.sync = c.journal_sync == "commit"     ? SyncPolicy::kCommit
                     : c.journal_sync == "interval" ? SyncPolicy::kInterval
                                                    : SyncPolicy::kNever;
-  o.segments.sync_interval = Seconds(c.journal_sync_seconds);
+  o.segments.sync_interval = NanosecondsOf(c.journal_sync_seconds);
   o.segments.segment_bytes = static_cast<uint64_t>(c.journal_segment_bytes);
   o.segments.compress = c.journal_compress;
-  o.commit_delay = Seconds(c.journal_commit_ms / 1000);
+  o.commit_delay = NanosecondsOf(c.journal_commit_ms / 1000);
   o.commit_bytes = static_cast<size_t>(c.journal_commit_bytes);
   o.unix_ns = [] { return static_cast<int64_t>(UnixNs()); };
   return o;
@@ -73,7 +69,7 @@ CapsuleOptions CapsuleOptionsOf(const Config& c) {
   o.ranks = static_cast<uint32_t>(c.capsule_ranks);
   o.per_run = static_cast<uint32_t>(c.capsule_per_run);
   o.dense_steps = c.capsule_dense_steps;
-  o.grace = Seconds(c.grace_seconds);
+  o.grace = NanosecondsOf(c.grace_seconds);
   return o;
 }
 
@@ -95,7 +91,7 @@ uint64_t KeepBytesOf(int64_t configured, const std::string& directory) {
 JournalRetentionOptions RetentionOptionsOf(const Config& c, const std::string& directory) {
   JournalRetentionOptions o;
   o.keep_bytes = KeepBytesOf(c.journal_keep_bytes, directory);
-  o.keep = Seconds(c.journal_keep_days * 86400);
+  o.keep = NanosecondsOf(c.journal_keep_days * 86400);
   return o;
 }
 

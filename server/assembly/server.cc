@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "server/access/tls.h"
 #include "server/alerts/alert_center.h"
 #include "server/assembly/pipeline.h"
@@ -23,10 +24,6 @@
 namespace plumbline::server {
 namespace {
 
-std::chrono::nanoseconds Seconds(double s) {
-  return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
-}
-
 IngestOptions IngestOptionsOf(const Config& c) {
   IngestOptions o;
   o.server_version = Version();
@@ -34,7 +31,7 @@ IngestOptions IngestOptionsOf(const Config& c) {
   o.waiting.waiting_batches = static_cast<size_t>(c.waiting_batches);
   o.waiting.waiting_bytes = static_cast<size_t>(c.waiting_bytes);
   o.window_steps = c.window_steps;
-  o.patience = Seconds(c.grace_seconds);
+  o.patience = NanosecondsOf(c.grace_seconds);
   o.max_streams = static_cast<size_t>(c.max_streams);
   o.max_ranks = static_cast<size_t>(c.max_ranks);
   o.shares = Shares(c);
@@ -42,9 +39,9 @@ IngestOptions IngestOptionsOf(const Config& c) {
   o.max_series = static_cast<size_t>(c.max_series);
   o.name_bytes = c.name_bytes > 0 ? static_cast<uint64_t>(c.name_bytes) : MemoryLimit() / 16;
   o.waiting_bytes = static_cast<uint64_t>(c.queue_bytes);
-  o.hello_within = Seconds(c.hello_seconds);
+  o.hello_within = NanosecondsOf(c.hello_seconds);
   o.ack_batches = static_cast<uint64_t>(c.ack_batches);
-  o.ack_delay = Seconds(c.ack_seconds);
+  o.ack_delay = NanosecondsOf(c.ack_seconds);
   return o;
 }
 

@@ -137,7 +137,8 @@ void IncidentTable::Revive(Entry* entry) {
 }
 
 // Nothing is left in `from`; what people said of it holds for what is nothing but its findings.
-void IncidentTable::Merge(Entry* from, Entry* into, v1::Finding last, int64_t now, Told* told) {
+void IncidentTable::Merge(Entry* from, Entry* into, v1::Finding last, int64_t now,
+                          PendingCalls* pending) {
   const v1::Incident::State before = from->incident.state();
   const bool quiet =
       before == v1::Incident::STATE_ACKNOWLEDGED || before == v1::Incident::STATE_SILENCED;
@@ -159,16 +160,16 @@ void IncidentTable::Merge(Entry* from, Entry* into, v1::Finding last, int64_t no
   Say(*from, Revision::CHANGE_MERGED, "plumbd",
       absl::StrCat("its last finding is in incident ", into->incident.id(), " now, cause ",
                    into->status.cause()),
-      told);
+      pending);
 }
 
 IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t count) {
   const int64_t now = unix_ns_();
-  Told told;
+  PendingCalls pending;
   Placed placed;
   {
     const MutexLock lock(mutex_);
-    told = ToldNow();
+    pending = CallsNow();
     Member& member = members_[finding.fingerprint()];
     Entry* const to = EntryOf(finding, now);
     Entry* const from = member.entry == to ? nullptr : member.entry;
@@ -203,9 +204,9 @@ IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t co
           from == nullptr
               ? ""
               : absl::StrCat("a finding of incident ", from->incident.id(), " has another cause"),
-          &told);
+          &pending);
     }
-    if (from != nullptr) Left(from, to, std::move(last), now, &told);
+    if (from != nullptr) Left(from, to, std::move(last), now, &pending);
     Run& run = runs_[finding.site().run()];
     run.due = std::min(run.due, DueOf(*to));
     placed.opened = fresh || returned;
@@ -213,7 +214,7 @@ IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t co
                    (placed.opened || stronger || (before.suppressed && !finding.suppressed()) ||
                     before.fingerprint != finding.fingerprint());
   }
-  Tell(told);
+  Make(pending);
   return placed;
 }
 
@@ -227,8 +228,9 @@ void IncidentTable::NoteApart(Entry* to, bool fresh, int64_t step) const {
   to->status.set_steps_apart(std::max(to->status.steps_apart(), apart));
 }
 
-void IncidentTable::Left(Entry* from, Entry* to, v1::Finding last, int64_t now, Told* told) {
-  if (from->members.empty()) return Merge(from, to, std::move(last), now, told);
+void IncidentTable::Left(Entry* from, Entry* to, v1::Finding last, int64_t now,
+                         PendingCalls* pending) {
+  if (from->members.empty()) return Merge(from, to, std::move(last), now, pending);
   int64_t seen = INT64_MIN;
   for (const Member* member : from->members)
     seen = std::max(seen, member->finding.site().step_last());

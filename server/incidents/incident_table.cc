@@ -47,18 +47,18 @@ void IncidentTable::SetOnRevision(OnRevision on_revision) {
   on_revision_ = std::move(on_revision);
 }
 
-IncidentTable::Told IncidentTable::ToldNow() const {
-  Told told{{}, on_revision_, {}};
-  for (const auto& [number, on_change] : on_change_) told.on_change.push_back(on_change);
-  return told;
+IncidentTable::PendingCalls IncidentTable::CallsNow() const {
+  PendingCalls pending{{}, on_revision_, {}};
+  for (const auto& [number, on_change] : on_change_) pending.on_change.push_back(on_change);
+  return pending;
 }
 
-void IncidentTable::Tell(const Told& told) {
-  if (told.on_revision) {
-    for (const auto& [fingerprint, revision] : told.revisions)
-      told.on_revision(fingerprint, revision);
+void IncidentTable::Make(const PendingCalls& pending) {
+  if (pending.on_revision) {
+    for (const auto& [fingerprint, revision] : pending.revisions)
+      pending.on_revision(fingerprint, revision);
   }
-  for (const auto& on_change : told.on_change) on_change();
+  for (const auto& on_change : pending.on_change) on_change();
 }
 
 void IncidentTable::Touch(Entry* entry, int64_t now) {
@@ -71,8 +71,8 @@ void IncidentTable::Touch(Entry* entry, int64_t now) {
 }
 
 void IncidentTable::Say(const Entry& entry, Revision::Change change, const std::string& who,
-                        const std::string& reason, Told* told) const {
-  auto& [fingerprint, revision] = told->revisions.emplace_back();
+                        const std::string& reason, PendingCalls* pending) const {
+  auto& [fingerprint, revision] = pending->revisions.emplace_back();
   fingerprint = entry.status.fingerprint();
   revision.set_revision(entry.status.revision());
   revision.set_change(change);
@@ -107,59 +107,59 @@ int64_t IncidentTable::DueOf(const Entry& entry) const {
 }
 
 void IncidentTable::StepClosed(const std::string& name, int64_t step) {
-  Told told;
+  PendingCalls pending;
   {
     const MutexLock lock(mutex_);
     const auto found = runs_.find(name);
     if (found == runs_.end()) return;
     found->second.closed_step = step;
     if (step < found->second.due) return;
-    told = ToldNow();
+    pending = CallsNow();
     bool changed = false;
     Run& run = found->second;
     run.due = INT64_MAX;
     for (Entry* entry : run.entries) {
-      changed |= ByItself(entry, step, &told);
+      changed |= ByItself(entry, step, &pending);
       run.due = std::min(run.due, DueOf(*entry));
     }
     if (!changed) return;
   }
-  Tell(told);
+  Make(pending);
 }
 
-bool IncidentTable::ByItself(Entry* entry, int64_t step, Told* told) {
+bool IncidentTable::ByItself(Entry* entry, int64_t step, PendingCalls* pending) {
   if (step < DueOf(*entry)) return false;
   Touch(entry, unix_ns_());
   if (step > After(entry->status.seen_step(), QuietOf(*entry))) {
     SetState(entry, v1::Incident::STATE_RESOLVED);
     Say(*entry, Revision::CHANGE_RESOLVED, "plumbd",
-        absl::StrCat("not found again for ", QuietOf(*entry), " steps"), told);
+        absl::StrCat("not found again for ", QuietOf(*entry), " steps"), pending);
   } else {
     SetState(entry, v1::Incident::STATE_OPEN);
-    Say(*entry, Revision::CHANGE_REOPENED, "plumbd", "the silence is over", told);
+    Say(*entry, Revision::CHANGE_REOPENED, "plumbd", "the silence is over", pending);
   }
   return true;
 }
 
 void IncidentTable::WentOn(const std::string& name, const std::string& rule,
                            const std::string& why) {
-  Told told;
+  PendingCalls pending;
   {
     const MutexLock lock(mutex_);
     const auto run = runs_.find(name);
     if (run == runs_.end()) return;
-    told = ToldNow();
+    pending = CallsNow();
     bool changed = false;
     for (Entry* entry : run->second.entries) {
       if (entry->over() || entry->shown().rule() != rule) continue;
       Touch(entry, unix_ns_());
       SetState(entry, v1::Incident::STATE_RESOLVED);
-      Say(*entry, Revision::CHANGE_RESOLVED, "plumbd", why, &told);
+      Say(*entry, Revision::CHANGE_RESOLVED, "plumbd", why, &pending);
       changed = true;
     }
     if (!changed) return;
   }
-  Tell(told);
+  Make(pending);
 }
 
 absl::Status CheckUpdate(const v1::IncidentUpdate& update) {
@@ -180,14 +180,14 @@ absl::Status CheckUpdate(const v1::IncidentUpdate& update) {
 absl::Status IncidentTable::Apply(const v1::IncidentUpdate& update) {
   if (auto s = CheckUpdate(update); !s.ok()) return s;
   const int64_t now = unix_ns_();
-  Told told;
+  PendingCalls pending;
   {
     const MutexLock lock(mutex_);
     Entry* const meant = Meant(update.fingerprint());
     if (meant == nullptr)
       return absl::NotFoundError(absl::StrCat("no incident ", update.fingerprint()));
     Entry& entry = *meant;
-    told = ToldNow();
+    pending = CallsNow();
     Touch(&entry, now);
     entry.status.set_who(update.who());
     entry.status.set_reason(update.reason());
@@ -206,11 +206,11 @@ absl::Status IncidentTable::Apply(const v1::IncidentUpdate& update) {
     } else {
       SetState(&entry, v1::Incident::STATE_OPEN);
     }
-    Say(entry, change, update.who(), update.reason(), &told);
+    Say(entry, change, update.who(), update.reason(), &pending);
     Run& run = runs_[entry.shown().site().run()];
     run.due = std::min(run.due, DueOf(entry));
   }
-  Tell(told);
+  Make(pending);
   return absl::OkStatus();
 }
 

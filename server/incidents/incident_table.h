@@ -170,7 +170,7 @@ class IncidentTable {
     std::vector<Entry*> entries;
   };
   // What a change tells others once the lock is released.
-  struct Told {
+  struct PendingCalls {
     std::vector<std::function<void()>> on_change;
     OnRevision on_revision;
     std::vector<std::pair<std::string, v1::IncidentRevision>> revisions;
@@ -179,14 +179,14 @@ class IncidentTable {
 
   void Touch(Entry* entry, int64_t now) PLUMB_REQUIRES(mutex_);
   void Say(const Entry& entry, Revision::Change change, const std::string& who,
-           const std::string& reason, Told* told) const PLUMB_REQUIRES(mutex_);
+           const std::string& reason, PendingCalls* pending) const PLUMB_REQUIRES(mutex_);
   static void SetState(Entry* entry, v1::Incident::State state);
   int64_t DueOf(const Entry& entry) const;
-  bool ByItself(Entry* entry, int64_t step, Told* told) PLUMB_REQUIRES(mutex_);
+  bool ByItself(Entry* entry, int64_t step, PendingCalls* pending) PLUMB_REQUIRES(mutex_);
   int64_t QuietOf(const Entry& entry) const;
   void NoteApart(Entry* to, bool fresh, int64_t step) const;
-  Told ToldNow() const PLUMB_REQUIRES(mutex_);
-  static void Tell(const Told& told);
+  PendingCalls CallsNow() const PLUMB_REQUIRES(mutex_);
+  static void Make(const PendingCalls& pending);
 
   // incident_names.cc: who is meant
   static Change ChangeOf(const Entry& entry);
@@ -201,9 +201,9 @@ class IncidentTable {
   static void Slim(Member* member);
   static void NoteOrigin(Entry* to, const Entry* from, bool opens, bool joins);
   void Revive(Entry* entry) PLUMB_REQUIRES(mutex_);
-  void Merge(Entry* from, Entry* into, v1::Finding last, int64_t now, Told* told)
+  void Merge(Entry* from, Entry* into, v1::Finding last, int64_t now, PendingCalls* pending)
       PLUMB_REQUIRES(mutex_);
-  void Left(Entry* from, Entry* to, v1::Finding last, int64_t now, Told* told)
+  void Left(Entry* from, Entry* to, v1::Finding last, int64_t now, PendingCalls* pending)
       PLUMB_REQUIRES(mutex_);
   static v1::IncidentStatus StatusOf(const Entry& entry);
 

@@ -18,7 +18,7 @@ std::set<std::string> RunsOf(const v1::Hello& hello) {
 }
 
 // Whose room it takes while it waits for the judge.
-std::string PayerOf(const v1::Batch& batch) {
+std::string ChargedRunOf(const v1::Batch& batch) {
   return batch.sources().empty() ? std::string() : batch.sources(0).run();
 }
 
@@ -76,16 +76,17 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
 }
 
 absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
-                                            const MayWrite& may_write, const std::string& payer) {
+                                            const MayWrite& may_write,
+                                            const std::string& share_owner) {
   if (auto s = CheckHello(hello); !s.ok()) return s;
   for (const std::string& run : RunsOf(hello)) {
     if (auto s = may_write(run); !s.ok()) return s;
     if (auto s = judge_->quarantine().MayWrite(run); !s.ok()) return s;
-    if (auto s = names_->AddRun(run, payer); !s.ok()) return s;
+    if (auto s = names_->AddRun(run, share_owner); !s.ok()) return s;
   }
   const auto may = [&](const std::string& run) { return may_write(run).ok(); };
   if (auto s = table_->MayTakeOver(hello, may); !s.ok()) return s;
-  auto opened = table_->Open(hello.stream_id(), payer);
+  auto opened = table_->Open(hello.stream_id(), share_owner);
   if (!opened.ok()) return opened.status();
   Joined joined;
   joined.stream = std::move(*opened);
@@ -95,7 +96,7 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_pt
   {
     const MutexLock lock(joined.stream->mutex);
     joined.connection = ++joined.stream->connection;
-    joined.stream->owner_entries = payer;
+    joined.stream->owner_entries = share_owner;
     older = std::exchange(joined.stream->owner, std::move(owner)).lock();
     for (int i = 0; claimed.ok() && i < hello.sources_size(); ++i) {
       claimed = ClaimLocked(*joined.stream, hello.sources(i));
@@ -247,8 +248,8 @@ void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1:
   JudgeItem item;
   item.stream_id = stream->id;
   item.batch = std::move(declaration);
-  item.payer = PayerOf(*item.batch.batch);
-  judge_->Admit(item.payer, item.batch.bytes, nullptr);
+  item.charged_run = ChargedRunOf(*item.batch.batch);
+  judge_->Admit(item.charged_run, item.batch.bytes, nullptr);
   journal_->Append(std::move(entry),
                    [judge = judge_, item = Share(std::move(item))](const EntryPrefix& prefix) {
                      item->entry = prefix.number;
@@ -356,8 +357,8 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   JudgeItem item;
   item.stream_id = stream->id;
   item.batch = std::move(batch);
-  item.payer = PayerOf(*item.batch.batch);
-  const bool room = judge_->Admit(item.payer, item.batch.bytes, std::move(resume));
+  item.charged_run = ChargedRunOf(*item.batch.batch);
+  const bool room = judge_->Admit(item.charged_run, item.batch.bytes, std::move(resume));
   journal_->Append(std::move(entry), [judge = judge_, stream, at_once,
                                       item = Share(std::move(item))](const EntryPrefix& prefix) {
     item->entry = prefix.number;

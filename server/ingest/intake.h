@@ -46,9 +46,9 @@ class Intake {
   // `may_write`: OK when who says this hello may write the run; asked about the runs it names and
   // those the stream has spoken for before.
   using MayWrite = std::function<absl::Status(const std::string& run)>;
-  // `payer`: whose share it takes (shares.h).
+  // `share_owner`: whose share it takes (shares.h).
   absl::StatusOr<Joined> Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
-                              const MayWrite& may_write, const std::string& payer = "");
+                              const MayWrite& may_write, const std::string& share_owner = "");
   // The connection is gone. `ended`: as it is when its process ends; false: that is not known.
   void Leave(const Joined& joined, bool ended = false);
 

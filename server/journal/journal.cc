@@ -96,7 +96,7 @@ void Journal::Push(Item item, bool urgent) {
       queued_bytes_ += item.entry.body.size();
       queued_entries_ += item.is_entry ? 1 : 0;
       queue_.push_back(std::move(item));
-      // A thread that gathers company wakes by itself.
+      // A thread that waits to commit a group wakes by itself.
       const bool due = urgent_ || queued_entries_ == 0 || queued_bytes_ >= options_.commit_bytes;
       if (queue_.size() == 1 || due) changed_.NotifyAll();
       return;

@@ -7,7 +7,7 @@
 #include "analysis/processes/processes.h"
 #include "base/clock.h"
 #include "rules/engine/told_closes.h"
-#include "server/judge/judge_beside.h"
+#include "server/judge/judge_takeover.h"
 #include "server/process/log.h"
 #include "server/stream/batch_checks.h"
 
@@ -98,20 +98,20 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
   catching_up_ = reader != nullptr;
   auto left = std::make_shared<Replay>(std::move(replay));
   StartThread([this, left, shared = std::shared_ptr<JournalReader>(std::move(reader))]() mutable {
-    baton_.Take();
+    turn_lock_.Lock();
     worker_->unix_ns = unix_ns_;
     if (shared == nullptr || JudgeAgain(*left, *shared)) {
       shared.reset();  // segments that retention takes must not be held open
       NoteNames();
-      lanes_.SetThrough(judged_entry_);
+      fair_queue_.SetThrough(judged_entry_);
       catching_up_ = false;
       TellHeldBefore();
       TellFoundAgain();
-      StartRelief();
+      StartTakeoverThread();
       Loop();
     } else {
       HandInCheckpoint();
-      baton_.Give();
+      turn_lock_.Unlock();
     }
   });
   return absl::OkStatus();
@@ -214,7 +214,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   worker_->entry = entry;
   Quarantine::At(entry, catching_up_);
   absl::Status added;
-  Beside([&] {
+  WithTakeover([&] {
     added = engine_->Add(batch);
     for (const std::string& run : runs) store_->EndEntry(run);
   });
@@ -266,7 +266,7 @@ std::string Judge::RunOf(const v1::JudgeEvent& event) const {
 
 // Up to which one the run has been judged.
 uint64_t Judge::EntryOf(const std::string& run) const {
-  if (!catching_up_) return lanes_.ThroughOf(run);
+  if (!catching_up_) return fair_queue_.ThroughOf(run);
   const auto ahead = restored_ahead_.find(run);
   return ahead == restored_ahead_.end() ? judged_entry_.load()
                                         : std::max(judged_entry_.load(), ahead->second);
@@ -288,7 +288,7 @@ absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
   entry.type = FrameType::kJournalEvent;
   entry.body = WireBytes(kept.SerializeAsString());
   absl::StatusOr<EntryPrefix> committed = absl::UnknownError("");
-  Beside([&] { committed = journal_->AppendAndWait(std::move(entry)); });
+  WithTakeover([&] { committed = journal_->AppendAndWait(std::move(entry)); });
   if (!committed.ok()) {
     undecided_ = true;
     return committed.status();
@@ -306,7 +306,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   std::set<std::string> runs;
   for (const v1::Source& source : event.ranks_gone().sources()) runs.insert(source.run());
   if (!event.has_ranks_gone() && !event.has_incident()) runs.insert(RunOf(event));
-  Beside([&] {
+  WithTakeover([&] {
     rules::TellCloses(event, "", engine_.get());
     if (event.has_hung())
       engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));

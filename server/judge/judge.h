@@ -2,11 +2,11 @@
 // what the query service shows.
 //
 // Each run's entries are judged in the journal's order; runs do not wait for each other
-// (docs/decisions/0036). One judging thread after the other has the baton (baton.h) and begins what
-// is next (lanes.h). Everything here that has no lock of its own is touched with the baton in hand
-// alone. While the engine judges a run, which is the longest by far, the baton is loose: where that
-// takes long another thread gets it and goes on with other runs. What the engine calls meanwhile
-// (OnVerdict, the store, the quarantine, RunTable::AddLate) has locks.
+// (docs/decisions/0036). One judging thread after the other holds turn_lock_ and begins what is
+// next (fair_queue.h). Everything here that has no lock of its own is touched with that lock alone.
+// While the engine judges a run, which is the longest by far, the lock is open to takeover: where
+// that takes long another thread gets it and goes on with other runs. What the engine calls
+// meanwhile (OnVerdict, the store, the quarantine, RunTable::AddLate) has locks.
 //
 // Everything that decides a verdict has a place in the journal: batches by their numbers, and what
 // the judge finds by the clock or is told from outside as events, which are committed first and
@@ -38,11 +38,11 @@
 #include "server/journal/journal.h"
 #include "server/journal/journal_scan.h"
 #include "server/judge/awake_clock.h"
-#include "server/judge/baton.h"
-#include "server/judge/lanes.h"
+#include "server/judge/fair_queue.h"
 #include "server/judge/quarantine.h"
 #include "server/judge/run_retry.h"
 #include "server/judge/stream_marks.h"
+#include "server/judge/turn_lock.h"
 #include "server/process/counters.h"
 #include "server/store/store.h"
 #include "server/stream/judge_queue.h"
@@ -178,7 +178,7 @@ class Judge {
   // A judging thread, and what it is at: the callbacks of the engine ask for it.
   struct Worker {
     const Judge* judge = nullptr;
-    Baton::Work work;
+    TurnLock::Work work;
     pid_t thread = 0;
     std::atomic<bool> slow{false};  // others go on beside it
     bool gives_way = false;         // has a lower priority; of who holds threads_mutex_
@@ -191,24 +191,24 @@ class Judge {
 
   // judge_loop.cc: the threads
   void StartThread(std::function<void()> what);
-  void StartRelief();
+  void StartTakeoverThread();
   void LetTheSlowGiveWay();
   void Loop();
   bool Step();
-  bool Do(Lanes::Begun begun);
+  bool Do(FairQueue::Begun begun);
   bool DoRetry();
   void BeginWork();
   bool EndWork();
   void TakeIn();
   void TakeIn(JudgeItem item);
-  Lanes::Work WorkOf(JudgeItem item) const;
+  FairQueue::Work WorkOf(JudgeItem item) const;
   bool WaitForWork();
   bool DecideForAll();
-  Lanes::Which Which() const;
+  FairQueue::Which Which() const;
   bool TellAhead();
   void PushEvent(v1::JudgeEvent event);
   template <typename What>
-  void Beside(const What& what);
+  void WithTakeover(const What& what);
 
   // judge_replay.cc
   bool JudgeAgain(const Replay& replay, JournalReader& reader);
@@ -293,9 +293,9 @@ class Judge {
   JudgeQueue queue_;  // has its own lock
   std::unique_ptr<rules::Engine> engine_;
 
-  // What follows is of who has the baton.
-  Baton baton_;
-  Lanes lanes_;
+  // What follows is of who holds turn_lock_.
+  TurnLock turn_lock_;
+  FairQueue fair_queue_;
   std::deque<JudgeItem> for_all_;  // decisions that concern every run
   bool ahead_told_ = false;        // since the last checkpoint
   bool retry_next_ = false;        // before what waits

@@ -33,7 +33,7 @@ void Judge::KeepWithin(Budget& budget) {
     const uint64_t bytes = std::min(CanGive(budget, run), over);
     if (bytes == 0) return;
     if (quarantine_->Holds(run)) {
-      if (lanes_.Busy(run)) return;  // it is judged again just now, and this is asked after it
+      if (fair_queue_.Busy(run)) return;  // it is judged again just now, and this is asked after it
       RetryTakesTooMuch(run);
       continue;
     }
@@ -47,9 +47,9 @@ void Judge::KeepWithin(Budget& budget) {
     item.kind = JudgeItem::Kind::kTask;
     item.run = run;
     item.task = [this, run, &budget] { MakeRoom(run, budget); };
-    Lanes::Work work = WorkOf(std::move(item));
+    FairQueue::Work work = WorkOf(std::move(item));
     work.room = true;
-    lanes_.PushFirst(std::move(work));
+    fair_queue_.PushFirst(std::move(work));
   }
 }
 

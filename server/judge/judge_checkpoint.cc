@@ -77,7 +77,8 @@ Checkpoint Judge::TakeCheckpoint() {
   }
   checkpoint.parts[kServer] = archive.Take();
   checkpoint.parts[kCheckpointStreams] = streams_.Encode(ranks);
-  const std::map<std::string, uint64_t> ahead = catching_up_ ? restored_ahead_ : lanes_.Ahead();
+  const std::map<std::string, uint64_t> ahead =
+      catching_up_ ? restored_ahead_ : fair_queue_.Ahead();
   if (!ahead.empty()) checkpoint.parts[kAhead] = Encode(ahead);
   return checkpoint;
 }
@@ -154,27 +155,27 @@ void Judge::CheckpointIfDue() {
   const bool due =
       checkpoint_asked_ || bytes_since_checkpoint_ >= checkpoint_bytes_ || now >= next_checkpoint_;
   if (!due) return;
-  if (lanes_.going_on() == 0) {
+  if (fair_queue_.going_on() == 0) {
     checkpoint_due_ = {};
     HandInCheckpoint();
-    lanes_.HoldNone();
+    fair_queue_.HoldNone();
     // Everybody waits for it: never for more than a tenth of the time, however much is known.
     const auto end = JudgeQueue::Clock::now();
     next_checkpoint_ = std::max(now + checkpoint_interval_, end + kRest * (end - now));
     return;
   }
   if (checkpoint_due_ == JudgeQueue::Clock::time_point()) checkpoint_due_ = now;
-  if (now - checkpoint_due_ >= kNobodyWaits) lanes_.HoldBackBusy();
+  if (now - checkpoint_due_ >= kNobodyWaits) fair_queue_.HoldBackBusy();
 }
 
 // Hands in a checkpoint, unless there is nothing new, or something was decided that nobody kept.
 void Judge::HandInCheckpoint() {
   const bool news = checkpoint_asked_ || judged_entry_ != checkpointed_entry_ ||
-                    applied_event_ != checkpointed_event_ || !lanes_.Ahead().empty();
+                    applied_event_ != checkpointed_event_ || !fair_queue_.Ahead().empty();
   if (checkpointer_ == nullptr || undecided_ || !news) return;
   // The number of an event that is newer than all that it knows tells a start whose journal has
   // lost its end that these numbers were used.
-  const std::map<std::string, uint64_t> ahead = lanes_.Ahead();
+  const std::map<std::string, uint64_t> ahead = fair_queue_.Ahead();
   const bool beyond = std::any_of(ahead.begin(), ahead.end(),
                                   [this](const auto& run) { return run.second > applied_event_; });
   if (beyond && !TellAhead()) return;

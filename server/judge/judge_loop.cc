@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "server/judge/judge.h"
-#include "server/judge/judge_beside.h"
+#include "server/judge/judge_takeover.h"
 #include "server/process/log.h"
 
 namespace plumbline::server {
@@ -55,14 +55,14 @@ void Judge::StartThread(std::function<void()> what) {
 }
 
 // Who goes on with the others when what one of them is at takes long.
-void Judge::StartRelief() {
+void Judge::StartTakeoverThread() {
   StartThread([this] {
-    if (!baton_.TakeFromSlow()) return;
+    if (!turn_lock_.TakeOver()) return;
     {
       const MutexLock lock(threads_mutex_);
       for (Worker* worker : workers_) worker->slow = worker->busy.For().count() > 0;
     }
-    StartRelief();
+    StartTakeoverThread();
     Loop();
   });
 }
@@ -90,7 +90,8 @@ std::chrono::nanoseconds Judge::judging_for() const {
 
 // ---- the loop ---------------------------------------------------------------------------------
 
-// With the baton, of which it is rid afterwards: when the server stops, or somebody else goes on.
+// With the lock, which it no longer has afterwards: when the server stops, or somebody else goes
+// on.
 void Judge::Loop() {
   while (Step()) {
   }
@@ -99,9 +100,9 @@ void Judge::Loop() {
 // False: this thread is done.
 bool Judge::Step() {
   TakeIn();
-  if (baton_.wanted()) {
-    baton_.Give();
-    baton_.Take();
+  if (turn_lock_.wanted()) {
+    turn_lock_.Unlock();
+    turn_lock_.Lock();
   }
   const auto now = JudgeQueue::Clock::now();
   if (now >= next_timers_) {
@@ -113,53 +114,54 @@ bool Judge::Step() {
   }
   CheckpointIfDue();
   if (stopping()) return WaitForWork();
-  const bool retry = retry_ != nullptr && now >= retry_->wake && !lanes_.Busy(retry_->run.run());
+  const bool retry =
+      retry_ != nullptr && now >= retry_->wake && !fair_queue_.Busy(retry_->run.run());
   if (retry && std::exchange(retry_next_, false)) return DoRetry();
   retry_next_ = true;
-  if (!for_all_.empty() && lanes_.in_order()) return DecideForAll();
-  if (auto begun = lanes_.Next(now, Which())) return Do(std::move(*begun));
+  if (!for_all_.empty() && fair_queue_.in_order()) return DecideForAll();
+  if (auto begun = fair_queue_.Next(now, Which())) return Do(std::move(*begun));
   return WaitForWork();
 }
 
-Lanes::Which Judge::Which() const {
+FairQueue::Which Judge::Which() const {
   const auto much_of = [this](const Budget& budget) {
     return budget.promised_bytes > 0 && Held(budget) > open_limit_ + open_limit_ / 4;
   };
   const bool much = open_limit_ > 0 && (much_of(of_steps_) || much_of(of_rules_));
-  if (much) return Lanes::Which::kRoom;
+  if (much) return FairQueue::Which::kRoom;
   // That a run is ahead is an event, too.
-  return for_all_.empty() && Deciding() ? Lanes::Which::kAny : Lanes::Which::kInOrder;
+  return for_all_.empty() && Deciding() ? FairQueue::Which::kAny : FairQueue::Which::kInOrder;
 }
 
 void Judge::BeginWork() {
-  baton_.AllowTaking(lanes_.going_on() <= kMostAtOnce);
+  turn_lock_.AllowTakeover(fair_queue_.going_on() <= kMostAtOnce);
   worker_->slow = false;
   worker_->unix_ns = unix_ns_;
   worker_->busy.Begin();
-  baton_.Begin(&worker_->work);
+  turn_lock_.Begin(&worker_->work);
 }
 
 // False: somebody else has gone on meanwhile.
 bool Judge::EndWork() {
-  judged_entry_ = lanes_.through();
+  judged_entry_ = fair_queue_.through();
   store_->Judged(judged_entry_);
   KeepWithinBudget();
   worker_->busy.End();
-  baton_.End(&worker_->work);
+  turn_lock_.End(&worker_->work);
   if (!worker_->work.slow) return true;
-  baton_.Give();
+  turn_lock_.Unlock();
   queue_.Wake();  // what waited for this run can begin
   return false;
 }
 
-bool Judge::Do(Lanes::Begun begun) {
+bool Judge::Do(FairQueue::Begun begun) {
   BeginWork();
-  if (lanes_.going_on() > 1) LetTheSlowGiveWay();
+  if (fair_queue_.going_on() > 1) LetTheSlowGiveWay();
   JudgeItem& item = *begun.work.item;
   if (item.place != 0) queue_.Began(item);
   if (begun.overtakes && !ahead_told_) (void)TellAhead();
   Handle(item, begun.work.runs);
-  lanes_.Done(begun, JudgeQueue::Clock::now() - worker_->work.begun);
+  fair_queue_.Done(begun, JudgeQueue::Clock::now() - worker_->work.begun);
   return EndWork();
 }
 
@@ -174,17 +176,17 @@ bool Judge::DecideForAll() {
   JudgeItem item = std::move(for_all_.front());
   for_all_.pop_front();
   BeginWork();
-  baton_.AllowTaking(false);
+  turn_lock_.AllowTakeover(false);
   queue_.Began(item);
   Handle(item, {});
   return EndWork();
 }
 
 bool Judge::DoRetry() {
-  const auto begun = lanes_.Occupy(retry_->run.run());
+  const auto begun = fair_queue_.Occupy(retry_->run.run());
   BeginWork();
   GoOnWithRetry();
-  lanes_.Done(*begun, JudgeQueue::Clock::now() - worker_->work.begun);
+  fair_queue_.Done(*begun, JudgeQueue::Clock::now() - worker_->work.begun);
   return EndWork();
 }
 
@@ -193,18 +195,18 @@ bool Judge::WaitForWork() {
   auto until = next_timers_;
   if (retry_ != nullptr) until = std::min(until, retry_->wake);
   JudgeItem item;
-  baton_.Give();
+  turn_lock_.Unlock();
   const auto popped = queue_.Pop(until, &item);
   if (popped == JudgeQueue::Popped::kClosed) std::this_thread::sleep_for(kStopLook);
-  baton_.Take();
+  turn_lock_.Lock();
   if (popped == JudgeQueue::Popped::kItem) TakeIn(std::move(item));
   if (popped != JudgeQueue::Popped::kClosed) return true;
-  if (lanes_.going_on() > 0 || (!lanes_.empty() && !stopping())) return true;
-  if (!lanes_.empty())
+  if (fair_queue_.going_on() > 0 || (!fair_queue_.empty() && !stopping())) return true;
+  if (!fair_queue_.empty())
     LogWarning("{} items were not judged before the server stopped", queue_.size());
   HandInCheckpoint();
-  baton_.Stop();
-  baton_.Give();
+  turn_lock_.Stop();
+  turn_lock_.Unlock();
   return false;
 }
 
@@ -227,12 +229,12 @@ void Judge::TakeIn(JudgeItem item) {
     }
     for_all_.push_back(std::move(item));
   } else {
-    lanes_.Push(WorkOf(std::move(item)));
+    fair_queue_.Push(WorkOf(std::move(item)));
   }
 }
 
-Lanes::Work Judge::WorkOf(JudgeItem item) const {
-  Lanes::Work work;
+FairQueue::Work Judge::WorkOf(JudgeItem item) const {
+  FairQueue::Work work;
   work.since = JudgeQueue::Clock::now();
   if (item.kind == JudgeItem::Kind::kBatch) {
     work.runs = RunTable::RunsOf(*item.batch.batch);
@@ -260,7 +262,7 @@ void Judge::PushEvent(v1::JudgeEvent event) {
     const MutexLock lock(decisions_mutex_);
     ++decisions_;
   }
-  lanes_.PushFirst(WorkOf(std::move(item)));
+  fair_queue_.PushFirst(WorkOf(std::move(item)));
 }
 
 }  // namespace plumbline::server

@@ -7,7 +7,7 @@
 #include "analysis/processes/processes.h"
 #include "rules/engine/told_closes.h"
 #include "server/judge/judge.h"
-#include "server/judge/judge_beside.h"
+#include "server/judge/judge_takeover.h"
 #include "server/process/log.h"
 #include "server/stream/batch_checks.h"
 
@@ -141,7 +141,7 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
   const OpenRun nothing = [](const std::string&, uint64_t) -> absl::StatusOr<RunItems> {
     return absl::NotFoundError("nothing is kept");
   };
-  const uint64_t judged = lanes_.ThroughOf(run.run());
+  const uint64_t judged = fair_queue_.ThroughOf(run.run());
   retry_->items = std::make_unique<RunRetry>(run.run(), judged, std::max(judged, applied_event_),
                                              open_run_ ? open_run_ : nothing);
 }
@@ -150,7 +150,7 @@ void Judge::JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch)
   Quarantine::At(entry, true);
   worker_->entry = entry;
   absl::Status added;
-  Beside([&] {
+  WithTakeover([&] {
     added = engine_->Add(std::move(batch));
     store_->EndEntry(retry_->run.run());
   });
@@ -174,7 +174,7 @@ void Judge::JudgeRetried(uint64_t entry, const v1::JudgeEvent& event) {
   }
   Quarantine::At(entry, true);
   worker_->entry = entry;
-  Beside([&] {
+  WithTakeover([&] {
     rules::TellCloses(event, run, engine_.get());
     if (event.has_hung() && event.hung().run() == run)
       engine_->Tell(run, rules::kHangRule, rules::HangVerdict(event.hung()));
@@ -205,7 +205,7 @@ void Judge::GoOnWithRetry() {
   while (worker_->held.empty() && next == RunRetry::Next::kItem &&
          (to_the_end || JudgeQueue::Clock::now() < until)) {
     v1::ReadRunItem item;
-    Beside([&] { next = items.Take(to_the_end, &item); });
+    WithTakeover([&] { next = items.Take(to_the_end, &item); });
     if (next == RunRetry::Next::kItem) JudgeRetried(item);
   }
   RunRetry::Deferred live;

@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kLag{1};  // what has waited so long keeps words 
 
 void Judge::CloseOverTheSlow(const RunTable::Skip& skip) {
   for (const std::string& run : engine_->Runs()) {
-    if (skip(run) || lanes_.Busy(run) || lanes_.Urgent(run)) continue;
+    if (skip(run) || fair_queue_.Busy(run) || fair_queue_.Urgent(run)) continue;
     for (const rules::Lag& lag : engine_->Lagging(run)) {
       v1::JudgeEvent event;
       const bool may = [&] {
@@ -34,7 +34,7 @@ void Judge::CloseOverTheSlow(const RunTable::Skip& skip) {
 void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   awake_.Look(now, !queue_.held());
   const RunTable::Skip skip = [this, now](const std::string& run) {
-    return lanes_.WaitsSince(run) < now - kLag;
+    return fair_queue_.WaitsSince(run) < now - kLag;
   };
   CloseOverTheSlow(skip);
   std::vector<v1::RanksGone> gone;
@@ -74,7 +74,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
     v1::JudgeEvent event;
     *event.mutable_incident() = std::move(update);
     const std::string run = RunOf(event);
-    if (!lanes_.Busy(run) && !lanes_.Urgent(run)) PushEvent(std::move(event));
+    if (!fair_queue_.Busy(run) && !fair_queue_.Urgent(run)) PushEvent(std::move(event));
   }
 }
 

@@ -84,7 +84,8 @@ void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
   if (same_place) {
     count += before.count() + kSamePlace - 1;
   } else if (again && died.replaying) {
-    count += before.count();
+    // Further than any before it: what they died over did not end this one.
+    count = before.count() + (died.entry <= before.furthest() ? 1 : 0);
   }
   if (count >= kTooMany) {
     const std::string reason =
@@ -98,6 +99,7 @@ void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
   death_.add_runs(died.run);
   death_.set_entry(died.entry);
   death_.set_count(count);
+  death_.set_furthest(std::max(died.entry, again ? before.furthest() : 0));
 }
 
 // ---- the judging threads' ---------------------------------------------------------------------

@@ -27,7 +27,8 @@ namespace plumbline::server {
 class Quarantine : public rules::RunGuard {
  public:
   // Deaths at one entry of the journal weigh more: a process that is killed from outside is seldom
-  // at the same one. So two there, or four in a row while the journal is judged again.
+  // at the same one. So two there, or four in a row while the journal is judged again, of which
+  // none came further than those before it.
   static constexpr uint32_t kSamePlace = 3;
   static constexpr uint32_t kTooMany = 4;
 

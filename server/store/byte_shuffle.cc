@@ -6,7 +6,7 @@
 namespace plumbline::server {
 namespace {
 
-using Words = std::array<uint64_t, 8>;
+using EightWords = std::array<uint64_t, 8>;
 
 // Exchanges the bits of a that `mask` moves up by `shift` with those of b below.
 inline void Exchange(uint64_t& a, uint64_t& b, int shift, uint64_t mask) {
@@ -16,7 +16,7 @@ inline void Exchange(uint64_t& a, uint64_t& b, int shift, uint64_t mask) {
 }
 
 // Eight words as an 8 x 8 matrix of bytes, transposed: halves, quarters, eighths.
-inline void Transpose(Words& w) {
+inline void Transpose(EightWords& w) {
   for (size_t i = 0; i < 4; ++i) Exchange(w[i], w[i + 4], 32, 0x00000000FFFFFFFFull);
   for (size_t i : {0u, 1u, 4u, 5u}) Exchange(w[i], w[i + 2], 16, 0x0000FFFF0000FFFFull);
   for (size_t i : {0u, 2u, 4u, 6u}) Exchange(w[i], w[i + 1], 8, 0x00FF00FF00FF00FFull);
@@ -26,7 +26,7 @@ inline void Transpose(Words& w) {
 
 void ShuffleBytes(const void* words, size_t count, uint8_t* out) {
   const auto* values = static_cast<const uint8_t*>(words);
-  Words w;
+  EightWords w;
   const size_t whole = count / 8 * 8;
   for (size_t i = 0; i < whole; i += 8) {
     std::memcpy(w.data(), values + 8 * i, sizeof(w));
@@ -42,7 +42,7 @@ void ShuffleBytes(const void* words, size_t count, uint8_t* out) {
 
 void UnshuffleBytes(const uint8_t* in, size_t count, void* words) {
   auto* values = static_cast<uint8_t*>(words);
-  Words w;
+  EightWords w;
   const size_t whole = count / 8 * 8;
   for (size_t i = 0; i < whole; i += 8) {
     for (size_t plane = 0; plane < 8; ++plane) std::memcpy(&w[plane], in + plane * count + i, 8);

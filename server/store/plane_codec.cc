@@ -13,12 +13,12 @@
 namespace plumbline::server {
 namespace {
 
-using Words = std::vector<uint64_t>;
+using WordList = std::vector<uint64_t>;
 
 enum Form : uint8_t { kDoubles = 1, kFloats = 2, kDecimals = 3 };
 enum Plane : uint8_t { kFull = 0, kRaw = 1, kPacked = 2, kTogether = 3 };
 
-struct Header {
+struct PlaneHeader {
   uint8_t form;
   uint8_t differences;
   uint8_t places;
@@ -27,7 +27,7 @@ struct Header {
 };
 constexpr size_t kHeaderBytes = 12;
 
-constexpr int kLevel = 1;
+constexpr int kPlaneLevel = 1;
 constexpr size_t kTogetherCells = 1024;  // below, frames of their own cost more than they save
 constexpr double kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
 // Below it a decimal's digits, found by one multiplication, are off by less than a half.
@@ -56,7 +56,7 @@ bool Digits(double value, uint8_t places, uint64_t* word) {
 }
 
 // Whether all cells are decimals with few places. What has few has more, too.
-bool AsDecimals(const std::vector<double>& cells, Words* words, uint8_t* places) {
+bool AsDecimals(const std::vector<double>& cells, WordList* words, uint8_t* places) {
   *places = 0;
   uint64_t word = 0;
   for (const double cell : cells) {
@@ -71,7 +71,7 @@ bool AsDecimals(const std::vector<double>& cells, Words* words, uint8_t* places)
   return true;
 }
 
-bool AsFloats(const std::vector<double>& cells, Words* words) {
+bool AsFloats(const std::vector<double>& cells, WordList* words) {
   words->resize(cells.size());
   for (size_t i = 0; i < cells.size(); ++i) {
     const auto narrow = static_cast<float>(cells[i]);
@@ -83,7 +83,7 @@ bool AsFloats(const std::vector<double>& cells, Words* words) {
 }
 
 // From the step before; in the first step from the column before.
-uint64_t Before(const Words& words, size_t i, size_t columns) {
+uint64_t Before(const WordList& words, size_t i, size_t columns) {
   return i >= columns ? words[i - columns] : i > 0 ? words[i - 1] : 0;
 }
 
@@ -101,11 +101,11 @@ uint64_t Sum(uint64_t before, uint64_t difference, uint8_t form) {
 
 // One way to write the cells, and about how many bits it takes.
 struct Way {
-  Header header{};
+  PlaneHeader header{};
   uint64_t bits = UINT64_MAX;
 };
 
-Way WayOf(const Words& words, size_t columns, uint8_t form, uint8_t places) {
+Way WayOf(const WordList& words, size_t columns, uint8_t form, uint8_t places) {
   Way way;
   way.header.form = form;
   way.header.places = places;
@@ -134,7 +134,7 @@ void Append(const T& value, std::string* out) {
 struct PlaneCodec::Scratch {
   ZSTD_CCtx* pack = ZSTD_createCCtx();
   ZSTD_DCtx* unpack = ZSTD_createDCtx();
-  Words words, decimals;
+  WordList words, decimals;
   std::vector<uint8_t> planes;
   std::string packed;
 
@@ -145,7 +145,8 @@ struct PlaneCodec::Scratch {
 
   std::string_view Pack(const uint8_t* bytes, size_t size) {
     packed.resize(ZSTD_compressBound(size));
-    const size_t n = ZSTD_compressCCtx(pack, packed.data(), packed.size(), bytes, size, kLevel);
+    const size_t n =
+        ZSTD_compressCCtx(pack, packed.data(), packed.size(), bytes, size, kPlaneLevel);
     if (ZSTD_isError(n)) throw std::bad_alloc();  // the bound rules all else out
     return std::string_view(packed).substr(0, n);
   }
@@ -224,7 +225,7 @@ void PlaneCodec::Encode(const std::vector<double>& cells, size_t columns, std::s
       s.words.swap(s.decimals);
     }
   }
-  const Header& h = way.header;
+  const PlaneHeader& h = way.header;
   for (const uint8_t byte : {h.form, h.differences, h.places, h.zero}) Append(byte, out);
   Append(h.least, out);
 
@@ -256,7 +257,7 @@ void PlaneCodec::Encode(const std::vector<double>& cells, size_t columns, std::s
 bool PlaneCodec::Decode(std::string_view bytes, size_t count, size_t columns,
                         std::vector<double>* cells) {
   Scratch& s = *scratch_;
-  Header h{};
+  PlaneHeader h{};
   if (bytes.size() < kHeaderBytes) return false;
   h.form = static_cast<uint8_t>(bytes[0]);
   h.differences = static_cast<uint8_t>(bytes[1]);

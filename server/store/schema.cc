@@ -101,7 +101,7 @@ absl::StatusOr<OpenedDatabase> TryOpen(const std::string& path, const StoreOrigi
 
 }  // namespace
 
-absl::Status SetAside(const std::string& path) {
+absl::Status SetDatabaseAside(const std::string& path) {
   std::remove((path + "-wal").c_str());
   std::remove((path + "-shm").c_str());
   if (std::rename(path.c_str(), (path + ".aside").c_str()) == 0 || errno == ENOENT)
@@ -118,7 +118,7 @@ absl::StatusOr<OpenedDatabase> OpenDatabase(const std::string& path, const Store
       why.code() != absl::StatusCode::kFailedPrecondition) {
     return why;
   }
-  if (auto s = SetAside(path); !s.ok()) return s;
+  if (auto s = SetDatabaseAside(path); !s.ok()) return s;
   opened = TryOpen(path, origin);
   if (opened.ok()) {
     opened->problem = absl::StrCat(std::string(why.message()), "; it was renamed to ", path,

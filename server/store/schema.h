@@ -29,6 +29,6 @@ struct OpenedDatabase {
 absl::StatusOr<OpenedDatabase> OpenDatabase(const std::string& path, const StoreOrigin& origin);
 
 // Renames the file, and removes what SQLite keeps beside it.
-absl::Status SetAside(const std::string& path);
+absl::Status SetDatabaseAside(const std::string& path);
 
 }  // namespace plumbline::server

@@ -53,7 +53,7 @@ void StoreDatabase::SetAside() {
   former_tiles_ += writer_->tiles();
   writer_.reset();
   database_.reset();
-  const absl::Status aside = server::SetAside(path_);
+  const absl::Status aside = SetDatabaseAside(path_);
   set_aside_ = true;
   if (const absl::Status s = OpenWriter(":memory:", {}); !s.ok()) LogCritical("{}", s.ToString());
   problem_ = aside.ok()

@@ -19,10 +19,10 @@ constexpr uint8_t kPlanesVersion = 1;  // written before: all in one zstd frame
 constexpr uint8_t kVersion = 2;
 constexpr uint8_t kScatteredSteps = 1;
 constexpr uint8_t kHasAbsent = 2;
-constexpr int kLevel = 1;
+constexpr int kTileLevel = 1;
 constexpr size_t kFrameBytes = 4;  // the size of the frame before it
 
-struct Header {
+struct TileHeader {
   uint8_t version;
   uint8_t flags;
   uint16_t steps;
@@ -31,7 +31,7 @@ struct Header {
   uint64_t ranks;
   TileStats stats;
 };
-static_assert(sizeof(Header) == 56 && offsetof(Header, first_step) == 8);
+static_assert(sizeof(TileHeader) == 56 && offsetof(TileHeader, first_step) == 8);
 
 TileStats StatsOf(const Tile& tile) {
   TileStats stats;
@@ -93,7 +93,7 @@ TileStats TileEncoder::Encode(const Tile& tile, std::string* out) {
   }
   if (absent_bytes > 0) std::memcpy(plain.data() + step_bytes, tile.absent.data(), absent_bytes);
 
-  Header header{};
+  TileHeader header{};
   header.version = kVersion;
   header.flags =
       static_cast<uint8_t>((scattered ? kScatteredSteps : 0) | (absent_bytes > 0 ? kHasAbsent : 0));
@@ -101,21 +101,22 @@ TileStats TileEncoder::Encode(const Tile& tile, std::string* out) {
   header.first_step = tile.steps[0];
   header.ranks = tile.ranks;
   header.stats = StatsOf(tile);
-  out->resize(sizeof(Header));
+  out->resize(sizeof(TileHeader));
   if (!plain.empty()) {
-    constexpr size_t kBegin = sizeof(Header) + kFrameBytes;
+    constexpr size_t kBegin = sizeof(TileHeader) + kFrameBytes;
     out->resize(kBegin + ZSTD_compressBound(plain.size()));
-    const size_t size = ZSTD_compressCCtx(scratch_->context, out->data() + kBegin,
-                                          out->size() - kBegin, plain.data(), plain.size(), kLevel);
+    const size_t size =
+        ZSTD_compressCCtx(scratch_->context, out->data() + kBegin, out->size() - kBegin,
+                          plain.data(), plain.size(), kTileLevel);
     if (ZSTD_isError(size)) throw std::bad_alloc();  // the bound rules all else out
     out->resize(kBegin + size);
     const auto length = static_cast<uint32_t>(size);
-    std::memcpy(out->data() + sizeof(Header), &length, kFrameBytes);
+    std::memcpy(out->data() + sizeof(TileHeader), &length, kFrameBytes);
   }
   scratch_->planes.Encode(tile.values, tile.columns(), out);
-  std::memcpy(out->data(), &header, sizeof(Header));
+  std::memcpy(out->data(), &header, sizeof(TileHeader));
   header.crc = Checksum(out->data(), out->size());
-  std::memcpy(out->data(), &header, sizeof(Header));
+  std::memcpy(out->data(), &header, sizeof(TileHeader));
   return header.stats;
 }
 
@@ -132,9 +133,9 @@ TileDecoder::TileDecoder() : scratch_(std::make_unique<Scratch>()) {
 TileDecoder::~TileDecoder() = default;
 
 absl::Status TileDecoder::Decode(std::string_view bytes, Tile* tile) {
-  Header header;
-  if (bytes.size() < sizeof(Header)) return Damaged("it is shorter than its header");
-  std::memcpy(&header, bytes.data(), sizeof(Header));
+  TileHeader header;
+  if (bytes.size() < sizeof(TileHeader)) return Damaged("it is shorter than its header");
+  std::memcpy(&header, bytes.data(), sizeof(TileHeader));
   if (header.version < kPlanesVersion || header.version > kVersion)
     return Damaged("its version is not known");
   if (Checksum(bytes.data(), bytes.size()) != header.crc) return Damaged("its checksum");
@@ -147,7 +148,7 @@ absl::Status TileDecoder::Decode(std::string_view bytes, Tile* tile) {
   const bool old = header.version == kPlanesVersion;
   std::vector<uint8_t>& plain = scratch_->plain;
   plain.resize(step_bytes + absent_bytes + (old ? 8 * cells : 0));
-  std::string_view rest = bytes.substr(sizeof(Header));
+  std::string_view rest = bytes.substr(sizeof(TileHeader));
   if (!plain.empty()) {
     auto length = static_cast<uint32_t>(rest.size());
     if (!old) {

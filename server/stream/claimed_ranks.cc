@@ -1,6 +1,7 @@
 #include "server/stream/claimed_ranks.h"
 
 #include "absl/strings/str_cat.h"
+#include "server/stream/rank_key.h"
 
 namespace plumbline::server {
 namespace {
@@ -9,17 +10,12 @@ bool SameRank(const v1::Source& a, const v1::Source& b) {
   return a.rank() == b.rank() && a.role() == b.role() && a.run() == b.run();
 }
 
-// Numbers first: nothing a run may be called can then imitate another key.
-std::string KeyOf(const v1::Source& s) {
-  return absl::StrCat(static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
-}
-
 }  // namespace
 
 const v1::Source* ClaimedRanks::Find(const v1::Source& source) {
   if (next_ >= list_.size()) next_ = 0;
   if (next_ < list_.size() && SameRank(list_[next_], source)) return &list_[next_++];
-  const auto found = places_.find(KeyOf(source));
+  const auto found = places_.find(RankKey(source));
   if (found == places_.end()) return nullptr;
   next_ = found->second + 1;
   return &list_[found->second];
@@ -37,7 +33,7 @@ std::shared_ptr<const std::vector<v1::Source>> ClaimedRanks::Shared() {
 
 std::optional<v1::Source> ClaimedRanks::Add(const v1::Source& source) {
   shared_ = nullptr;
-  const auto [place, fresh] = places_.emplace(KeyOf(source), list_.size());
+  const auto [place, fresh] = places_.emplace(RankKey(source), list_.size());
   if (fresh) {
     list_.push_back(source);
     runs_.insert(source.run());

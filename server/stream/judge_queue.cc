@@ -72,7 +72,7 @@ void JudgeQueue::Began(const JudgeItem& item) {
     received_.erase(item.place);
     if (item.kind == JudgeItem::Kind::kBatch) {
       bytes_ -= Cost(item);
-      const auto of = runs_.find(item.payer);
+      const auto of = runs_.find(item.charged_run);
       of->second.bytes -= Cost(item);
       FreeLocked(of->second, &resumed);
       if (of->second.bytes == 0 && of->second.paused.empty()) runs_.erase(of);

@@ -38,10 +38,10 @@ struct JudgeItem {
   Kind kind = Kind::kBatch;
   uint64_t stream_id = 0;
   ParsedBatch batch;
-  std::string payer;    // of a batch: the run that was told to Admit
-  uint64_t place = 0;   // the queue's own
-  uint64_t entry = 0;   // of the journal, of a batch
-  int64_t unix_ns = 0;  // when the batch was received
+  std::string charged_run;  // of a batch: the run that was told to Admit
+  uint64_t place = 0;       // the queue's own
+  uint64_t entry = 0;       // of the journal, of a batch
+  int64_t unix_ns = 0;      // when the batch was received
   std::shared_ptr<const std::vector<v1::Source>> sources;
   bool backlog = false;        // of kConnected: evidence waits to be sent
   bool process_ended = false;  // of kDisconnected: as far as its connection tells

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/stream/rank_key.h"
 
 namespace plumbline::server {
 namespace {
@@ -30,11 +31,6 @@ Nanos Seconds(double s) { return Nanos(static_cast<int64_t>(s * 1e9)); }
 bool Declared(v1::Span::Kind kind) {
   return kind == v1::Span::KIND_CHECKPOINT || kind == v1::Span::KIND_EVALUATION ||
          kind == v1::Span::KIND_COMPILE;
-}
-
-// Numbers first: nothing a run may be called can then imitate another key. Of any attempt.
-std::string RankKey(const v1::Source& s) {
-  return absl::StrCat(static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
 }
 
 void AddRanks(const std::vector<v1::Source>& sources,

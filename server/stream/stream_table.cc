@@ -6,14 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/stream/rank_key.h"
 
 namespace plumbline::server {
 namespace {
 
-// Numbers first: nothing a run may be called can then imitate another key.
-std::string RankKey(const v1::Source& s) {
-  return absl::StrCat(static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
-}
 std::string ClaimKey(const v1::Source& s) { return absl::StrCat(s.attempt(), "/", RankKey(s)); }
 
 // As the journal knows it. No lock: nobody else has it yet.

@@ -83,7 +83,7 @@ std::string Render(const v1::Verdict& verdict) {
   return out;
 }
 
-// What rows and alerts show has room for so many letters (CONTRACT, JSON report).
+// What rows and alerts show has room for so many letters.
 void CheckTitle(const v1::Finding& finding, const GoldenCase& c) {
   constexpr std::ptrdiff_t kMostLetters = 70;
   const std::string& title = finding.title();

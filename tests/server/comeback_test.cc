@@ -67,7 +67,7 @@ class Agent {
     config.sources = {SourceOf("comeback", rank, world)};
     config.stream_id = 1000 + rank;
     config.tool_version = "test";
-    config.crowd = world;
+    config.reconnecting = world;
     config.on_unreachable = [this](const grpc::Status& status) {
       const std::lock_guard<std::mutex> lock(mutex_);
       unreachable_.push_back(status.error_message());
@@ -261,13 +261,13 @@ TEST(Comeback, AWrongPortIsToldAtTheFirstTry) {
 TEST(Comeback, ACrowdIsSpread) {
   transport::StreamConfig config;
   config.target = "127.0.0.1:7433";
-  config.crowd = 64;
+  config.reconnecting = 64;
   EXPECT_EQ(transport::PaceOf(config).spread_ms, 0u);
   EXPECT_LE(transport::PaceOf(config).retry_ms, 250u);
-  config.crowd = 4000;  // 500 a second
+  config.reconnecting = 4000;  // 500 a second
   EXPECT_EQ(transport::PaceOf(config).spread_ms, 8000u);
   EXPECT_EQ(transport::PaceOf(config).retry_ms, 8000u);
-  config.crowd = 1u << 31;
+  config.reconnecting = 1u << 31;
   EXPECT_LE(transport::PaceOf(config).retry_ms, 20000u);
   config.target = "unix:/run/plumbd.sock";  // a relay of this host
   EXPECT_EQ(transport::PaceOf(config).spread_ms, 0u);

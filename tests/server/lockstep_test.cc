@@ -39,7 +39,7 @@ class Rank {
     config_.sources = {source};
     config_.stream_id = stream_id;
     config_.tool_version = "test";
-    config_.crowd = source.world_size();
+    config_.reconnecting = source.world_size();
     config_.newest_step = [this] { return newest_.load(); };
     Resume();
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/core/calls/copy_text.h"
 #include "agent/core/calls/dlpack.h"
 #include "analysis/routing/intervention/intervention.h"
 #include "base/half.h"
@@ -142,13 +143,6 @@ class Callback {
   DLTensor tensor_;
   std::vector<char> data_;
 };
-
-template <size_t N>
-void CopyText(const std::string& text, char (&out)[N]) {
-  const size_t n = std::min(text.size(), N - 1);
-  std::memcpy(out, text.data(), n);
-  out[n] = '\0';
-}
 
 void SetKind(const RouterCheck& found, plumbline_router_verdict_t* verdict) {
   switch (found.row) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/calls/copy_text.h"
 #include "analysis/sums/sums.h"
 
 namespace plumbline::agent {
@@ -29,7 +30,7 @@ DType DTypeOf(const DLDataType& type) {
   }
 }
 
-sums::Target::BatchedCall Callback(const plumbline_sum_t& sum) {
+sums::Target::BatchedCall BatchedCallOf(const plumbline_sum_t& sum) {
   return [&sum](int batch, absl::Span<const double> a, absl::Span<const double> b, double* y) {
     const int32_t status =
         sum.sum(sum.context, a.data(), b.data(), a.size(), static_cast<uint32_t>(batch), y);
@@ -37,15 +38,6 @@ sums::Target::BatchedCall Callback(const plumbline_sum_t& sum) {
     return absl::FailedPreconditionError(
         absl::StrCat("fingerprint: expected the function to return 0, found ", status));
   };
-}
-
-// Cut at a character's start.
-template <size_t N>
-void CopyText(const std::string& text, char (&out)[N]) {
-  size_t n = std::min(text.size(), N - 1);
-  while (n < text.size() && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
-  std::memcpy(out, text.data(), n);
-  out[n] = '\0';
 }
 
 void Fill(const sums::Fingerprint& found, plumbline_fingerprint_result_t* result) {
@@ -77,7 +69,7 @@ absl::Status TakeFingerprint(const plumbline_sum_t& sum, plumbline_fingerprint_r
   target.n = static_cast<int>(std::min<uint64_t>(sum.n, 1u << 30));
   target.input = DTypeOf(sum.input);
   target.output = DTypeOf(sum.output);
-  const auto batched = Callback(sum);
+  const auto batched = BatchedCallOf(sum);
   target.call = [&batched](absl::Span<const double> a, absl::Span<const double> b, double* y) {
     return batched(1, a, b, y);
   };

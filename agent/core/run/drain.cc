@@ -80,7 +80,7 @@ void Drain::Loop() {
   }
   if (directives_ != nullptr) directives_->Finished();
   v1::Ending ending;
-  builder_.Finished(run_->last_word.Take(&ending) ? &ending : nullptr);
+  builder_.Finished(run_->exit_report.Take(&ending) ? &ending : nullptr);
   DeclareSites();
   Ship();
 }
@@ -151,7 +151,7 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
   double value = 0;
   std::memcpy(&value, body, sizeof(value));
   builder_.AddScalar(head.step, {head.site, head.call, head.order, value});
-  run_->last_word.Value(head.site, head.step, value);
+  run_->exit_report.Value(head.site, head.step, value);
 }
 
 // The call's scores lie in the ring: they are measured here, on this thread, not on the trainer's.

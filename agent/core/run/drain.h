@@ -28,7 +28,7 @@ namespace plumbline::agent {
 // Shared between the drain thread and those who wait for it.
 class Drain : public std::enable_shared_from_this<Drain> {
  public:
-  using Clock = GuestThread::Clock;
+  using Clock = DetachedThread::Clock;
 
   // All but `run` may be null.
   Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
@@ -105,7 +105,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   const std::shared_ptr<transport::Outbox> outbox_;
   const std::shared_ptr<Directives> directives_;
   BatchBuilder builder_;
-  GuestThread thread_;
+  DetachedThread thread_;
 
   // The drain thread's own.
   size_t declared_ = 0;

@@ -121,7 +121,7 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.sources = {state_->source};
     config.stream_id = stream_id_;
     config.tool_version = kToolVersion;
-    config.crowd = options.world_size;
+    config.reconnecting = options.world_size;
     config.backoff_first_ms = options.backoff_first_ms;
     config.backoff_last_ms = options.backoff_last_ms;
     config.ack_timeout_ms = options.ack_timeout_ms;
@@ -175,7 +175,7 @@ plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
 // with us. A drain thread that is not done yet frees them when it ends.
 void Run::FreeDevices(Clock::time_point deadline) {
   if (!state_->devices->used()) return;
-  GuestThread thread;
+  DetachedThread thread;
   if (thread.Start("plumb-free", [devices = state_->devices] { devices->Free(); })) {
     thread.WaitEnded(deadline);
   }

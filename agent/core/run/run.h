@@ -27,7 +27,7 @@ inline constexpr const char* kStretchSeries = "plumbline.stretch";
 
 class Run {
  public:
-  using Clock = GuestThread::Clock;
+  using Clock = DetachedThread::Clock;
 
   // Opens the record, starts the threads; a server is dialled, not waited for. Errors are for
   // people. `options` are final: the environment has been applied.
@@ -52,8 +52,8 @@ class Run {
                                plumbline_error_t* error);
   plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);
 
-  // How the process ends (agent/core/run/last_word.h).
-  void NoteEnding(const plumbline_ending_t* ending) { state_->last_word.Note(ending); }
+  // How the process ends (agent/core/run/exit_report.h).
+  void NoteEnding(const plumbline_ending_t* ending) { state_->exit_report.Note(ending); }
 
   // The caller's own part of due observations, since it last said so. Any thread.
   void Charge(uint64_t ns) { state_->governor.Charge(ns); }

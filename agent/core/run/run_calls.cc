@@ -57,7 +57,7 @@ plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** a
 }
 
 plumbline_status_t Run::StepBegin(int64_t step) {
-  state_->last_word.GoesOn();
+  state_->exit_report.GoesOn();
   state_->newest_step.store(step, std::memory_order_relaxed);
   state_->moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
   state_->open_step.store(step, std::memory_order_release);

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "agent/core/devices/devices.h"
-#include "agent/core/run/last_word.h"
+#include "agent/core/run/exit_report.h"
 #include "agent/core/shared/options.h"
 #include "agent/core/sites/cadence.h"
 #include "agent/core/sites/governor.h"
@@ -47,7 +47,7 @@ struct RunState {
   SiteTable sites;
   const std::shared_ptr<SeriesRegistry> series = std::make_shared<SeriesRegistry>();
   SpanTable spans;
-  LastWord last_word;
+  ExitReport exit_report;
   Cadence cadence;
   Governor governor;
 

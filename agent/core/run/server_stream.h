@@ -28,7 +28,7 @@ std::function<void(const grpc::Status&)> SayUnreachable(const std::string& serve
 
 class ServerStream : public std::enable_shared_from_this<ServerStream> {
  public:
-  using Clock = GuestThread::Clock;
+  using Clock = DetachedThread::Clock;
 
   // `spool_dir` "": no dead spools are looked for.
   ServerStream(transport::StreamConfig config, std::shared_ptr<transport::Outbox> outbox,
@@ -54,7 +54,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   const transport::StreamConfig config_;
   const std::shared_ptr<transport::Outbox> outbox_;
   const std::string spool_dir_;
-  GuestThread thread_;
+  DetachedThread thread_;
   std::atomic<bool> finish_{false};
   std::atomic<bool> stop_{false};
   transport::StreamCounters counters_;

@@ -33,7 +33,7 @@ SignalsBlocked::SignalsBlocked() : saved_(std::make_unique<Saved>()) {
 
 SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &saved_->mask, nullptr); }
 
-bool GuestThread::Start(const std::string& name, std::function<void()> body) {
+bool DetachedThread::Start(const std::string& name, std::function<void()> body) {
   const SignalsBlocked blocked;
   auto end = std::make_shared<End>();
   try {
@@ -60,7 +60,7 @@ bool GuestThread::Start(const std::string& name, std::function<void()> body) {
   return true;
 }
 
-uint64_t GuestThread::CpuNs() const {
+uint64_t DetachedThread::CpuNs() const {
   if (end_ == nullptr) return 0;
   const MutexLock lock(end_->mutex);
   timespec used{};
@@ -68,7 +68,7 @@ uint64_t GuestThread::CpuNs() const {
   return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(used.tv_nsec);
 }
 
-bool GuestThread::WaitEnded(Clock::time_point deadline) const {
+bool DetachedThread::WaitEnded(Clock::time_point deadline) const {
   if (end_ == nullptr) return true;
   MutexLock lock(end_->mutex);
   return end_->changed.WaitUntil(lock, deadline,

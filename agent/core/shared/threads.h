@@ -31,11 +31,11 @@ class SignalsBlocked {
 // A thread that can be waited for with a deadline and is never joined, so that nothing hangs on it.
 // It runs as SCHED_BATCH.
 // What `body` needs must be owned by `body`.
-class GuestThread {
+class DetachedThread {
  public:
   using Clock = std::chrono::steady_clock;
 
-  GuestThread() = default;
+  DetachedThread() = default;
 
   // False when the system has no thread to give. `name` is cut to 15 characters.
   bool Start(const std::string& name, std::function<void()> body);

@@ -2,13 +2,9 @@
 
 #include <utility>
 
+#include "base/relaxed.h"
+
 namespace plumbline::agent {
-namespace {
-
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
-}  // namespace
-
 const char* LossCauseName(LossCause cause) {
   constexpr const char* kNames[kLossCauses] = {"ring-full",
                                                "invalid",

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "base/relaxed.h"
+
 namespace plumbline::agent {
-namespace {
-
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
-}  // namespace
-
 void SiteOrders::Sample(int64_t from, int64_t until, int64_t every) {
   until_.store(kNever, std::memory_order_release);  // a reader in between sees no order
   from_.store(from, kRelaxed);

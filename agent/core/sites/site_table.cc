@@ -6,7 +6,6 @@
 namespace plumbline::agent {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr uint64_t kCallBits = 24;
 constexpr uint64_t kCallMask = (uint64_t{1} << kCallBits) - 1;
 
@@ -26,6 +25,7 @@ const char* SiteKindName(SiteKind kind) {
 #define PLUMB_KIND(Name, NAME, name, number, op) \
   case SiteKind::k##Name:                        \
     return #name;
+#include "base/relaxed.h"
 #include "proto/evidence_kinds.inc"
     case SiteKind::kScalar:
       return "scalar";

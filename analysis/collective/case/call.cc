@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/sample/sample.h"
 #include "base/load.h"
+#include "base/real.h"
 
 namespace plumbline::rules {
 namespace {
@@ -18,8 +19,6 @@ using Call = v1::ReductionCall;
 
 // ---- decoding
 // ------------------------------------------------------------------------------------
-
-bool Same(double a, double b) { return a == b || (a != a && b != b); }
 
 class Decoder {
  public:
@@ -205,7 +204,8 @@ class Decoder {
     const char* mine = other.data().data() + static_cast<size_t>(row) * bytes;
     if (std::memcmp(mine, first.data().data(), bytes) == 0) return;
     for (int64_t i = 0; i < recorded_; ++i) {
-      if (Same(LoadDouble(mine, dtype, i), LoadDouble(first.data().data(), dtype, i))) continue;
+      if (SameResult(LoadDouble(mine, dtype, i), LoadDouble(first.data().data(), dtype, i)))
+        continue;
       c_.differing_ranks.push_back(rank);
       c_.first_difference = c_.first_difference < 0 ? i : std::min(c_.first_difference, i);
       ++results_[std::string_view(mine, bytes)];

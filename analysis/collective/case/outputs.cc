@@ -7,6 +7,7 @@
 
 #include "analysis/sample/sample.h"
 #include "base/load.h"
+#include "base/real.h"
 
 namespace plumbline::rules {
 namespace {
@@ -72,8 +73,6 @@ std::optional<Rows> RowsOf(const JoinedReduction& joined) {
   return all;
 }
 
-bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
 struct Comparison {
   uint64_t telling = 0;  // not zero in the first
   uint64_t agree = 0;    // of these
@@ -86,7 +85,7 @@ Comparison Compare(const Rows& all, size_t a, size_t b) {
   if (std::memcmp(all.rows[a].data, all.rows[b].data, all.bytes()) == 0) return c;
   for (int64_t i = 0; i < all.count; ++i) {
     const double x = all.Value(a, i), y = all.Value(b, i);
-    const bool same = Same(x, y);
+    const bool same = SameResult(x, y);
     const bool telling = x != 0 && std::isfinite(x);
     c.telling += telling ? 1 : 0;
     c.agree += telling && same ? 1 : 0;

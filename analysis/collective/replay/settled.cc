@@ -5,11 +5,10 @@
 #include <cmath>
 
 #include "base/exact_sum.h"
+#include "base/real.h"
 
 namespace plumbline::rules {
 namespace {
-
-bool Same(double a, double b) { return a == b || (a != a && b != b); }
 
 double ExactResult(const ReductionCase& c, const Arithmetic& a, int32_t column) {
   ExactSum sum;
@@ -100,14 +99,14 @@ SettledSamples Settle(const ReductionCase& c, const Arithmetic& a, std::span<con
     const Range range = a.wide() ? ResultRange(c, a, column) : UnroundedResult(c, a, column);
     if (range.low == range.high) {
       ++out.tested;
-      out.missed += !Same(range.low, y);
+      out.missed += !SameResult(range.low, y);
     } else if (!a.exact_only) {
       out.open.push_back(column);
     }
     if (exact) {
       ++out.exact_tested;
       const double result = range.low == range.high ? range.low : ExactResult(c, a, column);
-      out.exact_missed += !Same(result, y);
+      out.exact_missed += !SameResult(result, y);
     }
     if (out.missed >= enough || (a.exact_only && out.exact_missed >= enough)) break;
   }
@@ -116,7 +115,7 @@ SettledSamples Settle(const ReductionCase& c, const Arithmetic& a, std::span<con
 
 int32_t CountExact(const ReductionCase& c, const Arithmetic& a, std::span<const int32_t> columns) {
   return static_cast<int32_t>(std::count_if(columns.begin(), columns.end(), [&](int32_t column) {
-    return Same(ExactResult(c, a, column), c.output[static_cast<size_t>(column)]);
+    return SameResult(ExactResult(c, a, column), c.output[static_cast<size_t>(column)]);
   }));
 }
 

@@ -1,5 +1,5 @@
 // Capacity at a router: which (expert, pool) cells are full, and who was refused while a later
-// token was admitted. Spec: routing causality, steps 3 and 4.
+// token was admitted.
 #pragma once
 
 #include <bit>

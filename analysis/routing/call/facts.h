@@ -1,5 +1,4 @@
-// What the recorder declared of a router, and what a proof may rest on. Spec: routing causality,
-// "What proves".
+// What the recorder declared of a router, and what a proof may rest on. docs/decisions/0004.
 #pragma once
 
 #include <string>

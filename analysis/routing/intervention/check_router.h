@@ -1,7 +1,7 @@
 // CheckRouter: with the router in hand, does an assignment depend on what it must not know? The
 // router runs on a batch, then on the same batch with the rows of a suffix (or of another sequence)
 // replaced, shapes, seeds and padding kept, and assignments are compared exactly. Nothing is
-// truncated: capacity follows length. Spec: causality/moe-intervention.
+// truncated: capacity follows length. docs/rules/causality/moe-intervention.md.
 #pragma once
 
 #include <cstdint>

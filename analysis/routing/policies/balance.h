@@ -1,5 +1,5 @@
 // Choices that own scores do not explain but a price per expert does: balanced assignment (auction,
-// optimal transport) solves for such prices over the whole batch. Spec: routing causality, step 8.
+// optimal transport) solves for such prices over the whole batch.
 #pragma once
 
 #include <cstdint>

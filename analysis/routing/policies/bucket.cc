@@ -8,7 +8,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr int64_t kEnoughChoices = 1 << 14, kMostOfCell = 4096;
+constexpr int64_t kMostChoicesInQueues = 1 << 14, kMostOfCell = 4096;
 // What most draws are refuted by.
 constexpr size_t kFirstLook = 128;
 
@@ -21,7 +21,7 @@ struct Asked {
   bool judged;
   bool fresh;  // the bucket is full again: another sequence
 };
-using Cell = std::vector<Asked>;
+using Queued = std::vector<Asked>;
 
 // The least wait that was refused and the greatest that was not, both of them no less the longer
 // the period is. A bucket that admits one token a period, and several at once from what it saved,
@@ -33,7 +33,7 @@ struct Waits {
   double admitted_slope = 0;  // periods in the greatest one that was admitted
   double watched = 0;         // the wait of `watch`
 };
-Waits WaitsOf(const Cell& cell, size_t most, double period, size_t watch = SIZE_MAX) {
+Waits WaitsOf(const Queued& cell, size_t most, double period, size_t watch = SIZE_MAX) {
   Waits waits;
   double paid = -HUGE_VAL, periods = 0;
   for (size_t i = 0; i < std::min(most, cell.size()); ++i) {
@@ -58,7 +58,7 @@ Waits WaitsOf(const Cell& cell, size_t most, double period, size_t watch = SIZE_
   return waits;
 }
 
-double Span(const Cell& cell) {
+double Span(const Queued& cell) {
   double least = HUGE_VAL, most = -HUGE_VAL;
   for (const Asked& x : cell) {
     least = std::min(least, x.time);
@@ -71,7 +71,7 @@ constexpr double kApart = 1e-9;
 
 // No period from `from` to `to` separates them: the wait that is refused soonest at `middle` lies
 // below its chord, and the one admitted last above its tangent, since both are convex.
-bool NoneBetween(const Cell& cell, size_t most, double from, double to, double middle,
+bool NoneBetween(const Queued& cell, size_t most, double from, double to, double middle,
                  const Waits& at) {
   const auto apart = [&](double period) {
     const double chord = WaitsOf(cell, most, period, at.least_refused).watched;
@@ -83,7 +83,7 @@ bool NoneBetween(const Cell& cell, size_t most, double from, double to, double m
 // Some period separates the refused waits from the others. Between two periods no wait is refused
 // later than at the longer one, nor admitted sooner than at the shorter one: what these two exclude
 // is not looked into. Where the search is given up, a bucket is not excluded.
-bool Fits(const Cell& cell, size_t most) {
+bool Fits(const Queued& cell, size_t most) {
   constexpr int kMostTries = 1000;
   constexpr double kShortest = 0.25, kPieces = 32;
   struct Between {
@@ -115,7 +115,7 @@ bool Fits(const Cell& cell, size_t most) {
 
 // Behind the bucket the capacity may have refused: what follows the last admission. Empty where
 // nothing else was refused.
-void LeaveOutTheLast(Cell& cell) {
+void LeaveOutTheLast(Queued& cell) {
   if (cell.size() < kMostOfCell) {
     while (!cell.empty() && !cell.back().kept) cell.pop_back();
   }
@@ -124,24 +124,24 @@ void LeaveOutTheLast(Cell& cell) {
 }
 
 // The refusing cells' choices along a queue, but for the last refusals; of the first cells alone.
-std::vector<Cell> CellsAlong(const RoutingCase& c, const Saturation& s, const TimeQueue& queue,
-                             Clock clock) {
+std::vector<Queued> CellsAlong(const RoutingCase& c, const Saturation& s, const TimeQueue& queue,
+                               Clock clock) {
   std::vector<int32_t> number(s.cells.size(), -1);
   int32_t count = 0;
   int64_t choices = 0;
-  for (size_t i = 0; i < s.cells.size() && choices < kEnoughChoices; ++i) {
+  for (size_t i = 0; i < s.cells.size() && choices < kMostChoicesInQueues; ++i) {
     if (s.cells[i].refused == 0) continue;
     number[i] = count++;
     choices += s.cells[i].candidates();
   }
-  std::vector<Cell> cells(static_cast<size_t>(count));
+  std::vector<Queued> cells(static_cast<size_t>(count));
   std::vector<std::unordered_map<int64_t, uint8_t>> seen(cells.size());  // sequences
   for (size_t place = 0; place < queue.order.size(); ++place) {
     const QueuedRow row = queue.At(c, place);
     for (const Choice& choice : row.choices) {
       const int32_t at = number[CellOfToken(c, choice.token, choice.expert)];
       if (at < 0) continue;
-      Cell& cell = cells[static_cast<size_t>(at)];
+      Queued& cell = cells[static_cast<size_t>(at)];
       if (cell.size() >= kMostOfCell) continue;
       const auto token = static_cast<size_t>(choice.token);
       const double time = clock == Clock::kPlace     ? static_cast<double>(place)
@@ -152,21 +152,21 @@ std::vector<Cell> CellsAlong(const RoutingCase& c, const Saturation& s, const Ti
       cell.push_back({time, choice.kept, row.judged, fresh});
     }
   }
-  for (Cell& cell : cells) LeaveOutTheLast(cell);
+  for (Queued& cell : cells) LeaveOutTheLast(cell);
   return cells;
 }
 
 // log2 of the kept sets that a cell could have had, less log2 of its rates and sizes.
-double Surplus(const Cell& cell) {
+double Surplus(const Queued& cell) {
   const auto n = static_cast<double>(cell.size());
   const auto kept = static_cast<double>(
       std::count_if(cell.begin(), cell.end(), [](const Asked& x) { return x.kept; }));
   return Log2Choose(n, kept) - 2 * std::log2(n);
 }
 
-bool AllFit(const std::vector<Cell>& cells) {
+bool AllFit(const std::vector<Queued>& cells) {
   double surplus = 0;
-  for (const Cell& cell : cells) {
+  for (const Queued& cell : cells) {
     if (cell.empty()) continue;
     if (!Fits(cell, kFirstLook)) return false;
     if (cell.size() > kFirstLook && !Fits(cell, cell.size())) return false;

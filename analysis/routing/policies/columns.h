@@ -1,5 +1,4 @@
-// Experts that choose: equal holdings, by score, over all tokens of a pool. Spec: routing
-// causality, step 2.
+// Experts that choose: equal holdings, by score, over all tokens of a pool.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr int64_t kEnoughChoices = 1 << 17;
+constexpr int64_t kMostChoices = 1 << 17;
 constexpr size_t kLevels = 4;  // how full an expert is
 
 // Kept and refused, until an expert's last admission.
@@ -86,7 +86,7 @@ double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
   std::vector<uint8_t> looked = FreshCells(c, s);
   int64_t choices = 0;
   for (size_t i = 0; i < looked.size(); ++i) {
-    looked[i] = looked[i] && choices < kEnoughChoices;
+    looked[i] = looked[i] && choices < kMostChoices;
     choices += looked[i] ? s.cells[i].candidates() : 0;
   }
   double least = HUGE_VAL;

@@ -1,5 +1,5 @@
 // Inversions: a token refused by a full expert that admitted a later one, and how much the pairs
-// are worth against every cause but capacity. Spec: routing causality, step 4.
+// are worth against every cause but capacity. docs/rules/causality/moe-future-leak.md.
 #pragma once
 
 #include <cstdint>

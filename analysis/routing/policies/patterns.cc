@@ -151,7 +151,7 @@ bool AllOrNothingFits(const std::vector<PoolRows>& pools, const RoutingCase& c, 
 
 // ---- the same position across sequences ------------------------------------------------------
 
-struct Fates {
+struct FateCounts {
   int64_t kept = 0;
   int64_t refused = 0;
 };
@@ -160,14 +160,14 @@ struct Fates {
 template <typename Visit>
 bool AllByPosition(const RoutingCase& c, Visit visit) {
   const std::vector<int32_t> rows = RowsByPosition(c);
-  std::vector<Fates> fates(static_cast<size_t>(c.experts));
+  std::vector<FateCounts> fates(static_cast<size_t>(c.experts));
   std::vector<int32_t> chosen;  // experts with fates, as far as they go
   for (size_t i = 0; i < rows.size();) {
     const int64_t position = c.position[static_cast<size_t>(rows[i])];
     for (; i < rows.size() && c.position[static_cast<size_t>(rows[i])] == position; ++i) {
       if (!c.judged(rows[i])) continue;
       for (const Choice& choice : c.ChoicesOf(rows[i])) {
-        Fates& of = fates[static_cast<size_t>(choice.expert)];
+        FateCounts& of = fates[static_cast<size_t>(choice.expert)];
         if (of.kept + of.refused == 0) chosen.push_back(choice.expert);
         ++(choice.kept ? of.kept : of.refused);
       }
@@ -182,7 +182,7 @@ bool AllByPosition(const RoutingCase& c, Visit visit) {
 
 bool FitsByPosition(const RoutingCase& c) {
   int64_t capacity = -1, most = 0;
-  const bool one = AllByPosition(c, [&](const Fates& fates) {
+  const bool one = AllByPosition(c, [&](const FateCounts& fates) {
     most = std::max(most, fates.kept);
     if (fates.refused > 0 && capacity < 0) capacity = fates.kept;
     return fates.refused == 0 || fates.kept == capacity;

@@ -1,5 +1,5 @@
 // Leaking replays: full experts that keep the best of their candidates by a score, or by choice
-// rank before anything else. Spec: routing causality, step 5.
+// rank before anything else.
 #pragma once
 
 #include <cstdint>

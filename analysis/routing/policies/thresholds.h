@@ -1,5 +1,5 @@
 // Innocent explanations of score-separable assignments: thresholds that were stored, and data whose
-// structure makes counts equal. Spec: routing causality, "What proves".
+// structure makes counts equal. docs/decisions/0053.
 #pragma once
 
 #include <cstdint>

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
+#include "base/real.h"
 
 namespace plumbline::rules {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kGateDifference = 0.01;  // of the larger gate
 constexpr uint64_t kFewScored = 16;
 

@@ -16,12 +16,12 @@ namespace plumbline::audit {
 namespace {
 
 constexpr std::array kModes = {"raw_logits", "processed_logits"};
-constexpr std::string_view kKeys[] = {"temperature", "logprob_mode"};
-constexpr std::string_view kTensors[] = {"train", "rollout", "tokens", "labels", "allowed"};
+constexpr std::string_view kLogitsKeys[] = {"temperature", "logprob_mode"};
+constexpr std::string_view kLogitsTensors[] = {"train", "rollout", "tokens", "labels", "allowed"};
 
 // Checks as it reads.
-void ReadConfig(const SafetensorsHeader& header, std::vector<Problem>* problems,
-                v1::LogitsConfig* config) {
+void ReadLogitsConfig(const SafetensorsHeader& header, std::vector<Problem>* problems,
+                      v1::LogitsConfig* config) {
   const DumpMetadata metadata(header, problems);
   if (const MetadataEntry* entry = header.Metadata("temperature")) {
     const double temperature = metadata.Number("temperature", -1);
@@ -48,8 +48,8 @@ void CheckLogitDType(const TensorEntry& tensor, std::vector<Problem>* problems) 
 
 void CheckLogitsDump(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   v1::LogitsConfig config;
-  ReadConfig(header, problems, &config);
-  CheckSpelling(header, kKeys, kTensors, problems);
+  ReadLogitsConfig(header, problems, &config);
+  CheckSpelling(header, kLogitsKeys, kLogitsTensors, problems);
   const TensorEntry* train = header.Find("train");
   const TensorEntry* rollout = header.Find("rollout");
   for (const char* name : {"train", "rollout"}) {
@@ -90,10 +90,10 @@ class LogitsTensors {
  public:
   absl::Status Load(const InputFile& file, const SafetensorsHeader& header) {
     for (size_t i = 0; i < kCount; ++i) {
-      const TensorEntry* entry = header.Find(kTensors[i]);
+      const TensorEntry* entry = header.Find(kLogitsTensors[i]);
       if (entry == nullptr) continue;
       if (absl::Status s = LoadTensor(file, *entry, &tensors_[i]); !s.ok()) return s;
-      const absl::StatusOr<TensorView> view = ViewTensor(tensors_[i], kTensors[i]);
+      const absl::StatusOr<TensorView> view = ViewTensor(tensors_[i], kLogitsTensors[i]);
       if (!view.ok()) return view.status();
       views_[i] = *view;
     }
@@ -128,7 +128,7 @@ class LogitsTensors {
   const std::optional<std::vector<uint64_t>>& rows() const { return rows_; }
 
  private:
-  static constexpr size_t kCount = std::size(kTensors);
+  static constexpr size_t kCount = std::size(kLogitsTensors);
   static constexpr size_t kTokens = 2, kLabels = 3, kAllowed = 4;
 
   v1::Tensor tensors_[kCount];
@@ -152,7 +152,7 @@ absl::Status LoadLogitsDump(const InputFile& file, const SafetensorsHeader& head
   options.threads = ThreadsFor(header.Find("train")->bytes());
   v1::Logits& logits = *evidence->mutable_logits();
   if (s = FillLogits(input, options, &logits); !s.ok()) return s;
-  ReadConfig(header, &none, logits.mutable_config());
+  ReadLogitsConfig(header, &none, logits.mutable_config());
   const auto rows = static_cast<uint64_t>(header.Find("train")->shape[0]);
   if (rows > logits.summary().rows()) logits.mutable_summary()->set_rows_seen(rows);
   evidence->set_sample_size(logits.summary().rows());

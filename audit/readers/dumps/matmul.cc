@@ -13,19 +13,18 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kMostBlock = uint64_t{1} << 20;
 constexpr std::array<const char*, 3> kScaleFormats = {"f32", "e8m0", "e4m3"};
 constexpr std::array<const char*, 2> kRoundings = {"nearest", "stochastic"};
-constexpr std::string_view kKeys[] = {
+constexpr std::string_view kMatmulKeys[] = {
     "input_format", "declared_accumulator", "rows",           "columns", "library", "scale",
     "block",        "scale_format",         "output_rounding"};
-constexpr std::string_view kTensors[] = {
+constexpr std::string_view kMatmulTensors[] = {
     "a",       "b",       "d",       "c",       "offsets",        "scale",
     "a_index", "b_index", "a_scale", "b_scale", "a_tensor_scale", "b_tensor_scale"};
 // Scales by the field of the sample that takes each.
-using Part = v1::Tensor* (v1::MatmulSample::*)();
-constexpr std::pair<const char*, Part> kScales[] = {
+using MatmulPart = v1::Tensor* (v1::MatmulSample::*)();
+constexpr std::pair<const char*, MatmulPart> kScales[] = {
     {"scale", &v1::MatmulSample::mutable_scale},
     {"a_scale", &v1::MatmulSample::mutable_a_scale},
     {"b_scale", &v1::MatmulSample::mutable_b_scale},
@@ -50,7 +49,7 @@ double ReadScale(const SafetensorsHeader& header, const DumpMetadata& metadata) 
 }
 
 // Checks as it reads.
-v1::MatmulConfig ReadConfig(const SafetensorsHeader& header, std::vector<Problem>* problems) {
+v1::MatmulConfig ReadMatmulConfig(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const DumpMetadata metadata(header, problems);
   v1::MatmulConfig config;
   config.set_input_format(FormatOfInputs(header, metadata));
@@ -73,16 +72,6 @@ v1::MatmulConfig ReadConfig(const SafetensorsHeader& header, std::vector<Problem
 
 bool LooksLikeMatmul(const SafetensorsHeader& header) {
   return header.Find("a") != nullptr && header.Find("b") != nullptr && header.Find("d") != nullptr;
-}
-
-const TensorEntry* Required(const SafetensorsHeader& header, const char* name, const char* axes,
-                            std::vector<Problem>* problems) {
-  const TensorEntry* tensor = header.Find(name);
-  if (tensor == nullptr) {
-    problems->push_back(
-        {0, std::string("expected a tensor ") + name + " of shape " + axes + ", found none"});
-  }
-  return tensor;
 }
 
 void CheckDeclared(const SafetensorsHeader& header, const v1::MatmulConfig& config,
@@ -135,9 +124,9 @@ void CheckScales(const SafetensorsHeader& header, const v1::MatmulConfig& config
 }
 
 void CheckMatmulDump(const SafetensorsHeader& header, std::vector<Problem>* problems) {
-  const v1::MatmulConfig config = ReadConfig(header, problems);
+  const v1::MatmulConfig config = ReadMatmulConfig(header, problems);
   CheckDeclared(header, config, problems);
-  CheckSpelling(header, kKeys, kTensors, problems);
+  CheckSpelling(header, kMatmulKeys, kMatmulTensors, problems);
   const TensorEntry* a = Required(header, "a", "[m,K]", problems);
   const TensorEntry* b = Required(header, "b", "[m,K]", problems);
   const TensorEntry* d = Required(header, "d", "[m]", problems);
@@ -197,7 +186,7 @@ absl::Status LoadMatmulDump(const InputFile& file, const SafetensorsHeader& head
                             v1::Evidence* evidence) {
   std::vector<Problem> none;  // the header has been checked
   v1::Matmul& matmul = *evidence->mutable_matmul();
-  *matmul.mutable_config() = ReadConfig(header, &none);
+  *matmul.mutable_config() = ReadMatmulConfig(header, &none);
   v1::MatmulSample& sample = *matmul.mutable_sample();
   const std::string& format = matmul.config().input_format();
   absl::Status factors = LoadFactor(file, *header.Find("a"), format, sample.mutable_a());
@@ -211,11 +200,12 @@ absl::Status LoadMatmulDump(const InputFile& file, const SafetensorsHeader& head
   }
   // F4 says itself what its values are.
   if (header.Find("a")->dtype_name == "F4") matmul.mutable_config()->set_input_format("e2m1");
-  const std::pair<const char*, Part> parts[] = {{"d", &v1::MatmulSample::mutable_d},
-                                                {"c", &v1::MatmulSample::mutable_c},
-                                                {"offsets", &v1::MatmulSample::mutable_offsets},
-                                                {"a_index", &v1::MatmulSample::mutable_a_index},
-                                                {"b_index", &v1::MatmulSample::mutable_b_index}};
+  const std::pair<const char*, MatmulPart> parts[] = {
+      {"d", &v1::MatmulSample::mutable_d},
+      {"c", &v1::MatmulSample::mutable_c},
+      {"offsets", &v1::MatmulSample::mutable_offsets},
+      {"a_index", &v1::MatmulSample::mutable_a_index},
+      {"b_index", &v1::MatmulSample::mutable_b_index}};
   for (const auto& [name, part] : parts) {
     const TensorEntry* entry = header.Find(name);
     if (entry == nullptr) continue;

@@ -10,28 +10,28 @@
 namespace plumbline::audit {
 namespace {
 
-struct Spelling {
+struct FormatSpelling {
   std::string_view text;
   const char* format;
 };
-constexpr Spelling kSpellings[] = {{"tf32", "tf32"},         {"tensorfloat32", "tf32"},
-                                   {"f32", "f32"},           {"fp32", "f32"},
-                                   {"float32", "f32"},       {"f16", "f16"},
-                                   {"fp16", "f16"},          {"float16", "f16"},
-                                   {"half", "f16"},          {"bf16", "bf16"},
-                                   {"bfloat16", "bf16"},     {"e4m3", "e4m3"},
-                                   {"e4m3fn", "e4m3"},       {"f8e4m3", "e4m3"},
-                                   {"f8e4m3fn", "e4m3"},     {"fp8e4m3", "e4m3"},
-                                   {"fp8e4m3fn", "e4m3"},    {"float8e4m3", "e4m3"},
-                                   {"float8e4m3fn", "e4m3"}, {"mxfp8", "e4m3"},
-                                   {"mxfp8e4m3", "e4m3"},    {"e5m2", "e5m2"},
-                                   {"f8e5m2", "e5m2"},       {"fp8e5m2", "e5m2"},
-                                   {"float8e5m2", "e5m2"},   {"mxfp8e5m2", "e5m2"},
-                                   {"e2m1", "e2m1"},         {"f4", "e2m1"},
-                                   {"fp4", "e2m1"},          {"fp4e2m1", "e2m1"},
-                                   {"f4e2m1", "e2m1"},       {"float4e2m1", "e2m1"},
-                                   {"float4e2m1fn", "e2m1"}, {"float4e2m1fnx2", "e2m1"},
-                                   {"mxfp4", "e2m1"},        {"nvfp4", "e2m1"}};
+constexpr FormatSpelling kSpellings[] = {{"tf32", "tf32"},         {"tensorfloat32", "tf32"},
+                                         {"f32", "f32"},           {"fp32", "f32"},
+                                         {"float32", "f32"},       {"f16", "f16"},
+                                         {"fp16", "f16"},          {"float16", "f16"},
+                                         {"half", "f16"},          {"bf16", "bf16"},
+                                         {"bfloat16", "bf16"},     {"e4m3", "e4m3"},
+                                         {"e4m3fn", "e4m3"},       {"f8e4m3", "e4m3"},
+                                         {"f8e4m3fn", "e4m3"},     {"fp8e4m3", "e4m3"},
+                                         {"fp8e4m3fn", "e4m3"},    {"float8e4m3", "e4m3"},
+                                         {"float8e4m3fn", "e4m3"}, {"mxfp8", "e4m3"},
+                                         {"mxfp8e4m3", "e4m3"},    {"e5m2", "e5m2"},
+                                         {"f8e5m2", "e5m2"},       {"fp8e5m2", "e5m2"},
+                                         {"float8e5m2", "e5m2"},   {"mxfp8e5m2", "e5m2"},
+                                         {"e2m1", "e2m1"},         {"f4", "e2m1"},
+                                         {"fp4", "e2m1"},          {"fp4e2m1", "e2m1"},
+                                         {"f4e2m1", "e2m1"},       {"float4e2m1", "e2m1"},
+                                         {"float4e2m1fn", "e2m1"}, {"float4e2m1fnx2", "e2m1"},
+                                         {"mxfp4", "e2m1"},        {"nvfp4", "e2m1"}};
 
 bool Packed(const TensorEntry& tensor, const std::string& format) {
   return format == "e2m1" && tensor.dtype == DType::kU8;
@@ -64,7 +64,7 @@ std::string InputFormatOf(std::string_view text) {
     if (letter != '_' && letter != '-' && letter != ' ') plain += absl::ascii_tolower(letter);
   }
   if (plain.starts_with("torch.")) plain.erase(0, 6);
-  for (const Spelling& known : kSpellings) {
+  for (const FormatSpelling& known : kSpellings) {
     if (plain == known.text) return known.format;
   }
   return "";

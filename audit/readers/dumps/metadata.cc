@@ -14,13 +14,13 @@ namespace {
 constexpr std::string_view kKeysOfEveryKind[] = {"kind", "run",  "attempt",    "layer", "op",
                                                  "step", "rank", "world_size", "order"};
 
-struct Spelling {
+struct TypeSpelling {
   const char* name;
   DType dtype;
 };
 
 // Ours, safetensors' and PyTorch's, in small letters.
-constexpr Spelling kDTypes[] = {
+constexpr TypeSpelling kDTypes[] = {
     {"f64", DType::kF64},
     {"float64", DType::kF64},
     {"double", DType::kF64},
@@ -103,7 +103,7 @@ DType DumpMetadata::DTypeNamed(const char* key) const {
   const MetadataEntry* entry = header_.Metadata(key);
   if (entry == nullptr) return DType::kUnspecified;
   const std::string name = Small(entry->value);
-  for (const Spelling& known : kDTypes) {
+  for (const TypeSpelling& known : kDTypes) {
     if (name == known.name) return known.dtype;
   }
   Wrong(key, *entry, "a floating dtype (f64, f32, f16, bf16, e4m3 or e5m2)");
@@ -117,8 +117,6 @@ void DumpMetadata::Wrong(const char* key, const MetadataEntry& entry,
 }
 
 DumpSite ReadDumpSite(const SafetensorsHeader& header, std::vector<Problem>* problems) {
-  constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
-  constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
   const DumpMetadata metadata(header, problems);
   DumpSite site;
   site.run = metadata.Text("run");

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,9 @@ class DumpMetadata {
   const SafetensorsHeader& header_;
   std::vector<Problem>* problems_;
 };
+
+inline constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
+inline constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 
 // Which call of which process a dump of any kind records: the metadata that every kind takes.
 struct DumpSite {

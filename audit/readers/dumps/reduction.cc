@@ -18,15 +18,13 @@ using Call = v1::ReductionCall;
 constexpr const char* kInputs = "inputs";
 constexpr const char* kOutput = "output";
 constexpr const char* kOffsets = "offsets";
-constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
-constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kMostCount = uint64_t{1} << 44;  // what the rules take, as kMostChannels
 constexpr uint64_t kMostChannels = 1 << 10;
 constexpr std::array<const char*, 2> kOps = {"sum", "avg"};
-constexpr std::string_view kKeys[] = {
+constexpr std::string_view kReductionKeys[] = {
     "wire_dtype", "count",    "group",      "prescale",   "postscale", "ring_order", "algorithm",
     "channels",   "sequence", "group_size", "group_rank", "chunk",     "transport",  "root"};
-constexpr std::string_view kTensors[] = {kInputs, kOutput, kOffsets};
+constexpr std::string_view kReductionTensors[] = {kInputs, kOutput, kOffsets};
 
 Call::Op OpOf(const DumpMetadata& metadata) {
   return metadata.Choice("op", kOps, 0) == 1 ? Call::OP_AVG : Call::OP_SUM;
@@ -91,15 +89,6 @@ bool LooksLikeReduction(const SafetensorsHeader& header) {
   return header.Find(kInputs) != nullptr && header.Find(kOutput) != nullptr;
 }
 
-const TensorEntry* Required(const SafetensorsHeader& header, const char* name, const char* axes,
-                            std::vector<Problem>* problems) {
-  const TensorEntry* tensor = header.Find(name);
-  if (tensor == nullptr)
-    problems->push_back(
-        {0, std::string("expected a tensor ") + name + " of shape " + axes + ", found none"});
-  return tensor;
-}
-
 // [m] of one rank, or [N,m].
 bool CheckInputs(const TensorEntry& inputs, std::vector<Problem>* problems) {
   CheckDType(inputs, Content::kAnyFloating, problems);
@@ -151,7 +140,7 @@ void CheckAgainst(const SafetensorsHeader& header, const Call& call, const Tenso
 
 void CheckReductionDump(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const Call call = ReadCall(header, problems);
-  CheckSpelling(header, kKeys, kTensors, problems);
+  CheckSpelling(header, kReductionKeys, kReductionTensors, problems);
   const TensorEntry* inputs = Required(header, kInputs, "[N,m]", problems);
   const TensorEntry* output = Required(header, kOutput, "[m]", problems);
   if (inputs == nullptr || !CheckInputs(*inputs, problems)) return;

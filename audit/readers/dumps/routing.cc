@@ -168,7 +168,7 @@ void ReadCapacity(const SafetensorsHeader& header, const DumpMetadata& metadata,
   config->set_capacity(value);
 }
 
-// One of the names that verdicts give (CONTRACT: details of routing).
+// One of the names that verdicts give (`policy` in the details of a routing verdict).
 void ReadPolicy(const SafetensorsHeader& header, const DumpMetadata& metadata,
                 v1::RoutingConfig* config) {
   constexpr std::array kPolicies = {"token-choice",   "fifo-capacity",   "rank-major-capacity",
@@ -192,7 +192,6 @@ constexpr std::string_view kTensorNames[] = {
 v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
                                     std::vector<Problem>* problems) {
   using Config = v1::RoutingConfig;
-  constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
   const DumpMetadata metadata(header, problems);
   Config config;
   if (header.Metadata("top_k") == nullptr) {

@@ -18,10 +18,9 @@ namespace {
 constexpr const char* kValues = "values";
 constexpr uint64_t kWholeBytes = uint64_t{1} << 20;
 constexpr uint64_t kRowBytes = uint64_t{8} << 20;
-constexpr const char* kScale = "scale";
-constexpr const char* kTensorScale = "tensor_scale";
-constexpr std::string_view kKeys[] = {"role", "target_format", "replicas", "block", "scale_format"};
-constexpr std::string_view kTensors[] = {kValues, kScale, kTensorScale};
+constexpr std::string_view kTensorKeys[] = {"role", "target_format", "replicas", "block",
+                                            "scale_format"};
+constexpr std::string_view kTensorTensors[] = {kValues, kScale, kTensorScale};
 constexpr std::array kRoles = {"weight", "gradient", "activation", "probabilities", "positions"};
 
 // Checks as it reads.
@@ -44,7 +43,7 @@ bool LooksLikeTensor(const SafetensorsHeader& header) {
 
 void CheckTensorDump(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   ReadOptions(header, problems);
-  CheckSpelling(header, kKeys, kTensors, problems);
+  CheckSpelling(header, kTensorKeys, kTensorTensors, problems);
   const TensorEntry* values = header.Find(kValues);
   if (values == nullptr) {
     problems->push_back({0, "expected a tensor values, found none"});

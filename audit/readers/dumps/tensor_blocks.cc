@@ -14,10 +14,8 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr const char* kScale = "scale";
-constexpr const char* kTensorScale = "tensor_scale";
-constexpr int64_t kMostBlock = int64_t{1} << 20;
-constexpr std::array<const char*, 3> kScaleFormats = {"f32", "e8m0", "e4m3"};
+constexpr int64_t kLongestBlock = int64_t{1} << 20;
+constexpr std::array<const char*, 3> kBlockScaleFormats = {"f32", "e8m0", "e4m3"};
 
 // "32" or "128x128"; false: neither.
 bool ParseBlock(const std::string& text, BlockFormat* format) {
@@ -26,7 +24,7 @@ bool ParseBlock(const std::string& text, BlockFormat* format) {
   const char *at = text.data(), *end = at + text.size();
   while (n < 2) {
     const auto parsed = std::from_chars(at, end, extents[n]);
-    if (parsed.ec != std::errc() || extents[n] < 1 || extents[n] > kMostBlock) return false;
+    if (parsed.ec != std::errc() || extents[n] < 1 || extents[n] > kLongestBlock) return false;
     ++n;
     at = parsed.ptr;
     if (at == end) break;
@@ -94,7 +92,7 @@ std::optional<BlockFormat> ReadBlocks(const SafetensorsHeader& header,
     format.element = element;
   if (block != nullptr && !ParseBlock(block->value, &format))
     metadata.Wrong("block", *block, "the elements of a block: 32, 1x128 or 128x128");
-  const int scale = metadata.Choice("scale_format", kScaleFormats, -1);
+  const int scale = metadata.Choice("scale_format", kBlockScaleFormats, -1);
   if (scale >= 0) format.scale = ScaleNamed(scale);
   const TensorEntry* values = header.Find("values");
   format.stored = values != nullptr && IsStored(*values, format.element);

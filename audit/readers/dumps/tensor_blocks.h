@@ -16,6 +16,10 @@
 
 namespace plumbline::audit {
 
+// The tensors that hold scales: of blocks, and of the whole (NVFP4).
+inline constexpr const char* kScale = "scale";
+inline constexpr const char* kTensorScale = "tensor_scale";
+
 // nullopt: the dump names no such format. Checks as it reads.
 std::optional<BlockFormat> ReadBlocks(const SafetensorsHeader& header,
                                       std::vector<Problem>* problems);

@@ -73,6 +73,15 @@ void CheckTotalSize(const std::vector<const TensorEntry*>& tensors, const char* 
                            " in one dump, found " + std::to_string(total) + " (" + advice + ")"});
 }
 
+const TensorEntry* Required(const SafetensorsHeader& header, const char* name, const char* axes,
+                            std::vector<Problem>* problems) {
+  const TensorEntry* tensor = header.Find(name);
+  if (tensor == nullptr)
+    problems->push_back(
+        {0, std::string("expected a tensor ") + name + " of shape " + axes + ", found none"});
+  return tensor;
+}
+
 absl::Status LoadTensor(const InputFile& file, const TensorEntry& entry, v1::Tensor* tensor) {
   tensor->set_dtype(static_cast<v1::DType>(entry.dtype));
   for (const int64_t extent : entry.shape) tensor->add_shape(extent);

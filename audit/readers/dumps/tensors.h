@@ -41,6 +41,10 @@ void CheckShape(const TensorEntry& tensor, const std::string& axes,
 void CheckTotalSize(const std::vector<const TensorEntry*>& tensors, const char* what,
                     const char* advice, std::vector<Problem>* problems);
 
+// The tensor of this name, nullptr and a problem that names its axes when there is none.
+const TensorEntry* Required(const SafetensorsHeader& header, const char* name, const char* axes,
+                            std::vector<Problem>* problems);
+
 // Reads a tensor whole.
 absl::Status LoadTensor(const InputFile& file, const TensorEntry& entry, v1::Tensor* tensor);
 

@@ -14,13 +14,13 @@
 namespace plumbline::audit {
 namespace {
 
-struct Part {
+struct UpdatePart {
   const char* name;
   bool required;
   TensorView UpdateInput::*view;
 };
 
-constexpr Part kParts[] = {
+constexpr UpdatePart kUpdateParts[] = {
     {"before", true, &UpdateInput::before},
     {"after", true, &UpdateInput::after},
     {"intended", true, &UpdateInput::intended},
@@ -28,13 +28,14 @@ constexpr Part kParts[] = {
     {"moment_before", false, &UpdateInput::moment_before},
     {"moment_after", false, &UpdateInput::moment_after},
 };
-constexpr uint64_t kWholeBytes = uint64_t{1} << 20;
-constexpr std::string_view kKeys[] = {"optimizer", "lr", "beta2", "eps", "decay", "eps_dtype"};
-constexpr std::string_view kTensors[] = {"before",   "after",         "intended",
-                                         "gradient", "moment_before", "moment_after"};
+constexpr uint64_t kWholeUpdateBytes = uint64_t{1} << 20;
+constexpr std::string_view kUpdateKeys[] = {"optimizer", "lr",    "beta2",
+                                            "eps",       "decay", "eps_dtype"};
+constexpr std::string_view kUpdateTensors[] = {"before",   "after",         "intended",
+                                               "gradient", "moment_before", "moment_after"};
 
 // Checks as it reads.
-v1::UpdateConfig ReadConfig(const SafetensorsHeader& header, std::vector<Problem>* problems) {
+v1::UpdateConfig ReadUpdateConfig(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const DumpMetadata metadata(header, problems);
   v1::UpdateConfig config;
   config.set_optimizer(metadata.Text("optimizer"));
@@ -62,11 +63,11 @@ void CheckSameDType(const SafetensorsHeader& header, const char* name, const cha
 }
 
 void CheckUpdateDump(const SafetensorsHeader& header, std::vector<Problem>* problems) {
-  ReadConfig(header, problems);
-  CheckSpelling(header, kKeys, kTensors, problems);
+  ReadUpdateConfig(header, problems);
+  CheckSpelling(header, kUpdateKeys, kUpdateTensors, problems);
   const TensorEntry* before = header.Find("before");
   std::vector<const TensorEntry*> all;
-  for (const Part& part : kParts) {
+  for (const UpdatePart& part : kUpdateParts) {
     const TensorEntry* tensor = header.Find(part.name);
     if (tensor == nullptr) {
       if (part.required)
@@ -87,15 +88,15 @@ std::string UpdateOp(const SafetensorsHeader& /*header*/) { return "update"; }
 absl::Status LoadUpdateDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
   std::vector<Problem> none;  // the header has been checked
-  v1::Tensor tensors[std::size(kParts)];
+  v1::Tensor tensors[std::size(kUpdateParts)];
   UpdateInput input;
-  for (size_t i = 0; i < std::size(kParts); ++i) {
-    const TensorEntry* entry = header.Find(kParts[i].name);
+  for (size_t i = 0; i < std::size(kUpdateParts); ++i) {
+    const TensorEntry* entry = header.Find(kUpdateParts[i].name);
     if (entry == nullptr) continue;
     if (absl::Status s = LoadTensor(file, *entry, &tensors[i]); !s.ok()) return s;
-    const absl::StatusOr<TensorView> view = ViewTensor(tensors[i], kParts[i].name);
+    const absl::StatusOr<TensorView> view = ViewTensor(tensors[i], kUpdateParts[i].name);
     if (!view.ok()) return view.status();
-    input.*kParts[i].view = *view;
+    input.*kUpdateParts[i].view = *view;
   }
   const std::string run = ReadDumpSite(header, &none).run;
   const auto count = static_cast<uint64_t>(input.before.elements());
@@ -103,11 +104,11 @@ absl::Status LoadUpdateDump(const InputFile& file, const SafetensorsHeader& head
   options.with_sample = true;
   options.key = SampleKey(run, evidence->step(), evidence->site().layer(), evidence->site().op());
   options.threads = ThreadsFor(tensors[0].data().size());
-  if (tensors[0].data().size() <= kWholeBytes)
+  if (tensors[0].data().size() <= kWholeUpdateBytes)
     options.max_samples = static_cast<uint32_t>(std::max<uint64_t>(count, kMaxSamples));
   evidence->set_sample_size(count);
   evidence->set_exercised(v1::EXERCISED_YES);
-  *evidence->mutable_update()->mutable_config() = ReadConfig(header, &none);
+  *evidence->mutable_update()->mutable_config() = ReadUpdateConfig(header, &none);
   return FillUpdate(input, options, evidence->mutable_update());
 }
 

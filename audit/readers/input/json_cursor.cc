@@ -4,7 +4,6 @@ namespace plumbline::audit {
 namespace {
 
 constexpr int kMostDepth = 512;
-bool IsDigit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
 bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool IsLetter(char c) { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }
 

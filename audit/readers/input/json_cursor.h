@@ -14,6 +14,8 @@
 
 namespace plumbline::audit {
 
+inline bool IsDigit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
+
 // How numbers were written.
 struct NumberText {
   int decimals = 0;   // most digits behind the point, less the exponent

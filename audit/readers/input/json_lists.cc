@@ -18,8 +18,6 @@ constexpr int kMantissaDigits = 19;  // that surely fit 64 bits
 constexpr double kTens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                             1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-bool IsDigit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
-
 constexpr uint64_t kWholeTens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 // Bytes that may be looked at without asking where the text ends: a sign, two times 8 digits, a
 // point, and the 8 bytes of a look at what follows.

@@ -14,7 +14,7 @@ using Column = RolloutColumn;
 constexpr int kPeekLines = 64;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsDecimal(char c) { return c >= '0' && c <= '9'; }
 
 std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -24,9 +24,9 @@ std::optional<int64_t> StepInName(std::string_view path) {
   const size_t dot = name.find('.', 1);
   name = name.substr(0, dot);
   size_t end = name.size();
-  while (end > 0 && !IsDigit(name[end - 1])) --end;
+  while (end > 0 && !IsDecimal(name[end - 1])) --end;
   size_t begin = end;
-  while (begin > 0 && IsDigit(name[begin - 1])) --begin;
+  while (begin > 0 && IsDecimal(name[begin - 1])) --begin;
   int64_t step = 0;
   const auto parsed = std::from_chars(name.data() + begin, name.data() + end, step);
   return parsed.ec == std::errc() ? std::optional(step) : std::nullopt;

@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/real.h"
 #include "tests/rules/support/simulated_rollout.h"
 
 namespace plumbline::rules {
@@ -17,8 +18,6 @@ namespace {
 
 using testing::RolloutSimulator;
 using testing::RolloutSpec;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The shares of the parts that hold tokens where there is one step, no worker and no version.
 constexpr double kPoolAndParity = .375 + .0625;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/real.h"
 #include "tests/rules/support/simulated_rollout.h"
 
 namespace plumbline::rules {
@@ -17,8 +18,6 @@ namespace {
 using testing::RolloutSimulator;
 using testing::RolloutSpec;
 using By = SamplerTest::By;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 int Runs(int n) { return std::getenv("PLUMB_LONG") != nullptr ? 20 * n : n; }
 

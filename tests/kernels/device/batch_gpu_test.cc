@@ -53,7 +53,7 @@ class Launcher {
   cudaStream_t stream_ = nullptr;
 };
 
-TEST(BatchGpu, TensorStatisticsEqualTheHostTwinInEveryBit) {
+TEST(BatchGpu, TensorStatisticsEqualTheCpuReferenceInEveryBit) {
   ASSERT_EQ(LoadTensorStatsKernel(), cudaSuccess);
   std::vector<ValuesCase> cases;
   int layout = 0;
@@ -86,7 +86,7 @@ TEST(BatchGpu, TensorStatisticsEqualTheHostTwinInEveryBit) {
   }
 }
 
-TEST(BatchGpu, UpdateChecksEqualTheHostTwinInEveryBit) {
+TEST(BatchGpu, UpdateChecksEqualTheCpuReferenceInEveryBit) {
   ASSERT_EQ(LoadUpdateCheckKernel(), cudaSuccess);
   const UpdateBatchCase c(1);
   DeviceCopies copies;
@@ -99,11 +99,11 @@ TEST(BatchGpu, UpdateChecksEqualTheHostTwinInEveryBit) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   Launcher launcher(*batch);
   for (const int processors : kProcessors) {
-    c.ExpectHostTwins(launcher.Run(LaunchUpdateChecks, processors));
+    c.ExpectCpuReferences(launcher.Run(LaunchUpdateChecks, processors));
   }
 }
 
-TEST(BatchGpu, SampledGathersEqualTheHostTwin) {
+TEST(BatchGpu, SampledGathersEqualTheCpuReference) {
   ASSERT_EQ(LoadGatherKernel(), cudaSuccess);
   std::vector<ValuesCase> cases;
   int layout = 0;

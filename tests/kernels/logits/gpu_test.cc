@@ -111,7 +111,7 @@ void Compare(const Shape& shape) {
   }
 }
 
-TEST(LogitGpu, AgreesWithTheHostTwin) {
+TEST(LogitGpu, AgreesWithTheCpuReference) {
   for (const int64_t vocabulary : {1, 2, 7, 100, 1000, 4096, 4097, 32000, 151936}) {
     if (vocabulary > Cases(151936)) continue;
     for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {

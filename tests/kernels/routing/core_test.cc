@@ -200,7 +200,7 @@ void ExpectTwins(const RoutingCase& c, uint32_t seed) {
   ExpectSame(device, host);
 }
 
-TEST(RoutingCore, DeviceFormEqualsTheHostTwinBitForBit) {
+TEST(RoutingCore, DeviceFormEqualsTheCpuReferenceBitForBit) {
   for (uint32_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE(seed);
     const RoutingCase c = CaseMaker(seed + 100000).Make();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kProcessors = 132;  // sets how many blocks are launched, and no bit of the result
 
-TEST(RoutingGpu, KernelEqualsTheHostTwinBitForBit) {
+TEST(RoutingGpu, KernelEqualsTheCpuReferenceBitForBit) {
   RoutingRaw* raw = nullptr;
   ASSERT_EQ(cudaMallocHost(&raw, sizeof(RoutingRaw)), cudaSuccess);
   void* workspace = nullptr;

@@ -57,7 +57,7 @@ Emulated Emulate(const TensorView& view) {
 }
 
 template <typename Raw>
-Emulated ExpectTheHostTwin(const std::vector<Raw>& values) {
+Emulated ExpectTheCpuReference(const std::vector<Raw>& values) {
   const TensorView view = ViewOf(values);
   TensorStats host;
   EXPECT_TRUE(MeasureTensor(view, &host).ok());
@@ -130,7 +130,7 @@ TYPED_TEST(TensorPlain, OrdinaryTensorsAreMeasuredInPlainRoundsAlone) {
       values[i] = static_cast<TypeParam>(uint64_t{i % 2} << (8 * sizeof(TypeParam) - 1));
     }
     SCOPED_TRACE(sigma);
-    const Emulated found = ExpectTheHostTwin(values);
+    const Emulated found = ExpectTheCpuReference(values);
     EXPECT_EQ(found.plain, 40000 / 256 * 256);
     // Sums reach the sink when units change and at the end; single values hardly ever do.
     EXPECT_LT(found.alone, 400);
@@ -139,7 +139,7 @@ TYPED_TEST(TensorPlain, OrdinaryTensorsAreMeasuredInPlainRoundsAlone) {
 
 TYPED_TEST(TensorPlain, ZerosAlone) {
   const std::vector<TypeParam> zeros(5120);
-  const Emulated found = ExpectTheHostTwin(zeros);
+  const Emulated found = ExpectTheCpuReference(zeros);
   EXPECT_EQ(found.plain, 5120);
   EXPECT_EQ(found.stats.zero, 5120u);
   EXPECT_EQ(found.stats.max, 0);
@@ -155,7 +155,7 @@ TYPED_TEST(TensorPlain, ZerosAmongOneSign) {
       v = static_cast<TypeParam>(sign != 0 ? v | top : v & ~top);
     }
     for (size_t i = 6144; i < 6400; ++i) values[i] = 0;  // a round of nothing else
-    const Emulated found = ExpectTheHostTwin(values);
+    const Emulated found = ExpectTheCpuReference(values);
     EXPECT_EQ(sign != 0 ? found.stats.max : found.stats.min, 0);
   }
 }
@@ -178,7 +178,7 @@ TYPED_TEST(TensorPlain, AnySpreadOfExponents) {
       values[i] = Value<TypeParam>(&random, base - down - jump, full);
     }
     SCOPED_TRACE(testing::Message() << "seed " << seed << " base " << base << " spread " << spread);
-    ExpectTheHostTwin(values);
+    ExpectTheCpuReference(values);
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -194,7 +194,7 @@ TYPED_TEST(TensorPlain, EachDistanceBetweenExponents) {
         values.push_back(Value<TypeParam>(&random, field, i % 2 == 0));
       }
       SCOPED_TRACE(testing::Message() << "top " << top << " down " << down);
-      ExpectTheHostTwin(values);
+      ExpectTheCpuReference(values);
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -212,7 +212,7 @@ TYPED_TEST(TensorPlain, BoundsAtTheEndsOfARound) {
           const auto rest = bound + other * (TypeParam{1} << WordFormat<TypeParam>::kFractionBits);
           for (size_t i = 0; i < values.size(); i += 2) values[i] = static_cast<TypeParam>(rest);
           SCOPED_TRACE(testing::Message() << DTypeName(format) << " " << bound << " " << off);
-          ExpectTheHostTwin(values);
+          ExpectTheCpuReference(values);
           if (testing::Test::HasFailure()) return;
         }
       }
@@ -226,7 +226,7 @@ TYPED_TEST(TensorPlain, SmallValuesAfterALargeOne) {
   std::vector<TypeParam> values = Normal<TypeParam>(&random, 32768, 1e-9);
   constexpr int kM = WordFormat<TypeParam>::kFractionBits;
   values[100] = static_cast<TypeParam>(TypeParam{160} << kM);
-  const Emulated found = ExpectTheHostTwin(values);
+  const Emulated found = ExpectTheCpuReference(values);
   EXPECT_EQ(found.plain, 32768);
   EXPECT_LT(found.alone, 1200);  // of the first round alone
 }
@@ -240,7 +240,7 @@ TYPED_TEST(TensorPlain, SumsDoNotOverflow) {
         static_cast<TypeParam>(static_cast<TypeParam>(field << kM) | kFractionMask<TypeParam>);
     std::fill(values.begin(), values.end(), value);
     values[0] = static_cast<TypeParam>(value - (TypeParam{1} << kM));  // the headroom stays unused
-    EXPECT_GT(ExpectTheHostTwin(values).plain, kSpanElements);
+    EXPECT_GT(ExpectTheCpuReference(values).plain, kSpanElements);
   }
 }
 
@@ -252,7 +252,7 @@ TYPED_TEST(TensorPlain, OthersAreLeftToTheRest) {
     std::vector<TypeParam> values = plain;
     values[700] =
         static_cast<TypeParam>(static_cast<TypeParam>(field << kM) | (field == 0 ? 5 : 0));
-    EXPECT_EQ(ExpectTheHostTwin(values).plain, 2048 - (sizeof(TypeParam) == 2 ? 256 : 128));
+    EXPECT_EQ(ExpectTheCpuReference(values).plain, 2048 - (sizeof(TypeParam) == 2 ? 256 : 128));
   }
   EXPECT_EQ(Emulate<TypeParam>(ViewOf(plain)).plain, 2048);
 }

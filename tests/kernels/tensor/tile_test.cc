@@ -31,7 +31,7 @@ std::vector<TensorStats> Emulate(const TensorBatch& batch, uint64_t seed) {
   return batch.Finish(to);
 }
 
-TEST(TensorTile, ManyTensorsEqualTheHostTwinInEveryBit) {
+TEST(TensorTile, ManyTensorsEqualTheCpuReferenceInEveryBit) {
   std::vector<ValuesCase> cases;
   std::vector<TensorView> views;
   int layout = 0;

@@ -38,7 +38,7 @@ class UpdateBatchCase {
   const std::vector<ValuesCase>& cases() const { return cases_; }  // three for each update
   const std::vector<UpdateViews>& updates() const { return updates_; }
 
-  void ExpectHostTwins(const std::vector<UpdateStats>& device) const {
+  void ExpectCpuReferences(const std::vector<UpdateStats>& device) const {
     ASSERT_EQ(device.size(), updates_.size());
     for (size_t i = 0; i < device.size(); ++i) {
       const UpdateViews& u = updates_[i];

@@ -15,7 +15,7 @@
 namespace plumbline {
 namespace {
 
-TEST(UpdateTile, ManyUpdatesEqualTheHostTwinInEveryBit) {
+TEST(UpdateTile, ManyUpdatesEqualTheCpuReferenceInEveryBit) {
   const UpdateBatchCase c(1);
   const absl::StatusOr<UpdateBatch> batch = UpdateBatch::Plan(c.updates());
   ASSERT_TRUE(batch.ok()) << batch.status();
@@ -34,7 +34,7 @@ TEST(UpdateTile, ManyUpdatesEqualTheHostTwinInEveryBit) {
   for (const Block& block : blocks) {
     EmulateBlock(batch->items()[block.item], block.first, to);
   }
-  c.ExpectHostTwins(batch->Finish(to));
+  c.ExpectCpuReferences(batch->Finish(to));
 }
 
 TEST(UpdateBatch, BatchesThatDoNotFitAreRefused) {
@@ -50,7 +50,7 @@ TEST(UpdateBatch, BatchesThatDoNotFitAreRefused) {
   EXPECT_FALSE(UpdateBatch::Plan(apart).ok());
 }
 
-TEST(GatherBatch, ManyGathersEqualTheHostTwin) {
+TEST(GatherBatch, ManyGathersEqualTheCpuReference) {
   std::vector<ValuesCase> cases;
   std::vector<std::vector<uint64_t>> indices;
   std::vector<GatherRequest> requests;

@@ -5,12 +5,11 @@
 #include <limits>
 #include <numeric>
 
+#include "base/real.h"
 #include "tests/rules/support/simulated_rollout.h"
 
 namespace plumbline::rules::testing {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using Values = std::vector<double>;
 

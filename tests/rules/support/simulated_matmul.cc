@@ -196,9 +196,9 @@ class Reference {
 
 // ---- data --------------------------------------------------------------------------------------
 
-class Draw {
+class MatmulDraw {
  public:
-  explicit Draw(const MatmulSpec& spec) : spec_(spec), rng_(spec.seed * 7919 + 17) {}
+  explicit MatmulDraw(const MatmulSpec& spec) : spec_(spec), rng_(spec.seed * 7919 + 17) {}
 
   double Next(int k) {
     const FloatFormat f = FormatOf(spec_.input);
@@ -285,7 +285,7 @@ v1::Matmul SimulatedMatmul::Evidence() const {
 
 SimulatedMatmul Factors(const MatmulSpec& spec) {
   SimulatedMatmul made{.spec = spec, .a = {}, .b = {}, .c = {}, .d = {}};
-  Draw draw(spec);
+  MatmulDraw draw(spec);
   for (int i = 0; i < spec.samples; ++i) {
     for (int k = 0; k < spec.inner; ++k) {
       made.a.push_back(draw.Next(k));

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "absl/strings/str_format.h"
+#include "base/real.h"
 
 namespace plumbline::rules::testing {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kFlipShare = .03;
 constexpr int kLevels = 8;  // of a stale cache's noise
 

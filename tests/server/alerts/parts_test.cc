@@ -166,7 +166,7 @@ class AlertDeciderTest : public testing::Test {
 
   IncidentTable incident_table_{[] { return int64_t{5'000'000'000}; }, 10};
   AlertConfig config_;
-  std::map<AlertLog::ToldKey, Told> told_;
+  std::map<AlertLog::ToldKey, ReceiverState> told_;
   std::optional<AlertDecider> decider_;
   uint64_t count_ = 0;
   nlohmann::json last_;  // the body of the last notification
@@ -339,7 +339,7 @@ TEST_F(AlertSites, AnAcknowledgementGoesOnWithTheFindings) {
   EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "am nothing"));
   incident_table_.Put(At("a", "rounding"), 2);
   DecideAll();
-  const Told& told = told_[{"am", incident_table_.IncidentOf("finding-a")}];
+  const ReceiverState& told = told_[{"am", incident_table_.IncidentOf("finding-a")}];
   EXPECT_TRUE(told.firing && told.quiet);
   ASSERT_TRUE(incident_table_.Apply(AlertUpdate("finding-a", Action::ACTION_REOPEN)).ok());
   EXPECT_THAT(DecideAll(), ElementsAre("all reopened", "am reopened"));
@@ -349,7 +349,7 @@ TEST_F(AlertSites, AnAcknowledgementGoesOnWithTheFindings) {
 TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
   incident_table_.Put(At("a", "x"), 1);
   incident_table_.Put(At("b", "x"), 1);
-  Told before;
+  ReceiverState before;
   before.firing = true;
   before.level = v1::LEVEL_WARNING;
   before.body = "{}";

@@ -104,6 +104,17 @@ TEST_F(QuarantineTest, ARunInReplayIsHeldAfterFourDeathsInARow) {
   EXPECT_THAT(Held(), ElementsAre("bad"));
 }
 
+// Whoever kills the server from outside does not stop it from getting on. To look meanwhile would
+// be a process that ends well.
+TEST_F(QuarantineTest, ADeathFurtherOnThanAllBeforeItDoesNotCount) {
+  for (uint64_t entry = 10; entry <= 40; entry += 2) Die("bad", entry, true);
+  EXPECT_THAT(Held(), ElementsAre());
+  for (const uint64_t entry : {10, 20, 30, 29, 12}) Die("bad", entry, true);
+  EXPECT_THAT(Held(), ElementsAre());
+  for (const uint64_t entry : {10, 20, 30, 29, 12, 25}) Die("bad", entry, true);
+  EXPECT_THAT(Held(), ElementsAre("bad"));
+}
+
 TEST_F(QuarantineTest, OneThatIsDroppedStaysDroppedAndIsRefused) {
   {
     Quarantine quarantine = Open();

@@ -16,7 +16,7 @@ bool Add(JudgeQueue& queue, size_t bytes, std::function<void()> resume = nullptr
   const bool room = queue.Admit(run, bytes, std::move(resume));
   JudgeItem item;
   item.batch.bytes = bytes;
-  item.payer = run;
+  item.charged_run = run;
   queue.Push(std::move(item));
   return room;
 }

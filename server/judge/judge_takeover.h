@@ -5,12 +5,12 @@
 
 namespace plumbline::server {
 
-// `what` touches nothing that is of who has the baton.
+// `what` touches nothing that turn_lock_ guards.
 template <typename What>
-void Judge::Beside(const What& what) {
-  baton_.Loosen(&worker_->work);
+void Judge::WithTakeover(const What& what) {
+  turn_lock_.OpenToTakeover(&worker_->work);
   what();
-  baton_.Tighten(&worker_->work);
+  turn_lock_.CloseToTakeover(&worker_->work);
 }
 
 }  // namespace plumbline::server

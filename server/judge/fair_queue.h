@@ -1,12 +1,12 @@
 // What waits to be judged, and who is next. Work that speaks of one run is done in the order in
-// which it came, one piece after the other; a lane holds what waits of one run, or of several that
-// a piece of work, or a stream with work in it, has tied together. Lanes have nothing in common,
-// and work of different ones may be done at the same time. A lane is gone when nothing is left in
-// it.
+// which it came, one piece after the other; a flow holds what waits of one run, or of several that
+// a piece of work, or a stream with work in it, has tied together. Flows have nothing in
+// common, and work of different ones may be done at the same time. A flow is gone when nothing is
+// left in it.
 //
 // While nothing waits long all is begun in the order in which it came. Once the oldest that could
-// begin has waited for kPatience, lanes take turns by the time that they used: who used little is
-// not behind what others pile up. (Start-time fair queueing: a lane's tag is the time that it used,
+// begin has waited for kPatience, flows take turns by the time that they used: who used little is
+// not behind what others pile up. (Start-time fair queueing: a flow's tag is the time that it used,
 // and one that was away begins where the others are, less kCredit: before those who wait for their
 // next turn.)
 #pragma once
@@ -31,7 +31,7 @@ namespace plumbline::server {
 struct JudgeItem;
 
 // Not thread-safe. Time is passed in, so that tests need not wait.
-class Lanes {
+class FairQueue {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Nanos = std::chrono::nanoseconds;
@@ -55,7 +55,7 @@ class Lanes {
   };
 
   void Push(Work work);
-  // Before what waits in its lane, behind what was pushed so before.
+  // Before what waits in its flow, behind what was pushed so before.
   void PushFirst(Work work);
   // kRoom: only what makes room. kInOrder: no entry before one that came earlier is done.
   enum class Which { kAny, kRoom, kInOrder };
@@ -63,14 +63,14 @@ class Lanes {
   std::optional<Begun> Next(Time now, Which which = Which::kAny);
   // It has taken so long.
   void Done(const Begun& begun, Nanos used);
-  // The run's lane is taken without any work; nothing when something of it goes on.
+  // The run's flow is taken without any work; nothing when something of it goes on.
   std::optional<Begun> Occupy(const std::string& run);
 
   // Runs of which something goes on begin nothing more until HoldNone.
   void HoldBackBusy();
   void HoldNone();
 
-  bool empty() const { return lanes_.empty(); }
+  bool empty() const { return fair_queue_.empty(); }
   size_t going_on() const { return going_on_; }
   // Something of the run goes on.
   bool Busy(const std::string& run) const;
@@ -95,7 +95,7 @@ class Lanes {
     Work work;
     uint64_t order = 0;
   };
-  struct Lane {
+  struct Flow {
     std::deque<Waiting> first, rest;
     size_t going_on = 0;
     std::multiset<Time> since;  // of what goes on
@@ -109,36 +109,36 @@ class Lanes {
     const Waiting& front() const { return first.empty() ? rest.front() : first.front(); }
     bool waits() const { return !first.empty() || !rest.empty(); }
   };
-  using ByTag = std::tuple<Nanos, uint64_t, Lane*>;
+  using ByTag = std::tuple<Nanos, uint64_t, Flow*>;
 
   void Add(Work work, bool first);
-  Lane* LaneOf(const Work& work);
-  Lane* Tie(Lane* a, Lane* b);
-  Lane* TieRun(Lane* lane, const std::string& run);
-  Lane* TieStream(Lane* lane, uint64_t stream);
-  Begun Begin(Lane* lane, Work work);
-  void List(Lane* lane);
-  void Unlist(Lane* lane);
-  bool HeldBack(const Lane& lane) const;
-  const Lane* Find(const std::string& run) const;
-  void Forget(Lane* lane);
+  Flow* FlowOf(const Work& work);
+  Flow* Tie(Flow* a, Flow* b);
+  Flow* TieRun(Flow* flow, const std::string& run);
+  Flow* TieStream(Flow* flow, uint64_t stream);
+  Begun Begin(Flow* flow, Work work);
+  void List(Flow* flow);
+  void Unlist(Flow* flow);
+  bool HeldBack(const Flow& flow) const;
+  const Flow* Find(const std::string& run) const;
+  void Forget(Flow* flow);
   void NoteDone(const Work& work);
   void KeepTag(const std::string& run, Nanos tag);
 
-  std::unordered_map<const Lane*, std::unique_ptr<Lane>> lanes_;
+  std::unordered_map<const Flow*, std::unique_ptr<Flow>> fair_queue_;
   uint64_t last_order_ = 0;
   // Senders choose the names.
-  std::unordered_map<std::string, Lane*, absl::Hash<std::string>> by_run_;
-  std::unordered_map<uint64_t, Lane*, absl::Hash<uint64_t>> by_stream_;
-  std::map<uint64_t, Lane*> by_order_;  // that can begin, by their first work
+  std::unordered_map<std::string, Flow*, absl::Hash<std::string>> by_run_;
+  std::unordered_map<uint64_t, Flow*, absl::Hash<uint64_t>> by_stream_;
+  std::map<uint64_t, Flow*> by_order_;  // that can begin, by their first work
   std::set<ByTag> by_tag_;              // the same
-  std::map<uint64_t, Lane*> by_room_;   // those whose first work makes room
+  std::map<uint64_t, Flow*> by_room_;   // those whose first work makes room
   Nanos now_tag_{0};                    // of what was begun last, the greatest
-  // Of runs without a lane that had used more than the others.
+  // Of runs without a flow that had used more than the others.
   std::unordered_map<std::string, Nanos, absl::Hash<std::string>> tags_;
   size_t most_tags_ = 64;  // beyond it those that say nothing any more are forgotten
   std::set<std::string> held_back_;
-  std::set<Lane*> busy_;  // something of it goes on
+  std::set<Flow*> busy_;  // something of it goes on
   size_t going_on_ = 0;
   std::set<uint64_t> undone_;  // entries
   uint64_t newest_ = 0;        // entry

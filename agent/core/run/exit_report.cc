@@ -1,4 +1,4 @@
-#include "agent/core/run/last_word.h"
+#include "agent/core/run/exit_report.h"
 
 #include <string>
 #include <string_view>
@@ -24,7 +24,7 @@ std::string Cut(const char* text, size_t most) {
 
 }  // namespace
 
-void LastWord::Note(const plumbline_ending_t* given) {
+void ExitReport::Note(const plumbline_ending_t* given) {
   if (given == nullptr) return Forget(true);
   const MutexLock lock(mutex_);
   if (given->thread != nullptr && ending_.thread().empty())
@@ -40,7 +40,7 @@ void LastWord::Note(const plumbline_ending_t* given) {
   noted_.store(ending_.how() != v1::Ending::HOW_UNSPECIFIED, std::memory_order_relaxed);
 }
 
-void LastWord::Forget(bool thread) {
+void ExitReport::Forget(bool thread) {
   const MutexLock lock(mutex_);
   const std::string of_thread = thread ? "" : ending_.thread();
   ending_.Clear();
@@ -48,7 +48,7 @@ void LastWord::Forget(bool thread) {
   noted_.store(false, std::memory_order_relaxed);
 }
 
-void LastWord::Value(const Site* site, int64_t step, double value) {
+void ExitReport::Value(const Site* site, int64_t step, double value) {
   for (size_t i = 0; i < series_; ++i) {
     if (newest_[i].site != site) continue;
     newest_[i].step = step;
@@ -59,7 +59,7 @@ void LastWord::Value(const Site* site, int64_t step, double value) {
   newest_[series_++] = {site, step, value};
 }
 
-bool LastWord::Take(v1::Ending* out) {
+bool ExitReport::Take(v1::Ending* out) {
   const MutexLock lock(mutex_);
   if (ending_.how() == v1::Ending::HOW_UNSPECIFIED && ending_.thread().empty()) return false;
   *out = ending_;

@@ -1,13 +1,13 @@
-#include "server/judge/baton.h"
+#include "server/judge/turn_lock.h"
 
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{5};  // at a holder that has not loosened it
+constexpr std::chrono::milliseconds kLook{5};  // at a holder that is not open to it
 
 }  // namespace
 
-void Baton::TakeLocked(MutexLock& lock) {
+void TurnLock::LockLocked(MutexLock& lock) {
   if (!held_) {
     held_ = true;
     return;
@@ -18,7 +18,7 @@ void Baton::TakeLocked(MutexLock& lock) {
 }
 
 // To who has waited longest; it is never free in between, so nobody overtakes.
-void Baton::GiveLocked() {
+void TurnLock::UnlockLocked() {
   if (waiting_.empty()) {
     held_ = false;
     return;
@@ -29,22 +29,22 @@ void Baton::GiveLocked() {
   next->turn.NotifyOne();
 }
 
-void Baton::Take() {
+void TurnLock::Lock() {
   MutexLock lock(mutex_);
-  TakeLocked(lock);
+  LockLocked(lock);
 }
 
-void Baton::Give() {
+void TurnLock::Unlock() {
   const MutexLock lock(mutex_);
-  GiveLocked();
+  UnlockLocked();
 }
 
-bool Baton::wanted() const {
+bool TurnLock::wanted() const {
   const MutexLock lock(mutex_);
   return !waiting_.empty();
 }
 
-void Baton::Begin(Work* work) {
+void TurnLock::Begin(Work* work) {
   work->begun = Clock::now();
   work->slow = false;
   const MutexLock lock(mutex_);
@@ -52,24 +52,24 @@ void Baton::Begin(Work* work) {
   if (asleep_) relief_.NotifyOne();
 }
 
-void Baton::End(Work* work) {
+void TurnLock::End(Work* work) {
   const MutexLock lock(mutex_);
   if (!work->slow) at_work_ = false;
 }
 
-void Baton::Loosen(Work* work) {
+void TurnLock::OpenToTakeover(Work* work) {
   const MutexLock lock(mutex_);
-  if (work->slow) return GiveLocked();
-  loose_ = work;
+  if (work->slow) return UnlockLocked();
+  open_ = work;
 }
 
-void Baton::Tighten(Work* work) {
+void TurnLock::CloseToTakeover(Work* work) {
   MutexLock lock(mutex_);
-  if (work->slow) return TakeLocked(lock);
-  loose_ = nullptr;
+  if (work->slow) return LockLocked(lock);
+  open_ = nullptr;
 }
 
-bool Baton::TakeFromSlow() {
+bool TurnLock::TakeOver() {
   MutexLock lock(mutex_);
   for (;;) {
     if (stopped_) return false;
@@ -79,25 +79,25 @@ bool Baton::TakeFromSlow() {
       asleep_ = false;
     }
     const auto now = Clock::now();
-    if (loose_ != nullptr && allowed_ && now - loose_->begun >= kSlow) {
-      loose_->slow = true;
-      loose_ = nullptr;
+    if (open_ != nullptr && allowed_ && now - open_->begun >= kSlow) {
+      open_->slow = true;
+      open_ = nullptr;
       at_work_ = false;
       return true;  // held_ stays: it is ours
     }
     // What is loose becomes slow at a known time; what is not is looked at again.
     auto wake = now + kLook;
-    if (loose_ != nullptr && allowed_) wake = loose_->begun + kSlow;
+    if (open_ != nullptr && allowed_) wake = open_->begun + kSlow;
     relief_.WaitUntil(lock, wake, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; });
   }
 }
 
-void Baton::AllowTaking(bool allowed) {
+void TurnLock::AllowTakeover(bool allowed) {
   const MutexLock lock(mutex_);
   allowed_ = allowed;
 }
 
-void Baton::Stop() {
+void TurnLock::Stop() {
   const MutexLock lock(mutex_);
   stopped_ = true;
   relief_.NotifyAll();

@@ -1,4 +1,4 @@
-#include "rules/engine/endings.h"
+#include "rules/engine/process_ends.h"
 
 #include <algorithm>
 #include <cctype>
@@ -78,25 +78,25 @@ uint32_t ShownColumn(const std::vector<v1::Site>& sites) {
   return 0;
 }
 
-void Endings::Hear(const v1::Source& source) {
+void ProcessEnds::Hear(const v1::Source& source) {
   Rank& rank = ranks_[source.rank()];
   if (rank.host.empty() && !source.host().empty()) rank.host = Cut(source.host(), kShort);
   if (source.pid() != 0 && rank.pid != source.pid()) {
     if (rank.pid != 0) Renew(rank);
     rank.pid = source.pid();
   }
-  if (rank.way == EndWay::kGone || rank.way == EndWay::kUnreachable) rank.way = EndWay::kOpen;
+  if (rank.way == EndKind::kGone || rank.way == EndKind::kUnreachable) rank.way = EndKind::kOpen;
 }
 
 // Another process has taken the rank over: how the former one ended is of the past.
-void Endings::Renew(Rank& rank) {
+void ProcessEnds::Renew(Rank& rank) {
   if (rank.whole) --whole_;
   rank.whole = rank.followed = false;
-  rank.way = EndWay::kOpen;
+  rank.way = EndKind::kOpen;
   rank.said.Clear();
 }
 
-void Endings::Value(uint32_t number, int64_t step, const v1::Site& site, double value) {
+void ProcessEnds::Value(uint32_t number, int64_t step, const v1::Site& site, double value) {
   Rank& rank = ranks_[number];
   if (step < rank.value_step) return;
   // One that reports several keeps to its loss.
@@ -115,11 +115,11 @@ void Endings::Value(uint32_t number, int64_t step, const v1::Site& site, double 
   rank.value = value;
 }
 
-void Endings::Said(const v1::Source& source, const v1::Progress& progress) {
+void ProcessEnds::Said(const v1::Source& source, const v1::Progress& progress) {
   Rank& rank = ranks_[source.rank()];
-  if (rank.way == EndWay::kSaid) return;  // its first word counts
-  rank.way = Bad(progress.ending()) ? EndWay::kSaid : EndWay::kWell;
-  if (rank.way == EndWay::kWell) return;
+  if (rank.way == EndKind::kSaid) return;  // its first word counts
+  rank.way = Bad(progress.ending()) ? EndKind::kSaid : EndKind::kWell;
+  if (rank.way == EndKind::kWell) return;
   rank.said = Trimmed(progress.ending());
   rank.followed = ReadsLikeFollower(rank.said);
   rank.whole = true;
@@ -127,7 +127,7 @@ void Endings::Said(const v1::Source& source, const v1::Progress& progress) {
 }
 
 // Whose words go: of those that followed, then of the latest. It does not depend on who came first.
-void Endings::Thin() {
+void ProcessEnds::Thin() {
   Rank* worst = nullptr;
   std::tuple<bool, int64_t, uint32_t> least;
   for (auto& [number, rank] : ranks_) {
@@ -146,17 +146,17 @@ void Endings::Thin() {
   --whole_;
 }
 
-void Endings::Gone(const v1::Source& source, EndWay way) {
-  if (way == EndWay::kOpen) return;
+void ProcessEnds::Gone(const v1::Source& source, EndKind way) {
+  if (way == EndKind::kOpen) return;
   Rank& rank = ranks_[source.rank()];
   if (rank.host.empty()) rank.host = Cut(source.host(), kShort);
-  if (rank.way == EndWay::kWell || rank.way == EndWay::kSaid) return;
+  if (rank.way == EndKind::kWell || rank.way == EndKind::kSaid) return;
   rank.way = way;
 }
 
-void Endings::List(v1::Role role, std::vector<ProcessEnd>* out) const {
+void ProcessEnds::List(v1::Role role, std::vector<ProcessEnd>* out) const {
   for (const auto& [number, rank] : ranks_) {
-    if (rank.pid == 0 && rank.way != EndWay::kSaid) continue;
+    if (rank.pid == 0 && rank.way != EndKind::kSaid) continue;
     ProcessEnd& end = out->emplace_back();
     end.role = role;
     end.rank = number;
@@ -172,11 +172,11 @@ void Endings::List(v1::Role role, std::vector<ProcessEnd>* out) const {
   }
 }
 
-void Endings::Rank::Persist(Archive& a) {
+void ProcessEnds::Rank::Persist(Archive& a) {
   a(host, pid, way, said, followed, whole, name, value_step, value);
 }
 
-void Endings::Persist(Archive& a) {
+void ProcessEnds::Persist(Archive& a) {
   a.Version(1);
   a(ranks_, names_);
   if (!a.reading()) return;

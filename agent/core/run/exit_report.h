@@ -12,7 +12,7 @@
 
 namespace plumbline::agent {
 
-class LastWord {
+class ExitReport {
  public:
   // Any thread. The first word that is not of a thread alone counts, until a step begins or null
   // takes it back.

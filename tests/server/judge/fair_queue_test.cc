@@ -1,5 +1,5 @@
 // Who is judged next, by a clock of the test's own.
-#include "server/judge/lanes.h"
+#include "server/judge/fair_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,34 +10,34 @@
 namespace plumbline::test {
 namespace {
 
-using server::Lanes;
+using server::FairQueue;
 using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-Lanes::Time At(int64_t ms) { return Lanes::Time(std::chrono::hours(1)) + milliseconds(ms); }
+FairQueue::Time At(int64_t ms) { return FairQueue::Time(std::chrono::hours(1)) + milliseconds(ms); }
 
 class LanesTest : public testing::Test {
  protected:
   void Push(std::vector<std::string> runs, uint64_t entry, int64_t ms = 0, uint64_t stream = 0) {
-    Lanes::Work work;
+    FairQueue::Work work;
     work.runs = std::move(runs);
     work.entry = entry;
     work.since = At(ms);
     work.stream = stream;
-    lanes_.Push(std::move(work));
+    fair_queue_.Push(std::move(work));
   }
   void PushFirst(const std::string& run, bool room = false) {
-    Lanes::Work work;
+    FairQueue::Work work;
     work.runs = {run};
     work.room = room;
     work.since = At(0);
-    lanes_.PushFirst(std::move(work));
+    fair_queue_.PushFirst(std::move(work));
   }
   // The entry that is begun; -1: none can be.
-  int64_t Begin(int64_t ms = 0, Lanes::Which which = Lanes::Which::kAny) {
-    auto begun = lanes_.Next(At(ms), which);
+  int64_t Begin(int64_t ms = 0, FairQueue::Which which = FairQueue::Which::kAny) {
+    auto begun = fair_queue_.Next(At(ms), which);
     if (!begun) return -1;
     begun_.push_back(std::move(*begun));
     return static_cast<int64_t>(begun_.back().work.entry);
@@ -46,12 +46,12 @@ class LanesTest : public testing::Test {
     const auto found = std::find_if(begun_.begin(), begun_.end(),
                                     [&](const auto& b) { return b.work.entry == entry; });
     ASSERT_NE(found, begun_.end());
-    lanes_.Done(*found, milliseconds(took_ms));
+    fair_queue_.Done(*found, milliseconds(took_ms));
     begun_.erase(found);
   }
 
-  Lanes lanes_;
-  std::vector<Lanes::Begun> begun_;
+  FairQueue fair_queue_;
+  std::vector<FairQueue::Begun> begun_;
 };
 
 TEST_F(LanesTest, WhileNothingWaitsLongAllIsInTheOrderInWhichItCame) {
@@ -59,10 +59,10 @@ TEST_F(LanesTest, WhileNothingWaitsLongAllIsInTheOrderInWhichItCame) {
   for (uint64_t entry = 1; entry <= 9; ++entry) {
     EXPECT_EQ(Begin(29), static_cast<int64_t>(entry));
     End(entry, 5);
-    EXPECT_EQ(lanes_.through(), entry);
+    EXPECT_EQ(fair_queue_.through(), entry);
   }
   EXPECT_EQ(Begin(), -1);
-  EXPECT_TRUE(lanes_.empty());
+  EXPECT_TRUE(fair_queue_.empty());
 }
 
 TEST_F(LanesTest, ARunIsJudgedOneEntryAfterTheOther) {
@@ -74,19 +74,19 @@ TEST_F(LanesTest, ARunIsJudgedOneEntryAfterTheOther) {
   EXPECT_TRUE(begun_.back().overtakes);
   EXPECT_EQ(Begin(), -1);
   End(3);
-  EXPECT_EQ(lanes_.through(), 0u);
-  EXPECT_EQ(lanes_.ThroughOf("b"), 3u);
-  EXPECT_EQ(lanes_.ThroughOf("a"), 0u);
-  EXPECT_THAT(lanes_.Ahead(), ElementsAre(Pair("b", 3u)));
-  EXPECT_FALSE(lanes_.in_order());
+  EXPECT_EQ(fair_queue_.through(), 0u);
+  EXPECT_EQ(fair_queue_.ThroughOf("b"), 3u);
+  EXPECT_EQ(fair_queue_.ThroughOf("a"), 0u);
+  EXPECT_THAT(fair_queue_.Ahead(), ElementsAre(Pair("b", 3u)));
+  EXPECT_FALSE(fair_queue_.in_order());
   End(1);
-  EXPECT_EQ(lanes_.through(), 1u);
+  EXPECT_EQ(fair_queue_.through(), 1u);
   EXPECT_EQ(Begin(), 2);
   EXPECT_FALSE(begun_.back().overtakes);
   End(2);
-  EXPECT_EQ(lanes_.through(), 3u);
-  EXPECT_THAT(lanes_.Ahead(), IsEmpty());
-  EXPECT_TRUE(lanes_.in_order());
+  EXPECT_EQ(fair_queue_.through(), 3u);
+  EXPECT_THAT(fair_queue_.Ahead(), IsEmpty());
+  EXPECT_TRUE(fair_queue_.in_order());
 }
 
 TEST_F(LanesTest, WhatABatchOrAStreamTiesTogetherIsJudgedInOneOrder) {
@@ -109,10 +109,10 @@ TEST_F(LanesTest, WhatABatchOrAStreamTiesTogetherIsJudgedInOneOrder) {
   EXPECT_EQ(Begin(), 3);
   End(5);
   End(6);
-  EXPECT_EQ(lanes_.through(), 2u);
-  EXPECT_EQ(lanes_.ThroughOf("d"), 5u);
+  EXPECT_EQ(fair_queue_.through(), 2u);
+  EXPECT_EQ(fair_queue_.ThroughOf("d"), 5u);
   End(3);
-  EXPECT_TRUE(lanes_.empty());
+  EXPECT_TRUE(fair_queue_.empty());
   Push({"a"}, 8, 0, 7);
   Push({"c"}, 9, 0, 10);
   EXPECT_EQ(Begin(), 8);
@@ -135,7 +135,7 @@ TEST_F(LanesTest, TiesOfLanesInWhichSomethingGoesOnWaitForAllOfIt) {
 // had a turn each.
 TEST_F(LanesTest, WhoUsesLittleIsNotBehindWhatOthersPileUp) {
   constexpr int64_t kHostile = 40,
-                    kEach = 20;  // runs; ms an entry, which is when it loses the baton
+                    kEach = 20;  // runs; ms an entry, which is when it loses the lock
   uint64_t entry = 0;
   for (int i = 0; i < 50; ++i) {
     for (int run = 0; run < kHostile; ++run) Push({"hostile" + std::to_string(run)}, ++entry);
@@ -187,9 +187,9 @@ TEST_F(LanesTest, DecisionsGoBeforeWhatWaitsOfTheirRun) {
   Push({"a"}, 1);
   Push({"a"}, 2);
   PushFirst("a");
-  EXPECT_TRUE(lanes_.Urgent("a"));
+  EXPECT_TRUE(fair_queue_.Urgent("a"));
   EXPECT_EQ(Begin(), 0);
-  EXPECT_FALSE(lanes_.Urgent("a"));
+  EXPECT_FALSE(fair_queue_.Urgent("a"));
   EXPECT_EQ(Begin(), -1);
   End(0);
   EXPECT_EQ(Begin(), 1);
@@ -204,9 +204,9 @@ TEST_F(LanesTest, RoomIsMadeBeforeAnythingElse) {
   Push({"a"}, 1);
   Push({"b"}, 2);
   PushFirst("b", true);
-  EXPECT_EQ(Begin(0, Lanes::Which::kRoom), 0);
+  EXPECT_EQ(Begin(0, FairQueue::Which::kRoom), 0);
   EXPECT_EQ(begun_[0].work.runs, std::vector<std::string>{"b"});
-  EXPECT_EQ(Begin(0, Lanes::Which::kRoom), -1);
+  EXPECT_EQ(Begin(0, FairQueue::Which::kRoom), -1);
   EXPECT_EQ(Begin(), 1);
 }
 
@@ -216,13 +216,13 @@ TEST_F(LanesTest, InOrderNothingOvertakes) {
   Push({"slow"}, 3);
   Push({"a"}, 4);
   EXPECT_EQ(Begin(), 1);
-  EXPECT_EQ(Begin(0, Lanes::Which::kInOrder), -1);
+  EXPECT_EQ(Begin(0, FairQueue::Which::kInOrder), -1);
   PushFirst("a");
-  EXPECT_EQ(Begin(0, Lanes::Which::kInOrder), 0) << "a decision overtakes nothing";
+  EXPECT_EQ(Begin(0, FairQueue::Which::kInOrder), 0) << "a decision overtakes nothing";
   End(0);
   End(1);
   for (const int64_t entry : {2, 3, 4}) {
-    EXPECT_EQ(Begin(100, Lanes::Which::kInOrder), entry);
+    EXPECT_EQ(Begin(100, FairQueue::Which::kInOrder), entry);
     End(static_cast<uint64_t>(entry));
   }
 }
@@ -232,45 +232,45 @@ TEST_F(LanesTest, WhoIsHeldBackBeginsNothingUntilItMay) {
   Push({"slow"}, 2);
   Push({"a"}, 3);
   EXPECT_EQ(Begin(), 1);
-  lanes_.HoldBackBusy();
+  fair_queue_.HoldBackBusy();
   EXPECT_EQ(Begin(), 3);
   End(3);
   End(1);
   EXPECT_EQ(Begin(), -1);
-  EXPECT_EQ(lanes_.going_on(), 0u);
+  EXPECT_EQ(fair_queue_.going_on(), 0u);
   Push({"a"}, 4);
   EXPECT_EQ(Begin(), 4);
-  lanes_.HoldNone();
+  fair_queue_.HoldNone();
   EXPECT_EQ(Begin(), 2);
 }
 
 TEST_F(LanesTest, ALaneIsTakenWithoutWork) {
-  auto taken = lanes_.Occupy("a");
+  auto taken = fair_queue_.Occupy("a");
   ASSERT_TRUE(taken);
-  EXPECT_FALSE(lanes_.Occupy("a"));
+  EXPECT_FALSE(fair_queue_.Occupy("a"));
   Push({"a"}, 1);
-  EXPECT_TRUE(lanes_.Busy("a"));
+  EXPECT_TRUE(fair_queue_.Busy("a"));
   EXPECT_EQ(Begin(), -1);
-  lanes_.Done(*taken, milliseconds(1));
+  fair_queue_.Done(*taken, milliseconds(1));
   EXPECT_EQ(Begin(), 1);
 }
 
 TEST_F(LanesTest, SinceWhenSomethingOfARunWaits) {
-  EXPECT_EQ(lanes_.WaitsSince("a"), Lanes::Time::max());
+  EXPECT_EQ(fair_queue_.WaitsSince("a"), FairQueue::Time::max());
   Push({"a"}, 1, 5);
   Push({"a"}, 2, 8);
-  EXPECT_EQ(lanes_.WaitsSince("a"), At(5));
+  EXPECT_EQ(fair_queue_.WaitsSince("a"), At(5));
   EXPECT_EQ(Begin(5), 1);
-  EXPECT_EQ(lanes_.WaitsSince("a"), At(5)) << "it goes on";
+  EXPECT_EQ(fair_queue_.WaitsSince("a"), At(5)) << "it goes on";
   End(1);
-  EXPECT_EQ(lanes_.WaitsSince("a"), At(8));
+  EXPECT_EQ(fair_queue_.WaitsSince("a"), At(8));
 }
 
 // At random: of one run in order, never two at a time, nothing lost, and `through` is what it says.
 TEST_F(LanesTest, WhateverComesEachRunIsJudgedInOrder) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {
-    lanes_ = Lanes();
+    fair_queue_ = FairQueue();
     std::set<uint64_t> left;
     std::map<std::string, std::vector<uint64_t>> order, judged;
     std::multiset<std::string> going_on;
@@ -286,7 +286,7 @@ TEST_F(LanesTest, WhateverComesEachRunIsJudgedInOrder) {
       }
       if (random() % 2 == 0 && begun_.size() < 3) {
         const int64_t next =
-            Begin(now, random() % 8 == 0 ? Lanes::Which::kInOrder : Lanes::Which::kAny);
+            Begin(now, random() % 8 == 0 ? FairQueue::Which::kInOrder : FairQueue::Which::kAny);
         if (next > 0) {
           for (const std::string& run : begun_.back().work.runs) {
             ASSERT_EQ(going_on.count(run), 0u);
@@ -296,25 +296,25 @@ TEST_F(LanesTest, WhateverComesEachRunIsJudgedInOrder) {
           EXPECT_EQ(begun_.back().overtakes, *left.begin() < static_cast<uint64_t>(next));
         }
       }
-      if (random() % 3 == 0) lanes_.HoldBackBusy();
-      if (random() % 3 == 0) lanes_.HoldNone();
+      if (random() % 3 == 0) fair_queue_.HoldBackBusy();
+      if (random() % 3 == 0) fair_queue_.HoldNone();
       if (!begun_.empty() && random() % 2 == 0) {
-        const Lanes::Begun& done = begun_[random() % begun_.size()];
+        const FairQueue::Begun& done = begun_[random() % begun_.size()];
         for (const std::string& run : done.work.runs) going_on.erase(run);
         left.erase(done.work.entry);
         End(done.work.entry, static_cast<int64_t>(random() % 50));
       }
-      ASSERT_EQ(lanes_.through(), left.empty() ? entry : *left.begin() - 1);
+      ASSERT_EQ(fair_queue_.through(), left.empty() ? entry : *left.begin() - 1);
       for (const auto& [run, entries] : judged) {
-        uint64_t through = lanes_.through();
+        uint64_t through = fair_queue_.through();
         for (const uint64_t e : entries)
           through = left.contains(e) ? through : std::max(through, e);
-        ASSERT_EQ(lanes_.ThroughOf(run), through);
+        ASSERT_EQ(fair_queue_.ThroughOf(run), through);
       }
     }
     EXPECT_EQ(judged, order);
-    lanes_.HoldNone();
-    EXPECT_TRUE(lanes_.empty());
+    fair_queue_.HoldNone();
+    EXPECT_TRUE(fair_queue_.empty());
   }
 }
 

@@ -16,7 +16,7 @@ namespace plumbline::rules {
 
 // Not thread-safe. What is kept of a rank is bounded; whole words are kept of those that a finding
 // could name (kWhole).
-class Endings {
+class ProcessEnds {
  public:
   static constexpr size_t kWhole = 64;
   static constexpr size_t kMostNames = 64;  // of series; values of others are not kept
@@ -28,7 +28,7 @@ class Endings {
   // Its goodbye.
   void Said(const v1::Source& source, const v1::Progress& progress);
   // kGone or kUnreachable; kOpen: nothing is known but that nothing comes of it.
-  void Gone(const v1::Source& source, EndWay way);
+  void Gone(const v1::Source& source, EndKind way);
 
   // Appends what is known of processes, by rank; steps are left to the caller.
   void List(v1::Role role, std::vector<ProcessEnd>* out) const;
@@ -40,7 +40,7 @@ class Endings {
   struct Rank {
     std::string host;
     int64_t pid = 0;  // 0: it does not say that it is a process; dumps and foreign files are none
-    EndWay way = EndWay::kOpen;
+    EndKind way = EndKind::kOpen;
     v1::Ending said;
     bool followed = false;
     bool whole = false;

@@ -1,0 +1,264 @@
+#include "server/judge/fair_queue.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace plumbline::server {
+
+void FairQueue::Push(Work work) { Add(std::move(work), false); }
+void FairQueue::PushFirst(Work work) { Add(std::move(work), true); }
+
+void FairQueue::Add(Work work, bool first) {
+  if (work.runs.empty() && work.stream == 0) work.runs.emplace_back();
+  if (work.entry != 0) {
+    undone_.insert(undone_.end(), work.entry);
+    newest_ = std::max(newest_, work.entry);
+  }
+  Flow* flow = FlowOf(work);
+  Unlist(flow);
+  (first ? flow->first : flow->rest).push_back({std::move(work), ++last_order_});
+  List(flow);
+}
+
+// ---- which flow -------------------------------------------------------------------------------
+
+FairQueue::Flow* FairQueue::FlowOf(const Work& work) {
+  Flow* flow = nullptr;
+  for (const std::string& run : work.runs) flow = TieRun(flow, run);
+  return work.stream == 0 ? flow : TieStream(flow, work.stream);
+}
+
+// `flow` may be null.
+FairQueue::Flow* FairQueue::TieRun(Flow* flow, const std::string& run) {
+  Flow*& known = by_run_[run];
+  if (known != nullptr) return flow == nullptr ? known : Tie(flow, known);
+  if (flow == nullptr) {
+    auto fresh = std::make_unique<Flow>();
+    flow = fresh.get();
+    flow->tag = now_tag_ - kCredit;
+    fair_queue_.emplace(flow, std::move(fresh));
+  }
+  known = flow;
+  flow->runs.insert(run);
+  const auto tag = tags_.find(run);
+  if (tag == tags_.end()) return flow;
+  Unlist(flow);
+  flow->tag = std::max(flow->tag, tag->second);
+  tags_.erase(tag);
+  List(flow);
+  return flow;
+}
+
+FairQueue::Flow* FairQueue::TieStream(Flow* flow, uint64_t stream) {
+  Flow*& known = by_stream_[stream];
+  if (known != nullptr) return flow == nullptr ? known : Tie(flow, known);
+  if (flow == nullptr) {
+    auto fresh = std::make_unique<Flow>();
+    flow = fresh.get();
+    flow->tag = now_tag_ - kCredit;
+    fair_queue_.emplace(flow, std::move(fresh));
+  }
+  known = flow;
+  flow->streams.insert(stream);
+  return flow;
+}
+
+// One of them from now on, in the order in which their work came.
+FairQueue::Flow* FairQueue::Tie(Flow* a, Flow* b) {
+  if (a == b) return a;
+  if (a->runs.size() + a->streams.size() < b->runs.size() + b->streams.size()) std::swap(a, b);
+  Unlist(a);
+  Unlist(b);
+  for (const std::string& run : b->runs) by_run_[run] = a;
+  for (const uint64_t stream : b->streams) by_stream_[stream] = a;
+  a->runs.merge(b->runs);
+  a->streams.merge(b->streams);
+  a->since.merge(b->since);
+  a->going_on += b->going_on;
+  if (busy_.erase(b) > 0) busy_.insert(a);
+  a->tag = std::max(a->tag, b->tag);
+  const auto merge = [](std::deque<Waiting>* into, std::deque<Waiting>* from) {
+    std::deque<Waiting> merged;
+    std::merge(std::make_move_iterator(into->begin()), std::make_move_iterator(into->end()),
+               std::make_move_iterator(from->begin()), std::make_move_iterator(from->end()),
+               std::back_inserter(merged),
+               [](const Waiting& x, const Waiting& y) { return x.order < y.order; });
+    *into = std::move(merged);
+  };
+  merge(&a->first, &b->first);
+  merge(&a->rest, &b->rest);
+  fair_queue_.erase(b);
+  List(a);
+  return a;
+}
+
+const FairQueue::Flow* FairQueue::Find(const std::string& run) const {
+  const auto found = by_run_.find(run);
+  return found == by_run_.end() ? nullptr : found->second;
+}
+
+void FairQueue::Forget(Flow* flow) {
+  for (const std::string& run : flow->runs) {
+    by_run_.erase(run);
+    KeepTag(run, flow->tag);
+  }
+  for (const uint64_t stream : flow->streams) by_stream_.erase(stream);
+  fair_queue_.erase(flow);
+}
+
+void FairQueue::KeepTag(const std::string& run, Nanos tag) {
+  if (tag <= now_tag_ - kCredit) return;
+  tags_[run] = tag;
+  if (tags_.size() <= most_tags_) return;
+  std::erase_if(tags_, [this](const auto& t) { return t.second <= now_tag_ - kCredit; });
+  most_tags_ = std::max<size_t>(64, 2 * tags_.size());
+}
+
+// ---- who is next ------------------------------------------------------------------------------
+
+bool FairQueue::HeldBack(const Flow& flow) const {
+  return !held_back_.empty() &&
+         std::any_of(flow.runs.begin(), flow.runs.end(),
+                     [this](const std::string& run) { return held_back_.contains(run); });
+}
+
+void FairQueue::List(Flow* flow) {
+  if (flow->listed || flow->going_on > 0 || !flow->waits() || HeldBack(*flow)) return;
+  flow->listed = true;
+  flow->order = flow->front().order;
+  flow->listed_tag = flow->tag;
+  by_order_[flow->order] = flow;
+  by_tag_.insert({flow->listed_tag, flow->order, flow});
+  if (flow->front().work.room) by_room_[flow->order] = flow;
+}
+
+void FairQueue::Unlist(Flow* flow) {
+  if (!flow->listed) return;
+  flow->listed = false;
+  by_order_.erase(flow->order);
+  by_tag_.erase({flow->listed_tag, flow->order, flow});
+  by_room_.erase(flow->order);
+}
+
+std::optional<FairQueue::Begun> FairQueue::Next(Time now, Which which) {
+  Flow* flow = nullptr;
+  if (!by_room_.empty()) {
+    flow = by_room_.begin()->second;
+  } else if (which == Which::kRoom || by_order_.empty()) {
+    return std::nullopt;
+  } else {
+    flow = by_order_.begin()->second;
+    if (which == Which::kInOrder) {
+      const auto due = std::find_if(by_order_.begin(), by_order_.end(), [this](const auto& listed) {
+        const uint64_t entry = listed.second->front().work.entry;
+        return entry == 0 || entry == *undone_.begin();
+      });
+      if (due == by_order_.end()) return std::nullopt;
+      flow = due->second;
+    } else if (now - flow->front().work.since >= kPatience) {
+      flow = std::get<Flow*>(*by_tag_.begin());
+    }
+  }
+  Unlist(flow);
+  std::deque<Waiting>& from = flow->first.empty() ? flow->rest : flow->first;
+  Work work = std::move(from.front().work);
+  from.pop_front();
+  return Begin(flow, std::move(work));
+}
+
+FairQueue::Begun FairQueue::Begin(Flow* flow, Work work) {
+  now_tag_ = std::max(now_tag_, flow->tag);
+  ++flow->going_on;
+  ++going_on_;
+  busy_.insert(flow);
+  flow->since.insert(work.since);
+  Begun begun;
+  begun.since = work.since;
+  begun.overtakes = work.entry != 0 && *undone_.begin() < work.entry;
+  begun.work = std::move(work);
+  return begun;
+}
+
+std::optional<FairQueue::Begun> FairQueue::Occupy(const std::string& run) {
+  if (Busy(run)) return std::nullopt;
+  Flow* flow = TieRun(nullptr, run);
+  Unlist(flow);
+  Work work;
+  work.runs = {run};
+  work.since = Time::max();  // nothing waits for it
+  return Begin(flow, std::move(work));
+}
+
+void FairQueue::Done(const Begun& begun, Nanos used) {
+  const Work& work = begun.work;
+  NoteDone(work);
+  Flow* flow = work.runs.empty() ? by_stream_.at(work.stream) : by_run_.at(work.runs.front());
+  if (--flow->going_on == 0) busy_.erase(flow);
+  --going_on_;
+  flow->since.erase(flow->since.find(begun.since));
+  flow->tag += used;
+  if (flow->going_on == 0 && !flow->waits()) {
+    Forget(flow);
+  } else {
+    List(flow);
+  }
+}
+
+// A flow of which something goes on is not listed.
+void FairQueue::HoldBackBusy() {
+  for (const Flow* flow : busy_) held_back_.insert(flow->runs.begin(), flow->runs.end());
+}
+
+void FairQueue::HoldNone() {
+  if (held_back_.empty()) return;
+  held_back_.clear();
+  for (const auto& [key, flow] : fair_queue_) List(flow.get());
+}
+
+// ---- how it stands ----------------------------------------------------------------------------
+
+bool FairQueue::Busy(const std::string& run) const {
+  const Flow* flow = Find(run);
+  return flow != nullptr && flow->going_on > 0;
+}
+
+bool FairQueue::Urgent(const std::string& run) const {
+  const Flow* flow = Find(run);
+  return flow != nullptr && !flow->first.empty();
+}
+
+FairQueue::Time FairQueue::WaitsSince(const std::string& run) const {
+  const Flow* flow = Find(run);
+  if (flow == nullptr) return Time::max();
+  Time since = flow->since.empty() ? Time::max() : *flow->since.begin();
+  if (!flow->rest.empty()) since = std::min(since, flow->rest.front().work.since);
+  return since;
+}
+
+void FairQueue::NoteDone(const Work& work) {
+  if (work.entry == 0) return;
+  undone_.erase(work.entry);
+  if (through() >= work.entry) {
+    if (through() >= furthest_) ahead_.clear();
+    return;
+  }
+  for (const std::string& run : work.runs) ahead_[run] = work.entry;
+  furthest_ = std::max(furthest_, work.entry);
+}
+
+uint64_t FairQueue::through() const { return undone_.empty() ? newest_ : *undone_.begin() - 1; }
+
+uint64_t FairQueue::ThroughOf(const std::string& run) const {
+  const auto ahead = ahead_.find(run);
+  return ahead == ahead_.end() ? through() : std::max(through(), ahead->second);
+}
+
+std::map<std::string, uint64_t> FairQueue::Ahead() const {
+  std::map<std::string, uint64_t> ahead;
+  for (const auto& [run, entry] : ahead_) {
+    if (entry > through()) ahead.emplace(run, entry);
+  }
+  return ahead;
+}
+
+}  // namespace plumbline::server
