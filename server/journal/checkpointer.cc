@@ -1,11 +1,20 @@
 #include "server/journal/checkpointer.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "base/clock.h"
 #include "server/process/log.h"
 
 namespace plumbline::server {
+namespace {
+
+// As the copy of the process that it reads from: a verdict is waited for, a checkpoint is not.
+constexpr int kCheckpointNice = 10;
+
+}  // namespace
 
 Checkpointer::Checkpointer(std::string directory, std::string tool_version, Counters* counters,
                            std::function<void(uint64_t)> after_write)
@@ -34,6 +43,7 @@ void Checkpointer::Write(uint64_t entry, Take take, std::function<bool()> ready)
 }
 
 void Checkpointer::Loop() {
+  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kCheckpointNice);
   for (;;) {
     Waiting waiting;
     {
