@@ -127,9 +127,10 @@ class Orders {
 // What one way's sums of one element span.
 struct Span {
   double low = INFINITY, high = -INFINITY;
-  double error = 0;                          // mean, in the unit of biases
-  double place = 0;                          // V of the result
-  int nearer = 0, as_near = 0, farther = 0;  // sums, of the exact one, than the result is
+  double error = 0;                           // mean, in the unit of biases
+  double least = INFINITY, most = -INFINITY;  // of the errors, in it
+  double place = 0;                           // V of the result
+  int nearer = 0, as_near = 0, farther = 0;   // sums, of the exact one, than the result is
   bool finite = true;
 
   // One of kOrders sums, beside the recorded result.
@@ -142,6 +143,12 @@ struct Span {
     nearer += off < own;
     as_near += off == own;
     farther += off > own;
+  }
+  // The error of one of them.
+  void TakeError(double e) {
+    error += e / SumLikeness::kOrders;
+    least = std::min(least, e);
+    most = std::max(most, e);
   }
   double nearest() const { return nearer == 0 ? 1.0 / (1 + as_near) : 0; }
   double farthest() const { return farther == 0 ? 1.0 / (1 + as_near) : 0; }
@@ -179,14 +186,14 @@ Element Simulate(const ReductionCase& c, int32_t sample, const std::vector<Summi
   }
   std::vector<Span> spans(all.size());
   std::vector<double> x(static_cast<size_t>(c.ranks));
-  const double unit = BiasUnitScale(c.result_dtype()) / SumLikeness::kOrders;
+  const double unit = BiasUnitScale(c.result_dtype());
   for (int trial = 0; trial < SumLikeness::kOrders; ++trial) {
     const std::vector<int>& rows = orders.Next();
     for (size_t w = 0; w < all.size(); ++w) {
       for (size_t i = 0; i < rows.size(); ++i) x[i] = entered[w][static_cast<size_t>(rows[i])];
       const double y = Leave(all[w], Sum(all[w], x), c);
       spans[w].Take(y, out.y, out.exact);
-      spans[w].error += unit * ErrorOf(y, exact, squares, c.result_dtype(), divisor).e;
+      spans[w].TakeError(unit * ErrorOf(y, exact, squares, c.result_dtype(), divisor).e);
     }
   }
   for (Span& span : spans)
@@ -325,6 +332,7 @@ void SumLikeness::Take(const ReductionCase& c, std::span<const int32_t> columns)
       const Span& span = e.spans[w];
       outside[w] += !span.Holds(e.y, c.result_dtype());
       ways_[w].sum += span.error;
+      ways_[w].range += span.most - span.least;
       ways_[w].squares += span.error * span.error;
       ways_[w].places += span.place;
       ways_[w].apart += std::fabs(span.place);
@@ -371,7 +379,7 @@ const SumLikeness::Way* SumLikeness::Find(double mean, double half_width) const 
     const double own = side * way.sum / n;
     const double spread = std::sqrt(std::max(0.0, way.squares / n - own * own) / n);
     const bool milder = own + kBiasDeviations * spread < std::fabs(mean) - half_width;
-    if (milder || !(own > 0)) continue;
+    if (milder || !(way.range / n <= own)) continue;
     if (found == nullptr || way.outside < found->outside) found = &way;
   }
   return found;

@@ -250,4 +250,5 @@ def observed(run, hook, name):
     def communication_hook(state, bucket):
         return wrapped(state, bucket)
 
+    communication_hook.plumbline = True
     return communication_hook

@@ -28,6 +28,15 @@ class NoRun(Run):
     def step(self, number):
         return self._context
 
+    def begin_step(self, number=None):
+        return None
+
+    def end_step(self):
+        return None
+
+    def watch(self, model, optimizer, scaler=None):
+        return NOTHING
+
     def capturing(self, stream=None):
         return self._context
 

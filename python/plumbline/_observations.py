@@ -20,6 +20,7 @@ from ._kinds import (
 from ._library import NO_STEP
 from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
+from ._watch import watch
 
 MAX_SAMPLES = 4096
 ROLES = ("weight", "gradient", "activation", "probabilities", "positions")
@@ -181,6 +182,26 @@ class Observations:
         except Exception as error:  # nothing of ours may end the trainer
             text = error if isinstance(error, Unsupported) else repr(error)
             self._tell("watch_accumulation", f"watch_accumulation: {text}")
+            return NOTHING
+
+    def watch(self, model, optimizer, scaler=None):
+        """Watches a model and its optimizer: the second of the two lines. Call it before training.
+
+        optimizer: one of torch.optim's, or a list. scaler: a GradScaler. Steps count themselves
+        (the optimizer's step ends one; `with run.step(i)` stays for loops that have it), and told
+        are the loss (the scalar that backward() is called on; of several micro-batches their sum),
+        the gradients and their norm, learning rates, tokens, weights, updates beside the ones meant
+        (SGD, Adam, AdamW), micro-batches, and under DistributedDataParallel the sums and whether
+        the ranks' copies agree. A series that the trainer tells itself (`run.scalar("loss", x)`)
+        stays the trainer's. Returns an object whose remove() ends it.
+        """
+        try:
+            return watch(self, model, optimizer, scaler)
+        except self._mistake:
+            raise
+        except Exception as error:  # nothing of ours may end the trainer
+            text = error if isinstance(error, Unsupported) else repr(error)
+            self._tell("watch", f"watch: {text}")
             return NOTHING
 
     # ---- matrix products -----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import ctypes
 import os
 
-from . import _endings, _library
+from . import _ddp, _endings, _library
 from ._library import DISABLED, LibraryMissing, OpenOptions
 from ._no_run import NoRun
 from ._run import PlumblineError, Run, _callers_frame, _warn
@@ -103,4 +103,5 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
         return NoRun()
     opened = Run(library, handle.value, strict)
     _endings.watch(opened)
+    _ddp.prepare()
     return opened

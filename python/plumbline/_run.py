@@ -57,6 +57,7 @@ class _Step:
         self._number = 0
 
     def __enter__(self):
+        self._run._explicit_steps = True
         self._run._begin_step(self._number)
         return self._run
 
@@ -134,6 +135,8 @@ class Run(Observations):
         self._strict = strict
         self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
+        self._next_step = 0  # behind the newest one
+        self._explicit_steps = False  # the trainer begins steps itself
         self._step_context = _Step(self)
         self._sites = {}  # layer -> handle
         self._due = {}  # layer -> memoryview of the site's due word
@@ -141,6 +144,7 @@ class Run(Observations):
         self._observe_routing = library.short.plumbline_observe_routing
         self._scalar = library.short.plumbline_scalar
         self._names = {}
+        self._told_series = set()  # by the trainer
         self._start_observations()
 
     # ---- mistakes ------------------------------------------------------------------------------
@@ -169,6 +173,15 @@ class Run(Observations):
         context._number = number
         return context
 
+    def begin_step(self, number=None):
+        """Begins a step, until end_step: for loops that a `with` does not fit. None: the next number."""
+        self._explicit_steps = True
+        self._begin_step(self._next_step if number is None else number)
+
+    def end_step(self):
+        """Ends the step that begin_step began; nothing where none is open."""
+        self._end_step()
+
     def _begin_step(self, number):
         try:
             number = operator.index(number)
@@ -178,6 +191,7 @@ class Run(Observations):
             return
         if self._check("step", status) == OK:
             self._step = number
+            self._next_step = number + 1
 
     def _end_step(self):
         if self._step != NO_STEP:
@@ -342,10 +356,20 @@ class Run(Observations):
 
         A tensor is read with float(), which waits for the device if it lies on one.
         """
+        self._send_scalar(name, value, True)
+
+    def _own_scalar(self, name, value):
+        """One that watch tells, unless the trainer has a series of this name."""
+        if name not in self._told_series:
+            self._send_scalar(name, value, False)
+
+    def _send_scalar(self, name, value, told):
         encoded = self._names.get(name)
         try:
             if encoded is None:
                 encoded = self._names[name] = name.encode()
+            if told:
+                self._told_series.add(name)
             status = self._scalar(self._handle, encoded, float(value))
         except Exception as error:
             self._tell(("scalar", repr(name)), f"scalar({name!r}): a name and a number: {error}")

@@ -110,6 +110,32 @@ TEST(ArithmeticAttack, ClippedValuesAreNoSumsTowardZero) {
   }
 }
 
+// And these, over 128 to 512 ranks: good sums to whose inputs or results something was done are
+// some tenths short, as sums toward zero over so many are.
+TEST(ArithmeticAttack, AlteredOnesOverManyRanksAreNoSumsTowardZero) {
+  const EngineConfig config{.rules = {"precision/*"}};
+  const std::map<std::string, std::vector<int>> found = {
+      {"altered-softly-cut", {8}},
+      {"altered-values-cut-before", {4}},
+      {"sometimes-a-few-scaled", {10, 14, 18, 22, 27}}};
+  size_t tried = 0;
+  for (const ArithmeticFamily& family : AlteredCollectives()) {
+    const auto cases = found.find(family.name);
+    if (cases == found.end()) continue;
+    for (const int n : cases->second) {
+      Dice dice = DiceOf(family.name, n, 0);
+      std::string rule;
+      const Verdicts verdicts = VerdictsOn({family.make(dice).batch}, config);
+      const v1::Finding* worst = Worst(verdicts, "precision/", &rule);
+      EXPECT_TRUE(worst == nullptr || worst->level() < v1::LEVEL_WARNING ||
+                  worst->cause().id() == "not-the-sum")
+          << family.name << " " << n << ": " << worst->explanation();
+      ++tried;
+    }
+  }
+  EXPECT_EQ(tried, 7u);
+}
+
 TEST(ArithmeticAttack, BrokenOnesAreFound) {
   const int each = Long() ? 20 : 3;
   const EngineConfig config{.rules = {"precision/*"}};

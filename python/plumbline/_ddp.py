@@ -1,0 +1,71 @@
+"""Communication hooks of DistributedDataParallel, whenever they are registered.
+
+torch takes one hook for a model's life and gives none back, and before 2.0 does not say whether there
+is one. So from plumbline.init on, the class itself hands torch a hook that looks each time whether its
+model is watched by now; while it is not, that is one look into a dictionary.
+"""
+
+import functools
+import sys
+import weakref
+
+_hooks = weakref.WeakKeyDictionary()  # model -> {"plain": the trainer's, "observed": ours or None}
+
+
+def is_ddp(model):
+    return type(model).__name__ == "DistributedDataParallel" and hasattr(model, "reducer")
+
+
+def prepare():
+    """Once torch's DistributedDataParallel is there; what is registered before is not seen."""
+    module = sys.modules.get("torch.nn.parallel.distributed")
+    ddp = getattr(module, "DistributedDataParallel", None)
+    if ddp is None or hasattr(ddp.register_comm_hook, "plumbline"):
+        return
+    plain = ddp.register_comm_hook
+
+    @functools.wraps(plain)
+    def register_comm_hook(self, state, hook):
+        if not callable(hook) or getattr(hook, "plumbline", False):
+            return plain(self, state, hook)
+        known = {"plain": hook, "observed": None}
+
+        @functools.wraps(hook)
+        def late(state, bucket):
+            return (known["observed"] or hook)(state, bucket)
+
+        result = plain(self, state, late)
+        _hooks[self] = known
+        return result
+
+    register_comm_hook.plumbline = True
+    ddp.register_comm_hook = register_comm_hook
+
+
+class Hook:
+    """The hook of one model that is watched."""
+
+    def __init__(self, run, model):
+        self._run, self._model = run, weakref.ref(model)
+        prepare()
+
+    def observe(self):
+        """At each forward pass until it says True: the trainer's hook is observed, or DDP's own."""
+        model, run = self._model(), self._run
+        if model is None:
+            return True
+        known = _hooks.get(model)
+        if known is not None:
+            known["observed"] = run.observed(known["plain"])
+            return True
+        try:
+            model.register_comm_hook(None, run.observed(None))
+        except RuntimeError as error:  # there is one
+            run._tell_softly("watch-hook", f"watch: a communication hook was registered before plumbline.init, and is not "
+                             f"observed ({error}); expected init first, or run.observed(hook)")  # fmt: skip
+        return True
+
+    def remove(self):
+        known = _hooks.get(self._model())
+        if known is not None:
+            known["observed"] = None

@@ -1,0 +1,82 @@
+"""Updates of an optimizer that is watched: some elements before its step, after it, and what was meant."""
+
+import sys
+
+from . import _intended
+from ._kinds import KIND_UPDATE
+
+_MOST = 1 << 15  # elements of one parameter: of a larger one a block, another one at each step
+_STRIDE = 7919
+_MOMENTS = ("momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+
+
+class _Kept:
+    """One parameter whose site is due, before the step."""
+
+    __slots__ = ("name", "parameter", "group", "block", "before", "gradient", "moment")
+
+    def __init__(self, name, parameter, group, step, moment):
+        self.name, self.parameter, self.group = name, parameter, group
+        first = step * _STRIDE % max(1, parameter.numel() - _MOST + 1)
+        self.block = slice(first, first + _MOST)
+        self.before = self.of(parameter).clone()
+        self.gradient = self.of(parameter.grad).clone()
+        self.moment = None if moment is None else self.of(moment).clone()
+
+    def of(self, tensor):
+        return tensor.detach().reshape(-1)[self.block]
+
+
+class Updates:
+    """One optimizer's."""
+
+    def __init__(self, run, optimizer, names):
+        self._run, self._optimizer, self._names = run, optimizer, names
+        self.kind = _intended.kind_of(optimizer)
+        self._kept = []
+        self._word = None
+
+    def _parameters(self):
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                name = self._names.get(id(parameter))
+                if name is not None:
+                    yield name, parameter, group
+
+    def before(self):
+        """In front of the optimizer's step. Nothing is kept where no site is due."""
+        self._kept = []
+        if self.kind is None or (self._word is not None and self._run._step < self._word[0]):
+            return
+        for name, parameter, group in self._parameters():
+            if parameter.grad is None or parameter.grad.is_sparse or not parameter.is_floating_point():
+                continue
+            if self._run.due(name):
+                moment = self._optimizer.state.get(parameter, {}).get("exp_avg_sq")
+                self._kept.append(_Kept(name, parameter, group, self._run._step, moment))
+            if self._word is None:  # all are due at the same steps
+                self._word = self._run._site(KIND_UPDATE, name, "update").word
+
+    def after(self):
+        kept, self._kept = self._kept, []
+        for one in kept:
+            self._observe(one)
+
+    def _observe(self, one):
+        torch = sys.modules["torch"]
+        held = self._optimizer.state.get(one.parameter, {})
+        state = {name: one.of(held[name]).double() for name in _MOMENTS if torch.is_tensor(held.get(name))}
+        state["step"] = held.get("step", 0)
+        if self.kind == "sgd" and one.group["momentum"] and "momentum_buffer" not in state:
+            return  # it has not moved this parameter
+        if self.kind != "sgd" and "exp_avg" not in state:
+            return
+        meant = _intended.intended(self.kind, one.group, state, one.before.double(), one.gradient.double())
+        moments = {}
+        if self.kind != "sgd" and one.moment is not None:
+            moments = {"moment_before": one.moment, "beta2": float(one.group["betas"][1]), "eps": float(one.group["eps"]),
+                       "moment_after": one.of(held["exp_avg_sq"])}  # fmt: skip
+        self._run.observe_update(
+            one.name, one.before, one.of(one.parameter), meant, gradient=one.gradient, optimizer=self.kind,
+            lr=float(one.group["lr"]), **moments,
+        )  # fmt: skip

@@ -1,0 +1,232 @@
+"""run.watch(model, optimizer): steps count themselves, nothing changes, faults are named, health is silent."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import plumbline._intended as intended
+import trainer
+
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
+AGENT, PLUMB = BUILD / "lib" / "libplumbline_agent.so", BUILD / "bin" / "plumb"
+TRAINER = pathlib.Path(__file__).with_name("watched_trainer.py")
+ADAM = [{}, {"amsgrad": True}, {"weight_decay": 0.1}, {"maximize": True, "weight_decay": 0.01}, {"eps": 1e-3, "betas": (0.5, 0.9)}]
+CONFIGURATIONS = [
+    *((torch.optim.SGD, options) for options in (
+        {}, {"weight_decay": 0.1}, {"momentum": 0.9}, {"momentum": 0.9, "dampening": 0.5}, {"momentum": 0.9, "nesterov": True},
+        {"momentum": 0.5, "weight_decay": 0.01, "maximize": True})),
+    *((kind, options) for kind in (torch.optim.Adam, torch.optim.AdamW) for options in ADAM),
+]  # fmt: skip
+
+
+# torch's own step in fp64 is the reference: it adds what was meant, to fp64's rounding.
+@pytest.mark.parametrize("kind, options", CONFIGURATIONS)
+def test_the_intended_update_is_the_one_that_torch_makes(kind, options):
+    torch.manual_seed(len(options))
+    weight = torch.nn.Parameter(torch.randn(300, dtype=torch.float64))
+    optimizer = kind([weight], lr=0.01, **options)
+    name = intended.kind_of(optimizer)
+    assert name == kind.__name__.lower()
+    for _ in range(4):
+        weight.grad = torch.randn(300, dtype=torch.float64)
+        before, gradient = weight.detach().clone(), weight.grad.clone()
+        optimizer.step()
+        meant = intended.intended(name, optimizer.param_groups[0], optimizer.state[weight], before, gradient)
+        assert torch.allclose(weight.detach() - before, meant, rtol=1e-9, atol=1e-14)
+
+
+def test_an_optimizer_that_steps_in_its_own_way_is_not_taken_for_another():
+    class Own(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+
+    class Named(torch.optim.AdamW):
+        pass
+
+    weight = [torch.nn.Parameter(torch.ones(2))]
+    assert intended.kind_of(Own(weight, lr=1)) is None
+    assert intended.kind_of(Named(weight, lr=1)) == "adamw"
+    assert intended.kind_of(torch.optim.Adagrad(weight)) is None
+
+
+# ---- steps, by what the agent is told -----------------------------------------------------------
+
+CODE = """
+    import plumbline, torch
+    run = plumbline.init(run="exp1", record="runs", every=1)
+    model = torch.nn.Linear(2, 1, bias=False)
+    x = torch.ones(3, 2)
+    opt = torch.optim.SGD(model.parameters(), lr=0.5)
+    def back(): model(x).mean().backward()
+    {body}
+    run.finish()
+"""
+
+
+def calls(tmp_path, body, *prefixes):
+    body = "\n".join("    " + line for line in body.strip().splitlines()).strip()
+    outcome = trainer.run(CODE.format(body=body), tmp_path).ok()
+    assert [line for line in outcome.err.splitlines() if not line.startswith("plumbline: watching")] == []
+    wanted = prefixes or ("step_",)
+    return [c for c in outcome.calls if c.startswith(wanted)]
+
+
+def steps(*numbers):
+    return [f"step_{what} {n}" for n in numbers for what in ("begin", "end")]
+
+
+def test_the_optimizers_step_ends_one(tmp_path):
+    assert calls(tmp_path, """
+run.watch(model, opt)
+for i in range(3): back(); opt.step(); opt.zero_grad()
+""") == steps(0, 1, 2)  # fmt: skip
+
+
+def test_micro_batches_are_one_step_and_evaluation_none(tmp_path):
+    assert calls(tmp_path, """
+run.watch(model, opt)
+for i in range(2):
+    for m in range(3): back()
+    opt.step(); opt.zero_grad()
+    model.eval()
+    with torch.no_grad(): model(x)
+    model.train()
+""") == steps(0, 1)  # fmt: skip
+
+
+def test_a_step_that_the_scaler_skipped_counts(tmp_path):
+    assert calls(tmp_path, """
+run.watch(model, opt)
+opt.zero_grad(); back(); opt.step()
+opt.zero_grad(); back()  # no step
+opt.zero_grad(); back(); opt.step()
+""") == steps(0, 1, 2)  # fmt: skip
+
+
+def test_several_optimizers_step_together_or_one_more_often(tmp_path):
+    assert calls(tmp_path, """
+other = torch.nn.Linear(2, 1)
+second = torch.optim.Adam(other.parameters())
+run.watch(torch.nn.ModuleList([model, other]), [opt, second])
+def both():
+    back(); other(x).mean().backward()
+both(); opt.step(); second.step()
+both(); opt.step(); both(); opt.step(); second.step()
+""") == steps(0, 1, 2)  # fmt: skip
+
+
+def test_a_schedule_may_come_before_or_after(tmp_path):
+    told = calls(tmp_path, """
+before = torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)
+run.watch(model, opt)
+after = torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)
+for i in range(2): back(); opt.step(); before.step(); after.step()
+""", "step_begin", "scalar step=0 lr", "scalar step=1 lr")  # fmt: skip
+    assert told == ["step_begin 0", "scalar step=0 lr=0.5", "step_begin 1", "scalar step=1 lr=0.125"]
+
+
+def test_steps_of_the_trainers_own_stay(tmp_path):
+    assert calls(tmp_path, """
+run.watch(model, opt)
+for i in (3, 5):
+    with run.step(i): back(); opt.step()
+run.begin_step(); back(); opt.step(); run.end_step()
+run.begin_step(9); run.end_step(); run.end_step()
+""") == steps(3, 5, 6, 9)  # fmt: skip
+
+
+def test_the_series_and_those_that_the_trainer_tells(tmp_path):
+    told = calls(tmp_path, """
+run.watch(model, opt)
+with torch.no_grad(): model.weight.fill_(1)
+back(); back(); opt.step(); opt.zero_grad()
+run.watch  # nothing happens here
+with run.step(7):
+    run.scalar("loss", 42); back(); opt.step()
+""", "scalar")  # fmt: skip
+    # Of two micro-batches, 2 + 2; the gradient of each is (1, 1).
+    assert told[:3] == ["scalar step=0 grad_norm=2.82843", "scalar step=0 loss=4", "scalar step=0 lr=0.5"]
+    assert [c for c in told if "loss" in c] == ["scalar step=0 loss=4", "scalar step=7 loss=42"]
+
+
+def test_remove_takes_everything_away(tmp_path):
+    assert calls(tmp_path, """
+plain = torch.Tensor.backward, opt.step, opt.zero_grad
+watched = run.watch(model, opt)
+assert torch.Tensor.backward is not plain[0]
+watched.remove()
+assert (torch.Tensor.backward, opt.step, opt.zero_grad) == plain
+assert not model._forward_pre_hooks
+back(); opt.step()
+""") == []  # fmt: skip
+
+
+@pytest.mark.parametrize("call, said", [
+    ("run.watch(opt, model)", "expected a torch.nn.Module, not SGD"),
+    ("run.watch(model, model)", "expected an optimizer of torch.optim, or a list of them, not Linear"),
+])  # fmt: skip
+def test_a_mistake_is_said_once_and_training_goes_on(tmp_path, call, said):
+    body = f"{call}\n    {call}\n    back(); opt.step()"
+    outcome = trainer.run(CODE.format(body=body), tmp_path).ok()
+    assert outcome.err.count(f"watch: {said}") == 1
+
+
+def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
+    body = """import plumbline._watch as w
+    run.watch(model, opt)
+    w.Watch._open = w.Updates.before = w.Updates.after = None
+    back(); opt.step(); opt.zero_grad(); print("trained")"""
+    outcome = trainer.run(CODE.format(body=body), tmp_path).ok()
+    assert outcome.out == "trained\n" and "said once; the trainer goes on" in outcome.err
+
+
+# ---- the real agent, a language model -----------------------------------------------------------
+
+real = pytest.mark.skipif(not AGENT.exists(), reason="the agent is not built")
+
+
+def train(directory, record, fault, seed=0, ranks=1, count=60):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
+    env["STEPS"] = str(count)
+    done = subprocess.run([sys.executable, TRAINER, record, fault, str(seed), str(ranks)], cwd=directory, env=env,
+                          capture_output=True, text=True, timeout=600, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.splitlines()), done.stderr
+
+
+def findings(directory, record):
+    done = subprocess.run([PLUMB, "audit", record, "--format", "json", "--quiet"], cwd=directory, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    return json.loads(done.stdout)["findings"]
+
+
+@real
+@pytest.mark.parametrize("fault, ranks", [("wd", 1), ("accumulation", 1), ("none", 2), ("accumulation", 2), ("hook-before", 2),
+                                          ("hook-after", 2)])  # fmt: skip
+def test_nothing_changes_and_nobody_is_accused(tmp_path, fault, ranks):
+    plain, _ = train(tmp_path, "none", fault, seed=3, ranks=ranks, count=40)
+    watched, said = train(tmp_path, "runs", fault, seed=3, ranks=ranks, count=40)
+    assert len(plain) == ranks and watched == plain
+    assert "Warning" not in said
+    assert findings(tmp_path, "runs") == []
+
+
+@real
+@pytest.mark.parametrize("seed", range(4))
+def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
+    train(tmp_path, "runs", "nan", seed)
+    found = findings(tmp_path, "runs")
+    assert {(f["rule"], f["site"]["step_first"]) for f in found} == {("precision/non-finite", 50)}
+
+
+@real
+def test_weights_in_16_bits_lose_their_updates(tmp_path):
+    train(tmp_path, "runs", "bf16")
+    rules = {f["rule"] for f in findings(tmp_path, "runs")}
+    assert "precision/lost-update" in rules
+    assert rules <= {"precision/lost-update", "precision/moment-ratchet"}
