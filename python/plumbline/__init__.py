@@ -2,6 +2,10 @@
 
     import plumbline
     run = plumbline.init(run="exp1", server="127.0.0.1:7433", record="runs/exp1")
+    run.watch(model, optimizer)     # the steps, and most of what follows, by itself
+
+Or call by call:
+
     for i, batch in enumerate(batches):
         with run.step(i):
             ...
