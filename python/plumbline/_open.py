@@ -21,6 +21,15 @@ def _check_every(every):
     return int(every)
 
 
+def _number(name, value, low, most=2**31 - 1):
+    """None: as the environment says. What does not fit would be another number to the library."""
+    if value is None:
+        return -1
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not low <= int(value) <= most:
+        raise ValueError(f"{name} is {value!r}; expected an integer from {low} to {most}, or None")
+    return int(value)
+
+
 def _check_keywords(unknown):
     for name in unknown:
         import difflib
@@ -47,13 +56,11 @@ def _options(run, server, record, rank, world_size, attempt, role, every, budget
     if role not in _ROLES:
         raise ValueError(f"role is {role!r}; expected one of {', '.join(map(repr, _ROLES))}")
 
-    def number(value):
-        return -1 if value is None else value
-
     return OpenOptions(
         ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
-        number(attempt), number(rank), number(world_size), _check_every(every), budget or 0.0,
-        text(spool), spool_bytes or 0, _caller(),
+        _number("attempt", attempt, 0), _number("rank", rank, 0), _number("world_size", world_size, 1), _check_every(every),
+        budget or 0.0, text(spool), 0 if spool_bytes is None else _number("spool_bytes", spool_bytes, 1, 2**63 - 1),
+        _caller(),
     )  # fmt: skip
 
 

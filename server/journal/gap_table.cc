@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -34,7 +35,13 @@ std::vector<v1::JournalGaps> ReadAll(const std::string& path, bool* damaged) {
 absl::StatusOr<std::unique_ptr<GapTable>> GapTable::Open(const std::string& path) {
   bool damaged = false;
   const std::vector<v1::JournalGaps> known = ReadAll(path, &damaged);
-  if (damaged) std::rename(path.c_str(), (path + ".damaged").c_str());
+  if (damaged) {
+    LogError(
+        "{}: damaged; reports may lack gaps that it listed, and say so again only where the "
+        "journal shows them; it is set aside as {}.damaged",
+        path, path);
+    std::rename(path.c_str(), (path + ".damaged").c_str());
+  }
   auto log = FramedLogWriter::Open(path);
   if (!log.ok()) return log.status();
   auto table = std::make_unique<GapTable>();

@@ -45,6 +45,9 @@ absl::Status WriteWhole(const std::string& path, const std::string& bytes) {
 absl::StatusOr<v1::QuarantineState> ReadQuarantine(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file.is_open()) return absl::NotFoundError(absl::StrCat(path, ": there is none"));
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))  // to read a directory throws
+    return absl::DataLossError(absl::StrCat(path, ": expected a file, found something else"));
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const size_t line = text.find('\n');
   const std::string body = line == std::string::npos ? "" : text.substr(line + 1);

@@ -22,6 +22,13 @@ def test_refused_open(tmp_path):
     for arguments, said in [
         ("", "neither server nor record"),
         ("record='r', rank=3, world_size=2", "rank 3 of world size 2"),
+        # ctypes would cut these to 32 bits: ranks 0 and 1.
+        ("record='r', rank=2**32, world_size=2", "rank is 4294967296; expected an integer from 0 to 2147483647"),
+        ("record='r', rank=-3", "rank is -3; expected an integer from 0"),
+        ("record='r', rank=1.0", "rank is 1.0; expected an integer from 0"),
+        ("record='r', world_size=2**32 + 1", "world_size is 4294967297; expected an integer from 1"),
+        ("record='r', attempt=2**40", "attempt is 1099511627776; expected an integer from 0"),
+        ("record='r', spool_bytes=-5", "spool_bytes is -5; expected an integer from 1"),
         ("record='r', role='cook'", "role is 'cook'"),
         ("record='r', budget=7", "budget"),
     ]:

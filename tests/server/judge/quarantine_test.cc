@@ -187,6 +187,12 @@ TEST_F(QuarantineTest, AFileThatIsDamagedIsSetAside) {
   EXPECT_EQ(ReadFile(folder_.File("quarantine.damaged")), bytes);
 }
 
+TEST_F(QuarantineTest, ADirectoryInItsPlaceIsSetAside) {
+  std::filesystem::create_directory(folder_.File("quarantine"));
+  EXPECT_THAT(Held(), ElementsAre());
+  EXPECT_TRUE(std::filesystem::is_directory(folder_.File("quarantine.damaged")));
+}
+
 TEST_F(QuarantineTest, AMarkIsThereAfterAnyNameAndNoneIsTooLong) {
   const std::string longest(server::JudgingMarkPage::kNameBytes + 5, 'x');
   Die(longest, 3, true);
