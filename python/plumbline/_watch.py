@@ -242,7 +242,7 @@ class Watch:
         if run._step == NO_STEP:
             return
         if losses:
-            run._own_scalar("loss", math.fsum(map(float, losses)) if len(losses) < 1000 else float("nan"))
+            run._own_scalar("loss", sum(map(float, losses)))
         if tokens:
             run._own_scalar("tokens", tokens)
         if self._scaler is not None and self._scaler.is_enabled():

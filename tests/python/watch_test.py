@@ -154,6 +154,16 @@ with run.step(7):
     assert [c for c in told if "loss" in c] == ["scalar step=0 loss=4", "scalar step=7 loss=42"]
 
 
+def test_the_loss_of_a_thousand_micro_batches_is_their_sum(tmp_path):
+    told = calls(tmp_path, """
+run.watch(model, opt)
+with torch.no_grad(): model.weight.fill_(1)
+for m in range(1024): back()
+opt.step()
+""", "scalar step=0 loss")  # fmt: skip
+    assert told == ["scalar step=0 loss=2048"]
+
+
 def test_remove_takes_everything_away(tmp_path):
     assert calls(tmp_path, """
 plain = torch.Tensor.backward, opt.step, opt.zero_grad
