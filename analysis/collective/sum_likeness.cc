@@ -379,7 +379,7 @@ const SumLikeness::Way* SumLikeness::Find(double mean, double half_width) const 
     const double own = side * way.sum / n;
     const double spread = std::sqrt(std::max(0.0, way.squares / n - own * own) / n);
     const bool milder = own + kBiasDeviations * spread < std::fabs(mean) - half_width;
-    if (milder || !(way.range / n <= own)) continue;
+    if (milder || !(own > 0 && way.range / n <= own)) continue;
     if (found == nullptr || way.outside < found->outside) found = &way;
   }
   return found;

@@ -175,14 +175,7 @@ class Observations:
         step they become one reduction of algorithm "accumulation" (site: the parameter's name).
         Call it once, before training. Returns an object whose remove() ends it.
         """
-        try:
-            return watch_accumulation(self, parameters, limit)
-        except self._mistake:
-            raise
-        except Exception as error:  # nothing of ours may end the trainer
-            text = error if isinstance(error, Unsupported) else repr(error)
-            self._tell("watch_accumulation", f"watch_accumulation: {text}")
-            return NOTHING
+        return self._hooked("watch_accumulation", watch_accumulation, parameters, limit)
 
     def watch(self, model, optimizer, scaler=None):
         """Watches a model and its optimizer: the second of the two lines. Call it before training.
@@ -195,13 +188,17 @@ class Observations:
         the ranks' copies agree. A series that the trainer tells itself (`run.scalar("loss", x)`)
         stays the trainer's. Returns an object whose remove() ends it.
         """
+        return self._hooked("watch", watch, model, optimizer, scaler)
+
+    def _hooked(self, call, make, *arguments):
+        """What make returns, whose remove() ends it; NOTHING where it could not be made (told)."""
         try:
-            return watch(self, model, optimizer, scaler)
+            return make(self, *arguments)
         except self._mistake:
             raise
         except Exception as error:  # nothing of ours may end the trainer
             text = error if isinstance(error, Unsupported) else repr(error)
-            self._tell("watch", f"watch: {text}")
+            self._tell(call, f"{call}: {text}")
             return NOTHING
 
     # ---- matrix products -----------------------------------------------------------------------

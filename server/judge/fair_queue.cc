@@ -28,16 +28,19 @@ FairQueue::Flow* FairQueue::FlowOf(const Work& work) {
   return work.stream == 0 ? flow : TieStream(flow, work.stream);
 }
 
+FairQueue::Flow* FairQueue::NewFlow() {
+  auto fresh = std::make_unique<Flow>();
+  fresh->tag = now_tag_ - kCredit;
+  Flow* const flow = fresh.get();
+  flows_.emplace(flow, std::move(fresh));
+  return flow;
+}
+
 // `flow` may be null.
 FairQueue::Flow* FairQueue::TieRun(Flow* flow, const std::string& run) {
   Flow*& known = by_run_[run];
   if (known != nullptr) return flow == nullptr ? known : Tie(flow, known);
-  if (flow == nullptr) {
-    auto fresh = std::make_unique<Flow>();
-    flow = fresh.get();
-    flow->tag = now_tag_ - kCredit;
-    fair_queue_.emplace(flow, std::move(fresh));
-  }
+  if (flow == nullptr) flow = NewFlow();
   known = flow;
   flow->runs.insert(run);
   const auto tag = tags_.find(run);
@@ -52,12 +55,7 @@ FairQueue::Flow* FairQueue::TieRun(Flow* flow, const std::string& run) {
 FairQueue::Flow* FairQueue::TieStream(Flow* flow, uint64_t stream) {
   Flow*& known = by_stream_[stream];
   if (known != nullptr) return flow == nullptr ? known : Tie(flow, known);
-  if (flow == nullptr) {
-    auto fresh = std::make_unique<Flow>();
-    flow = fresh.get();
-    flow->tag = now_tag_ - kCredit;
-    fair_queue_.emplace(flow, std::move(fresh));
-  }
+  if (flow == nullptr) flow = NewFlow();
   known = flow;
   flow->streams.insert(stream);
   return flow;
@@ -87,7 +85,7 @@ FairQueue::Flow* FairQueue::Tie(Flow* a, Flow* b) {
   };
   merge(&a->first, &b->first);
   merge(&a->rest, &b->rest);
-  fair_queue_.erase(b);
+  flows_.erase(b);
   List(a);
   return a;
 }
@@ -103,7 +101,7 @@ void FairQueue::Forget(Flow* flow) {
     KeepTag(run, flow->tag);
   }
   for (const uint64_t stream : flow->streams) by_stream_.erase(stream);
-  fair_queue_.erase(flow);
+  flows_.erase(flow);
 }
 
 void FairQueue::KeepTag(const std::string& run, Nanos tag) {
@@ -212,7 +210,7 @@ void FairQueue::HoldBackBusy() {
 void FairQueue::HoldNone() {
   if (held_back_.empty()) return;
   held_back_.clear();
-  for (const auto& [key, flow] : fair_queue_) List(flow.get());
+  for (const auto& [key, flow] : flows_) List(flow.get());
 }
 
 // ---- how it stands ----------------------------------------------------------------------------

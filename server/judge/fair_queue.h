@@ -70,7 +70,7 @@ class FairQueue {
   void HoldBackBusy();
   void HoldNone();
 
-  bool empty() const { return fair_queue_.empty(); }
+  bool empty() const { return flows_.empty(); }
   size_t going_on() const { return going_on_; }
   // Something of the run goes on.
   bool Busy(const std::string& run) const;
@@ -114,6 +114,7 @@ class FairQueue {
   void Add(Work work, bool first);
   Flow* FlowOf(const Work& work);
   Flow* Tie(Flow* a, Flow* b);
+  Flow* NewFlow();
   Flow* TieRun(Flow* flow, const std::string& run);
   Flow* TieStream(Flow* flow, uint64_t stream);
   Begun Begin(Flow* flow, Work work);
@@ -125,7 +126,7 @@ class FairQueue {
   void NoteDone(const Work& work);
   void KeepTag(const std::string& run, Nanos tag);
 
-  std::unordered_map<const Flow*, std::unique_ptr<Flow>> fair_queue_;
+  std::unordered_map<const Flow*, std::unique_ptr<Flow>> flows_;
   uint64_t last_order_ = 0;
   // Senders choose the names.
   std::unordered_map<std::string, Flow*, absl::Hash<std::string>> by_run_;
