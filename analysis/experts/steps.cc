@@ -39,6 +39,8 @@ Signature SignatureOf(const v1::Evidence& evidence) {
           std::vector<uint32_t>(s.load().begin(), s.load().end())};
 }
 
+// One layer's loads of a step, added up over its ranks and calls. What cannot be read, or is told
+// twice (ranks of a tensor-parallel group route the same tokens), is a gap and not a load.
 class Joiner {
  public:
   explicit Joiner(MixtureKey key) : joined_{std::move(key), nullptr, {}} {}

@@ -78,6 +78,7 @@ std::string HowItEnded(const ProcessEnd& end, bool told) {
   }
 }
 
+// The newest value that is known of a process: where training stood when it ended.
 struct LastValue {
   std::string series;
   int64_t step = ProcessEnd::kNever;
@@ -104,6 +105,7 @@ std::string ValueText(double value) {
 
 int64_t StepOf(const ProcessEnd& end) { return std::max<int64_t>(end.newest_step, 0); }
 
+// A row of a table and an alert has room for so much: the text is cut at a character's start.
 std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
   if (together) return absl::StrCat("all ", all, " ranks ended without a word");
   std::string title;

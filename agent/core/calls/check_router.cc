@@ -101,6 +101,7 @@ absl::Status ReadColumn(const DLTensor* tensor, const char* name, std::vector<T>
   return absl::OkStatus();
 }
 
+// What the caller declares of the tokens, by rows of the logits. An absent column stays empty.
 absl::Status ReadInputs(const plumbline_router_check_t& check, TensorView* logits,
                         rules::RouterInputs* inputs) {
   for (const absl::Status& status :
