@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -191,6 +192,27 @@ plumbline::server::Server::Watch WatchOf(const plumbline::server::ServiceManager
   return watch;
 }
 
+// A full disk is waited for, as it is while we run: only who has never been able to open its files
+// comes here. Ends with another error, or Cancelled by SIGTERM or SIGINT.
+absl::StatusOr<std::unique_ptr<plumbline::server::Server>> StartWhenThereIsRoom(
+    const sigset_t& signals, const Config& config,
+    const plumbline::server::ServiceManager& manager) {
+  constexpr timespec kRetry{1, 0};
+  for (bool said = false;;) {
+    auto server = plumbline::server::Server::Start(config, WatchOf(manager));
+    if (server.status().code() != absl::StatusCode::kResourceExhausted) return server;
+    const std::string why(server.status().message());
+    if (!std::exchange(said, true))
+      plumbline::server::LogError("{}; this starts when there is room, and listens then", why);
+    manager.Status(absl::StrCat("not serving: ", why));
+    manager.StillStarting();
+    if (const int signal = sigtimedwait(&signals, nullptr, &kRetry);
+        signal == SIGTERM || signal == SIGINT) {
+      return absl::CancelledError(absl::StrCat("signal ", signal, ": stopping"));
+    }
+  }
+}
+
 int NewToken(const std::string& path) {
   const auto line = plumbline::server::MakeToken(path);
   if (!line.ok()) {
@@ -256,7 +278,11 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   const auto manager = plumbline::server::ServiceManager::FromEnvironment();
   const bool relay = !config.relay_upstream.empty();
   auto server = relay ? plumbline::server::StartRelay(config)
-                      : plumbline::server::Server::Start(config, WatchOf(manager));
+                      : StartWhenThereIsRoom(signals, config, manager);
+  if (absl::IsCancelled(server.status())) {
+    LogInfo("{}", std::string(server.status().message()));
+    return 0;
+  }
   if (!server.ok()) return Fail(server.status());
   const std::string address = (*server)->grpc_address();
   if (!line.port_file.empty() && !WritePortFile(line.port_file, address, mask)) {

@@ -95,15 +95,18 @@ class Replay {
     });
     if (!engine.ok()) return engine.status();
     engine_ = std::move(*engine);
-    for (const v1::Gap& gap : header.gaps()) {
-      const std::string items = gap.items() > 0 ? absl::StrCat(gap.items(), " items") : "evidence";
-      input_.Add(0,
-                 absl::StrCat("expected steps ", gap.step_first(), " to ", gap.step_last(),
-                              " of attempt ", gap.attempt(), " whole, found that ", items,
-                              " are gone (", gap.reason(), ")"),
-                 !Meant(gap));
-    }
+    for (const v1::Gap& gap : header.gaps()) input_.Add(0, Words(gap), !Meant(gap));
     return absl::OkStatus();
+  }
+
+  static std::string Words(const v1::Gap& gap) {
+    if (gap.run().empty() && gap.step_last() == 0)  // which runs and steps, nobody knows
+      return absl::StrCat("expected the journal whole, found ", gap.reason());
+    const std::string items =
+        gap.items() > 0 ? absl::StrCat(gap.items(), " items are") : "evidence is";
+    return absl::StrCat("expected steps ", gap.step_first(), " to ", gap.step_last(),
+                        " of attempt ", gap.attempt(), " whole, found that ", items, " gone (",
+                        gap.reason(), ")");
   }
 
   bool Selected(const char* rule) const {

@@ -39,6 +39,8 @@ absl::StatusOr<std::unique_ptr<Database>> TryOpen(const std::string& path) {
     return absl::DataLossError(
         absl::StrCat(path, ": expected alerts of schema ", kSchema, ", found ", *version));
   if (auto s = (*database)->Execute(kTables); !s.ok()) return s;
+  // What is there already is not written again: a full disk must not keep a server from starting.
+  if (*version == kSchema) return database;
   if (auto s = (*database)->Execute(absl::StrCat("PRAGMA user_version=", kSchema)); !s.ok())
     return s;
   return database;

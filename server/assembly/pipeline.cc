@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "server/journal/checkpoint_file.h"
 #include "server/journal/format_check.h"
 #include "server/journal/lost_end.h"
+#include "server/journal/segments.h"
 #include "server/process/health.h"
 #include "server/process/log.h"
 #include "server/process/memory_limit.h"
@@ -116,6 +118,7 @@ Pipeline::~Pipeline() { Stop(); }
 void Pipeline::Stop() {
   if (suppressions_ != nullptr) suppressions_->Stop();
   if (packer_ != nullptr) packer_->Stop();
+  if (check_ != nullptr) check_->Stop();
   if (capsules_ != nullptr) capsules_->Stop();
   if (judge_ != nullptr) judge_->StopDeciding();
   if (journal_ != nullptr) journal_->Stop();
@@ -182,6 +185,7 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
     return s;
   }
   if (packer_ != nullptr) packer_->Start();
+  if (check_ != nullptr) check_->Start();
   // At its place in the journal: what is judged from here on is marked by it.
   suppressions_ = std::make_unique<SuppressionFile>(
       config.suppressions_file, [judge = judge_.get()](v1::SuppressionSet set) {
@@ -200,6 +204,10 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   auto gaps = GapTable::Open(data_->gaps());
   if (!gaps.ok()) return gaps.status();
   gaps_ = std::move(*gaps);
+  gaps_->SetOnLost([counters = counters_](const LostEntries& lost) {
+    counters->journal_lost += lost.last - lost.first + 1;
+    LogError("journal: {}; entries {} to {} are lost", lost.where, lost.first, lost.last);
+  });
   quarantine_ =
       std::make_unique<Quarantine>(data_->path(), [] { return static_cast<int64_t>(UnixNs()); });
   auto checkpoints = ListCheckpoints(data_->checkpoint());
@@ -233,6 +241,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   retention_ = std::make_unique<JournalRetention>(
       data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
   MakePacker(config, version);
+  if (replay->from > scan_.oldest) MakeCheck();  // else the scan has read all of it
   checkpointer_ = std::make_unique<Checkpointer>(
       data_->checkpoint(), version, counters_, [this](uint64_t entry) {
         const MutexLock lock(segments_);
@@ -293,6 +302,15 @@ void Pipeline::MakePacker(const Config& config, const std::string& version) {
   packer_ = std::make_unique<SegmentPacker>(std::move(o), &segments_);
 }
 
+// To the end: a loss that began before the checkpoint and ends behind it is one.
+void Pipeline::MakeCheck() {
+  JournalCheckOptions o;
+  o.directory = data_->journal();
+  o.last = scan_.last;
+  o.busy = [this] { return judge_->catching_up() || journal_->writing_for() > kSlowCommit; };
+  check_ = std::make_unique<JournalCheck>(std::move(o), gaps_.get());
+}
+
 RunReaderOptions Pipeline::ReaderOptions(const Config& config) const {
   RunReaderOptions options;
   options.directory = data_->journal();
@@ -322,10 +340,17 @@ OpenRun Pipeline::RetryReader(const Config& config) const {
   };
 }
 
+// Retention notes what it takes: what is missing before the oldest entry and nobody noted was taken
+// by others. What lies behind the checkpoint is looked at later (journal_check.h).
 void Pipeline::ReportScan() {
-  for (const LostEntries& lost : scan_.lost) {
-    counters_->journal_lost += lost.last - lost.first + 1;
-    LogError("journal: {}; entries {} to {} are lost", lost.where, lost.first, lost.last);
+  std::vector<LostEntries> all = scan_.lost;
+  if (scan_.oldest > 1) {
+    for (LostEntries& lost : gaps_->NotTaken(scan_.oldest - 1)) {
+      lost.where = absl::StrCat(SegmentPath(data_->journal(), lost.first), ": it is missing");
+      all.push_back(std::move(lost));
+    }
+  }
+  for (const LostEntries& lost : all) {
     if (auto s = gaps_->AddLost(lost); !s.ok()) {
       LogError("journal: a gap cannot be noted: {}", std::string(s.message()));
     }

@@ -14,6 +14,7 @@
 #include "server/journal/data_directory.h"
 #include "server/journal/gap_table.h"
 #include "server/journal/journal.h"
+#include "server/journal/journal_check.h"
 #include "server/journal/journal_run_reader.h"
 #include "server/journal/journal_scan.h"
 #include "server/journal/retention.h"
@@ -74,6 +75,7 @@ class Pipeline {
                              Checkpoint* restored);
   void ReportScan();
   void MakePacker(const Config& config, const std::string& version);
+  void MakeCheck();
 
   Counters* const counters_;
   std::unique_ptr<DataDirectory> data_;  // held until all else is gone
@@ -88,6 +90,7 @@ class Pipeline {
   std::unique_ptr<Judge> judge_;
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<SegmentPacker> packer_;  // null: nothing is kept
+  std::unique_ptr<JournalCheck> check_;    // null: nothing is kept
   std::unique_ptr<SuppressionFile> suppressions_;
   JournalScan scan_{0};
 };

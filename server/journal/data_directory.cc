@@ -23,8 +23,10 @@ absl::Status Create(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (!error && std::filesystem::is_directory(directory, error)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--data ", directory, ": cannot be created: ", error.message()));
+  const std::string what =
+      absl::StrCat("--data ", directory, ": cannot be created: ", error.message());
+  return error == std::errc::no_space_on_device ? absl::ResourceExhaustedError(what)
+                                                : absl::InvalidArgumentError(what);
 }
 
 // What a plumbd puts there; databases and logs have companions (-wal, .aside).

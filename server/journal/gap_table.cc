@@ -10,6 +10,10 @@
 namespace plumbline::server {
 namespace {
 
+constexpr char kDamaged[] = "journal-damaged: ";
+
+bool IsLoss(const v1::Gap& gap) { return gap.reason().rfind(kDamaged, 0) == 0; }
+
 std::vector<v1::JournalGaps> ReadAll(const std::string& path, bool* damaged) {
   std::vector<v1::JournalGaps> all;
   auto log = FramedLogReader::Open(path);
@@ -76,16 +80,37 @@ absl::Status GapTable::Add(const v1::JournalGaps& gaps, bool* known) {
 }
 
 absl::Status GapTable::AddLost(const LostEntries& lost, bool* known) {
+  const bool fresh = [&] {
+    const MutexLock lock(mutex_);
+    return told_.emplace(lost.first, lost.last).second;
+  }();
+  if (fresh && on_lost_) on_lost_(lost);
   v1::JournalGaps gaps;
   gaps.set_first_entry(lost.first);
   gaps.set_last_entry(lost.last);
-  gaps.add_gaps()->set_reason(absl::StrCat("journal-damaged: entries ", lost.first, " to ",
+  gaps.add_gaps()->set_reason(absl::StrCat(kDamaged, "entries ", lost.first, " to ",
                                            lost.last, " cannot be read (", lost.where, ")"));
   return Add(gaps, known);
 }
 
+std::vector<LostEntries> GapTable::NotTaken(uint64_t last) const {
+  const MutexLock lock(mutex_);
+  std::vector<LostEntries> out;
+  uint64_t next = 1;
+  for (const auto& [range, taken] : known_) {
+    const auto [from, to] = range;
+    if (from > last) break;
+    if (!taken) continue;
+    if (from > next) out.push_back({next, from - 1, ""});
+    next = std::max(next, to + 1);
+  }
+  if (next <= last) out.push_back({next, last, ""});
+  return out;
+}
+
 void GapTable::Take(const v1::JournalGaps& gaps) {
-  if (!known_.emplace(gaps.first_entry(), gaps.last_entry()).second) return;
+  const bool taken = std::none_of(gaps.gaps().begin(), gaps.gaps().end(), IsLoss);
+  if (!known_.emplace(std::pair(gaps.first_entry(), gaps.last_entry()), taken).second) return;
   for (const v1::Gap& gap : gaps.gaps()) {
     const auto same = std::find_if(merged_.begin(), merged_.end(), [&](const v1::Gap& other) {
       return other.run() == gap.run() && other.attempt() == gap.attempt() &&

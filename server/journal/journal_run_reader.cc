@@ -94,7 +94,8 @@ class Cursor : public RunCursor {
   void TakeStreams(std::string_view payload);
   void QueueEventsBefore(uint64_t entry);
   void QueueSets(uint64_t stream_id, uint64_t entry, const std::vector<SetRecord>& sets);
-  absl::Status Lost(const LostEntries& lost);
+  absl::Status Lost(const LostEntries& lost, bool* known);
+  absl::Status LostMeanwhile(const LostEntries& lost);
 
   const std::string run_;
   const std::string directory_;
@@ -138,7 +139,8 @@ absl::Status Cursor::FindEvents() {
       return absl::OkStatus();
     }
     if (result == JournalReader::Result::kLost) {
-      if (auto s = Lost(reader_->lost()); !s.ok()) return s;
+      bool known = true;  // the header will list it, known before or not
+      if (auto s = Lost(reader_->lost(), &known); !s.ok()) return s;
     }
     if (result != JournalReader::Result::kEntry) continue;
     if (entry.type == FrameType::kJournalBatch) {
@@ -155,14 +157,18 @@ absl::Status Cursor::FindEvents() {
 }
 
 // Damage is passed over once it is on record, and never before.
-absl::Status Cursor::Lost(const LostEntries& lost) {
+absl::Status Cursor::Lost(const LostEntries& lost, bool* known) {
   auto segments = ListSegments(directory_);
   if (segments.ok() && !segments->empty() && lost.last < segments->front().first) {
     return absl::AbortedError("retention took what was being read; ask again");
   }
+  return gaps_->AddLost(lost, known);
+}
+
+// Behind the header, which does not list what was whole a moment ago.
+absl::Status Cursor::LostMeanwhile(const LostEntries& lost) {
   bool known = true;
-  if (auto s = gaps_->AddLost(lost, &known); !s.ok()) return s;
-  if (known) return absl::OkStatus();
+  if (auto s = Lost(lost, &known); !s.ok() || known) return s;
   return absl::DataLossError(absl::StrCat(lost.where, "; entries ", lost.first, " to ", lost.last));
 }
 
@@ -176,7 +182,7 @@ absl::StatusOr<bool> Cursor::Next(v1::ReadRunItem* item) {
         ended_ = true;
         break;
       case JournalReader::Result::kLost:
-        if (auto s = Lost(reader_->lost()); !s.ok()) return s;
+        if (auto s = LostMeanwhile(reader_->lost()); !s.ok()) return s;
         break;
       case JournalReader::Result::kStreams:
         TakeStreams(entry.payload);

@@ -1,9 +1,6 @@
 #include "server/journal/segment_packer.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <new>
@@ -11,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/journal/segment_rewrite.h"
+#include "server/process/give_way.h"
 #include "server/process/health.h"
 #include "server/process/log.h"
 
@@ -19,13 +17,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kBusy{100};
 constexpr std::chrono::minutes kAfterFailure{1};
-
-// Not SCHED_IDLE: a thread that gets nothing at all may hold a lock of the allocator meanwhile.
-void GiveWay() {
-  constexpr int kProcess = 1, kIdleClass = 3 << 13;  // of linux/ioprio.h
-  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
-  (void)syscall(SYS_ioprio_set, kProcess, 0, kIdleClass);
-}
 
 double CpuSeconds() {
   timespec now{};

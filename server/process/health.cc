@@ -26,6 +26,7 @@ bool SpaceOf(const std::string& path, DiskSpace* out) {
 }
 
 Health::Health(Sources sources) : sources_(std::move(sources)), serving_(Look()) {
+  if (!serving_.ok()) LogError("not serving: {}", std::string(serving_.message()));
   if (sources_.changed) sources_.changed(serving_);
   thread_ = std::thread([this] { Loop(); });
 }

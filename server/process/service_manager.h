@@ -19,6 +19,8 @@ class ServiceManager {
   void Ready() const { Say("READY=1"); }
   void Stopping() const { Say("STOPPING=1"); }
   void GetsOn() const { Say("WATCHDOG=1"); }
+  // It does not listen yet and is to be waited for.
+  void StillStarting() const { Say("EXTEND_TIMEOUT_USEC=30000000"); }
   // Of `systemctl status`; one line.
   void Status(std::string_view text) const;
 

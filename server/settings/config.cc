@@ -191,6 +191,14 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
       {"liveness.hang_seconds", c.hang_seconds, 0.1, 86400},
       {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
   };
+  constexpr int64_t kLeast = 1 << 20;  // a server that can hold nothing judges nothing
+  for (const auto& [key, value] : {std::pair("limits.open_bytes", c.open_bytes),
+                                   std::pair("limits.name_bytes", c.name_bytes)}) {
+    if (value > 0 && value < kLeast) {
+      mistakes->Add(key, absl::StrCat("expected 0 (by the memory there is) or ", kLeast,
+                                      " and more, found ", value));
+    }
+  }
   for (const auto& r : ranges) {
     if (r.value >= r.low && r.value <= r.high) continue;
     mistakes->Add(r.key, absl::StrCat("expected ", r.low, " to ", r.high, ", found ", r.value));

@@ -63,7 +63,7 @@ std::string_view Statement::Bytes(int column) const {
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
-  std::unique_ptr<Database> database(new Database(path));
+  std::unique_ptr<Database> database(new Database(path, mode));
   // NOMUTEX: each connection has one thread at a time.
   const int flags =
       SQLITE_OPEN_NOMUTEX |
@@ -72,11 +72,18 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   if (code != SQLITE_OK) return database->Error(code);
   sqlite3_extended_result_codes(database->handle_, 1);
   sqlite3_busy_timeout(database->handle_, 5000);
+  int keep_log = 1;  // an in-memory database has none, and says so
+  if (mode == Mode::kReadWrite)
+    sqlite3_file_control(database->handle_, "main", SQLITE_FCNTL_PERSIST_WAL, &keep_log);
   return database;
 }
 
-// close_v2 waits for statements that outlive the connection.
-Database::~Database() { sqlite3_close_v2(handle_); }
+// An empty log belongs to any database: one that was put back from a copy, too. close_v2 waits for
+// statements that outlive the connection.
+Database::~Database() {
+  if (mode_ == Mode::kReadWrite) Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+  sqlite3_close_v2(handle_);
+}
 
 absl::Status Database::Error(int code) const {
   const std::string message = absl::StrCat(

@@ -55,7 +55,8 @@ class Database {
  public:
   enum class Mode { kReadWrite, kReadOnly };
 
-  // ":memory:" is a database of its own that ends with the object.
+  // ":memory:" is a database of its own that ends with the object. The log of one that is written
+  // (-wal, -shm) outlives it, emptied: so a full disk keeps nobody from opening it again.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
   ~Database();
 
@@ -68,9 +69,10 @@ class Database {
   absl::Status Error(int code) const;
 
  private:
-  explicit Database(std::string path) : path_(std::move(path)) {}
+  Database(std::string path, Mode mode) : path_(std::move(path)), mode_(mode) {}
 
   const std::string path_;
+  const Mode mode_;
   sqlite3* handle_ = nullptr;
 };
 

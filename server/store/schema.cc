@@ -94,8 +94,6 @@ absl::StatusOr<OpenedDatabase> TryOpen(const std::string& path, const StoreOrigi
   if (!position.ok()) return position.status();
   opened.position = static_cast<uint64_t>(*position);
   if (auto s = CheckOrigin(*opened.database, origin, opened.position); !s.ok()) return s;
-  // A block that was open when the server stopped goes on as a new one; its short tiles stay.
-  if (auto s = opened.database->Execute("UPDATE tiles SET short=0 WHERE short"); !s.ok()) return s;
   return opened;
 }
 

@@ -47,16 +47,26 @@ absl::Status StoreWriter::Write(const std::vector<StoreJob>& jobs, int64_t unix_
   unix_s_ = unix_s;
   if (auto s = database_->Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
   const uint64_t tiles = tiles_;
-  absl::Status status;
-  for (const StoreJob& job : jobs) {
-    status = std::visit([this](const auto& j) { return Put(j); }, job);
-    if (!status.ok()) break;
+  absl::Status status = TakeUpBlocks();
+  for (size_t i = 0; status.ok() && i < jobs.size(); ++i) {
+    status = std::visit([this](const auto& j) { return Put(j); }, jobs[i]);
   }
   if (status.ok()) status = database_->Execute("COMMIT");
-  if (status.ok()) return status;
+  if (status.ok()) {
+    blocks_taken_up_ = true;
+    return status;
+  }
   tiles_ = tiles;
   database_->Execute("ROLLBACK").IgnoreError();  // SQLite may have done it already
   return status;
+}
+
+// A block that was open when a former process stopped goes on as a new one; its short tiles stay.
+// With the first write, not when the database is opened: a full disk must not keep a server from
+// starting.
+absl::Status StoreWriter::TakeUpBlocks() {
+  if (blocks_taken_up_) return absl::OkStatus();
+  return database_->Execute("UPDATE tiles SET short=0 WHERE short");
 }
 
 absl::Status StoreWriter::Put(const NameRows& rows) {

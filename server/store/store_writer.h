@@ -70,6 +70,8 @@ class StoreWriter {
  private:
   explicit StoreWriter(Database* database) : database_(database) {}
 
+  absl::Status TakeUpBlocks();
+
   absl::Status Put(const NameRows& rows);
   absl::Status Put(const BlockJob& job);
   absl::Status Put(const PositionJob& job);
@@ -87,6 +89,7 @@ class StoreWriter {
   std::string bytes_;
   int64_t unix_s_ = 0;
   uint64_t tiles_ = 0;
+  bool blocks_taken_up_ = false;
 };
 
 }  // namespace plumbline::server

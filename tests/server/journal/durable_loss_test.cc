@@ -183,6 +183,87 @@ TEST_F(DurableLossTest, ADamagedCheckpointBeyondTheJournalsEndUsesItsNumbersUp) 
   EXPECT_GT(std::stoull(Segments().back().substr(0, 20)), 12u);
 }
 
+// Behind the checkpoint nothing is read when plumbd starts: what is lost there is said all the same.
+class LostBehind : public DurableLossTest, public testing::WithParamInterface<const char*> {
+ protected:
+  // What the disk does to a segment that no replay reads.
+  void Damage(const std::string& what, const std::vector<std::string>& segments) const {
+    const std::string middle = Journal() + "/" + segments[segments.size() / 3];
+    if (what == "first") fs::remove(Journal() + "/" + segments[0]);
+    if (what == "missing") fs::remove(middle);
+    if (what == "cut") fs::resize_file(middle, fs::file_size(middle) / 2);
+    if (what == "emptied") fs::resize_file(middle, 0);
+    if (what == "overwritten") {
+      std::fstream file(middle, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(fs::file_size(middle) / 3));
+      file << std::string(600, 'x');
+    }
+  }
+};
+
+TEST_P(LostBehind, ASegmentThatIsGoneIsSaidAtTheStartAndTheRestAudited) {
+  const std::string what = GetParam();
+  const auto start = [&] {
+    server_ = std::make_unique<Plumbd>(std::vector<std::string>{
+        "--data", Data(), "--http", "127.0.0.1:0", "--config",
+        folder_.Write("small.toml",
+                      "[checkpoint]\nseconds = 0.05\n[journal]\nsegment_bytes = 4096\n"
+                      "commit_bytes = 1\npack = false\n")});
+    ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  };
+  start();
+  Leak(67, 1, 60);
+  ASSERT_TRUE(HasCheckpoint(60));
+  const std::string before = Found(*server_);
+  Kill();
+  const std::vector<std::string> segments = Segments();
+  ASSERT_GE(segments.size(), 6u);
+  Damage(what, segments);
+
+  for (int round = 0; round < 2; ++round) {  // the second one knows the gap already
+    start();
+    EXPECT_TRUE(Eventually([&] { return server_->Run("run")->gaps_size() == 1; }));
+    ASSERT_TRUE(server_->Run("run"));
+    ASSERT_EQ(server_->Run("run")->gaps_size(), 1);
+    EXPECT_THAT(server_->Run("run")->gaps(0).reason(), HasSubstr("journal-damaged: entries "));
+    EXPECT_TRUE(Eventually([&] { return Metric("plumbline_journal_lost_entries_total") > 0; }));
+    EXPECT_LT(Metric("plumbline_journal_lost_entries_total"), 60u);
+    EXPECT_THAT(server_->process().errors(), HasSubstr("are lost"));
+    // What was found stays found.
+    EXPECT_EQ(Found(*server_), before);
+    Process audit({PLUMB_PROGRAM, "audit", "--server", server_->address(), "--run", "run"});
+    EXPECT_EQ(audit.Wait(), 2) << audit.errors();  // not all of it could be read
+    EXPECT_THAT(audit.output(), HasSubstr("journal-damaged: entries "));
+    const uint64_t left = 60 - Metric("plumbline_journal_lost_entries_total");
+    EXPECT_THAT(audit.output(), HasSubstr("\n" + std::to_string(left) + " findings ("));
+    Kill();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(TheCheckpoint, LostBehind,
+                         testing::Values("first", "missing", "cut", "emptied", "overwritten"),
+                         [](const auto& value) { return std::string(value.param); });
+
+// Who asks first is told the gap with the rest, whether the start has seen it or not.
+TEST_F(DurableLossTest, AnAuditListsTheDamageThatItFindsItself) {
+  const std::string config = folder_.Write("small.toml",
+                                           "[checkpoint]\nseconds = 0.05\n[journal]\n"
+                                           "segment_bytes = 4096\ncommit_bytes = 1\npack = false\n");
+  server_ = std::make_unique<Plumbd>(
+      std::vector<std::string>{"--data", Data(), "--http", "127.0.0.1:0", "--config", config});
+  Leak(68, 1, 40);
+  ASSERT_GE(Segments().size(), 4u);
+  fs::remove(Journal() + "/" + Segments()[1]);
+  for (int round = 0; round < 2; ++round) {
+    Process audit({PLUMB_PROGRAM, "audit", "--server", server_->address(), "--run", "run"});
+    EXPECT_EQ(audit.Wait(), 2) << audit.errors();
+    EXPECT_THAT(audit.output(), HasSubstr("journal-damaged: entries "));
+    const uint64_t left = 40 - Metric("plumbline_journal_lost_entries_total");
+    EXPECT_LT(left, 40u);
+    EXPECT_THAT(audit.output(), HasSubstr("\n" + std::to_string(left) + " findings ("));
+  }
+}
+
 void LimitFiles(const Process& process, rlim_t bytes) {
   rlimit limit{};
   ASSERT_EQ(prlimit(process.pid(), RLIMIT_FSIZE, nullptr, &limit), 0);
