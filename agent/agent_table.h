@@ -92,7 +92,7 @@ typedef struct plumbline_agent_site {
   const char* op; /* not empty */
   int64_t step;   /* the open step, or the one last begun, or 0 */
   /* The site's due word, valid until the process ends. Written by the agent alone once it is open
-   * (relaxed atomic stores), only within step_end, step_begin and declare_site. The façade sets it
+   * (relaxed atomic stores), only within step_end, step_begin, look and declare_site. The façade sets it
    * to PLUMBLINE_NEVER before close and in a forked child. */
   uint64_t* next_due;
 } plumbline_agent_site_t;
@@ -169,6 +169,9 @@ typedef struct plumbline_agent_table {
    * until a step begins or NULL takes it back. */
   plumbline_status_t (*note_ending)(void* agent_run, const plumbline_ending_t* ending,
                                     plumbline_error_t* error);
+  /* A step is open, steps > 0. Sets words back to it. */
+  plumbline_status_t (*look)(void* agent_run, int64_t step, uint32_t steps,
+                             plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

@@ -117,6 +117,17 @@ plumbline_status_t ChargeCaller(Run* run, uint64_t ns) {
   return PLUMBLINE_OK;
 }
 
+plumbline_status_t LookClosely(Run* run, uint32_t steps) {
+  const plumbline_status_t idle = IdleStatus(run);
+  if (idle != PLUMBLINE_OK) return idle;
+  const uint64_t step = StepBehind(run);
+  if (step == PLUMBLINE_NO_STEP) return NoStep(run, "look", "");
+  AgentCall call(run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  if (!PLUMBLINE_AGENT_HAS(&call.agent(), look)) return OlderAgent("look");
+  return call.agent().look(call.agent_run(), static_cast<int64_t>(step), steps, ThreadError());
+}
+
 // Between two steps a span belongs to the last one; before the first, to step 0.
 int64_t StepOfSpan(Run* run) {
   const uint64_t step = StepBehind(run);
@@ -182,6 +193,15 @@ plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t ns) {
   if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "charge: run is NULL");
   if (InForkedChild()) return PLUMBLINE_DISABLED;
   return ChargeCaller(FromHandle(run), ns);
+}
+
+plumbline_status_t plumbline_look(plumbline_run_t* run, uint32_t steps) {
+  if (run == nullptr || steps == 0) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, run == nullptr ? "look: run is NULL"
+                                                           : "look: steps is 0, expected 1 or more");
+  }
+  if (InForkedChild()) return PLUMBLINE_DISABLED;
+  return LookClosely(FromHandle(run), steps);
 }
 
 plumbline_status_t plumbline_span_begin(plumbline_run_t* run, const char* kind, const char* name,

@@ -15,7 +15,6 @@
 #include "analysis/tensor/non_finite_words.h"         // IWYU pragma: export
 #include "analysis/tensor/position_rows.h"            // IWYU pragma: export
 #include "analysis/tensor/probability_rows.h"         // IWYU pragma: export
-#include "analysis/tensor/replica_copies.h"           // IWYU pragma: export
 #include "analysis/tensor/stochastic_chance.h"        // IWYU pragma: export
 #include "analysis/tensor/update_options.h"           // IWYU pragma: export
 #include "analysis/tensor/update_side.h"              // IWYU pragma: export

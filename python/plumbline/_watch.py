@@ -8,19 +8,22 @@ from time import perf_counter, thread_time_ns
 
 from ._ddp import Hook, is_ddp
 from ._library import CAPTURING, NO_STEP
+from ._process_groups import describe_group
+from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._tensors import Unsupported
+from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
-_SHARE = 0.003  # of a step's time, for the gradient's norm
-_LONGEST = 64  # steps between two norms at most
+_SHARE = 0.0045  # of a step's time, for its screening
+_LONGEST = 64  # steps between two of them at most
 
 
 class _Backward:
     """Tensor.backward, which tells the watches whose trainer calls it on a scalar."""
 
     watches = weakref.WeakSet()
-    original = None
+    original, running = None, 0
 
     @classmethod
     def add(cls, watch):
@@ -32,7 +35,11 @@ class _Backward:
             def backward(self, *arguments, **options):
                 for one in list(cls.watches):
                     one._guarded(one._before_backward, self)
-                return original(self, *arguments, **options)
+                cls.running += 1
+                try:
+                    return original(self, *arguments, **options)
+                finally:
+                    cls.running -= 1
 
             backward.__doc__ = original.__doc__
             tensor.backward = backward
@@ -46,32 +53,31 @@ class _Backward:
 
 
 class _Pace:
-    """Every how many steps something of a known cost is done, so that it stays a share of the time."""
+    """Every how many steps something of a known cost is done, so that it stays a share of the time.
+
+    Powers of two: ranks that differ still do it in the same steps, at the rarer ones' pace.
+    """
 
     def __init__(self):
-        self.every, self._cost, self._began = 1, 0.0, None
+        self.every, self._cost, self._began, self._period = 1, 0.0, None, None
 
     def due(self, step):
         return step % self.every == 0
 
     def step_began(self):
         now = perf_counter()
-        if self._began is not None and self._cost:
-            while self.every < _LONGEST and self._cost > self.every * _SHARE * (now - self._began):
-                self.every *= 2
+        if self._began is not None:
+            period = now - self._began
+            self._period = period if self._period is None else self._period + (period - self._period) / 8
+            every = 1
+            while every < _LONGEST and self._cost > every * _SHARE * self._period:
+                every *= 2
+            self.every = every
         self._began = now
 
     def cost(self, seconds):
-        self._cost = seconds if not self._cost else min(self._cost, seconds)
-
-
-def _norm(gradients):
-    """Of all together, in fp32 at least; one number that waits for the device."""
-    torch = sys.modules["torch"]
-    total = 0.0
-    for one in torch.stack([torch.linalg.vector_norm(g.detach(), dtype=torch.float32).cpu() for g in gradients]).tolist():
-        total = math.hypot(total, one)
-    return total
+        """A pre-empted one is not its cost; the first ones are dearer than the rest."""
+        self._cost = seconds if not self._cost else min(1.1 * self._cost, seconds)
 
 
 class Watch:
@@ -88,23 +94,41 @@ class Watch:
         self._updates = {id(o): Updates(run, o, names) for o in optimizers}
         self._trained = [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
         self._stepped = set()  # optimizers, since the step began
-        self._pace = _Pace()
+        self._screen = Screen()
+        self._pace, self._screened = _Pace(), NO_STEP
+        self._moving = ()  # parameters whose gradient was not zero in the step that was screened last
+        self._gradient_word = None
+        self._ignored = getattr(model, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
+        self._copies = [(name, p) for name, p in self._model.named_parameters() if name not in self._ignored]
+        self._names = [name for name, _ in self._copies]
+        self._checksums = Checksums(run._library.short, [p for _, p in self._copies])
+        self._checksum_name = "weights_checksum"
+        if self._replicas:
+            group = describe_group(getattr(model, "process_group", None)).name
+            if group:  # other groups hold other weights
+                self._replicas, self._checksum_name = f"group {group}", f"weights_checksum.{group}"
+        self._poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
         self._losses, self._tokens, self._backwards = [], 0, 0
         self._accumulation = None
         self._own_step = False
-        self._undo = []
+        self._undo, self._routers = [], None
         self._hook(model)
 
     # ---- what is hooked ------------------------------------------------------------------------
 
     def _hook(self, model):
-        self._undo.append(model.register_forward_pre_hook(self._forward).remove)
+        self._undo.append(model.register_forward_pre_hook(OnlyHere(self._forward)).remove)
         for optimizer in self._optimizers:
             self._hook_optimizer(optimizer)
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
         _Backward.add(self)
         self._undo.append(lambda: _Backward.remove(self))
+        self._guarded(self._hook_routers)
+
+    def _hook_routers(self):
+        self._routers = Routers(self._run, self._model, self._guarded, lambda: _Backward.running > 0)
+        self._undo.append(self._routers.remove)
 
     def _hook_optimizer(self, optimizer):
         """By the method, as a scheduler does it too: torch has hooks for it from 2.0 on only."""
@@ -114,9 +138,9 @@ class Watch:
         def step(self, *arguments, **options):
             watch._guarded(watch._begin_update, self)
             watch._guarded(watch._observe_gradients)
-            watch._guarded(updates.before)
+            watch._charged(updates.before)
             result = plain_step(*arguments, **options)
-            watch._guarded(updates.after)
+            watch._charged(updates.after)
             watch._guarded(watch._end_update, self)
             return result
 
@@ -149,14 +173,17 @@ class Watch:
     # ---- guarded -------------------------------------------------------------------------------
 
     def _guarded(self, body, *arguments):
-        began, spent = thread_time_ns(), self._run._spent
+        """What is done in every step anyhow: the governor, which thins out looks, does not count it."""
         try:
             body(*arguments)
         except Exception as error:  # nothing of ours may end the trainer's step
             name = getattr(body, "__name__", "?").strip("_")
             self._run._tell_softly(("watch", name), f"watch: {name}: {error!r}")
-        finally:
-            self._run._spent = spent + thread_time_ns() - began  # calls within are in it
+
+    def _charged(self, body, *arguments):
+        began, spent = thread_time_ns(), self._run._spent
+        self._guarded(body, *arguments)
+        self._run._spent = spent + thread_time_ns() - began  # calls within are in it
 
     # ---- steps ---------------------------------------------------------------------------------
 
@@ -170,6 +197,8 @@ class Watch:
 
     def _close(self):
         self._stepped.clear()
+        if self._routers is not None:
+            self._guarded(self._routers.step_ends)
         self._tell_scalars()
         if self._own_step:
             self._own_step = False
@@ -180,7 +209,10 @@ class Watch:
 
     def _before_forward(self, module, inputs):
         torch = sys.modules["torch"]
-        if not module.training or not torch.is_grad_enabled() or torch.jit.is_tracing():
+        training = module.training and torch.is_grad_enabled() and not torch.jit.is_tracing()
+        if self._routers is not None:
+            self._routers.forward(training, inputs)
+        if not training:
             return
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
@@ -196,9 +228,14 @@ class Watch:
             return
         self._open()
         self._backwards += 1
+        loss = loss.detach()
+        if self._scaler is not None and getattr(self._scaler, "_scale", None) is not None:
+            loss = loss / self._scaler._scale
+        if loss.device.type == "cpu":  # elsewhere reading it would wait for the device
+            look(self._run, self._screen.loss(float(loss)))
         if self._backwards == 2 and self._accumulation is None:
             self._accumulation = self._run.watch_accumulation(self._model)
-        self._losses.append(loss.detach())
+        self._losses.append(loss)
 
     def _cleared(self):
         """zero_grad after a backward pass and no step: a loss scaler skipped it."""
@@ -213,27 +250,63 @@ class Watch:
     def _end_update(self, optimizer):
         self._stepped.add(id(optimizer))
         if len(self._stepped) == len(self._optimizers):
-            self._run.observe_parameters(self._model, replicas=self._replicas)
+            self._screen_weights()
+            self._observe_weights()
             self._close()
 
     # ---- what is told --------------------------------------------------------------------------
 
     def _observe_gradients(self):
-        run, gradients = self._run, []
+        run = self._run
         if self._stepped or run._step == NO_STEP:
             return
-        word = run._tensor_words.get((self._trained[0][0], "gradient")) if self._trained else None
-        due = word is None or run._step >= word[0]
-        for name, parameter in self._trained:
-            if parameter.grad is None or parameter.grad.is_sparse:
-                continue
-            gradients.append(parameter.grad)
-            if due:
-                run.observe_tensor(name, parameter.grad, role="gradient")
-        if gradients and self._pace.due(run._step):
-            began = perf_counter()
-            run._own_scalar("grad_norm", _norm(gradients))
-            self._pace.cost(perf_counter() - began)
+        if not self._pace.due(run._step) and not self._gradients_due():
+            return
+        held = [(name, p.grad) for name, p in self._trained if p.grad is not None and not p.grad.is_sparse]
+        if not held:
+            return
+        if self._pace.due(run._step):
+            self._screen_gradients(*zip(*held))
+        if self._gradients_due():
+            for name, gradient in held:
+                run.observe_tensor(name, gradient, role="gradient")
+
+    def _gradients_due(self):
+        """All are due at the same steps."""
+        word = self._gradient_word
+        if word is None and self._trained:
+            word = self._gradient_word = self._run._tensor_words.get((self._trained[0][0], "gradient"))
+        return word is None or self._run._step >= word[0]
+
+    def _screen_gradients(self, names, gradients):
+        began = perf_counter()
+        self._screened = self._run._step
+        each = norms(self._run._library.short, gradients)
+        total = total_norm(each)
+        self._poisoned |= not math.isfinite(total)
+        self._run._own_scalar("grad_norm", total)
+        self._moving = {name for name, norm in zip(names, each) if norm > 0}
+        look(self._run, self._screen.gradients(names, each))
+        self._screening = perf_counter() - began
+
+    def _screen_weights(self):
+        """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
+        if self._screened != self._run._step or not self._copies:
+            return
+        began = perf_counter()
+        sums = self._checksums()
+        if self._replicas and not self._poisoned:
+            self._run._own_scalar(self._checksum_name, combined(sums))
+        moving = self._moving if all(g["lr"] for o in self._optimizers for g in o.param_groups) else ()
+        look(self._run, self._screen.weights(self._names, sums, moving))
+        self._pace.cost(self._screening + perf_counter() - began)
+
+    def _observe_weights(self):
+        if not self._ignored:
+            self._run.observe_parameters(self._model, replicas=self._replicas)
+            return
+        for name, parameter in self._copies:
+            self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
 
     def _tell_scalars(self):
         run, losses, tokens = self._run, self._losses, self._tokens
@@ -242,7 +315,10 @@ class Watch:
         if run._step == NO_STEP:
             return
         if losses:
-            run._own_scalar("loss", sum(map(float, losses)))
+            loss = sum(map(float, losses))
+            if losses[0].device.type != "cpu":
+                look(run, self._screen.loss(loss))  # for the next steps: this one is nearly over
+            run._own_scalar("loss", loss)
         if tokens:
             run._own_scalar("tokens", tokens)
         if self._scaler is not None and self._scaler.is_enabled():
@@ -258,6 +334,7 @@ class Watch:
         text = f"watching {len(self._trained)} trained parameters, {optimizers}"
         if self._replicas:
             text += ", the ranks' copies and sums of DistributedDataParallel"
+        text += self._routers.describe() if self._routers is not None else ""
         if unknown:
             text += f"; not the updates of {', '.join(unknown)} (its rule is not known; see observe_update)"
         return text

@@ -4,13 +4,15 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
-#include "analysis/tensor/tensor.h"
+#include "analysis/replicas/replicas.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -31,7 +33,10 @@ each rank of a step, micro-batch by micro-batch. Ranks that declare one `replica
 majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
 differing element is named, its bits on either side and how many of them differ. The results of a sampled
 reduction are copies too: each rank's values at the sampled elements are compared, where half of them at least are
-the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none).
+the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none). Where a trainer tells the
+series `weights_checksum` (`run.watch` does, under DistributedDataParallel: 48 bits over all weights that ranks hold
+copies of, after each update, or as often as it stays cheap), a divergence is told in the first step in which the
+ranks' numbers differ, with the last in which they agreed; the next look at the weights names the tensor.
 
 **Bad.** `rank 2 differs from ranks 0, 1, 3: element 8,841 is 0x3ca3d70a there, 0x3ce3d70a here`.
 
@@ -109,8 +114,14 @@ std::string RankList(const std::set<uint32_t>& ranks) {
 
 class ReplicaDivergence : public Rule {
  public:
+  bool ReadsScalar(const v1::Site& site) const override { return CopyChecksums::Is(site); }
+
   // Every divergence is told, once; a pass or what is unknown only where nothing diverges.
   void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (CopyChecksums::Is(step.site)) {
+      if (std::optional<v1::Verdict> verdict = checksums_.Judge(step)) out.Add(*std::move(verdict));
+      return;
+    }
     std::optional<v1::Verdict> other;
     bool diverged = false;
     for (const Copies& copies : GroupCopies(step)) {
@@ -132,11 +143,14 @@ class ReplicaDivergence : public Rule {
       }
     }
     if (other && !diverged) out.Add(*std::move(other));
+    for (v1::Verdict& verdict : std::exchange(explained_, {})) out.Add(std::move(verdict));
   }
 
+  // explained_ is empty between two calls of Judge.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    const uint32_t version = archive.Version(2, 1);
     archive(histories_, told_outputs_);
+    if (version >= 2) checksums_.Persist(archive);
   }
 
  private:
@@ -188,7 +202,14 @@ class ReplicaDivergence : public Rule {
     *diverged = true;
     if (history.told == odd) return std::nullopt;  // one incident
     history.told = odd;
-    return Found(copies, odd, majority, example, difference, declared ? "" : basis);
+    v1::Verdict found =
+        Found(copies, odd, majority, example, difference, declared ? "" : basis);
+    for (v1::Verdict& verdict :
+         checksums_.Explained(step, odd, absl::StrCat(step.site.layer(), "/", step.site.op()),
+                              found.finding().cause())) {
+      explained_.push_back(std::move(verdict));
+    }
+    return found;
   }
 
   // The result of a reduction is a copy on every rank that gets it.
@@ -359,6 +380,8 @@ class ReplicaDivergence : public Rule {
 
   using Key = std::tuple<uint32_t, v1::Role, std::string, std::string, std::string, uint32_t>;
   std::map<Key, History> histories_;
+  CopyChecksums checksums_;
+  std::vector<v1::Verdict> explained_;  // of one call of Judge
   // Odd ranks of the reductions' last divergence, by (attempt, role, layer, op, group).
   std::map<std::tuple<uint32_t, v1::Role, std::string, std::string, std::string>,
            std::set<uint32_t>>

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import plumbline._intended as intended
+from plumbline import _library, _screen
 import trainer
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
@@ -195,14 +196,80 @@ def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
     assert outcome.out == "trained\n" and "said once; the trainer goes on" in outcome.err
 
 
+# ---- what is screened -----------------------------------------------------------------------------
+
+
+def test_what_is_noticed_is_looked_at(tmp_path):
+    told = calls(tmp_path, """
+run.watch(model, opt)
+import time
+for i in range(24):
+    time.sleep(0.05)
+    loss = model(x).mean() * (float("nan") if i == 20 else 1.0)
+    if i != 20: loss.backward()
+    else:
+        loss.backward(); model.weight.grad.nan_to_num_()
+    if i == 12: model.weight.grad.mul_(1e6)
+    if i in (14, 15): model.weight.grad.zero_()
+    opt.step(); opt.zero_grad()
+""", "look")  # fmt: skip
+    assert told == [f"look step={i} steps=8" for i in (12, 14, 20, 20)]  # the loss, and the gradient
+
+
+def test_a_parameter_that_stands_still_is_looked_at_once(tmp_path):
+    told = calls(tmp_path, """
+held = torch.nn.Linear(2, 2)
+both = torch.nn.ModuleList([model, held])
+run.watch(both, opt)
+import time
+for i in range(12):
+    time.sleep(0.05)
+    (model(x).mean() + held(x).mean()).backward(); opt.step(); both.zero_grad()
+""", "look")  # fmt: skip
+    assert told == ["look step=3 steps=8"]
+
+
+def test_a_rate_of_zero_is_no_parameter_that_stands_still(tmp_path):
+    assert calls(tmp_path, """
+opt.param_groups[0]["lr"] = 0.0
+run.watch(model, opt)
+for i in range(8): back(); opt.step(); opt.zero_grad()
+""", "look") == []  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_screenings_numbers_are_right(seed):
+    generator = torch.Generator().manual_seed(seed)
+    library = _library.load().short
+    for count in (1, 2, 7, 8, 9, 63, 64, 65, 1000, 4097):
+        x = torch.randn(count, generator=generator) * 10.0 ** torch.randint(-30, 30, (1,), generator=generator).item()
+        (norm,) = _screen.norms(library, [x])
+        assert norm == pytest.approx(x.double().norm().item(), rel=1e-12)
+        sums = _screen.Checksums(library, [x, x.clone(), x.t() if x.dim() > 1 else x])
+        first = sums()
+        assert first[0] == first[1] == first[2]
+        at, bit = torch.randint(0, count, (1,), generator=generator).item(), torch.randint(0, 32, (1,), generator=generator).item()
+        x.view(torch.int32)[at] ^= torch.tensor(1 << bit if bit < 31 else -(1 << 31), dtype=torch.int32)
+        assert sums()[0] != first[0]
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):  # by torch, where the library does not read them
+        x = torch.randn(33, generator=generator).to(dtype)
+        assert _screen.norms(library, [x]) == pytest.approx([x.double().norm().item()], rel=1e-2)
+        strided = _screen.Checksums(library, [x[::2]])
+        before = strided()
+        x[2] = -x[2]
+        assert strided() != before
+    assert _screen.norms(library, [torch.tensor([1.0, float("inf")])]) == [float("inf")]
+    assert not _screen.norms(library, [torch.tensor([float("nan")])])[0] >= 0
+
+
 # ---- the real agent, a language model -----------------------------------------------------------
 
 real = pytest.mark.skipif(not AGENT.exists(), reason="the agent is not built")
 
 
-def train(directory, record, fault, seed=0, ranks=1, count=60):
+def train(directory, record, fault, seed=0, ranks=1, count=60, pause=0.0):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
-    env["STEPS"] = str(count)
+    env.update(STEPS=str(count), PAUSE=str(pause))
     done = subprocess.run([sys.executable, TRAINER, record, fault, str(seed), str(ranks)], cwd=directory, env=env,
                           capture_output=True, text=True, timeout=600, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -232,6 +299,22 @@ def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
     train(tmp_path, "runs", "nan", seed)
     found = findings(tmp_path, "runs")
     assert {(f["rule"], f["site"]["step_first"]) for f in found} == {("precision/non-finite", 50)}
+    assert {f["site"]["op"] for f in found} == {"gradient"}  # looked at in that step, out of cadence
+
+
+# Steps of 50 ms: then the weights are compared in nearly every one.
+@real
+@pytest.mark.parametrize("seed", range(2))
+def test_a_bit_flipped_on_one_rank_is_told_of_its_step(tmp_path, seed):
+    train(tmp_path, "runs", "flip", seed, ranks=2, count=66, pause=0.05)
+    found = findings(tmp_path, "runs")
+    assert {f["rule"] for f in found} == {"precision/replica-divergence"}
+    (whole,) = [f for f in found if f["site"]["op"] == "weights_checksum"]
+    assert 41 <= whole["site"]["step_first"] <= 44  # the bit flips behind step 40
+    assert whole["witness"]["last step that agrees"] <= 40
+    (one,) = [f for f in found if f["site"]["op"] == "weight"]
+    assert one["site"]["layer"] == "head.bias" and one["witness"]["element"] == 3
+    assert whole["cause"]["id"] == one["cause"]["id"] in ("bit-flip", "one-element")  # one incident
 
 
 @real

@@ -12,6 +12,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,7 @@ import plumbline
 
 WORDS, WIDTH, LENGTH, BATCH = 64, 64, 32, 8
 STEPS = int(os.environ.get("STEPS", "120"))
+PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a step, as of a larger model's
 
 
 class Block(nn.Module):
@@ -92,6 +94,7 @@ def train(rank, record, fault, seed, ranks):
                 if fault == "nan" and step == 50:
                     loss = loss * float("nan")
                 loss.backward()
+        time.sleep(PAUSE)
         optimizer.step()
         optimizer.zero_grad()
         if schedule is not None:

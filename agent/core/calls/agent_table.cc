@@ -124,6 +124,10 @@ plumbline_status_t NoteEnding(void* run, const plumbline_ending_t* ending,
   });
 }
 
+plumbline_status_t Look(void* run, int64_t step, uint32_t steps, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).Look(step, steps); });
+}
+
 plumbline_status_t CaptureBegin(void* run, void* replays_on, plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).CaptureBegin(replays_on); });
 }
@@ -204,6 +208,7 @@ constexpr plumbline_agent_table_t Table() {
   table.charge = Charge;
   table.capture_begin = CaptureBegin;
   table.note_ending = NoteEnding;
+  table.look = Look;
   return table;
 }
 

@@ -38,6 +38,8 @@ class Run {
                                  plumbline_error_t* error);
   plumbline_status_t StepBegin(int64_t step);
   plumbline_status_t StepEnd(int64_t step);
+  // Something was noticed in the open step: see looks.h. NOT_DUE: there is no room.
+  plumbline_status_t Look(int64_t step, uint32_t steps);
   // agent/core/run/run_graphs.cc: what is observed at kCaptureStep goes into a graph.
   plumbline_status_t CaptureBegin(void* replays_on);
   // One a kind: agent/core/calls/observe.cc (routing), observe_tensor.cc, observe_rollout.cc.

@@ -74,7 +74,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   SlotHead head;
   head.kind = SlotKind::kStepEnd;
   head.step = step;
-  head.sampled = s.cadence.SampleDue(step);
+  head.sampled = s.cadence.SampleDue(step) || s.looks.Covers(step);
   s.open_step.store(kNoStep, std::memory_order_release);
   // The ring may be full: the drain thread then learns of the end here.
   if (Put(head, nullptr, 0, ByteRing::Keep::kUse) != PLUMBLINE_OK) {
@@ -99,8 +99,30 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     if (IsAlwaysDue(site->kind)) continue;
     if (word == nullptr) continue;
     // The one word that the trainer's due check reads.
-    const int64_t next = site->orders.NextDue(step + 1, due, stretch);
+    const int64_t next = s.looks.Covers(site->kind, step + 1)
+                             ? step + 1
+                             : site->orders.NextDue(step + 1, due, stretch);
     __atomic_store_n(word, static_cast<uint64_t>(next), __ATOMIC_RELAXED);
+  }
+  return PLUMBLINE_OK;
+}
+
+// The step is open: words that say "later" are set back.
+plumbline_status_t Run::Look(int64_t step, uint32_t steps) {
+  RunState& s = *state_;
+  uint64_t bytes = 0;
+  const size_t sites = s.sites.size();
+  for (size_t i = 0; i < sites; ++i) {
+    const Site* site = s.sites.at(i);
+    if (Looks::Alone(site->kind)) bytes += site->most_sample_bytes();
+  }
+  if (s.looks.Ask(step, steps, bytes) < step) return PLUMBLINE_NOT_DUE;
+  for (size_t i = 0; i < sites; ++i) {
+    Site* site = s.sites.at(i);
+    uint64_t* word = site->next_due.load(std::memory_order_acquire);
+    if (word == nullptr || !Looks::Alone(site->kind)) continue;
+    if (__atomic_load_n(word, __ATOMIC_RELAXED) > static_cast<uint64_t>(step))
+      __atomic_store_n(word, static_cast<uint64_t>(step), __ATOMIC_RELAXED);
   }
   return PLUMBLINE_OK;
 }

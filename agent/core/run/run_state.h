@@ -11,6 +11,7 @@
 #include "agent/core/shared/options.h"
 #include "agent/core/sites/cadence.h"
 #include "agent/core/sites/governor.h"
+#include "agent/core/sites/looks.h"
 #include "agent/core/sites/losses.h"
 #include "agent/core/sites/series_registry.h"
 #include "agent/core/sites/site_table.h"
@@ -35,7 +36,8 @@ struct RunState {
         cadence(o.every == 0 ? 1 : o.every, o.traffic_bytes),
         governor(o.every != 0   ? 1
                  : o.budget > 0 ? o.budget
-                                : kDefaultBudget) {}
+                                : kDefaultBudget),
+        looks(o.traffic_bytes) {}
 
   const AgentOptions options;
   const v1::Source source;
@@ -50,6 +52,7 @@ struct RunState {
   ExitReport exit_report;
   Cadence cadence;
   Governor governor;
+  Looks looks;
 
   std::atomic<int64_t> open_step{kNoStep};
   std::atomic<int64_t> newest_step{kNoStep};
@@ -58,10 +61,11 @@ struct RunState {
   // The last step whose end found no room in the ring.
   std::atomic<int64_t> missed_end{kNoStep};
 
-  // Does a call of the site at this step keep its elements? By the cadence, or by the server's
-  // order.
+  // Does a call of the site at this step keep its elements? By the cadence, by the server's order,
+  // or because the trainer's side noticed something.
   bool SampleDue(const Site& site, int64_t step) const {
-    return cadence.SampleDue(step) || site.orders.SampleDue(step, cadence.stretch());
+    return cadence.SampleDue(step) || site.orders.SampleDue(step, cadence.stretch()) ||
+           looks.Covers(site.kind, step);
   }
 
   // What a measurement of the site is told.

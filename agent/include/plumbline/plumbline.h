@@ -226,7 +226,8 @@ enum {
 
 /* The head of a site; the rest is the library's. Due when *step >= next_due, read as relaxed
  * atomics. next_due is 0 until the agent is loaded, so that the first observation loads it, and
- * changes only at step_end: all calls of one step at a due site are due. */
+ * changes only at step_end, so that all calls of one step at a due site are due, and by
+ * plumbline_look. */
 typedef struct plumbline_site_head {
   uint64_t next_due;
   const uint64_t* step; /* the run's */
@@ -579,6 +580,26 @@ PLUMBLINE_API plumbline_status_t plumbline_scalar(plumbline_run_t* run, const ch
  * since it last said so: a binding to another language that converts arguments. It counts against
  * the budget as the calls do. Any thread. */
 PLUMBLINE_API plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t ns);
+
+/* The caller noticed something in the open step (a loss that is no number, a gradient that fell to
+ * zero): from now on, and in the next steps, `steps` in all, sites of tensors, updates, products
+ * and router calls are due and keep elements, out of cadence, so that what began here is told of
+ * this step. Words that said "later" are set back: calls of this step that went by are not looked
+ * at. It has its own budget (one step in 32 beyond the first 16, and half of what the run may
+ * send); NOT_DUE: that is used up. Between two steps: FAILED_PRECONDITION. Any thread. */
+PLUMBLINE_API plumbline_status_t plumbline_look(plumbline_run_t* run, uint32_t steps);
+
+/* One number each of `n` blocks of host memory, by which copies are compared: equal bytes give equal
+ * numbers, on every host of one byte order, and one changed word of 8 bytes always another one. Not
+ * for keeping secrets. At the speed of memory. Needs no run. Any thread. */
+PLUMBLINE_API plumbline_status_t plumbline_checksums(const void* const* data, const uint64_t* bytes,
+                                                     uint32_t n, uint64_t* sums);
+
+/* The sum of the squares of each of `n` tensors of fp32 in host memory, in fp64: NaN and infinity
+ * where there are any, and no overflow. A caller screens gradients by it. Needs no run. Any thread. */
+PLUMBLINE_API plumbline_status_t plumbline_square_sums(const float* const* data,
+                                                       const uint64_t* counts, uint32_t n,
+                                                       double* sums);
 
 /* A stage of the training loop. Always due. `kind` is one of "data", "forward", "backward",
  * "optimizer", "collective", "checkpoint", "evaluation", "compile" or "other"; `name` NULL: the

@@ -11,6 +11,7 @@
 #include "agent/core/shared/options.h"
 #include "agent/core/sites/cadence.h"
 #include "agent/core/sites/governor.h"
+#include "agent/core/sites/looks.h"
 #include "agent/core/sites/losses.h"
 #include "agent/core/sites/site_table.h"
 #include "agent/core/sites/span_table.h"
@@ -19,6 +20,40 @@ namespace plumbline::agent {
 namespace {
 
 using ::testing::HasSubstr;
+
+// ---- looks -----------------------------------------------------------------------------------
+
+TEST(Looks, AreGivenFromTheOpenStepOnAndNotTwice) {
+  Looks looks(3072);
+  EXPECT_FALSE(looks.Covers(0));
+  EXPECT_EQ(looks.Ask(100, 8, 1000), 107);
+  EXPECT_TRUE(looks.Covers(107) && !looks.Covers(108) && !looks.Covers(-1));
+  EXPECT_EQ(looks.Ask(103, 8, 1000), 110);  // three more
+  EXPECT_EQ(looks.Ask(103, 2, 1000), 110);  // none
+  EXPECT_TRUE(looks.Covers(SiteKind::kTensor, 110));
+  // What several ranks must measure in the same steps is none of one rank's.
+  EXPECT_FALSE(looks.Covers(SiteKind::kReduction, 110) || looks.Covers(SiteKind::kLogprobs, 110));
+}
+
+// Whoever asks in every step gets one in 32 beyond the first 16, and never more bytes than half of
+// what the run may send.
+TEST(Looks, HaveABudgetOfStepsAndOfBytes) {
+  std::mt19937_64 random(5);
+  for (int trial = 0; trial < 200; ++trial) {
+    const uint64_t traffic = 1 + random() % 5000, bytes = random() % 3'000'000;
+    Looks looks(traffic);
+    int64_t looked = 0;
+    const int64_t end = 1 + static_cast<int64_t>(random() % 3000);
+    for (int64_t step = 0; step < end; ++step) {
+      const int64_t until = looks.Ask(step, 1 + random() % 8, bytes);
+      EXPECT_EQ(looks.Covers(step), until >= step);
+      looked += looks.Covers(step) ? 1 : 0;
+    }
+    EXPECT_LE(looked, Looks::kOpening + end / Looks::kOneIn);
+    EXPECT_LE(bytes * static_cast<uint64_t>(looked),
+              (512 + static_cast<uint64_t>(end) / 2) * traffic);
+  }
+}
 
 // ---- cadence ---------------------------------------------------------------------------------
 

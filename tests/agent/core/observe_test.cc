@@ -124,6 +124,72 @@ TEST(Observe, UpdateOfWholeTensorsAndOfSamples) {
 
 // Every kind shares one running number a step. A scalar, here the second, takes one too but leaves
 // in the row of its step, which has no order.
+// What is noticed in a step that is not due is observed in it, and in the next ones.
+TEST(Observe, ALookMakesTheOpenStepDue) {
+  TempFolder dir;
+  SparseRun sparse(dir.path(), PLUMBLINE_KIND_TENSOR, "w", "weight");
+  const std::vector<float> values = Ramp(4096);
+  const Tensor x(values.data(), {4096});
+  plumbline_tensor_t given = PLUMBLINE_TENSOR_INIT;
+  given.values = x.get();
+  std::vector<int64_t> looked;
+  constexpr int64_t kNoticed = 37, kSteps = 64;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    ASSERT_EQ(sparse.run->StepBegin(step), PLUMBLINE_OK);
+    if (step == kNoticed) {
+      EXPECT_GT(sparse.due, static_cast<uint64_t>(step));
+      EXPECT_EQ(sparse.run->Look(step, 3), PLUMBLINE_NOT_DUE);  // a byte a step: nothing is left
+    }
+    if (static_cast<uint64_t>(step) >= sparse.due) {
+      looked.push_back(step);
+      ASSERT_EQ(sparse.run->ObserveTensor(sparse.site, step, given, &sparse.error), PLUMBLINE_OK);
+    }
+    ASSERT_EQ(sparse.run->StepEnd(step), PLUMBLINE_OK);
+  }
+  EXPECT_EQ(std::count(looked.begin(), looked.end(), kNoticed), 0);
+  ASSERT_EQ(sparse.run->Close(20000, &sparse.error), PLUMBLINE_OK);
+}
+
+TEST(Observe, ALookIsSampledAndEndsByItself) {
+  TempFolder dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.traffic_bytes = 100;  // a period of 16 steps and more, and 50 KB of looks
+  auto run = *Run::Open(std::move(options));
+  uint64_t due = 0;
+  plumbline_error_t error{};
+  plumbline_agent_site_t declared{sizeof(declared), PLUMBLINE_KIND_TENSOR, "w", "weight", 0, &due};
+  void* site = nullptr;
+  ASSERT_EQ(run->DeclareSite(declared, &site, &error), PLUMBLINE_OK);
+  const std::vector<float> values = Ramp(4096);
+  const Tensor x(values.data(), {4096});
+  plumbline_tensor_t given = PLUMBLINE_TENSOR_INIT;
+  given.values = x.get();
+  for (int64_t step = 0; step < 64; ++step) {
+    ASSERT_EQ(run->StepBegin(step), PLUMBLINE_OK);
+    if (step == 33) {
+      ASSERT_GT(due, 35u);
+      EXPECT_EQ(run->Look(step, 3), PLUMBLINE_OK);
+      EXPECT_EQ(due, 33u);
+    }
+    if (static_cast<uint64_t>(step) >= due) {
+      ASSERT_EQ(run->ObserveTensor(static_cast<Site*>(site), step, given, &error), PLUMBLINE_OK);
+    }
+    ASSERT_EQ(run->StepEnd(step), PLUMBLINE_OK);
+    if (step == 35) { EXPECT_GT(due, 36u); }
+  }
+  ASSERT_EQ(run->Close(20000, &error), PLUMBLINE_OK);
+  std::vector<int64_t> sampled;
+  for (const v1::Batch& b : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
+    for (const v1::Evidence& e : b.evidence()) {
+      if (e.tensor().has_sample()) sampled.push_back(e.step());
+    }
+  }
+  for (const int64_t step : {33, 34, 35}) {
+    EXPECT_EQ(std::count(sampled.begin(), sampled.end(), step), 1) << step;
+  }
+  EXPECT_EQ(std::count(sampled.begin(), sampled.end(), 36), 0);
+}
+
 TEST(Observe, OrderIsThatOfTheTrainer) {
   TempFolder dir;
   Recorded r(dir.path());

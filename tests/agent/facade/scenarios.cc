@@ -87,6 +87,14 @@ void Mistakes() {
   REQUIRE(plumbline_step_begin(nullptr, 0) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_FAILED_PRECONDITION);
   REQUIRE(plumbline_charge(nullptr, 1) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_look(nullptr, 1) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_look(run, 0) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_look(run, 1) == PLUMBLINE_FAILED_PRECONDITION);  // between two steps
+  uint64_t sum = 0, size = 1;
+  const void* nowhere = nullptr;
+  REQUIRE(plumbline_checksums(&nowhere, &size, 1, &sum) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_checksums(nullptr, &size, 1, &sum) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_square_sums(nullptr, &size, 1, nullptr) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(!AgentIsLoaded());  // mistakes load nothing
   REQUIRE(plumbline_step_begin(run, 5) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_begin(run, 5) == PLUMBLINE_FAILED_PRECONDITION);

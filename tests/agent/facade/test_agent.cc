@@ -365,6 +365,10 @@ plumbline_status_t ObserveLogits(void*, void* site, int64_t step, const plumblin
                 Show("allowed", l->allowed));
 }
 
+plumbline_status_t Look(void*, int64_t step, uint32_t steps, plumbline_error_t*) {
+  return Logged("look step=" + std::to_string(step) + " steps=" + std::to_string(steps));
+}
+
 // Every second element from the step's number on; none at steps that are multiples of 5.
 plumbline_status_t SampleIndices(void*, void*, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t*) {
@@ -409,4 +413,6 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     ObserveLogits,
     nullptr,  // charge
     CaptureBegin,
+    nullptr,  // note_ending
+    Look,
 };

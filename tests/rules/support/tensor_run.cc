@@ -246,6 +246,22 @@ void AddLoss(const TensorRunSpec& spec, v1::Batch* batch) {
   }
 }
 
+// As run.watch tells it: the same on all ranks that hold the same.
+void AddChecksums(const TensorRunSpec& spec, v1::Batch* batch) {
+  for (int step = 0; !spec.checksum.empty() && step < spec.steps; step += spec.checksum_every) {
+    for (int rank = 0; rank < spec.ranks; ++rank) {
+      const bool odd = rank == spec.odd_rank && step >= spec.odd_step;
+      v1::Evidence& e = *batch->add_evidence();
+      e.set_source(static_cast<uint32_t>(rank));
+      e.mutable_site()->set_op(spec.checksum);
+      e.set_step(step);
+      e.mutable_scalar()->set_value(rank == spec.checksum_nan_rank
+                                        ? NAN
+                                        : 1e14 + 1000 * step + (odd ? 1 : 0));
+    }
+  }
+}
+
 }  // namespace
 
 void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
@@ -257,6 +273,8 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                       {"max_samples", &s.max_samples},
                       {"look_every", &s.look_every},
                       {"loss_nan_step", &s.loss_nan_step},
+                      {"checksum_every", &s.checksum_every},
+                      {"checksum_nan_rank", &s.checksum_nan_rank},
                       {"seed", &s.seed},
                       {"top_k", &s.top_k},
                       {"masked_rows", &s.masked_rows},
@@ -306,6 +324,7 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                      {"poison", &s.poison},
                      {"blocks", &s.blocks},
                      {"loss", &s.loss},
+                     {"checksum", &s.checksum},
                      {"loss_scale", &s.loss_scale}},
             .dtype = {{"dtype", &s.dtype},
                       {"used", &s.used},
@@ -327,6 +346,7 @@ v1::Batch TensorRun(const TensorRunSpec& spec) {
   }
   AddLossScale(spec, &batch);
   AddLoss(spec, &batch);
+  AddChecksums(spec, &batch);
   return batch;
 }
 

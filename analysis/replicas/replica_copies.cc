@@ -1,4 +1,4 @@
-#include "analysis/tensor/replica_copies.h"
+#include "analysis/replicas/replica_copies.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,0 +1,140 @@
+#include "analysis/replicas/copy_checksums.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kName[] = "weights_checksum";
+constexpr size_t kMostSeries = 1024;  // process groups of a run
+
+std::map<double, std::vector<uint32_t>> ByValue(const SiteStep& step) {
+  std::map<double, std::vector<uint32_t>> ranks;
+  for (const Item& item : step.items) {
+    if (!item.evidence->has_scalar()) continue;
+    const double value = item.evidence->scalar().value();
+    if (std::isfinite(value)) ranks[value].push_back(item.source->rank());
+  }
+  return ranks;
+}
+
+std::string RanksText(const std::set<uint32_t>& ranks) {
+  constexpr size_t kMost = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  size_t n = 0;
+  for (const uint32_t rank : ranks) {
+    if (n == kMost) return absl::StrCat(text, " and ", ranks.size() - kMost, " more");
+    absl::StrAppend(&text, n == 0 ? "" : ", ", rank);
+    ++n;
+  }
+  return text;
+}
+
+}  // namespace
+
+bool CopyChecksums::Is(const v1::Site& site) {
+  return site.layer().empty() &&
+         (site.op() == kName || site.op().rfind(absl::StrCat(kName, "."), 0) == 0);
+}
+
+std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
+  const auto by_value = ByValue(step);
+  size_t ranks = 0, most = 0;
+  double usual = 0;
+  for (const auto& [value, of] : by_value) {
+    ranks += of.size();
+    if (of.size() > most) usual = value;
+    most = std::max(most, of.size());
+  }
+  if (ranks < 2) return std::nullopt;
+  const Key key{step.attempt, step.role, step.site.op()};
+  if (series_.size() >= kMostSeries && !series_.contains(key)) return std::nullopt;
+  Series& series = series_[key];
+  if (by_value.size() == 1) {
+    series = {.agreed = step.step, .agreements = series.agreements + 1};
+    if (!std::has_single_bit(series.agreements)) return std::nullopt;
+    return Pass("the ranks' copies have one checksum");
+  }
+  const bool majority = 2 * most > ranks;
+  std::set<uint32_t> odd;
+  for (const auto& [value, of] : by_value) {
+    if (!majority || value != usual) odd.insert(of.begin(), of.end());
+  }
+  if (!series.parted) series.parted = step.step;
+  if (std::includes(series.odd.begin(), series.odd.end(), odd.begin(), odd.end()))
+    return std::nullopt;  // told
+  series.odd = std::move(odd);
+  series.ranks = ranks;
+  series.majority = majority ? most : 0;
+  series.explained = false;
+  v1::Verdict verdict = Found(step.site.op(), series,
+                              " Which tensor it is, the next look at the weights will tell.");
+  verdict.mutable_finding()->mutable_cause()->set_id("unknown");
+  return verdict;
+}
+
+v1::Verdict CopyChecksums::Found(const std::string& op, const Series& series,
+                                 const std::string& more) {
+  const std::string names = RanksText(series.odd);
+  FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  found
+      .Title(series.majority > 0
+                 ? "copies of the weights differ from the other ranks'"
+                 : "the ranks' copies of the weights differ")
+      .Explain(absl::StrCat(
+          absl::StrFormat("After step %d the checksum of all weights that the ranks hold copies of "
+                          "is not the same on %s",
+                          *series.parted,
+                          series.majority > 0
+                              ? absl::StrFormat("%s as on %d others of %d", names, series.majority,
+                                                series.ranks)
+                              : absl::StrFormat("%s, and no majority has one", names)),
+          series.agreed ? absl::StrFormat("; after step %d it was.", *series.agreed)
+                        : "; it never was.",
+          more))
+      .Measured("ranks that differ", static_cast<double>(series.odd.size()), "ranks")
+      .Threshold(0, "copies are the same bits")
+      .Fix(
+          "Reload that rank's weights from another replica, and test its memory (dcgmi diag -r 3, "
+          "ECC counters) where one element differs; where all do, find what is not shared: DDP "
+          "no_sync, parameters added after wrapping, seeds.")
+      .At("", op, *series.parted, *series.parted, series.odd);
+  google::protobuf::Struct& witness = *found.finding().mutable_witness();
+  Put(witness, "first step that differs", static_cast<double>(*series.parted));
+  if (series.agreed) Put(witness, "last step that agrees", static_cast<double>(*series.agreed));
+  return found.Take();
+}
+
+std::vector<v1::Verdict> CopyChecksums::Explained(const SiteStep& step,
+                                                  const std::set<uint32_t>& odd,
+                                                  const std::string& tensor,
+                                                  const v1::Cause& cause) {
+  std::vector<v1::Verdict> out;
+  for (auto& [key, series] : series_) {
+    if (std::get<0>(key) != step.attempt || std::get<1>(key) != step.role) continue;
+    if (!series.parted || series.explained || series.odd != odd) continue;
+    series.explained = true;
+    v1::Verdict verdict =
+        Found(std::get<2>(key), series,
+              absl::StrFormat(" In step %d it is %s that differs.", step.step, tensor));
+    *verdict.mutable_finding()->mutable_cause() = cause;
+    out.push_back(std::move(verdict));
+  }
+  return out;
+}
+
+std::optional<int64_t> CopyChecksums::AgreedIn(const SiteStep& step) const {
+  for (const auto& [key, series] : series_) {
+    if (std::get<0>(key) == step.attempt && std::get<1>(key) == step.role && series.parted)
+      return series.agreed;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plumbline::rules

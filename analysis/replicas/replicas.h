@@ -1,0 +1,6 @@
+// What ranks that hold copies of one tensor must agree on. The room's entry: who stands outside
+// includes this header alone.
+#pragma once
+
+#include "analysis/replicas/copy_checksums.h"  // IWYU pragma: export
+#include "analysis/replicas/replica_copies.h"  // IWYU pragma: export

@@ -1,0 +1,155 @@
+"""What every step is screened for, on its own rank: what is notable is looked at at once, and in the next steps.
+
+A screening only decides when to look, so it may be wrong both ways; verdicts are made from what the look
+observed. It is cheap: one number a tensor, and only as often as it stays a small share of the step's time.
+"""
+
+import array
+import math
+import sys
+from hashlib import blake2b
+
+_LOOK = 8  # steps
+_FAR = 10.0  # powers of two between a gradient's norm and what it was
+_SETTLED = 8  # observations of a norm or a loss before it can be far from what it was
+_STOPPED = 3  # updates without a change of a parameter whose gradient is not zero
+_WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
+
+
+def norms(library, tensors):
+    """The Euclidean norm of each, in fp32 at least; on a device numbers that are waited for once."""
+    torch = sys.modules["torch"]
+    if all(t.dtype is torch.float32 and not t.is_cuda and t.is_contiguous() for t in tensors):
+        data = array.array("Q", [t.data_ptr() for t in tensors])
+        counts = array.array("Q", [t.numel() for t in tensors])
+        out = array.array("d", bytes(8 * len(data)))
+        if library.plumbline_square_sums(*(a.buffer_info()[0] for a in (data, counts)), len(data), out.buffer_info()[0]) < 0:
+            raise RuntimeError("norms: refused")
+        return [math.sqrt(square) if square == square else square for square in out]
+    each = [_norm(t.detach()).double() for t in tensors]
+    return torch.stack([one.cpu() for one in each] if len({t.device for t in each}) > 1 else each).tolist()
+
+
+def _norm(tensor):
+    torch = sys.modules["torch"]
+    wide = tensor.dtype in (torch.float64, torch.complex64, torch.complex128)
+    return torch.linalg.vector_norm(tensor, dtype=None if wide else torch.float32)
+
+
+def total_norm(each):
+    """Of all together."""
+    total = 0.0
+    for one in each:
+        total = math.hypot(total, one)
+    return total
+
+
+def _words_sum(tensor):
+    """The sum of a tensor's bits as words of 64, modulo 2^64: any one flipped bit changes it."""
+    torch = sys.modules["torch"]
+    flat = tensor.detach()
+    size = flat.element_size()
+    if flat.is_contiguous() and flat.numel() * size % 8 == 0 and flat.numel():
+        return flat.reshape(-1).view(torch.int64).sum()
+    return flat.view(getattr(torch, _WORDS[size])).sum(dtype=torch.int64)
+
+
+class Checksums:
+    """One number for each of some tensors, by the library where all of them lie whole in host memory."""
+
+    def __init__(self, library, tensors):
+        self._library, self._tensors = library, tensors
+        self._where = None  # addresses of the last call
+        self._data = self._bytes = self._sums = None
+
+    def __call__(self):
+        torch = sys.modules["torch"]
+        where = [t.data_ptr() for t in self._tensors]
+        if where != self._where:
+            self._where = where
+            self._data = None
+            if all(t.device.type == "cpu" and t.is_contiguous() for t in self._tensors):
+                self._data = array.array("Q", where)
+                self._bytes = array.array("Q", [t.numel() * t.element_size() for t in self._tensors])
+                self._sums = array.array("Q", bytes(8 * len(where)))
+        if self._data is None:
+            return torch.stack([_words_sum(t).cpu() for t in self._tensors]).tolist()
+        addresses = (a.buffer_info()[0] for a in (self._data, self._bytes, self._sums))
+        data, sizes, sums = addresses
+        if self._library.plumbline_checksums(data, sizes, len(where), sums) < 0:
+            raise RuntimeError("checksums: refused")
+        return self._sums.tolist()
+
+
+def combined(sums):
+    """Of all parameters, so short that a double holds it."""
+    digest = blake2b(repr(sums).encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "little")
+
+
+class Screen:
+    """Remembers what is usual. Each method returns why a look is due, or None."""
+
+    def __init__(self):
+        self._usual = {}  # name -> [observations, mean of log2 of the norm]
+        self._notable = set()  # not again until it is as usual
+        self._sums = None
+        self._unchanged = {}
+        self._loss = [0, 0.0, 0.0]  # observations, mean, variance
+
+    def gradients(self, names, values):
+        why = None
+        for name, value in zip(names, values):
+            found = self._gradient(name, value)
+            if found is None:
+                self._notable.discard(name)
+            elif name not in self._notable:
+                self._notable.add(name)
+                why = why or f"{name}: {found}"
+        return why
+
+    def _gradient(self, name, value):
+        if not math.isfinite(value):
+            return "the gradient is not finite"
+        usual = self._usual.setdefault(name, [0, 0.0])
+        settled = usual[0] >= _SETTLED
+        if value == 0.0:
+            return "the gradient is zero" if settled else None
+        exponent = math.log2(value)
+        far = settled and abs(exponent - usual[1]) > _FAR
+        usual[0] += 1
+        usual[1] += (exponent - usual[1]) / min(usual[0], 32)
+        return "the gradient moved far from what it was" if far else None
+
+    def weights(self, names, sums, moving):
+        """`moving`: names of parameters whose gradient is not zero, at a learning rate that is not."""
+        before, self._sums = self._sums, sums
+        if before is None or len(before) != len(sums):
+            return None
+        why = None
+        for name, old, new in zip(names, before, sums):
+            count = self._unchanged.get(name, 0) + 1 if old == new and name in moving else 0
+            self._unchanged[name] = count
+            if count == _STOPPED:
+                why = why or f"{name}: it stopped changing"
+        return why
+
+    def loss(self, value):
+        if not math.isfinite(value):
+            first = "loss" not in self._notable
+            self._notable.add("loss")
+            return "the loss is not finite" if first else None
+        count, mean, variance = self._loss
+        jumped = count >= 2 * _SETTLED and value - mean > 6 * math.sqrt(variance) and value > 1.5 * mean
+        weight = 1 / min(count + 1, 64)
+        self._loss = [count + 1, mean + weight * (value - mean),
+                      (1 - weight) * (variance + weight * (value - mean) ** 2)]  # fmt: skip
+        first = jumped and "loss" not in self._notable
+        (self._notable.add if jumped else self._notable.discard)("loss")
+        return "the loss jumped" if first else None
+
+
+def look(run, why):
+    """Out of cadence, if `why` says so and there is room."""
+    if why is not None:
+        run._short.plumbline_look(run._handle, _LOOK)
