@@ -1,0 +1,270 @@
+"""python -m plumbline doctor: what run.watch would take for what, and what it would not."""
+
+import contextlib
+import copy
+import importlib
+import os
+import random
+import sys
+import traceback
+
+from . import _intended
+from ._ddp import is_ddp
+from ._watch_routers import Routers
+
+_NAMED = 3  # parameters that are named of many
+_NOT_OWN = ("site-packages", "dist-packages", "importlib", os.path.dirname(__file__) + os.sep)  # files
+
+
+class _Refused(Exception):
+    """The model could not be made: one line."""
+
+
+# ---- making the model ---------------------------------------------------------------------------
+
+
+def _where(error):
+    """file:line of the innermost line that is the user's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not any(word in f.filename for word in _NOT_OWN)]
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{os.path.relpath(error.filename)}:{error.lineno}: "
+    return f"{os.path.relpath(own[-1].filename)}:{own[-1].lineno}: " if own else ""
+
+
+def _said(error):
+    return f"{type(error).__name__}: {' '.join(str(error).split()) or '(no text)'}"
+
+
+def _factory(text):
+    name, _, function = text.partition(":")
+    if not name or not function:
+        raise _Refused(f"--model is {text!r}; expected MODULE:FACTORY, as in my_trainer.model:build")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise _Refused(f"there is no module {name} in {os.getcwd()} or on PYTHONPATH") from None
+        raise _Refused(f"importing {name}: {_where(error)}{_said(error)}") from None
+    except (Exception, SystemExit) as error:
+        raise _Refused(f"importing {name}: {_where(error)}{_said(error)}") from None
+    made = getattr(module, function, None)
+    if not callable(made):
+        own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", None) == name and n[0] != "_"]
+        raise _Refused(f"{name} has no function {function}; it has {', '.join(own[:8]) or 'none'}")
+    return made
+
+
+def _make(text):
+    """(model, optimizers, example inputs or None)"""
+    factory = _factory(text)
+    try:
+        made = factory()
+    except (Exception, SystemExit) as error:
+        raise _Refused(f"{text}: {_where(error)}{_said(error)}") from None
+    torch = sys.modules.get("torch")
+    parts = list(made) if isinstance(made, (tuple, list)) else [made]
+    if torch is None or not 1 <= len(parts) <= 3 or not isinstance(parts[0], torch.nn.Module):
+        raise _Refused(f"{text} returned {type(made).__name__}; expected a torch.nn.Module, (model, optimizer) or "
+                       "(model, optimizer, example_inputs)")  # fmt: skip
+    model, optimizer, inputs = parts + [None] * (3 - len(parts))
+    optimizers = [] if optimizer is None else list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    for one in optimizers:
+        if not isinstance(one, torch.optim.Optimizer):
+            raise _Refused(f"{text}: the second of what it returned is {type(one).__name__}; expected an optimizer of "
+                           "torch.optim, or a list of them")  # fmt: skip
+    return model, optimizers, inputs
+
+
+# ---- what is seen -------------------------------------------------------------------------------
+
+
+class _Report:
+    """Lines, and what would not be watched."""
+
+    def __init__(self):
+        self.missing = []
+
+    def line(self, what, text):
+        print(f"  {what:<12} {text}")
+
+    def miss(self, what, why, remedy):
+        self.missing.append((what, why, remedy))
+
+    def end(self):
+        for what, why, remedy in self.missing:
+            self.line("not watched", f"{what}: {why}. {remedy}")
+        print(f"{len(self.missing)} not watched" if self.missing else "all of it would be watched")
+        return 1 if self.missing else 0
+
+
+def _names(names):
+    names = list(names)
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _parameters(report, model):
+    named = dict(model.named_parameters())
+    trained = {n: p for n, p in named.items() if p.requires_grad}
+    frozen = [n for n in named if n not in trained]
+    first, tied = {}, []
+    for prefix, module in model.named_modules():
+        for name, p in module._parameters.items():
+            full = f"{prefix}.{name}" if prefix else name
+            if p is not None and first.setdefault(id(p), full) != full:
+                tied.append(f"{full} = {first[id(p)]}")
+    report.line("parameters", f"{len(trained)} trained ({sum(p.numel() for p in trained.values()):,} numbers), {len(frozen)} frozen"
+                + (f": {_names(frozen)}" if frozen else "") + f", {len(tied)} tied" + (f": {_names(tied)}" if tied else ""))  # fmt: skip
+    return trained
+
+
+def _optimizers(report, optimizers, trained):
+    if not optimizers:
+        report.line("optimizer", "none was returned")
+        return
+    held = {id(p) for o in optimizers for group in o.param_groups for p in group["params"]}
+    own = {id(p) for p in trained.values()}
+    for one in optimizers:
+        kind = _intended.kind_of(one)
+        groups = f"{len(one.param_groups)} group{'s' if len(one.param_groups) > 1 else ''}"
+        report.line("optimizer", f"{type(one).__name__}, {groups}, updates recomputed as {kind}" if kind else f"{type(one).__name__}, {groups}")
+        if kind is None:
+            report.miss(f"updates of {type(one).__name__}", "its rule is not known", "run.observe_update tells of them")
+    left = [name for name, p in trained.items() if id(p) not in held]
+    if left:
+        report.miss(f"updates of {_names(left)}", "no optimizer holds them", "give them to one, or freeze them")
+    foreign = len(held - own)
+    if foreign:
+        report.line("optimizer", f"holds {foreign} parameters that are frozen or not the model's")
+
+
+def _wrappers(report, model):
+    kinds = {type(m).__name__ for m in model.modules()}
+    if is_ddp(model):
+        report.line("ranks", "DistributedDataParallel: sums over ranks and the ranks' copies")
+    elif "FullyShardedDataParallel" in kinds:
+        report.miss("sums of FullyShardedDataParallel", "its reductions are its own", "run.reducing and run.observe_reduction tell of sums")
+    elif "DataParallel" in kinds:
+        report.miss("replicas of DataParallel", "they are made anew in each forward pass", "use DistributedDataParallel")
+    else:
+        report.line("ranks", "one (no DistributedDataParallel around the model)")
+
+
+def _capacity(found):
+    if found.places == "none":
+        return "capacity: none is set"
+    if found.places is not None:
+        return f"capacity: {found.places}, a number of the module's"
+    if found.limited:
+        return "capacity: a factor; the number is taken from the dispatch mask, the call that drops, or what full experts hold"
+    return "capacity: no word of one"
+
+
+def _routers(report, routers):
+    alike = {}
+    for router in routers.routers:
+        alike.setdefault(f"{router.found.words()}; {_capacity(router.found)}", []).append(router.found.name)
+    for words, names in alike.items():
+        report.line("router", f"{_names(names)}: {words}")
+    for name, why in routers.refused.items():
+        report.miss(f"router {name}", why, "run.observe_routing tells of it")
+    if not routers.routers and not routers.refused:
+        report.line("router", "none found")
+
+
+# ---- one forward pass ---------------------------------------------------------------------------
+
+
+class _Heard:
+    """Stands in for a run: what its routers would tell."""
+
+    def __init__(self):
+        self._step, self._spent, self._due, self._sites = 0, 0, {}, {}
+        self.calls, self.said = {}, {}
+
+    def observe_routing(self, layer, **known):
+        self.calls[layer] = known
+
+    def _tell_softly(self, key, text):
+        self.said[key[1]] = text
+
+
+@contextlib.contextmanager
+def _same_dice():
+    """Random numbers drawn within are drawn again."""
+    torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
+    python, arrays = random.getstate(), numpy.random.get_state() if numpy else None
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            if numpy:
+                numpy.random.set_state(arrays)
+
+
+def _guarded(body, *arguments):
+    body(*arguments)
+
+
+def _forward(report, model, inputs):
+    """A copy of the model runs once: whether its routers are heard."""
+    torch, heard = sys.modules["torch"], _Heard()
+    try:
+        twin = copy.deepcopy(model).train()
+    except Exception as error:
+        report.line("forward", f"not tried: the model cannot be copied ({_said(error)})")
+        return
+    routers = Routers(heard, twin, _guarded, lambda: False)
+    given, named = ((), inputs) if isinstance(inputs, dict) else (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {})
+    try:
+        with _same_dice(), torch.no_grad():
+            routers.forward(True, (*given, *named.values()))
+            twin(*given, **named)
+            routers.step_ends()
+    except Exception as error:
+        raise _Refused(f"the forward pass with the example inputs: {_where(error)}{_said(error)}") from None
+    finally:
+        routers.remove()
+    _told(report, routers, heard)
+
+
+def _told(report, routers, heard):
+    names = [r.found.name for r in routers.routers]
+    report.line("forward", f"{len(heard.calls)} of {len(names)} routers heard")
+    alike = {}
+    for name in names:
+        known = heard.calls.get(name)
+        if known is None:
+            why = heard.said.get(name, "watch: it did not run")
+            report.miss(f"router {name}", why.split(", but ")[-1].replace("watch: ", "").replace(": not observed", ""),
+                        "run.observe_routing tells of it")  # fmt: skip
+            continue
+        kept = "kept choices seen" if "keep_mask" in known or "routing_map" in known else "what was kept is not said"
+        places = f", capacity {known['capacity']} ({known.get('capacity_source') or 'as called'})" if known.get("capacity") else ""
+        rows = "" if "sequence_id" in known else "; whose rows are whose is not known (no [B,S] token ids entered the model)"
+        alike.setdefault(f"{known.get('policy') or 'token choice'}, {kept}{places}{rows}", []).append(name)
+    for words, names in alike.items():
+        report.line("heard", f"{_names(names)}: {words}")
+
+
+def examine(text):
+    """The exit status."""
+    try:
+        model, optimizers, inputs = _make(text)
+        print(f"plumbline doctor: {text}, a {type(model).__name__}")
+        report, plain = _Report(), model.module if is_ddp(model) else model
+        trained = _parameters(report, plain)
+        _optimizers(report, optimizers, trained)
+        _wrappers(report, model)
+        routers = Routers(_Heard(), plain, _guarded, lambda: False)
+        routers.remove()
+        _routers(report, routers)
+        if inputs is not None:
+            _forward(report, plain, inputs)
+    except _Refused as why:
+        print(f"plumbline doctor: {why}", file=sys.stderr)
+        return 2
+    return report.end()

@@ -1,0 +1,326 @@
+"""From what a router was heard to do to observe_routing's arguments, or to why nothing is said."""
+
+import sys
+
+from .adapters import _BY_DROP_POLICY
+
+_COLUMNS = 64  # of a token's numbers, to know it again
+
+
+class NotKnown(Exception):
+    """Why a call is not observed."""
+
+
+def evidence(follower, found, outputs, shape, seen):
+    """observe_routing's arguments. `shape`: [a,b] of the tokens as the module got them; `seen`: [B,S] of the ids."""
+    choice = _choice(follower, found)
+    if follower.early:
+        raise NotKnown("its experts ran before its gate")
+    logits = choice.told["logits"]
+    tokens = len(logits)
+    known = {"mode": "train", "score_function": _function(follower, choice), **_rows(logits, shape, seen)}
+    known["router_logits"] = logits
+    if choice.told["bias"] is not None:
+        known.update(expert_bias=choice.told["bias"], bias_captured=choice.told["captured"])
+    if choice.over_tokens:
+        return {**known, **_experts_choose(follower, choice, tokens, outputs)}
+    chosen = _indices(follower, choice, tokens, found.top_k)
+    kept = _kept(follower, found, chosen, outputs, logits)
+    known.update(topk_indices=chosen, top_k=chosen.shape[1])
+    if _drawn(follower, choice, chosen, logits):
+        known["randomness"] = "second-expert" if len(_argmaxes(follower, choice)) > 1 else "sampled"
+    if kept is None:
+        if found.limited or any(d[0] != "cumsum" for d in follower.drops):
+            raise NotKnown("it has a capacity, and which choices were kept could not be seen")
+        return known
+    return {**known, **_keeping(follower, found, outputs, chosen, kept, known)}
+
+
+def _choice(follower, found):
+    choices = [c for c in follower.choices if c.known()]
+    if not follower.roots:
+        raise NotKnown("its gate was not seen to run")
+    if not choices:
+        raise NotKnown(f"no choice among its {found.experts_count} experts was seen")
+    if len({c.over_tokens for c in choices if not c.node.mask}) > 1:
+        raise NotKnown("tokens choose and experts choose")
+    return next((c for c in choices if c.count == found.top_k), choices[0])
+
+
+def _function(follower, choice):
+    if choice.told["function"]:
+        return choice.told["function"]
+    if choice.told["scored"] or choice.told["bias"] is not None or len(follower.functions) != 1:
+        return None
+    return next(iter(follower.functions))  # of what was chosen, afterwards
+
+
+# ---- whose rows ---------------------------------------------------------------------------------
+
+
+def _rows(like, shape, seen):
+    """sequence_id and position, where the shapes leave one way only."""
+    tokens = len(like)
+    if seen is None or seen[0] * seen[1] != tokens:
+        return {}
+    batch, length = seen
+    row = sys.modules["torch"].arange(tokens, device=like.device)
+    turned = shape is not None and tuple(shape) == (length, batch)
+    if turned and batch == length and batch > 1:
+        return {}  # [B,S] or [S,B]?
+    if shape is not None and tuple(shape) not in ((batch, length), (length, batch)):
+        return {}
+    if turned and batch != length:
+        return {"sequence_id": row % batch, "position": row // batch, "flatten": "seq-major"}
+    return {"sequence_id": row // length, "position": row % length, "flatten": "batch-major"}
+
+
+# ---- the choice ---------------------------------------------------------------------------------
+
+
+def _argmaxes(follower, choice):
+    """Of choices of one each, the ones that follow: a second expert is the best behind a mask of the first."""
+    if choice.count != 1:
+        return [choice]
+    return [choice] + [c for c in follower.choices if c is not choice and c.count == 1 and not c.over_tokens and c.node.mask]
+
+
+def _indices(follower, choice, tokens, top_k):
+    torch = sys.modules["torch"]
+    columns = [c.indices.movedim(c.dim, -1).reshape(tokens, -1) for c in _argmaxes(follower, choice)]
+    if len(columns) > 1:
+        columns = columns[:top_k]
+    chosen = torch.cat(columns, dim=1)
+    if top_k is not None and chosen.shape[1] != top_k:
+        raise NotKnown(f"its top-k is {top_k}, and {chosen.shape[1]} were taken")
+    return chosen
+
+
+def _drawn(follower, choice, chosen, logits):
+    """Whether noise that the recorded scores do not hold decided a choice."""
+    if choice.op == "multinomial":
+        return True
+    later = [c for c in _argmaxes(follower, choice)[1:] if c.told["drawn"]]
+    if not later and not (choice.node.drawn and not choice.told["drawn"]):
+        return False
+    best = logits.topk(chosen.shape[1], dim=-1).indices
+    return not bool((best.sort(-1).values == chosen.sort(-1).values).all())
+
+
+def _experts_choose(follower, choice, tokens, outputs):
+    torch, node = sys.modules["torch"], choice.node
+    if len(choice.layout) > 3 or choice.indices.dim() != len(choice.layout):
+        raise NotKnown("experts choose in a layout that is not known")
+    chosen = torch.zeros(choice.layout, dtype=torch.bool, device=choice.indices.device)
+    chosen.scatter_(choice.dim, choice.indices, True)
+    experts = choice.layout[node.axis]
+    chosen = chosen.movedim(node.axis, -1).reshape(-1, experts)
+    if not _came_true(follower, choice, chosen, outputs):
+        raise NotKnown("top-k over the tokens was taken, and whether the experts got those could not be seen")
+    pools = _pools(choice.layout, node.axis, choice.dim, choice.indices)
+    share = experts * choice.count * int(pools.max() + 1) / tokens
+    return {"routing_map": chosen, "pool_id": pools, "pool": "microbatch",
+            "top_k": max(1, round(share)), "capacity": choice.count, "policy": "expert-choice"}  # fmt: skip
+
+
+def _came_true(follower, choice, chosen, outputs):
+    """Whether the experts, or whoever called the router, got the tokens that were chosen."""
+    torch = sys.modules["torch"]
+    entered = _entered(follower, chosen, outputs)
+    if entered is not None:
+        return torch.equal(entered, chosen)
+    returned = _returned(outputs, chosen)
+    if returned is not None:
+        return torch.equal(returned, chosen)
+    return any(o.shape == choice.indices.shape and torch.equal(o.detach(), choice.indices) for o in outputs["inner"])
+
+
+def _pools(layout, axis, dim, like):
+    """[T]: rows of one pool are those along `dim`, for each place of the other axes but the experts'."""
+    torch = sys.modules["torch"]
+    others = [size for d, size in enumerate(layout) if d not in (axis, dim)]
+    count = 1
+    for size in others:
+        count *= size
+    numbers = torch.arange(count, device=like.device).reshape(others)
+    shape = [1 if d == dim else size for d, size in enumerate(layout) if d != axis]
+    full = [size for d, size in enumerate(layout) if d != axis]
+    return numbers.reshape(shape).expand(full).reshape(-1).clone()
+
+
+# ---- what was kept ------------------------------------------------------------------------------
+
+
+def _kept(follower, found, chosen, outputs, logits):
+    """[T,E], or None. What entered the experts is the truth; else what the module returned."""
+    wanted = sys.modules["torch"].zeros(logits.shape, dtype=sys.modules["torch"].bool, device=logits.device)
+    wanted.scatter_(1, chosen, True)
+    entered = _entered(follower, wanted, outputs)
+    if entered is not None:
+        return entered
+    returned = _returned(outputs, logits)
+    if returned is None or not found.limited or follower.drops or bool((wanted & ~returned).any()):
+        return returned
+    return None  # as it was before the capacity?
+
+
+def _returned(outputs, logits):
+    torch = sys.modules["torch"]
+    tokens, experts = logits.shape
+    kept, weights = None, None
+    for one in outputs["inner"]:
+        if one.dim() == 3 and tuple(one.shape[:2]) == (tokens, experts) and one.dtype is torch.bool:
+            return one.any(dim=2)
+        if not one.dim() or one.shape[-1] != experts or one.numel() != tokens * experts:
+            continue
+        if one.is_floating_point():
+            weights = one.detach().reshape(tokens, experts)
+        elif one.dtype is torch.bool or bool(((one == 0) | (one == 1)).all()):
+            kept = one.reshape(tokens, experts).bool()
+    if kept is not None and weights is not None and bool((weights == 0).any()):
+        kept = kept & (weights != 0)  # a map padded to capacity holds entries of no weight
+    return kept
+
+
+def _marks(rows):
+    """A number for each row, the same for rows equal to the bit."""
+    torch = sys.modules["torch"]
+    some = rows[:, :: max(1, rows.shape[1] // _COLUMNS)].float() + 0.0
+    bits = some.contiguous().view(torch.int32).long()
+    odd = torch.arange(1, bits.shape[1] + 1, device=rows.device) * 0x9E3779B97F4A7C1 + 1
+    mixed = bits * odd
+    return (mixed ^ (mixed >> 29)).mul(0x2545F4914F6CDD1D).sum(dim=1)
+
+
+def _entered(follower, wanted, outputs):
+    """[T,E] by the rows that the experts were given, or None where they are not the tokens' rows."""
+    for tokens in outputs["tokens"]:
+        if tokens is not None and tokens.dim() > 1 and tokens.numel() == len(wanted) * tokens.shape[-1]:
+            kept = _matched(follower.fed, tokens.detach().reshape(len(wanted), -1), wanted)
+            if kept is not None:
+                return kept
+    return None
+
+
+def _matched(fed, tokens, wanted):
+    torch = sys.modules["torch"]
+    if not fed or any(x.shape[-1] != tokens.shape[1] for _, x in fed):
+        return None
+    experts, width = wanted.shape[1], tokens.shape[1]
+    owners, given = [], []
+    for expert, x in fed:
+        if expert is None:  # [E,C,H] of all
+            if x.dim() != 3 or x.shape[0] != experts:
+                return None
+            owners.append(torch.arange(experts, device=x.device).repeat_interleave(x.shape[1]))
+        else:
+            owners.append(torch.full((x.numel() // width,), expert, device=x.device))
+        given.append(x.reshape(-1, width))
+    given, owners = torch.cat(given), torch.cat(owners)
+    full = given.abs().sum(dim=1) != 0  # the rest is padding
+    given, owners = given[full], owners[full]
+    marks, own = torch.unique(_marks(tokens.to(given.dtype)), return_inverse=True)
+    theirs = _marks(given)
+    place = torch.searchsorted(marks, theirs).clamp(max=len(marks) - 1)
+    if not bool((marks[place] == theirs).all()):
+        return None
+    if bool((wanted.any(dim=0) & (torch.bincount(owners, minlength=experts) == 0)).any()):
+        return None  # an expert's work was not heard
+    cells = torch.bincount(place * experts + owners, minlength=len(marks) * experts).reshape(-1, experts)
+    asked = torch.zeros_like(cells).index_add_(0, own, wanted.long())
+    if bool(((cells != 0) & (cells != asked)).any()):
+        return None  # every expert computes every token, or equal tokens of which not all were kept
+    return (cells[own] != 0) & wanted
+
+
+# ---- capacity and pools --------------------------------------------------------------------------
+
+
+def _keeping(follower, found, outputs, chosen, kept, known):
+    torch = sys.modules["torch"]
+    wanted = torch.zeros_like(kept).scatter_(1, chosen, True)
+    if bool((kept & ~wanted).any()):
+        return {"routing_map": kept}
+    said = {"keep_mask": kept.gather(1, chosen)}
+    capacity, source = _capacity(follower, found, outputs, kept)
+    refused = wanted & ~kept
+    pools = _pool_of(follower, known, kept, refused, capacity)
+    if capacity is None and bool(refused.any()):
+        pools = torch.zeros(len(kept), dtype=torch.long, device=kept.device) if pools is None else pools
+        capacity, source = _one_count(kept, refused, pools), "inferred"
+    elif capacity not in (None, "none") and not _fits(kept, refused, capacity, pools):
+        capacity = source = pools = None  # it is not the number, or not of these rows
+    if capacity is not None:
+        said.update(capacity=capacity, capacity_source=source)
+    if pools is not None and capacity != "none":
+        said.update(pool_id=pools, pool="microbatch")
+    policy, randomness = _policy(follower, found, chosen)
+    return {**said, **({"policy": policy} if policy else {}), **({"randomness": randomness} if randomness else {})}
+
+
+def _capacity(follower, found, outputs, kept):
+    """A number that the router itself used."""
+    if found.places == "none":
+        return "none", None
+    counts = {count for name, count, *_ in follower.drops if name == "topk" and isinstance(count, int)}
+    if len(counts) == 1:
+        return counts.pop(), "declared"
+    for one in outputs["inner"]:
+        if one.dim() == 3 and tuple(one.shape[:2]) == tuple(kept.shape) and one.dtype is sys.modules["torch"].bool:
+            return int(one.shape[2]), "declared"
+    return (found.places, "declared") if found.places else (None, None)
+
+
+def _one_count(kept, refused, pools):
+    """What every expert that refused holds in its pool, if that is one number and none holds more."""
+    held, left = _cells(kept, pools), _cells(refused, pools)
+    most = int(held.max())
+    return most if bool((held[left > 0] == most).all()) else None
+
+
+def _cells(assigned, pools):
+    """[pools,E]: of each expert in each pool, how many."""
+    torch = sys.modules["torch"]
+    out = torch.zeros(int(pools.max()) + 1, assigned.shape[1], dtype=torch.long, device=assigned.device)
+    return out.index_add_(0, pools, assigned.long())
+
+
+def _pool_of(follower, known, kept, refused, capacity):
+    """[T]: by the axis along which places were counted; else by the one in which the capacity fits."""
+    torch = sys.modules["torch"]
+    whole = torch.zeros(len(kept), dtype=torch.long, device=kept.device)
+    for _, _, dim, layout, axis, _, _ in follower.drops:
+        if len(layout) == 2:
+            return whole
+        if len(layout) == 3 and layout[axis] == kept.shape[1]:
+            pools = _pools(layout, axis, dim, kept)
+            if len(pools) == len(kept):
+                return pools
+    if capacity in (None, "none") or not bool(refused.any()):
+        return None
+    tried = [whole] + ([known["sequence_id"]] if "sequence_id" in known else [])
+    fitting = [pools for pools in tried if _fits(kept, refused, capacity, pools)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _fits(kept, refused, capacity, pools):
+    """Whether no cell holds more, and those that refuse hold so many."""
+    if pools is None:
+        return not bool(refused.any()) and int(kept.sum(dim=0).max()) <= capacity
+    held, left = _cells(kept, pools), _cells(refused, pools)
+    return bool((held <= capacity).all()) and bool((held[left > 0] == capacity).all())
+
+
+def _policy(follower, found, chosen):
+    """How full experts refuse, where an operation says so: (policy, randomness)."""
+    named = _BY_DROP_POLICY.get(found.drop_policy)
+    ranked = [d for d in follower.drops if d[0] in ("topk", "sort", "argsort")]
+    if any(d[6] for d in ranked):
+        return "random-capacity", "token-selection"
+    if named is not None and ranked:
+        return named, None
+    if any(d[5] for d in ranked):
+        return "score-capacity", None
+    if not ranked and follower.drops and chosen.shape[1] == 1:
+        return "fifo-capacity", None
+    return None, None

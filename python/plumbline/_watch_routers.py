@@ -1,0 +1,264 @@
+"""Routers of a model that is watched: found by their structure, heard in the steps that are due.
+
+What listens is the class's `forward`: a module may be copied, pickled or replicated and is then what it was,
+arguments may be given by keyword, and an exception of the trainer's leaves nothing behind.
+"""
+
+import functools
+import sys
+import types
+import weakref
+
+from ._library import CAPTURING
+from ._router_evidence import NotKnown, evidence
+from ._router_find import find
+from ._router_trace import Follower, listener
+
+_MOST_WAITING = 4  # calls of a layer that wait for the first step's end
+
+
+class OnlyHere:
+    """A hook in front of a module's forward pass. In a copy of the model, or one that was saved, it is `{}.get`: that
+    gives the inputs back, and needs no Plumbline to be loaded."""
+
+    def __init__(self, call):
+        self._call = call
+
+    def __call__(self, module, inputs):
+        self._call(module, inputs)
+
+    def __deepcopy__(self, memo):
+        return {}.get
+
+    def __reduce__(self):
+        return getattr, ({}, "get")
+
+
+class _Classes:
+    """The classes whose forward is ours, and whom it is to tell."""
+
+    entries = {}  # id of a module -> its Router
+    plain = {}  # class -> (its own forward or None, how many routers are of it)
+
+    @classmethod
+    def add(cls, module, router):
+        kind = type(module)
+        own, count = cls.plain.get(kind, (kind.__dict__.get("forward"), 0))
+        cls.plain[kind] = (own, count + 1)
+        cls.entries[id(module)] = router
+        if count == 0:
+            kind.forward = cls._forward(kind.forward)
+
+    @classmethod
+    def _forward(cls, original):
+        entries = cls.entries
+
+        def forward(self, *arguments, **options):
+            router = entries.get(id(self))
+            if router is None or not router.wants(self):
+                return original(self, *arguments, **options)
+            return router.heard(original, self, arguments, options)
+
+        # torch.jit.script takes the source of what is wrapped, and the names in it from the wrapper's globals.
+        names = getattr(original, "__globals__", globals())
+        forward = types.FunctionType(forward.__code__, names, forward.__name__, None, forward.__closure__)
+        return functools.update_wrapper(forward, original)
+
+    @classmethod
+    def remove(cls, module):
+        kind = type(module)
+        if cls.entries.pop(id(module), None) is None or kind not in cls.plain:
+            return
+        own, count = cls.plain[kind]
+        cls.plain[kind] = (own, count - 1)
+        if count == 1:
+            del cls.plain[kind]
+            if own is not None:
+                kind.forward = own
+            elif "forward" in kind.__dict__:
+                del kind.forward
+
+
+class Router:
+    """One that was found."""
+
+    def __init__(self, routers, found):
+        self._routers, self.found = routers, found
+        self._word = None  # of the site, once it is ours
+        self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer tells
+        self._waiting, self._seen = [], 0
+        self._open = None  # what hears the call that is running
+        self._modules = [weakref.ref(m) for m in found.modules]
+
+    def wants(self, module):
+        """Whether this call is due: one compare in most steps."""
+        run = self._routers.run
+        word = self._word
+        if word is not None and run._step < word[0]:
+            return False
+        if not any(r() is module for r in self._modules):
+            return False  # another module has the id by now
+        return self._state != "theirs" and self._routers.live(module) and self._seen < _MOST_WAITING
+
+    def heard(self, original, module, arguments, options):
+        """The module's forward, once and unchanged, heard from its first operation to its last."""
+        if self._open is not None:
+            out = original(module, *arguments, **options)
+            self._routers.guarded(self._inner_done, module, out)
+            return out
+        self._open = opened = {"inner": [], "tokens": [], "shape": None, "follower": None}
+        try:
+            self._routers.guarded(self._begin, opened, module, arguments, options)
+            if opened["follower"] is None:
+                return original(module, *arguments, **options)
+            with opened["listener"]:
+                out = original(module, *arguments, **options)
+        finally:
+            self._open = None
+        self._routers.guarded(self._done, opened, module, out)
+        return out
+
+    # ---- around the call -------------------------------------------------------------------------
+
+    def _begin(self, opened, module, arguments, options):
+        torch = sys.modules["torch"]
+        given = [v for v in (*arguments, *options.values()) if torch.is_tensor(v) and v.is_floating_point() and v.dim() > 1]
+        if not given:
+            return
+        opened["shape"] = tuple(given[0].shape[:2]) if given[0].dim() == 3 else None
+        opened["tokens"].append(given[0].detach())
+        stored = [t for m in self.found.modules for t in (*m.parameters(recurse=False), *m.buffers())]
+        follower = Follower(self.found.weights(), stored, self.found.experts(), self.found.top_k)
+        opened["listener"] = listener(follower, self._routers.charge)
+        opened["follower"] = follower
+
+    def _inner_done(self, module, out):
+        if module is self.found.inner:
+            self._open["inner"] = _flat(out)
+
+    def _done(self, opened, module, out):
+        follower = opened["follower"]
+        if opened["listener"].broken is not None:
+            raise opened["listener"].broken
+        if module is self.found.inner:
+            opened["inner"] = _flat(out)
+        opened["tokens"].append(follower.entered)
+        try:
+            with sys.modules["torch"].no_grad():
+                known = evidence(follower, self.found, opened, opened["shape"], self._routers.tokens)
+        except NotKnown as why:
+            self._routers.refuse(self.found.name, str(why))
+            return
+        if self._state == "new":
+            self._seen += 1
+            self._waiting.append(known)
+        else:
+            self._tell(known)
+
+    def step_ends(self):
+        """In the first step the trainer may tell of the layer itself; then its word is enough."""
+        if self._state != "new" or not self._waiting:
+            return
+        run, name = self._routers.run, self.found.name
+        waiting, self._waiting, self._seen = self._waiting, [], 0
+        self._state = "theirs" if name in run._sites else "ours"
+        if self._state == "theirs" or run._step >= CAPTURING:
+            return
+        for known in waiting:
+            self._tell(known)
+
+    def _tell(self, known):
+        run = self._routers.run
+        run.observe_routing(self.found.name, **known)
+        self._word = run._due.get(self.found.name)
+
+
+def _flat(value):
+    """The tensors of what a module returned."""
+    torch = sys.modules["torch"]
+    if torch.is_tensor(value):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for one in value for t in _flat(one)] if isinstance(value, (list, tuple)) else []
+
+
+class Routers:
+    """Those of one model that is watched. `live` is what Watch says of the forward pass that runs."""
+
+    def __init__(self, run, model, guarded, backward):
+        """backward(): whether a backward pass runs, which may compute a forward pass again."""
+        self.run, self.guarded, self.backward = run, guarded, backward
+        self.tokens, self.training = None, False
+        self._undo, self.refused = [], {}
+        found, refused = find(model)
+        self.refused = dict(refused)
+        found = [f for f in found if not any(id(m) in _Classes.entries for m in f.modules)]
+        self.routers = [Router(self, f) for f in found]
+        for router in self.routers:
+            for module in router.found.modules:
+                _Classes.add(module, router)
+                self._undo.append(functools.partial(_Classes.remove, module))
+        if self.routers:
+            self._watch_ids(model)
+
+    def _watch_ids(self, model):
+        """Token ids may be given to the model by keyword; to its embedding they are not."""
+        torch = sys.modules["torch"]
+        for module in model.modules():
+            if isinstance(module, torch.nn.Embedding):
+                self._undo.append(module.register_forward_pre_hook(OnlyHere(self._embedded)).remove)
+
+    def remove(self):
+        undo, self._undo = self._undo, []
+        for one in undo:
+            one()
+
+    # ---- what runs -------------------------------------------------------------------------------
+
+    def forward(self, training, inputs=()):
+        """The model's forward pass begins."""
+        self.training, self.tokens = training, None
+        for value in inputs:
+            self.ids(value)
+
+    def _embedded(self, module, inputs):
+        if self.training and inputs:
+            self.ids(inputs[0])
+
+    def ids(self, value):
+        torch = sys.modules["torch"]
+        if self.tokens is None and torch.is_tensor(value) and value.dim() == 2 and not value.is_floating_point():
+            if value.dtype is not torch.bool:
+                self.tokens = tuple(value.shape)
+
+    def live(self, module):
+        torch = sys.modules["torch"]
+        if not self.training or self.backward() or not module.training or self.run._step >= CAPTURING:
+            return False
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+        return not torch.jit.is_tracing() and not (compiling is not None and compiling())
+
+    def charge(self, spent):
+        self.run._spent += spent
+
+    def step_ends(self):
+        for router in self.routers:
+            router.step_ends()
+
+    def refuse(self, name, why):
+        self.run._tell_softly(("router", name), f"watch: {name} looks like a router, but {why}: not observed")
+
+    def describe(self):
+        """Words for what was found, and for what was not hooked; empty where there is neither."""
+        text, kinds = "", {}
+        for router in self.routers:
+            kinds.setdefault(router.found.words(), []).append(router.found.name)
+        if kinds:
+            named = "; ".join(f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {words}"
+                              for words, names in kinds.items())  # fmt: skip
+            count = len(self.routers)
+            text = f", {count} router{'s' if count > 1 else ''} ({named})"
+        for name, why in self.refused.items():
+            text += f"; not the router {name} ({why})"
+        return text

@@ -1,0 +1,508 @@
+"""run.watch hooks routers: what is observed is what happened, leaks are named, nothing else is, and nothing changes."""
+
+import copy
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import router_kinds
+import trainer
+from plumbline import _watch_routers
+from router_kinds import E, KINDS, H, Model
+
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
+AGENT, PLUMB = BUILD / "lib" / "libplumbline_agent.so", BUILD / "bin" / "plumb"
+TRAINER = pathlib.Path(__file__).with_name("watched_routers.py")
+TOKENS_CHOOSE = ["mixtral", "switch", "deepspeed-rts", "deepspeed-top2", "megatron", "megatron-probs", "megatron-position", "megatron-bias",
+                 "noisy", "noisy-capacity", "score-drop", "score-drop-map", "group-limited", "sinkhorn"]  # fmt: skip
+EXPERTS_CHOOSE = ["expert-choice", "expert-choice-rows", "expert-choice-sequence", "expert-choice-sort"]
+NONE = ["gated-unit", "sparse-attention", "classifier"]
+NOISE = {"deepspeed-rts": "token-selection"}
+
+
+class Run:
+    """What routers ask of a run."""
+
+    def __init__(self):
+        self._step, self._spent, self._due, self._sites = 0, 0, {}, {}
+        self.calls, self.said, self.running = [], [], False
+
+    def observe_routing(self, layer, **known):
+        self.calls.append((layer, known))
+
+    def _tell_softly(self, key, text):
+        self.said.append(text)
+
+
+def watched(model):
+    run = Run()
+    return run, _watch_routers.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
+
+
+def heard(model, *given, **named):
+    """The calls of one forward pass of a step."""
+    run, routers = watched(model)
+    routers.forward(True, (*given, *named.values()))
+    model(*given, **named)
+    routers.step_ends()
+    routers.remove()
+    return run.calls, run.said, routers.describe()
+
+
+def ids(batch=8, length=32, seed=3):
+    return torch.randint(0, 64, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def made(kind, seed=1):
+    torch.manual_seed(seed)
+    return Model(KINDS[kind]) if isinstance(kind, str) else Model(kind)
+
+
+def truth(model, layer):
+    return next(m.true for m in dict(model.named_modules())[layer].modules() if hasattr(m, "true"))
+
+
+# ---- what is observed is what happened ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", TOKENS_CHOOSE)
+@pytest.mark.parametrize("seed", range(3))
+def test_tokens_choose(kind, seed):
+    model = made(kind, seed)
+    calls, said, _ = heard(model, ids(seed=seed))
+    assert len(calls) == 2 and said == []
+    for layer, known in calls:
+        true = truth(model, layer)
+        assert torch.equal(known["topk_indices"], true["indices"])
+        assert torch.equal(known["keep_mask"], true["kept"])
+        if "logits" in true:
+            assert torch.equal(known["router_logits"], true["logits"])
+        assert known.get("randomness") == NOISE.get(kind)
+        if kind != "sinkhorn":
+            assert torch.equal(best(known), known["topk_indices"].sort(-1).values)
+
+
+def best(known):
+    """The top-k of what was recorded, by itself."""
+    scores = known["router_logits"]
+    scores = {"sigmoid": torch.sigmoid}.get(known["score_function"], lambda x: x)(scores) + known.get("expert_bias", 0)
+    return scores.topk(known["top_k"]).indices.sort(-1).values
+
+
+@pytest.mark.parametrize("kind", EXPERTS_CHOOSE)
+def test_experts_choose(kind):
+    model = made(kind)
+    calls, said, _ = heard(model, ids())
+    assert len(calls) == 2 and said == []
+    for layer, known in calls:
+        assert torch.equal(known["routing_map"], truth(model, layer)["map"])
+        assert known["policy"] == "expert-choice"
+        pools = 8 if kind == "expert-choice-sequence" else 1
+        assert known["capacity"] == 8 * 32 // E // pools and int(known["pool_id"].max()) + 1 == pools
+
+
+@pytest.mark.parametrize("kind, capacity, source, policy", [
+    ("mixtral", None, None, None), ("switch", 5, "declared", "fifo-capacity"), ("deepspeed-rts", 32, "declared", "random-capacity"),
+    ("deepspeed-top2", 64, "declared", None), ("megatron-probs", 52, "declared", "score-capacity"),
+    ("noisy-capacity", 25, "inferred", None), ("score-drop", 51, "inferred", None), ("score-drop-map", 51, "declared", "score-capacity"),
+])  # fmt: skip
+def test_capacity_is_a_number_of_the_routers_or_counted(kind, capacity, source, policy):
+    for _, known in heard(made(kind), ids())[0]:
+        assert (known.get("capacity"), known.get("capacity_source"), known.get("policy")) == (capacity, source, policy)
+
+
+def test_a_number_that_does_not_fit_is_not_taken_for_the_capacity():
+    model = made("switch")
+    run, routers = watched(model)
+    for block in model.blocks:
+        block.router.expert_capacity = 4  # 5 was read
+    routers.forward(True, (ids(),))
+    model(ids())
+    routers.step_ends()
+    routers.remove()
+    assert len(run.calls) == 2
+    for _, known in run.calls:
+        assert "capacity" not in known and "pool_id" not in known and not known["keep_mask"].all()
+
+
+@pytest.mark.parametrize("kind, order", [("mixtral", "batch-major"), ("megatron", "seq-major")])
+def test_rows_know_their_sequences(kind, order):
+    for _, known in heard(made(kind), ids(4, 16))[0]:
+        assert known["flatten"] == order
+        row = torch.arange(64)
+        sequence, position = (row // 16, row % 16) if order == "batch-major" else (row % 4, row // 4)
+        assert torch.equal(known["sequence_id"], sequence) and torch.equal(known["position"], position)
+
+
+def test_ids_may_come_by_keyword():
+    model = made("mixtral")
+    run, routers = watched(model)
+    routers.forward(True)
+    model(tokens=ids(4, 16))
+    routers.step_ends()
+    routers.remove()
+    assert all("sequence_id" in known for _, known in run.calls)
+
+
+def test_as_many_sequences_as_positions_may_be_either_order():
+    assert all("sequence_id" not in known for _, known in heard(made("megatron"), ids(16, 16))[0])
+
+
+# ---- what is not observed -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", NONE)
+def test_what_is_no_router_is_not_taken_for_one(kind):
+    assert heard(made(kind), ids()) == ([], [], "")
+
+
+class Unknown(router_kinds.MixtralLike):
+    """Says that it has a capacity; the experts' work is one call that cannot be heard."""
+
+    def __init__(self):
+        super().__init__()
+        self.capacity_factor = 1.0
+
+    def forward(self, x):
+        flat = x.reshape(-1, H)
+        weights, chosen = self.gate(flat).softmax(-1).topk(2, dim=-1)
+        return (flat * weights.sum(-1, keepdim=True)).view(x.shape)
+
+
+def test_where_it_is_not_known_what_was_kept_nothing_is_said():
+    calls, said, _ = heard(made(Unknown), ids())
+    assert calls == [] and len(said) == 2
+    assert "which choices were kept could not be seen: not observed" in said[0]
+
+
+class Scripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.num_experts, self.top_k, self.gate = E, 2, nn.Linear(H, E)
+
+    def forward(self, x):
+        return torch.topk(torch.softmax(self.gate(x), -1), self.top_k)[1]
+
+
+class Ranked(router_kinds.MixtralLike):
+    """Tokens choose, by a function that cannot be heard; which tokens each expert likes best is looked at for a log."""
+
+    def forward(self, x):
+        flat = x.reshape(-1, H)
+        scores = self.gate(flat).softmax(-1)
+        self.liked = scores.topk(5, dim=0).indices
+        return sum(expert(flat) * scores[:, n, None] for n, expert in enumerate(self.experts)).view(x.shape)
+
+
+def test_a_top_k_over_tokens_that_no_expert_was_given_is_no_expert_choice():
+    calls, said, _ = heard(made(Ranked), ids())
+    assert calls == [] and "whether the experts got those could not be seen" in said[0]
+
+
+def test_the_eval_mode_and_steps_that_are_not_due_are_not_heard():
+    model = made("mixtral")
+    run, routers = watched(model)
+    routers.forward(False)
+    model(ids())
+    model.eval()
+    routers.forward(True)
+    model(ids())
+    model.train()
+    run.running = True  # a forward pass inside of the backward pass
+    model(ids())
+    run.running = False
+    model(ids())
+    routers.step_ends()
+    assert len(run.calls) == 2
+    for router in routers.routers:
+        router._word = [7]
+    model(ids())
+    assert len(run.calls) == 2
+    run._step = 7
+    model(ids())
+    assert len(run.calls) == 4
+    routers.remove()
+
+
+def test_a_router_that_cannot_be_hooked_is_named():
+    model = made("mixtral")
+    model.blocks[0].forward = model.blocks[0].forward
+    _, _, words = heard(model, ids())
+    assert "1 router (blocks.1: top-2 of 8, Mixtral-like structure)" in words
+    assert "not the router blocks.0 (its forward was replaced on the instance; watch the model before that)" in words
+
+
+# ---- nothing is left behind ---------------------------------------------------------------------
+
+
+def test_a_model_that_is_watched_can_be_scripted_and_traced():
+    model = nn.Sequential(Scripted())
+    _, routers = watched(model)
+    x = torch.randn(4, H)
+    for other in (torch.jit.script(model), torch.jit.trace(model, x), torch.fx.symbolic_trace(model)):
+        assert torch.equal(other(x), model(x))
+    routers.remove()
+
+
+def test_remove_takes_everything_away():
+    model = made("switch")
+    plain = {type(m): type(m).__dict__.get("forward") for m in model.modules()}
+    _, routers = watched(model)
+    assert router_kinds.SwitchRouter.forward is not plain[router_kinds.SwitchRouter]
+    routers.remove()
+    assert {kind: kind.__dict__.get("forward") for kind in plain} == plain
+    assert not any(m._forward_pre_hooks for m in model.modules()) and not _watch_routers._Classes.entries
+
+
+def test_a_copy_and_a_saved_model_are_what_they_were():
+    model = made("mixtral")
+    run, routers = watched(model)
+    twin = copy.deepcopy(model)
+    saved = io.BytesIO()
+    torch.save(model, saved)
+    saved.seek(0)
+    routers.forward(True)
+    twin(ids())
+    torch.load(saved)(ids())
+    routers.step_ends()
+    assert run.calls == []
+    routers.remove()
+
+
+def test_the_trainers_exception_goes_through_and_the_next_call_is_heard():
+    model = made("mixtral")
+    run, routers = watched(model)
+    routers.forward(True)
+    handle = model.blocks[1].experts[0].register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model(ids())
+    handle.remove()
+    model(ids())
+    routers.step_ends()
+    assert [layer for layer, _ in run.calls] == ["blocks.0", "blocks.0", "blocks.1"]
+    routers.remove()
+
+
+# ---- the real run -------------------------------------------------------------------------------
+
+CODE = """
+    import plumbline, torch, router_kinds
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+    run = plumbline.init(run="exp1", record="runs", every=1)
+    told, plain = [], run._observe_due
+    run._observe_due = lambda layer, *call: (told.append((run._step, layer)), plain(layer, *call))[1]
+    model = router_kinds.Model(router_kinds.MixtralLike)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    ids = torch.randint(0, 64, (8, 32))
+    {body}
+    run.finish()
+"""
+
+
+def told(tmp_path, body):
+    body = "\n".join("    " + line for line in body.strip().splitlines()).strip()
+    return trainer.run(CODE.format(body=body), tmp_path, PYTHONPATH=f"{pathlib.Path(__file__).parent}:{os.environ['PYTHONPATH']}").ok()
+
+
+def test_steps_and_micro_batches(tmp_path):
+    outcome = told(tmp_path, """
+run.watch(model, opt)
+for step in range(2):
+    for m in range(2): model(ids).sum().backward()
+    opt.step(); opt.zero_grad()
+    model.eval(); model(ids); model.train()
+print(told)
+""")  # fmt: skip
+    assert outcome.out == str([(s, f"blocks.{b}") for s, order in ((0, (0, 0, 1, 1)), (1, (0, 1, 0, 1))) for b in order]) + "\n"
+    assert "2 routers (blocks.0 and 1 more: top-2 of 8, Mixtral-like structure)" in outcome.err
+
+
+def test_what_the_trainer_tells_itself_is_not_told_twice(tmp_path):
+    outcome = told(tmp_path, """
+run.watch(model, opt)
+for step in range(2):
+    model(ids)
+    run.observe_routing("blocks.1", torch.eye(8), topk_indices=torch.arange(8)[:, None], top_k=1)
+    model.head.weight.sum().backward(); opt.step(); opt.zero_grad()
+print(told)
+""")  # fmt: skip
+    assert outcome.out == str([(0, "blocks.1"), (0, "blocks.0"), (1, "blocks.0"), (1, "blocks.1")]) + "\n"
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_forward_pass_that_is_computed_again_is_told_once(tmp_path, reentrant):
+    outcome = told(tmp_path, f"""
+plain_block = router_kinds.MixtralLike
+class Saved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside = plain_block()
+    def forward(self, x):
+        return checkpoint(self.inside, x, use_reentrant={reentrant})
+model = router_kinds.Model(Saved)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+run.watch(model, opt)
+for step in range(2):
+    model(ids).sum().backward(); opt.step(); opt.zero_grad()
+print(told)
+""")  # fmt: skip
+    assert outcome.out == str([(s, f"blocks.{b}.inside") for s in (0, 1) for b in (0, 1)]) + "\n"
+
+
+def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
+    outcome = told(tmp_path, """
+import plumbline._watch_routers as w, plumbline._router_trace as t
+run.watch(model, opt)
+t.Follower.note = None
+model(ids).sum().backward(); opt.step(); opt.zero_grad()
+w.Router._begin = w.Routers.step_ends = None
+model(ids).sum().backward(); opt.step()
+w.find = None
+run.watch(nn.Sequential(model), opt).remove()
+print("trained")
+""")  # fmt: skip
+    assert outcome.out == "trained\n" and "said once; the trainer goes on" in outcome.err
+
+
+# ---- the real agent and the rules ---------------------------------------------------------------
+
+real = pytest.mark.skipif(not AGENT.exists(), reason="the agent is not built")
+
+
+def train(directory, record, kind, seed=0):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
+    env["STEPS"] = "40"
+    done = subprocess.run([sys.executable, TRAINER, record, kind, str(seed)], cwd=directory, env=env, capture_output=True, text=True,
+                          timeout=600, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def findings(directory, record):
+    done = subprocess.run([PLUMB, "audit", record, "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    return {(f["rule"], f["strength"]) for f in json.loads(done.stdout)["findings"]}
+
+
+LEAK, BATCH = "causality/moe-future-leak", "causality/moe-batch-dependence"
+
+
+@real
+@pytest.mark.parametrize("kind", ["mixtral", "switch", "megatron", "megatron-position", "megatron-bias", "noisy", "noisy-capacity",
+                                  "group-limited", "sinkhorn", *NONE])  # fmt: skip
+def test_nothing_changes_and_nobody_is_accused_of_a_leak(tmp_path, kind):
+    plain, _ = train(tmp_path, "none", kind, seed=5)
+    watched, said = train(tmp_path, "runs", kind, seed=5)
+    assert watched == plain and "Warning" not in said
+    rules = {rule for rule, _ in findings(tmp_path, "runs")}
+    # First come first served depends on the rest of the batch, where the pool is all of it.
+    assert rules == ({BATCH} if kind in ("megatron-position", "noisy-capacity") else set())
+
+
+@real
+@pytest.mark.parametrize("kind, strength", [*((kind, "proved") for kind in EXPERTS_CHOOSE), ("megatron-probs", "proved"),
+                                            ("score-drop-map", "proved"), ("score-drop", "heuristic"), ("deepspeed-top2", "heuristic"),
+                                            ("deepspeed-rts", "heuristic")])  # fmt: skip
+def test_a_leak_is_named_and_nothing_changes(tmp_path, kind, strength):
+    plain, _ = train(tmp_path, "none", kind)
+    watched, _ = train(tmp_path, "runs", kind)
+    assert watched == plain
+    found = findings(tmp_path, "runs")
+    assert (LEAK, strength) in found
+    assert {rule for rule, _ in found} <= {LEAK, BATCH}
+
+
+# ---- python -m plumbline doctor -----------------------------------------------------------------
+
+SHOP = """
+import torch, router_kinds
+from router_kinds import Model, MixtralLike, SwitchLike, SparseAttention
+def good():
+    torch.manual_seed(0)
+    model = Model(SwitchLike)
+    return model, torch.optim.AdamW(model.parameters()), (torch.randint(0, 64, (4, 32)),)
+def partly():
+    model = Model(MixtralLike)
+    model.head.weight = model.embed.weight
+    model.place.requires_grad_(False)
+    return model, torch.optim.Adagrad([model.head.weight])
+def replaced():
+    model = Model(MixtralLike)
+    model.blocks[1].forward = model.blocks[1].forward
+    return model
+def raises():
+    model = 1
+    return model.missing
+def number():
+    return 3
+"""
+
+
+def doctor(tmp_path, model, *words):
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "broken.py").write_text("import torch\nimport not_there\n")
+    env = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{pathlib.Path(__file__).parent}"}
+    return subprocess.run([sys.executable, "-m", "plumbline", "doctor", "--model", model, *words], cwd=tmp_path, env=env,
+                          capture_output=True, text=True, timeout=250, check=False)  # fmt: skip
+
+
+def test_doctor_when_all_is_well(tmp_path):
+    done = doctor(tmp_path, "shop:good")
+    assert done.returncode == 0, done.stderr
+    for words in ("58 trained (21,376 numbers), 0 frozen, 0 tied", "AdamW, 1 group, updates recomputed as adamw",
+                  "blocks.0, blocks.1: a choice of 8, Switch-like structure; capacity: 5, a number of the module's",
+                  "2 of 2 routers heard", "fifo-capacity, kept choices seen, capacity 5 (declared)", "all of it would be watched"):  # fmt: skip
+        assert words in done.stdout
+
+
+def test_doctor_says_what_is_not_watched_and_why(tmp_path):
+    done = doctor(tmp_path, "shop:partly")
+    assert done.returncode == 1
+    for words in ("1 frozen: place, 1 tied: head.weight = embed.weight", "updates of Adagrad: its rule is not known",
+                  "no optimizer holds them. give them to one, or freeze them", "2 not watched"):  # fmt: skip
+        assert words in done.stdout
+    done = doctor(tmp_path, "shop:replaced")
+    assert done.returncode == 1
+    assert "router blocks.1: its forward was replaced on the instance; watch the model before that" in done.stdout
+
+
+@pytest.mark.parametrize("model, said", [
+    ("shop", "--model is 'shop'; expected MODULE:FACTORY"),
+    ("shap:good", "there is no module shap in "),
+    ("shop:nothing", "shop has no function nothing; it has good, partly, replaced"),
+    ("broken:make", "importing broken: broken.py:2: ModuleNotFoundError: No module named 'not_there'"),
+    ("shop:raises", "shop:raises: shop.py:19: AttributeError: 'int' object has no attribute 'missing'"),
+    ("shop:number", "shop:number returned int; expected a torch.nn.Module"),
+])  # fmt: skip
+def test_doctor_when_the_model_cannot_be_made(tmp_path, model, said):
+    done = doctor(tmp_path, model)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("plumbline doctor: ") and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_doctor_has_help(tmp_path):
+    done = doctor(tmp_path, "shop:good", "--help")
+    assert done.returncode == 0 and "MODULE:FACTORY" in done.stdout and "Exit status" in done.stdout
+
+
+def test_doctors_forward_pass_leaves_the_model_and_the_dice_alone(capsys):
+    from plumbline import _doctor
+
+    model = made("deepspeed-rts")
+    norm = nn.BatchNorm1d(32)
+    model.blocks.append(norm)  # has buffers that a forward pass in training changes
+    model.norms.append(nn.LayerNorm(H))
+    before, dice = {n: t.clone() for n, t in model.state_dict().items()}, torch.get_rng_state()
+    report = _doctor._Report()
+    _doctor._forward(report, model, ids())
+    assert torch.equal(dice, torch.get_rng_state()) and report.missing == []
+    assert all(torch.equal(t, before[n]) for n, t in model.state_dict().items())
+    assert "2 of 2 routers heard" in capsys.readouterr().out
