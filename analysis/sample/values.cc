@@ -79,6 +79,27 @@ absl::StatusOr<SampleValues> ReadValues(const char* name, const v1::Tensor& tens
   return out;
 }
 
+bool UpdateCase::Alike(const UpdateCase& other) const {
+  return dtype == other.dtype && moment_dtype == other.moment_dtype &&
+         gradient.empty() == other.gradient.empty() &&
+         moment_before.empty() == other.moment_before.empty() &&
+         moment_after.empty() == other.moment_after.empty();
+}
+
+void UpdateCase::Append(const UpdateCase& other) {
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(offsets, other.offsets);
+  append(before, other.before);
+  append(after, other.after);
+  append(intended, other.intended);
+  append(gradient, other.gradient);
+  append(moment_before, other.moment_before);
+  append(moment_after, other.moment_after);
+  append(unchanged, other.unchanged);
+}
+
 absl::StatusOr<UpdateCase> DecodeUpdate(const v1::Update& update) {
   if (!update.has_sample()) {
     return Cannot(update.no_sample_reason().empty()

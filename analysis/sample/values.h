@@ -34,6 +34,9 @@ struct UpdateCase {
   std::vector<uint8_t> unchanged;  // `after` has the bits of `before`
 
   size_t size() const { return before.size(); }
+  // Of one dtype, with the same columns: they may be put together.
+  bool Alike(const UpdateCase& other) const;
+  void Append(const UpdateCase& other);
   void Persist(Archive& a) {
     a(dtype, moment_dtype, offsets, before, after, intended);
     a(gradient, moment_before, moment_after, unchanged);

@@ -17,5 +17,6 @@
 #include "analysis/tensor/probability_rows.h"         // IWYU pragma: export
 #include "analysis/tensor/stochastic_chance.h"        // IWYU pragma: export
 #include "analysis/tensor/update_options.h"           // IWYU pragma: export
+#include "analysis/tensor/update_pool.h"              // IWYU pragma: export
 #include "analysis/tensor/update_side.h"              // IWYU pragma: export
 #include "analysis/tensor/update_window.h"            // IWYU pragma: export

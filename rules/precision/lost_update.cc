@@ -68,7 +68,10 @@ the change itself.
 **Strength.** `proved`: every listed element is replayed. The level is warning, and error where less than a tenth
 arrives; a note for f32 and f64 weights, whose lost steps are below 6e-8 of the weight (a schedule that ends at zero).
 
-**Inconclusive when** fewer than 1,000 elements were meant to move; the step has no sampled elements;
+**Small tensors** (biases, norms: fewer than 1,000 elements) are put together, those of one rank, optimizer and dtype, over tensors and
+steps, until there are 1,000; the verdict's place is then `small tensors`, and its witnesses name tensor and element.
+
+**Inconclusive when** fewer than 1,000 elements were meant to move, in all small tensors and steps together; the step has no sampled elements;
 elements stood still that rounding does not hold (a step that was skipped, a frozen tensor); or so few
 units in the last place were intended that stochastic rounding could have done the same with a
 probability above 1e-5, or `optimizer` says that what rounding takes is kept beside the weights ("adamw-kahan", "compensated"): say so
@@ -146,9 +149,18 @@ class LostUpdate : public Rule {
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);
   }
 
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    pool_.JudgeEach(step, out, [this](const UpdatePool::Pooled& p) { return JudgePooled(p); });
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    pool_.TellLeft(FewElements(), out);
+  }
+
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    const uint32_t version = archive.Version(2, 1);
     archive(stochastic_);
+    if (version >= 2) archive(pool_);
   }
 
  private:
@@ -159,11 +171,7 @@ class LostUpdate : public Rule {
     const v1::Update& update = item.evidence->update();
     if (IsAverage(update.config()) || IsAccumulation(update.config())) return std::nullopt;
     const v1::UpdateSummary& s = update.summary();
-    if (s.intended() < elements_) {
-      return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
-                                       " finite elements were meant to move"),
-                          Describe(update));
-    }
+    if (s.intended() < elements_) return Gather(step, item);
     const double applied = s.applied_along() / s.intended_l1();
     if (!std::isfinite(applied))
       return Inconclusive("no-mass: the intended change cannot be summed", Describe(update));
@@ -187,6 +195,36 @@ class LostUpdate : public Rule {
     if (const std::string other = OtherReason(*c, s, stochastic_.contains(key)); !other.empty())
       return Inconclusive(other, Describe(update));
     return Found(update, *c, applied);
+  }
+
+  std::string FewElements() const {
+    return absl::StrCat("few-elements: fewer than ", elements_,
+                        " finite elements were meant to move");
+  }
+
+  // A small tensor is judged with others, and over steps.
+  std::optional<v1::Verdict> Gather(const SiteStep& step, const Item& item) {
+    const v1::Update& update = item.evidence->update();
+    if (step.late) return Inconclusive(FewElements(), Describe(update));
+    const auto c = DecodeUpdate(update);
+    UpdatePool::Pooled* pool = pool_.Add(step, item, c.ok() ? &*c : nullptr);
+    if (pool == nullptr) return Inconclusive(FewElements(), Describe(update));
+    if (c.ok() && MovedByChance(*c, update.summary())) pool->marked = true;
+    return std::nullopt;
+  }
+
+  std::optional<v1::Verdict> JudgePooled(const UpdatePool::Pooled& p) const {
+    const v1::UpdateSummary& s = p.update.summary();
+    if (s.intended() < elements_) return std::nullopt;
+    const double applied = s.applied_along() / s.intended_l1();
+    if (!std::isfinite(applied))
+      return Inconclusive("no-mass: the intended change cannot be summed", Describe(p.update));
+    if (applied >= share_)
+      return Pass("at least half of the intended change arrived", Describe(p.update));
+    if (IsCompensated(p.update.config())) return Inconclusive("compensated", Describe(p.update));
+    if (const std::string other = OtherReason(p.sample, s, p.marked); !other.empty())
+      return Inconclusive(other, Describe(p.update));
+    return Found(p.update, p.sample, applied, &p);
   }
 
   // By its name: "adamw-kahan", "compensated sgd".
@@ -230,7 +268,9 @@ class LostUpdate : public Rule {
     return "";
   }
 
-  v1::Verdict Found(const v1::Update& update, const UpdateCase& c, double applied) const {
+  // `pool`: the tensors of which the elements are; null: one.
+  v1::Verdict Found(const v1::Update& update, const UpdateCase& c, double applied,
+                    const UpdatePool::Pooled* pool = nullptr) const {
     const v1::UpdateSummary& s = update.summary();
     const Sampled seen = LookAtUpdate(c);
     const bool wide = Wide(c.dtype);
@@ -259,7 +299,8 @@ class LostUpdate : public Rule {
     for (size_t n = 0; n < seen.listed.size(); ++n) {
       const size_t i = seen.listed[n];
       found.Witness(absl::StrCat("element ", n + 1),
-                    absl::StrFormat("[%d]: %.9g + %.9g = %.9g, half an ulp is %.3g", c.offsets[i],
+                    absl::StrFormat("%s: %.9g + %.9g = %.9g, half an ulp is %.3g",
+                                    pool ? pool->ElementName(i) : absl::StrCat("[", c.offsets[i], "]"),
                                     c.before[i], c.intended[i], c.after[i],
                                     0.5 * UlpOf(c.before[i], c.dtype)));
     }
@@ -327,6 +368,7 @@ class LostUpdate : public Rule {
   uint64_t elements_;
   double share_;
   std::set<SiteKey> stochastic_;
+  UpdatePool pool_;
 };
 
 }  // namespace

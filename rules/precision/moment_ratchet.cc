@@ -57,8 +57,10 @@ No error: directions stay right, steps become smaller, and a schedule hides it (
 
 **Strength.** `proved`: each listed element is replayed to the bit.
 
-**Inconclusive when** there are fewer than 1,000 such elements (a live sample holds 256 an update: four sampled
-updates, which are gathered), the gradient was not recorded, nothing moved at all as in a skipped step, no replay gives the
+**Together.** Tensors of one rank, optimizer and dtype that have too few such elements are put together (a live sample holds 256 an
+update); the verdict's place is then `small tensors`, and its witnesses name tensor and element.
+
+**Inconclusive when** there are fewer than 1,000 such elements in all of them and in all sampled steps, the gradient was not recorded, nothing moved at all as in a skipped step, no replay gives the
 recorded moments, or the optimizer is AMSGrad, whose maximum never falls by design. Elements that no step could
 have touched (no gradient, nothing moved: rows of a sparse embedding) and moments below eps² (their root does not show
 beside eps) are set aside.
@@ -225,9 +227,24 @@ class MomentRatchet : public Rule {
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);
   }
 
+  // Tensors that have too few such elements by themselves, together.
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    pool_.JudgeEach(step, out, [this](const UpdatePool::Pooled& p) {
+      if (p.layers.size() < 2) return std::optional<v1::Verdict>();  // window_ has it
+      const v1::UpdateConfig& config = p.update.config();
+      const Falling f = LookAtMoment(p.sample, LeastMoment(config, p.sample.moment_dtype));
+      return f.all >= elements_ ? Weigh(config, p.sample, f, &p) : std::optional<v1::Verdict>();
+    });
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    pool_.TellLeft(FewElements(), out);
+  }
+
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    const uint32_t version = archive.Version(2, 1);
     archive(window_);
+    if (version >= 2) archive(pool_);
   }
 
  private:
@@ -245,6 +262,7 @@ class MomentRatchet : public Rule {
       return Inconclusive(
           "not-recorded: the gradient and the second moment before and after are needed");
     }
+    const UpdateCase fresh = *c;
     const UpdateWindow::Gathered& gathered = window_.Add(step, item, *std::move(c));
     const v1::UpdateConfig& config = update.config();
     const UpdateCase& sample = gathered.sample;
@@ -252,9 +270,8 @@ class MomentRatchet : public Rule {
     std::optional<v1::Verdict> verdict =
         f.all >= elements_ ? Weigh(config, sample, f) : WeighEarly(config, sample, f);
     if (!verdict) {
-      return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
-                                       " sampled elements have g^2 below half their moment"),
-                          Describe(sample, f));
+      if (pool_.Add(step, item, &fresh) != nullptr) return std::nullopt;
+      return Inconclusive(FewElements(), Describe(sample, f));
     }
     verdict->mutable_site()->set_step_first(gathered.step_first);
     verdict->mutable_site()->set_step_last(step.step);
@@ -262,11 +279,17 @@ class MomentRatchet : public Rule {
     return verdict;
   }
 
+  std::string FewElements() const {
+    return absl::StrCat("few-elements: fewer than ", elements_,
+                        " sampled elements have g^2 below half their moment");
+  }
+
   bool Few(size_t n, size_t of) const {
     return static_cast<double>(n) < share_ * static_cast<double>(of);
   }
 
-  v1::Verdict Weigh(const v1::UpdateConfig& config, const UpdateCase& c, const Falling& f) const {
+  v1::Verdict Weigh(const v1::UpdateConfig& config, const UpdateCase& c, const Falling& f,
+                    const UpdatePool::Pooled* pool = nullptr) const {
     if (!Few(f.fell(), f.all))
       return Pass("the second moment falls where its gradient is small", Describe(c, f));
     if (IsOptimizer(config, "amsgrad"))
@@ -286,7 +309,7 @@ class MomentRatchet : public Rule {
                         "should be taken away is rounded away.",
                         f.all, f.fell(), replay.arithmetic->name, replay.beta2,
                         DTypeName(c.moment_dtype), replay.still, f.still.size()),
-        "elements that fell", f.fell(), f.all);
+        "elements that fell", f.fell(), f.all, pool);
     Put(*verdict.mutable_details(), "explained", static_cast<double>(replay.still));
     return Complete(config, replay, std::move(verdict));
   }
@@ -325,7 +348,8 @@ class MomentRatchet : public Rule {
   }
 
   v1::Verdict Found(const UpdateCase& c, const Falling& f, const Replay& replay,
-                    std::string explanation, const char* measured, size_t n, size_t of) const {
+                    std::string explanation, const char* measured, size_t n, size_t of,
+                    const UpdatePool::Pooled* pool = nullptr) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("the second moment in %s cannot decay", DTypeName(c.moment_dtype)))
         .Explain(std::move(explanation))
@@ -343,8 +367,8 @@ class MomentRatchet : public Rule {
       const size_t i = shown[k];
       const double g2 = c.gradient[i] * c.gradient[i];
       found.Witness(absl::StrCat("element ", k + 1),
-                    absl::StrFormat("[%d]: v = %.9g, g^2 = %.6g, v after = %.9g; exactly %.9g",
-                                    c.offsets[i], c.moment_before[i], g2, c.moment_after[i],
+                    absl::StrFormat("%s: v = %.9g, g^2 = %.6g, v after = %.9g; exactly %.9g",
+                                    pool ? pool->ElementName(i) : absl::StrCat("[", c.offsets[i], "]"), c.moment_before[i], g2, c.moment_after[i],
                                     replay.beta2 * c.moment_before[i] + (1 - replay.beta2) * g2));
     }
     *found.verdict().mutable_details() = Describe(c, f);
@@ -374,6 +398,7 @@ class MomentRatchet : public Rule {
   size_t elements_;
   double share_;
   UpdateWindow window_;
+  UpdatePool pool_;
 };
 
 }  // namespace

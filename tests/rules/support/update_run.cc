@@ -160,6 +160,7 @@ class Run {
 
 void Set(UpdateRunSpec& s, const std::string& key, const std::string& value) {
   SetField({.whole = {{"elements", &s.elements},
+                      {"layers", &s.layers},
                       {"ranks", &s.ranks},
                       {"steps", &s.steps},
                       {"max_samples", &s.max_samples},
@@ -198,9 +199,18 @@ v1::Batch UpdateRun(const UpdateRunSpec& spec) {
   v1::Batch batch;
   for (int rank = 0; rank < spec.ranks; ++rank) {
     AddTrainer(rank, spec.ranks, &batch);
-    Run run(spec);
-    for (int step = 0; step < spec.steps; ++step)
-      run.Step(step, static_cast<uint32_t>(rank), &batch);
+    for (int layer = 0; layer < spec.layers; ++layer) {
+      UpdateRunSpec one = spec;
+      one.seed += 7 * layer;
+      Run run(one);
+      const int first = batch.evidence_size();
+      for (int step = 0; step < spec.steps; ++step)
+        run.Step(step, static_cast<uint32_t>(rank), &batch);
+      for (int i = first; i < batch.evidence_size(); ++i) {
+        batch.mutable_evidence(i)->mutable_site()->set_layer("layers." + std::to_string(layer) +
+                                                             ".w");
+      }
+    }
   }
   return batch;
 }

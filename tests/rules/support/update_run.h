@@ -9,6 +9,7 @@
 namespace plumbline::rules::testing {
 
 struct UpdateRunSpec {
+  int layers = 1;  // layers.0.w, layers.1.w, ..., each with values of its own
   int elements = 4096;
   int ranks = 1;
   int steps = 1;
@@ -48,7 +49,7 @@ struct UpdateRunSpec {
 
 void Set(UpdateRunSpec& spec, const std::string& key, const std::string& value);
 
-// One batch with every rank and step, layer "layers.0.w", op "update". Weights carry over from step
+// One batch with every rank, step and layer, op "update". Weights carry over from step
 // to step.
 v1::Batch UpdateRun(const UpdateRunSpec& spec);
 
