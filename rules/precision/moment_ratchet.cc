@@ -1,15 +1,14 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
-#include <tuple>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/moments/moments.h"
 #include "analysis/sample/sample.h"
 #include "analysis/tensor/tensor.h"
-#include "base/half.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -91,131 +90,6 @@ constexpr RuleInfo kInfo = {"precision/moment-ratchet",
                             kPage,
                             kOptions};
 
-// Ways to compute the update; T: double or float, the type of the arithmetic before rounding.
-struct Arithmetic {
-  const char* name;
-  double (*next)(double v, double g, double beta2, DType t);
-};
-
-template <typename T>
-double Fused(double v, double g, double beta2, DType t) {
-  const T b = static_cast<T>(beta2), rest = static_cast<T>(1 - beta2);
-  const T x = static_cast<T>(g);
-  return RoundToFormat(static_cast<double>(b * static_cast<T>(v) + rest * x * x), t);
-}
-
-template <typename T>
-double MultiplyThenAdd(double v, double g, double beta2, DType t) {
-  const T rest = static_cast<T>(1 - beta2), x = static_cast<T>(g);
-  const double kept =
-      RoundToFormat(static_cast<double>(static_cast<T>(beta2) * static_cast<T>(v)), t);
-  return RoundToFormat(static_cast<double>(static_cast<T>(kept) + rest * x * x), t);
-}
-
-double EachRounded(double v, double g, double beta2, DType t) {
-  const double kept = RoundToFormat(beta2 * v, t);
-  const double added = RoundToFormat((1 - beta2) * RoundToFormat(g * g, t), t);
-  return RoundToFormat(kept + added, t);
-}
-
-constexpr Arithmetic kArithmetics[] = {
-    {"fused", Fused<double>},
-    {"fused in fp32", Fused<float>},
-    {"multiply, then add", MultiplyThenAdd<double>},
-    {"multiply, then add in fp32", MultiplyThenAdd<float>},
-    {"each product rounded", EachRounded},
-};
-
-// Tried where the decay is not said.
-constexpr std::array kCustomary = {0.999, 0.99, 0.95, 0.98, 0.995, 0.9999, 0.9};
-constexpr double kRatchetExplained = 0.99;
-
-// The sampled elements, by what they can tell.
-struct Falling {
-  std::vector<size_t> telling;  // a moment that matters, part of the step
-  std::vector<size_t> still;    // of these, it had to fall and did not
-  size_t all = 0;               // had to fall
-  size_t non_finite = 0;
-  bool moved = false;  // some weight or moment did: the step was not skipped
-
-  size_t fell() const { return all - still.size(); }
-};
-
-// Below it nobody sees a moment: its root is lost beside eps, or it underflows.
-double LeastMoment(const v1::UpdateConfig& config, DType t) {
-  if (config.eps() > 0 && std::isfinite(config.eps())) return config.eps() * config.eps();
-  return t == DType::kF16 ? 0 : PowerOfTwo(FormatOf(t).min_exponent);
-}
-
-Falling LookAtMoment(const UpdateCase& c, double least) {
-  Falling f;
-  for (size_t i = 0; i < c.size(); ++i) {
-    const double v = c.moment_before[i], after = c.moment_after[i], g = c.gradient[i];
-    if (!std::isfinite(v) || !std::isfinite(after) || !std::isfinite(g)) {
-      ++f.non_finite;
-      continue;
-    }
-    const bool moved = after != v || c.unchanged[i] == 0;
-    f.moved |= moved;
-    if (!(v > least) || (g == 0 && !moved)) continue;
-    f.telling.push_back(i);
-    // Closer to v the decay due is below what any format shows.
-    if (!(g * g < 0.5 * v)) continue;
-    ++f.all;
-    if (!(after < v)) f.still.push_back(i);
-  }
-  return f;
-}
-
-struct Replay {
-  const Arithmetic* arithmetic = nullptr;
-  double beta2 = 0;
-  size_t still = 0;    // of those that stood still it explains so many
-  size_t telling = 0;  // of all that tell
-
-  double Next(double v, double g, DType t) const { return arithmetic->next(v, g, beta2, t); }
-};
-
-// Every way to compute the update, and how much of what was recorded it explains.
-std::vector<Replay> Replays(const UpdateCase& c, const Falling& f, double beta2) {
-  std::vector<double> betas = {beta2};
-  if (!(beta2 > 0 && beta2 < 1)) betas.assign(kCustomary.begin(), kCustomary.end());
-  std::vector<Replay> all;
-  for (const double b : betas) {
-    for (const Arithmetic& a : kArithmetics) {
-      Replay r{&a, b};
-      const auto gives = [&](size_t i) {
-        return r.Next(c.moment_before[i], c.gradient[i], c.moment_dtype) == c.moment_after[i];
-      };
-      const auto count = [&](const std::vector<size_t>& of) {
-        return static_cast<size_t>(std::count_if(of.begin(), of.end(), gives));
-      };
-      r.still = count(f.still);
-      r.telling = count(f.telling);
-      all.push_back(r);
-    }
-  }
-  return all;
-}
-
-const Replay& Best(const std::vector<Replay>& replays) {
-  return *std::max_element(replays.begin(), replays.end(), [](const Replay& a, const Replay& b) {
-    return std::tie(a.still, a.telling) < std::tie(b.still, b.telling);
-  });
-}
-
-bool Explains(size_t explained, size_t of) {
-  return static_cast<double>(explained) >= kRatchetExplained * static_cast<double>(of);
-}
-
-// Of the telling elements, how many moments this arithmetic could lower without a gradient.
-size_t Able(const UpdateCase& c, const Falling& f, const Replay& r) {
-  return static_cast<size_t>(std::count_if(f.telling.begin(), f.telling.end(), [&](size_t i) {
-    const double v = c.moment_after[i];
-    return r.Next(v, 0, c.moment_dtype) < v;
-  }));
-}
-
 class MomentRatchet : public Rule {
  public:
   explicit MomentRatchet(const Options& options)
@@ -295,8 +169,8 @@ class MomentRatchet : public Rule {
     if (IsOptimizer(config, "amsgrad"))
       return Inconclusive("amsgrad: its maximum does not fall by design", Describe(c, f));
     if (!f.moved) return Inconclusive("skipped: neither weights nor moments moved", Describe(c, f));
-    const Replay replay = Best(Replays(c, f, config.beta2()));
-    if (!Explains(replay.still, f.still.size())) {
+    const MomentReplay replay = BestReplay(MomentReplays(c, f, config.beta2()));
+    if (!ReplayExplains(replay.still, f.still.size())) {
       return Inconclusive(
           "not-rounding: no replay of the update gives the recorded moments (a skipped step, or a "
           "gradient that is not the optimizer's)",
@@ -320,11 +194,11 @@ class MomentRatchet : public Rule {
                                         const Falling& f) const {
     if (f.telling.size() < elements_ || !f.moved || IsOptimizer(config, "amsgrad"))
       return std::nullopt;
-    std::optional<Replay> best;
+    std::optional<MomentReplay> best;
     size_t most = 0, least = f.telling.size();
-    for (const Replay& r : Replays(c, f, config.beta2())) {
-      if (!Explains(r.telling, f.telling.size())) continue;
-      const size_t able = Able(c, f, r);
+    for (const MomentReplay& r : MomentReplays(c, f, config.beta2())) {
+      if (!ReplayExplains(r.telling, f.telling.size())) continue;
+      const size_t able = AbleToFall(c, f, r);
       most = std::max(most, able);
       least = std::min(least, able);
       if (!best || r.telling > best->telling) best = r;
@@ -347,7 +221,7 @@ class MomentRatchet : public Rule {
     return Complete(config, *best, std::move(verdict));
   }
 
-  v1::Verdict Found(const UpdateCase& c, const Falling& f, const Replay& replay,
+  v1::Verdict Found(const UpdateCase& c, const Falling& f, const MomentReplay& replay,
                     std::string explanation, const char* measured, size_t n, size_t of,
                     const UpdatePool::Pooled* pool = nullptr) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
@@ -375,7 +249,7 @@ class MomentRatchet : public Rule {
     return found.Take();
   }
 
-  static v1::Verdict Complete(const v1::UpdateConfig& config, const Replay& replay,
+  static v1::Verdict Complete(const v1::UpdateConfig& config, const MomentReplay& replay,
                               v1::Verdict verdict) {
     Put(*verdict.mutable_details(), "replay", replay.arithmetic->name);
     Put(*verdict.mutable_details(), "beta2", replay.beta2);
