@@ -12,6 +12,13 @@ namespace {
 
 constexpr size_t kMostAnswers = 64;  // that wait to be sent; the oldest go
 
+// A finding about the checksum of all weights (precision/replica-divergence) is about each of them.
+bool Means(const v1::Site& name, const Site& site) {
+  if (name.layer().empty() && name.op().rfind("weights_checksum", 0) == 0)
+    return site.kind == SiteKind::kTensor && site.op == "weight";
+  return IsMeasured(site.kind) && site.layer == name.layer() && site.op == name.op();
+}
+
 std::string Text(uint64_t n) { return std::to_string(n); }
 
 }  // namespace
@@ -70,9 +77,7 @@ std::vector<Site*> Directives::SitesNamed(const v1::Site& name) const {
   std::vector<Site*> named;
   for (size_t i = 0, n = run_->sites.size(); i < n; ++i) {
     Site* site = run_->sites.at(i);
-    if (IsMeasured(site->kind) && site->layer == name.layer() && site->op == name.op()) {
-      named.push_back(site);
-    }
+    if (Means(name, *site)) named.push_back(site);
   }
   return named;
 }

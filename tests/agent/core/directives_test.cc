@@ -223,6 +223,31 @@ TEST_F(DirectivesTest, AskedForALaterStepItBeginsAnew) {
   EXPECT_EQ(parts[0].error(), "");
 }
 
+// The ranks' copies differ, and no rank knows: the server has all of them look.
+TEST_F(DirectivesTest, TheChecksumOfAllWeightsMeansEachOfThem) {
+  Newest(100);
+  state_->cadence.AtStepEnd(1 << 20, 1 << 10);
+  const auto add = [&](SiteKind kind, const char* layer, const char* op) {
+    Site* site = state_->sites.FindOrAdd(kind, layer, op, 0);
+    site->NoteBytes(1000, 10);
+    site->EndStep();
+    return site;
+  };
+  const Site* a = add(SiteKind::kTensor, "a", "weight");
+  const Site* b = add(SiteKind::kTensor, "b", "weight");
+  const Site* gradient = add(SiteKind::kTensor, "a", "gradient");
+  const Site* update = add(SiteKind::kUpdate, "a", "weight");
+  v1::Directive directive;
+  v1::SampleSite& order = *directive.mutable_sample();
+  order.mutable_site()->set_op("weights_checksum");
+  order.set_every(1);
+  order.set_until_step(110);
+  directives_->OnDirective(directive);
+  EXPECT_EQ(Report().reason(), "");
+  EXPECT_TRUE(state_->SampleDue(*a, 105) && state_->SampleDue(*b, 105));
+  EXPECT_FALSE(state_->SampleDue(*gradient, 105) || state_->SampleDue(*update, 105));
+}
+
 TEST_F(DirectivesTest, DenserSamplingWithinTheBudget) {
   Newest(10'000);
   state_->cadence.AtStepEnd(1 << 20, 1 << 10);
