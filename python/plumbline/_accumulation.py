@@ -1,8 +1,9 @@
-"""Gradient accumulation: what each micro-batch adds to .grad, at some of its elements."""
+"""Gradient accumulation: what each micro-batch adds to .grad, at some of its elements, and what was left there."""
 
 import sys
 
 from ._kinds import KIND_REDUCTION
+from ._left_gradient import LeftGradient
 from ._library import NO_STEP
 from ._reducing import as_indices, elements
 from ._tensors import Unsupported
@@ -18,6 +19,7 @@ class _Sum:
         self._run, self._name, self._parameter = run, name, parameter
         self._step = None
         self._indices = None
+        self._left = LeftGradient(parameter)
         self._start_over()
         # The node that adds to .grad; its hooks run after it did. It must be kept alive here.
         self._node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
@@ -45,7 +47,18 @@ class _Sum:
             site = run._site(KIND_REDUCTION, self._name, "accumulation")
             sampled = site and run._indices(site, self._parameter.numel(), _SAMPLES)
             self._indices = None if sampled is None else as_indices(sampled)
+            if self._indices is not None:
+                self._tell_left()
         return self._indices is not None
+
+    def _tell_left(self):
+        seen = self._left.found()
+        if seen is not None:
+            places, left, found = seen
+            self._run.observe_reduction(
+                self._name, left, found, op="accumulation", offsets=places,
+                count=self._parameter.numel(), algorithm="left-gradient",
+            )  # fmt: skip
 
     def _guarded(self, body, *arguments):
         try:
@@ -59,7 +72,9 @@ class _Sum:
         self._guarded(self._note_before, addend)
 
     def _note_before(self, addend):
-        if not self._captured() or addend.is_sparse:
+        captured = self._captured()
+        self._left.added()
+        if not captured or addend.is_sparse:
             return
         torch = sys.modules["torch"]
         total = self._parameter.grad
@@ -84,6 +99,13 @@ class _Sum:
     def end_step(self):
         if self._rows:
             self._guarded(self._emit)
+        self._guarded(self._keep_left)
+
+    def _keep_left(self):
+        run = self._run
+        site = run._site(KIND_REDUCTION, self._name, "accumulation")
+        if site and site.word[0] <= run._step + 1:
+            self._left.step_ends()
 
     def _emit(self):
         """One addend is no sum."""

@@ -115,8 +115,10 @@ def _parameters(report, model):
             full = f"{prefix}.{name}" if prefix else name
             if p is not None and first.setdefault(id(p), full) != full:
                 tied.append(f"{full} = {first[id(p)]}")
-    report.line("parameters", f"{len(trained)} trained ({sum(p.numel() for p in trained.values()):,} numbers), {len(frozen)} frozen"
-                + (f": {_names(frozen)}" if frozen else "") + f", {len(tied)} tied" + (f": {_names(tied)}" if tied else ""))  # fmt: skip
+    numbers = sum(p.numel() for p in trained.values())
+    counted = [f"{len(names)} {what}" + (f": {_names(names)}" if names else "")
+               for what, names in (("frozen", frozen), ("tied", tied))]  # fmt: skip
+    report.line("parameters", ", ".join([f"{len(trained)} trained ({numbers:,} numbers)", *counted]))
     return trained
 
 
@@ -129,7 +131,7 @@ def _optimizers(report, optimizers, trained):
     for one in optimizers:
         kind = _intended.kind_of(one)
         groups = f"{len(one.param_groups)} group{'s' if len(one.param_groups) > 1 else ''}"
-        report.line("optimizer", f"{type(one).__name__}, {groups}, updates recomputed as {kind}" if kind else f"{type(one).__name__}, {groups}")
+        report.line("optimizer", f"{type(one).__name__}, {groups}" + (f", updates recomputed as {kind}" if kind else ""))
         if kind is None:
             report.miss(f"updates of {type(one).__name__}", "its rule is not known", "run.observe_update tells of them")
     left = [name for name, p in trained.items() if id(p) not in held]
@@ -145,7 +147,8 @@ def _wrappers(report, model):
     if is_ddp(model):
         report.line("ranks", "DistributedDataParallel: sums over ranks and the ranks' copies")
     elif "FullyShardedDataParallel" in kinds:
-        report.miss("sums of FullyShardedDataParallel", "its reductions are its own", "run.reducing and run.observe_reduction tell of sums")
+        report.miss("sums of FullyShardedDataParallel", "its reductions are its own",
+                    "run.reducing and run.observe_reduction tell of sums")  # fmt: skip
     elif "DataParallel" in kinds:
         report.miss("replicas of DataParallel", "they are made anew in each forward pass", "use DistributedDataParallel")
     else:
@@ -218,7 +221,8 @@ def _forward(report, model, inputs):
         report.line("forward", f"not tried: the model cannot be copied ({_said(error)})")
         return
     routers = Routers(heard, twin, _guarded, lambda: False)
-    given, named = ((), inputs) if isinstance(inputs, dict) else (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {})
+    named = inputs if isinstance(inputs, dict) else {}
+    given = () if named else tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     try:
         with _same_dice(), torch.no_grad():
             routers.forward(True, (*given, *named.values()))

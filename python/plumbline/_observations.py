@@ -177,10 +177,11 @@ class Observations:
         """
         return self._hooked("watch_accumulation", watch_accumulation, parameters, limit)
 
-    def watch(self, model, optimizer, scaler=None):
+    def watch(self, model, optimizer, scaler=None, activations=None):
         """Watches a model and its optimizer: the second of the two lines. Call it before training.
 
-        optimizer: one of torch.optim's, or a list. scaler: a GradScaler. Steps count themselves
+        optimizer: one of torch.optim's, or a list. scaler: a GradScaler. activations: names of modules
+        ("blocks.3.mlp", or globs, "blocks.*.mlp") whose outputs are looked at. Steps count themselves
         (the optimizer's step ends one; `with run.step(i)` stays for loops that have it), and told
         are the loss (the scalar that backward() is called on; of several micro-batches their sum),
         the gradients and their norm, learning rates, tokens, weights, updates beside the ones meant
@@ -188,7 +189,7 @@ class Observations:
         the ranks' copies agree. A series that the trainer tells itself (`run.scalar("loss", x)`)
         stays the trainer's. Returns an object whose remove() ends it.
         """
-        return self._hooked("watch", watch, model, optimizer, scaler)
+        return self._hooked("watch", watch, model, optimizer, scaler, activations)
 
     def _hooked(self, call, make, *arguments):
         """What make returns, whose remove() ends it; NOTHING where it could not be made (told)."""

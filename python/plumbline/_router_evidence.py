@@ -2,10 +2,8 @@
 
 import sys
 
+from ._router_kept import entered, kept_choices, returned
 from .adapters import _BY_DROP_POLICY
-
-_COLUMNS = 64  # of a token's numbers, to know it again
-
 
 class NotKnown(Exception):
     """Why a call is not observed."""
@@ -17,6 +15,8 @@ def evidence(follower, found, outputs, shape, seen):
     if follower.early:
         raise NotKnown("its experts ran before its gate")
     logits = choice.told["logits"]
+    if logits is None:
+        raise NotKnown("what it chose from has changed since")
     tokens = len(logits)
     known = {"mode": "train", "score_function": _function(follower, choice), **_rows(logits, shape, seen)}
     known["router_logits"] = logits
@@ -25,7 +25,7 @@ def evidence(follower, found, outputs, shape, seen):
     if choice.over_tokens:
         return {**known, **_experts_choose(follower, choice, tokens, outputs)}
     chosen = _indices(follower, choice, tokens, found.top_k)
-    kept = _kept(follower, found, chosen, outputs, logits)
+    kept = kept_choices(follower, found, chosen, outputs, logits)
     known.update(topk_indices=chosen, top_k=chosen.shape[1])
     if _drawn(follower, choice, chosen, logits):
         known["randomness"] = "second-expert" if len(_argmaxes(follower, choice)) > 1 else "sampled"
@@ -126,12 +126,9 @@ def _experts_choose(follower, choice, tokens, outputs):
 def _came_true(follower, choice, chosen, outputs):
     """Whether the experts, or whoever called the router, got the tokens that were chosen."""
     torch = sys.modules["torch"]
-    entered = _entered(follower, chosen, outputs)
-    if entered is not None:
-        return torch.equal(entered, chosen)
-    returned = _returned(outputs, chosen)
-    if returned is not None:
-        return torch.equal(returned, chosen)
+    for seen in (entered(follower, chosen, outputs), returned(outputs, chosen)):
+        if seen is not None:
+            return torch.equal(seen, chosen)
     return any(o.shape == choice.indices.shape and torch.equal(o.detach(), choice.indices) for o in outputs["inner"])
 
 
@@ -146,91 +143,6 @@ def _pools(layout, axis, dim, like):
     shape = [1 if d == dim else size for d, size in enumerate(layout) if d != axis]
     full = [size for d, size in enumerate(layout) if d != axis]
     return numbers.reshape(shape).expand(full).reshape(-1).clone()
-
-
-# ---- what was kept ------------------------------------------------------------------------------
-
-
-def _kept(follower, found, chosen, outputs, logits):
-    """[T,E], or None. What entered the experts is the truth; else what the module returned."""
-    wanted = sys.modules["torch"].zeros(logits.shape, dtype=sys.modules["torch"].bool, device=logits.device)
-    wanted.scatter_(1, chosen, True)
-    entered = _entered(follower, wanted, outputs)
-    if entered is not None:
-        return entered
-    returned = _returned(outputs, logits)
-    if returned is None or not found.limited or follower.drops or bool((wanted & ~returned).any()):
-        return returned
-    return None  # as it was before the capacity?
-
-
-def _returned(outputs, logits):
-    torch = sys.modules["torch"]
-    tokens, experts = logits.shape
-    kept, weights = None, None
-    for one in outputs["inner"]:
-        if one.dim() == 3 and tuple(one.shape[:2]) == (tokens, experts) and one.dtype is torch.bool:
-            return one.any(dim=2)
-        if not one.dim() or one.shape[-1] != experts or one.numel() != tokens * experts:
-            continue
-        if one.is_floating_point():
-            weights = one.detach().reshape(tokens, experts)
-        elif one.dtype is torch.bool or bool(((one == 0) | (one == 1)).all()):
-            kept = one.reshape(tokens, experts).bool()
-    if kept is not None and weights is not None and bool((weights == 0).any()):
-        kept = kept & (weights != 0)  # a map padded to capacity holds entries of no weight
-    return kept
-
-
-def _marks(rows):
-    """A number for each row, the same for rows equal to the bit."""
-    torch = sys.modules["torch"]
-    some = rows[:, :: max(1, rows.shape[1] // _COLUMNS)].float() + 0.0
-    bits = some.contiguous().view(torch.int32).long()
-    odd = torch.arange(1, bits.shape[1] + 1, device=rows.device) * 0x9E3779B97F4A7C1 + 1
-    mixed = bits * odd
-    return (mixed ^ (mixed >> 29)).mul(0x2545F4914F6CDD1D).sum(dim=1)
-
-
-def _entered(follower, wanted, outputs):
-    """[T,E] by the rows that the experts were given, or None where they are not the tokens' rows."""
-    for tokens in outputs["tokens"]:
-        if tokens is not None and tokens.dim() > 1 and tokens.numel() == len(wanted) * tokens.shape[-1]:
-            kept = _matched(follower.fed, tokens.detach().reshape(len(wanted), -1), wanted)
-            if kept is not None:
-                return kept
-    return None
-
-
-def _matched(fed, tokens, wanted):
-    torch = sys.modules["torch"]
-    if not fed or any(x.shape[-1] != tokens.shape[1] for _, x in fed):
-        return None
-    experts, width = wanted.shape[1], tokens.shape[1]
-    owners, given = [], []
-    for expert, x in fed:
-        if expert is None:  # [E,C,H] of all
-            if x.dim() != 3 or x.shape[0] != experts:
-                return None
-            owners.append(torch.arange(experts, device=x.device).repeat_interleave(x.shape[1]))
-        else:
-            owners.append(torch.full((x.numel() // width,), expert, device=x.device))
-        given.append(x.reshape(-1, width))
-    given, owners = torch.cat(given), torch.cat(owners)
-    full = given.abs().sum(dim=1) != 0  # the rest is padding
-    given, owners = given[full], owners[full]
-    marks, own = torch.unique(_marks(tokens.to(given.dtype)), return_inverse=True)
-    theirs = _marks(given)
-    place = torch.searchsorted(marks, theirs).clamp(max=len(marks) - 1)
-    if not bool((marks[place] == theirs).all()):
-        return None
-    if bool((wanted.any(dim=0) & (torch.bincount(owners, minlength=experts) == 0)).any()):
-        return None  # an expert's work was not heard
-    cells = torch.bincount(place * experts + owners, minlength=len(marks) * experts).reshape(-1, experts)
-    asked = torch.zeros_like(cells).index_add_(0, own, wanted.long())
-    if bool(((cells != 0) & (cells != asked)).any()):
-        return None  # every expert computes every token, or equal tokens of which not all were kept
-    return (cells[own] != 0) & wanted
 
 
 # ---- capacity and pools --------------------------------------------------------------------------

@@ -181,5 +181,6 @@ def _hidden(model, names, found):
         count = attribute([module], _COUNTS, config=False)
         if count is None or count < 2 or held & inside or not any(True for _ in _lists(module, count)):
             continue
-        out.append((names[id(module)] or type(module).__name__, f"it has {count} experts, and no gate of {count} outputs was found"))
+        why = f"it has {count} experts, and no gate of {count} outputs was found"
+        out.append((names[id(module)] or type(module).__name__, why))
     return out

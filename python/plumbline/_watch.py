@@ -11,6 +11,7 @@ from ._library import CAPTURING, NO_STEP
 from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._tensors import Unsupported
+from ._watch_modules import Modules
 from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
 
@@ -83,7 +84,7 @@ class _Pace:
 class Watch:
     """What watches one model and its optimizers until remove()."""
 
-    def __init__(self, run, model, optimizers, scaler):
+    def __init__(self, run, model, optimizers, scaler, activations=None):
         self._run, self._scaler = run, scaler
         self._optimizers = optimizers
         self._model = model.module if is_ddp(model) else model
@@ -112,6 +113,8 @@ class Watch:
         self._accumulation = None
         self._own_step = False
         self._undo, self._routers = [], None
+        self._modules = Modules(run, self._model, activations, self._guarded)
+        self._undo.append(self._modules.remove)
         self._hook(model)
 
     # ---- what is hooked ------------------------------------------------------------------------
@@ -252,6 +255,7 @@ class Watch:
         if len(self._stepped) == len(self._optimizers):
             self._screen_weights()
             self._observe_weights()
+            self._modules.observe_buffers()
             self._close()
 
     # ---- what is told --------------------------------------------------------------------------
@@ -335,12 +339,16 @@ class Watch:
         if self._replicas:
             text += ", the ranks' copies and sums of DistributedDataParallel"
         text += self._routers.describe() if self._routers is not None else ""
+        if self._modules.chosen:
+            text += f", the outputs of {len(self._modules.chosen)} modules"
+        if self._modules.unhooked:
+            text += f"; not inside of {', '.join(self._modules.unhooked)}"
         if unknown:
             text += f"; not the updates of {', '.join(unknown)} (its rule is not known; see observe_update)"
         return text
 
 
-def watch(run, model, optimizer, scaler):
+def watch(run, model, optimizer, scaler, activations=None):
     """A Watch, or Unsupported."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module):
@@ -349,6 +357,6 @@ def watch(run, model, optimizer, scaler):
     for one in optimizers:
         if not isinstance(one, torch.optim.Optimizer):
             raise Unsupported(f"expected an optimizer of torch.optim, or a list of them, not {type(one).__name__}")
-    watched = Watch(run, model, optimizers, scaler)
+    watched = Watch(run, model, optimizers, scaler, activations)
     print(f"plumbline: {watched.describe()}", file=sys.stderr)
     return watched

@@ -14,6 +14,7 @@ from ._router_evidence import NotKnown, evidence
 from ._router_find import find
 from ._router_trace import Follower, listener
 
+_LONGEST = 1024  # steps between two tries at a router of which nothing is known
 _MOST_WAITING = 4  # calls of a layer that wait for the first step's end
 
 
@@ -87,6 +88,7 @@ class Router:
         self._word = None  # of the site, once it is ours
         self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer tells
         self._waiting, self._seen = [], 0
+        self._again, self._misses = 0, 0  # nothing came of it: tried again at ever fewer steps
         self._open = None  # what hears the call that is running
         self._modules = [weakref.ref(m) for m in found.modules]
 
@@ -94,7 +96,7 @@ class Router:
         """Whether this call is due: one compare in most steps."""
         run = self._routers.run
         word = self._word
-        if word is not None and run._step < word[0]:
+        if run._step < (self._again if word is None else word[0]):
             return False
         if not any(r() is module for r in self._modules):
             return False  # another module has the id by now
@@ -139,6 +141,7 @@ class Router:
     def _done(self, opened, module, out):
         follower = opened["follower"]
         if opened["listener"].broken is not None:
+            self._missed()
             raise opened["listener"].broken
         if module is self.found.inner:
             opened["inner"] = _flat(out)
@@ -147,6 +150,7 @@ class Router:
             with sys.modules["torch"].no_grad():
                 known = evidence(follower, self.found, opened, opened["shape"], self._routers.tokens)
         except NotKnown as why:
+            self._missed()
             self._routers.refuse(self.found.name, str(why))
             return
         if self._state == "new":
@@ -154,6 +158,10 @@ class Router:
             self._waiting.append(known)
         else:
             self._tell(known)
+
+    def _missed(self):
+        self._misses += 1
+        self._again = self._routers.run._step + min(1 << self._misses, _LONGEST)
 
     def step_ends(self):
         """In the first step the trainer may tell of the layer itself; then its word is enough."""
@@ -171,6 +179,8 @@ class Router:
         run = self._routers.run
         run.observe_routing(self.found.name, **known)
         self._word = run._due.get(self.found.name)
+        if self._word is None:  # there is no run to tell
+            self._missed()
 
 
 def _flat(value):

@@ -1,3 +1,4 @@
+#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -15,9 +16,9 @@ The probes are there, but they show nothing.
 **Why.** Silence looks like health. A hook on a module that is bypassed in training mode has been seen
 to watch 0 of 10,000 steps without a word.
 
-**What it checks.** Two things, at the end of a run. No rule had anything to say, not even
+**What it checks.** Three things, at the end of a run. No rule had anything to say, not even
 `inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
-`quiet-steps` steps or more: warning.
+`quiet-steps` steps or more: warning. And what `run.watch` says it could not hook (sharded parameters, for one): warning, with what would make it possible.
 
 **Bad.** `run.observe_routing("layers.3", ...)` stands in a branch that `torch.compile` removed: the
 site is declared in step 0 and never seen again.
@@ -33,6 +34,8 @@ in every step, and call it on the values the trainer really uses.
 
 **Strength.** `proved`: the counts are exact.
 )page";
+
+constexpr char kUnhooked[] = "unhooked: ";  // then the remedy
 
 constexpr OptionInfo kOptions[] = {
     {.name = "quiet-steps",
@@ -63,18 +66,43 @@ class ProbeCoverage : public Rule {
     uint64_t evidence = 0;
     for (const auto& [key, site] : run.sites) {
       evidence += site.evidence;
+      if (key.second.rfind(kUnhooked, 0) == 0 && site.declared_ranks > 0) {
+        Unhooked(run, key, site, out);
+        continue;
+      }
       // A sum of one addend is none: a trainer with one micro-batch a step has none to send.
       const bool may_be_silent = key.second == "accumulation";
       if (site.evidence == 0 && site.declared_ranks > 0 && !may_be_silent)
         SilentSite(run, key, site, out);
     }
-    if (run.verdicts == 0) NoVerdict(run, evidence, out);
+    if (run.verdicts == 0 && !run.meta_alone) NoVerdict(run, evidence, out);
   }
 
   // Judges the summary of the run, which the engine keeps.
   void Persist(Archive& /*archive*/) override {}
 
  private:
+  // What a binding could not hook it declares as a site whose op says what would make it possible.
+  static void Unhooked(const RunSummary& run, const std::pair<std::string, std::string>& key,
+                       const RunSummary::SiteCount& site, VerdictSink& out) {
+    const std::string remedy = key.second.substr(std::strlen(kUnhooked));
+    v1::Verdict verdict = Make(
+        v1::LEVEL_WARNING, "part of the model is not watched",
+        absl::StrCat(key.first, " could not be hooked, on ", site.declared_ranks,
+                     site.declared_ranks == 1 ? " rank" : " ranks",
+                     ": what it computes is not seen, and no rule judges it."),
+        remedy.empty() ? "See `python -m plumbline doctor`." : remedy);
+    verdict.mutable_site()->set_layer(key.first);
+    verdict.mutable_site()->set_op("unhooked");
+    verdict.mutable_site()->set_step_first(site.declared_step);
+    verdict.mutable_site()->set_step_last(run.step_last);
+    v1::Finding& finding = *verdict.mutable_finding();
+    finding.mutable_cause()->set_id("not-hooked");
+    Quantify(finding, "ranks", static_cast<double>(site.declared_ranks), "ranks", 0,
+             "all of a model is watched");
+    out.Add(std::move(verdict));
+  }
+
   void SilentSite(const RunSummary& run, const std::pair<std::string, std::string>& key,
                   const RunSummary::SiteCount& site, VerdictSink& out) const {
     const int64_t steps = run.step_last - site.declared_step + 1;

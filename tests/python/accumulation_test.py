@@ -109,6 +109,69 @@ def test_steps_without_samples_and_no_step_at_all(tmp_path):
     assert reductions(tmp_path, "batch(0); batch(0)\nwith run.step(5): batch(0); batch(0)") == []
 
 
+LEFT = """
+    import plumbline, torch
+    run = plumbline.init(run="exp1", record="runs", every=1)
+    torch.manual_seed({seed})
+    w = torch.nn.Parameter(torch.randn({size}))
+    optimizer = torch.optim.{optimizer}
+    run.watch_accumulation([("w", w)])
+    def batch():
+        (w * torch.randn({size})).sum().backward()
+    for step in range(1, 5):
+        {step}
+    run.finish()
+"""
+
+
+def left(tmp_path, step, seed=0, size=256, optimizer="SGD([w], lr=0.1)"):
+    """(step, what was left, what was found) of each look, as sums weighted by position."""
+    code = LEFT.format(seed=seed, size=size, optimizer=optimizer, step=step.replace("\n", "\n        "))
+    outcome = trainer.run(code, tmp_path).ok()
+    assert outcome.err == ""
+    looks = [dict(part.split("=", 1) for part in c.split() if "=" in part)
+             for c in outcome.only("reduction ") if "algorithm=left-gradient" in c]  # fmt: skip
+    (tmp_path / "calls.log").unlink()  # of this trainer alone
+    return [(int(k["step"]), k["input"], k["output"]) for k in looks]
+
+
+def test_a_gradient_that_nobody_clears_is_found_again(tmp_path):
+    optimizers = ("SGD([w], lr=0.1)", "Adam([w])", "AdamW([w], foreach=True)")
+    for seed, optimizer in enumerate(optimizers):
+        for batches in (1, 3):  # one micro-batch a step too
+            looks = left(
+                tmp_path, seed=seed, optimizer=optimizer,
+                step=f"with run.step(step):\n    for _ in range({batches}): batch()\n    optimizer.step()",
+            )  # fmt: skip
+            assert [step for step, _, _ in looks] == [2, 3, 4]
+            assert all(one == other for _, one, other in looks)
+
+
+def test_what_is_left_is_what_the_optimizer_saw(tmp_path):
+    looks = left(
+        tmp_path,
+        "with run.step(step):\n    batch(); batch()\n    torch.nn.utils.clip_grad_norm_([w], 0.01)\n    optimizer.step()",
+    )
+    assert len(looks) == 3 and all(one == other for _, one, other in looks)
+
+
+def test_a_cleared_gradient_is_zero(tmp_path):
+    inside = "with run.step(step):\n    batch(); batch()\n    optimizer.step(); optimizer.zero_grad({})"
+    before = "with run.step(step):\n    optimizer.zero_grad({}); batch(); batch()\n    optimizer.step()"
+    for loop in (inside, before):
+        for how in ("set_to_none=True", "set_to_none=False"):
+            looks = left(tmp_path, loop.format(how))
+            assert [step for step, _, _ in looks] == [2, 3]  # told twice
+            assert all(found.endswith("]0") for _, _, found in looks)
+
+
+def test_a_sum_that_goes_on_over_several_steps_is_none(tmp_path):
+    assert left(
+        tmp_path,
+        "with run.step(step):\n    batch()\n    if step == 4: optimizer.step(); optimizer.zero_grad()",
+    ) == []  # fmt: skip
+
+
 def test_gradients_are_bit_identical(tmp_path):
     code = """
     import plumbline, torch, hashlib
@@ -133,4 +196,5 @@ def test_gradients_are_bit_identical(tmp_path):
     outcome = trainer.run(code, tmp_path).ok()
     one, other = outcome.out.split()
     assert one == other
-    assert len(outcome.only("reduction ")) == 4 * 4
+    sums = [c for c in outcome.only("reduction ") if "algorithm=accumulation" in c]
+    assert len(sums) == 4 * 4

@@ -118,6 +118,31 @@ def test_capacity_is_a_number_of_the_routers_or_counted(kind, capacity, source, 
         assert (known.get("capacity"), known.get("capacity_source"), known.get("policy")) == (capacity, source, policy)
 
 
+class Moved(router_kinds.TopKRouter):
+    """Its bias is moved by this batch before it is used."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            load = torch.sigmoid(nn.functional.linear(x, self.weight)).flatten(0, 1).mean(0)
+            self.expert_bias -= 0.1 * (load - load.mean()).sign()
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("router, captured", [(router_kinds.TopKRouter, "before"), (Moved, "after")])
+def test_a_bias_says_when_it_was_captured(router, captured):
+    def make():
+        layer = router_kinds.MegatronLike(score_function="sigmoid")
+        layer.router = router(score_function="sigmoid")
+        return layer
+
+    model = made(make)
+    calls, said, _ = heard(model, ids())
+    assert len(calls) == 2 and said == []
+    for layer, known in calls:
+        assert known["bias_captured"] == captured
+        assert torch.equal(known["expert_bias"], model.get_submodule(layer).expert_bias)
+
+
 def test_a_number_that_does_not_fit_is_not_taken_for_the_capacity():
     model = made("switch")
     run, routers = watched(model)
@@ -180,6 +205,18 @@ def test_where_it_is_not_known_what_was_kept_nothing_is_said():
     calls, said, _ = heard(made(Unknown), ids())
     assert calls == [] and len(said) == 2
     assert "which choices were kept could not be seen: not observed" in said[0]
+
+
+def test_a_router_of_which_nothing_is_known_is_heard_ever_more_rarely():
+    model = made(Unknown)
+    run, routers = watched(model)
+    tries = []
+    for run._step in range(40):
+        tries += [run._step] if routers.routers[0].wants(model.blocks[0]) or not routers.training else []
+        routers.forward(True)
+        model(ids())
+    routers.remove()
+    assert tries == [0, 2, 6, 14, 30]
 
 
 class Scripted(nn.Module):

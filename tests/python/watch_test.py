@@ -196,6 +196,47 @@ def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
     assert outcome.out == "trained\n" and "said once; the trainer goes on" in outcome.err
 
 
+def test_outputs_of_chosen_modules_and_buffers(tmp_path):
+    told = calls(tmp_path, """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)
+        self.register_buffer("mask", torch.full((2, 2), float("-inf")).triu(1))
+    def forward(self, x): return self.last(self.norm(self.first(x)))
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+run.watch(net, opt, activations=["first", "n*"])
+for i in range(2):
+    net(torch.randn(3, 2)).mean().backward(); opt.step(); opt.zero_grad()
+    with torch.no_grad(): net(x)
+net.eval(); net(x)
+""", "tensor ")  # fmt: skip
+    names = [line.split()[1] for line in told if "first/activation" in line or "norm/activation" in line]
+    assert len(names) == 4
+    buffers = {line.split()[1] for line in told if "/tensor" in line}
+    assert buffers == {"norm.running_mean/tensor", "norm.running_var/tensor"}  # no mask, no count
+
+
+def test_what_cannot_be_hooked_is_declared_with_the_remedy(tmp_path):
+    outcome = trainer.run(CODE.format(body="""class FullyShardedDataParallel(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(2, 1)
+        def forward(self, x): return self.inner(x)
+    model = FullyShardedDataParallel()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    run.watch(model, opt)
+    back(); opt.step()"""), tmp_path).ok()  # fmt: skip
+    assert "not inside of FullyShardedDataParallel" in outcome.err
+    assert any("FullyShardedDataParallel" in c and "unhooked: " in c for c in outcome.calls)
+
+
+def test_a_module_that_is_not_there_is_said(tmp_path):
+    outcome = trainer.run(CODE.format(body='run.watch(model, opt, activations=["frist"]); back(); opt.step()'), tmp_path).ok()
+    assert "no module is named 'frist'" in outcome.err
+
+
 # ---- what is screened -----------------------------------------------------------------------------
 
 

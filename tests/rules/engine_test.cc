@@ -383,5 +383,24 @@ TEST(Catalogue, GlobsMatchAsAShellDoes) {
   EXPECT_FALSE(GlobMatch("meta/*", "causality/moe-future-leak"));
 }
 
+// Who asks for rules that cannot judge evidence is not told that none did.
+TEST(Coverage, IsNotMissedWhereMetaRulesAloneWereAskedFor) {
+  for (const bool alone : {true, false}) {
+    EngineConfig config;
+    config.rules = {"meta/*"};
+    if (!alone) config.rules.push_back("precision/*");
+    std::vector<std::string> found;
+    auto engine = Engine::Create(config, [&](const v1::Verdict& verdict) {
+      if (verdict.kind() == v1::Verdict::KIND_FINDING) found.push_back(verdict.rule());
+    });
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    v1::Batch batch = Message(0, 1);
+    test::AddScalar(&batch, "anything", 0, 1);
+    ASSERT_TRUE((*engine)->Add(std::move(batch)).ok());
+    (*engine)->Finish();
+    EXPECT_EQ(found, alone ? std::vector<std::string>() : std::vector<std::string>{"meta/probe-coverage"});
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::rules

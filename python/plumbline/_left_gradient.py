@@ -1,0 +1,53 @@
+"""Was .grad cleared? What a step left in it, at a few elements, and what the next step found there."""
+
+import sys
+
+_PLACES = 128  # of one parameter
+_CLEARED = 2  # looks that show a cleared gradient are told so often; those that do not, always
+
+
+class LeftGradient:
+    """One parameter's, from the end of a step to the first addend of the next."""
+
+    def __init__(self, parameter):
+        self._parameter = parameter
+        self._places = self._kept = self._version = None
+        self._cleared = 0
+
+    def added(self):
+        """In front of each addend: an update that comes later changes the version."""
+        self._version = self._parameter._version
+
+    def step_ends(self):
+        """The next step is due. What is there now is what the optimizer saw: clipped, unscaled."""
+        self._kept = self._elements()
+
+    def found(self):
+        """(places, left, found), in front of the step's first addend, or None.
+
+        None too where the weights were not updated in between: then the sum goes on by intent.
+        """
+        left, self._kept = self._kept, None
+        if left is None or self._version in (None, self._parameter._version):
+            return None
+        now = self._elements()
+        if now is None or now.dtype != left.dtype:
+            return None
+        if not bool(now.ne(0).any()):
+            self._cleared += 1
+            if self._cleared > _CLEARED:
+                return None
+        return self._places, left, now
+
+    def _elements(self):
+        """A cleared gradient is zero; None: it has no elements of its own (sparse)."""
+        torch = sys.modules["torch"]
+        total, flat = self._parameter.grad, self._parameter.detach().reshape(-1)
+        if total is not None and total.layout is not torch.strided:
+            return None
+        if self._places is None:
+            stride = max(1, flat.numel() // _PLACES)
+            self._places = torch.arange(0, flat.numel(), stride, device=flat.device)[:_PLACES]
+        if total is None:
+            return torch.zeros(len(self._places), dtype=flat.dtype, device=flat.device)
+        return total.detach().reshape(-1).index_select(0, self._places)

@@ -1,0 +1,99 @@
+"""What a watched model has besides parameters: outputs of chosen modules, buffers, and what cannot be hooked."""
+
+import fnmatch
+import sys
+
+from ._kinds import KIND_TENSOR
+from ._tensors import Unsupported
+
+_MOST = 1 << 20  # elements of a buffer: larger ones are tables
+_UNHOOKED = {
+    "FullyShardedDataParallel": "its parameters are shards: watch the model before it is wrapped, or hand over what matters by "
+    "run.observe_tensor within summon_full_params",
+    "ScriptModule": "hooks do not run inside of a traced module: watch the model before torch.jit",
+}
+
+
+def _globs(activations):
+    if activations is None:
+        return []
+    globs = [activations] if isinstance(activations, str) else list(activations)
+    if not all(isinstance(glob, str) for glob in globs):
+        raise Unsupported(f"activations is {activations!r}; expected names of modules, as named_modules() gives them, or globs")
+    return globs
+
+
+def _first(output):
+    """The tensor that a module's output is, or begins with."""
+    torch = sys.modules["torch"]
+    if isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    return output if torch.is_tensor(output) and output.is_floating_point() else None
+
+
+class Modules:
+    """Of one model that is watched."""
+
+    def __init__(self, run, model, activations, guarded):
+        self._run, self._guarded = run, guarded
+        self._undo = []
+        torch = sys.modules["torch"]
+        self._buffers = [
+            (name, b) for name, b in model.named_buffers()
+            if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(b).all())  # a mask of -inf is none to watch
+        ]  # fmt: skip
+        self._buffer_word = None
+        self.chosen = self._choose(model, _globs(activations))
+        self.unhooked = self._find_unhooked(model)
+
+    def _choose(self, model, globs):
+        chosen, used = [], set()
+        for name, module in model.named_modules():
+            hit = next((glob for glob in globs if fnmatch.fnmatchcase(name, glob)), None)
+            if name and hit is not None:
+                used.add(hit)
+                chosen.append(name)
+                self._undo.append(module.register_forward_hook(self._hook(name)).remove)
+        unused = [glob for glob in globs if glob not in used]
+        if unused:
+            raise Unsupported(f"activations: no module is named {unused[0]!r}; see model.named_modules()")
+        return chosen
+
+    def _hook(self, name):
+        def observe(module, _inputs, output):
+            if module.training:
+                self._guarded(self._observe, name, output)
+
+        return observe
+
+    def _observe(self, name, output):
+        values = _first(output)
+        if values is not None and values.requires_grad:  # of a forward pass that is trained on
+            self._run.observe_tensor(name, values.detach(), role="activation")
+
+    def _find_unhooked(self, model):
+        """Declared, so that meta/probe-coverage names it with what would make it possible."""
+        found = []
+        for name, module in model.named_modules():
+            kind = next((k for k in (c.__name__ for c in type(module).__mro__) if k in _UNHOOKED), None)
+            if kind is None or any(name.startswith(other + ".") or not other for other, _ in found):
+                continue  # within one that is named already
+            found.append((name, kind))
+            layer = f"{name} ({kind})" if name else kind
+            self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_UNHOOKED[kind]}")
+        return [f"{name} ({kind})" if name else kind for name, kind in found]
+
+    def observe_buffers(self):
+        """Once a step; one comparison while nothing is due."""
+        if not self._buffers:
+            return
+        word = self._buffer_word
+        if word is None:
+            word = self._buffer_word = self._run._tensor_words.get((self._buffers[0][0], None))
+        if word is None or self._run._step >= word[0]:
+            for name, buffer in self._buffers:
+                self._run.observe_tensor(name, buffer)
+
+    def remove(self):
+        for one in self._undo:
+            one()
