@@ -91,12 +91,17 @@ void Complete(const SiteStep& step, JoinedReduction& joined) {
   FindMissing(step, by_world, joined);
 }
 
+// No collective: a rank's own running sum, and what its step before left there.
+bool IsOneRanksOwn(const std::string& algorithm) {
+  return algorithm == "accumulation" || algorithm == "left-gradient";
+}
+
 std::vector<JoinedReduction> Join(const SiteStep& step) {
   std::map<std::tuple<std::string, bool, uint64_t>, JoinedReduction> calls;
   for (const Item& item : step.items) {
     if (!item.evidence->has_reduction()) continue;
     const Call& call = item.evidence->reduction().call();
-    if (call.algorithm() == "accumulation") continue;
+    if (IsOneRanksOwn(call.algorithm())) continue;
     const uint64_t number = call.sequence_known() ? call.sequence() : item.evidence->call();
     JoinedReduction& joined = calls[{call.group(), call.sequence_known(), number}];
     if (joined.items.empty()) {

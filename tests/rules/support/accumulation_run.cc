@@ -111,6 +111,38 @@ void AddUpdates(const AccumulationSpec& s, const Sum& sum, const v1::Evidence& b
   }
 }
 
+std::vector<double> LeftValues(const AccumulationSpec& s, int step, int rank) {
+  Draw draw(s.seed * 77003 + static_cast<uint64_t>(step * 4099 + rank));
+  std::vector<double> values(static_cast<size_t>(s.left_samples));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool zero = draw.Uniform() < s.left_zeros;
+    values[i] = zero ? 0 : RoundToFormat(1e-3 * draw.Normal(), s.result);
+    if (s.poison == "all" || (s.poison == "nan" && i % 5 == 0)) values[i] = NAN;
+  }
+  return values;
+}
+
+// What the step before left, and what this one finds there.
+void AddLeft(const AccumulationSpec& s, int rank, const v1::Evidence& base, v1::Batch& batch) {
+  const auto step = static_cast<int>(base.step());
+  const std::vector<double> left = LeftValues(s, step - 1, rank);
+  const bool clears =
+      step < s.left_first || (s.left_stale_rank >= 0 && rank != s.left_stale_rank);
+  const std::string kind = clears ? "cleared" : s.left;
+  std::vector<double> found = kind == "twin" ? LeftValues(s, step, rank) : left;
+  for (double& v : found) v *= kind == "cleared" ? 0 : kind == "changed" ? 0.5 : 1;
+  if (kind == "cleared") found.assign(left.size(), 0.0);
+  v1::Evidence& e = *batch.add_evidence();
+  e = base;
+  e.set_call(static_cast<uint32_t>(s.segments));
+  v1::Reduction& r = *e.mutable_reduction();
+  r.mutable_call()->set_algorithm("left-gradient");
+  r.mutable_call()->set_op(v1::ReductionCall::OP_SUM);
+  r.mutable_call()->set_count(s.count);
+  *r.mutable_sample()->mutable_inputs() = TensorOf(left, s.result, {s.left_samples});
+  *r.mutable_sample()->mutable_output() = TensorOf(found, s.result, {s.left_samples});
+}
+
 }  // namespace
 
 void Set(AccumulationSpec& spec, const std::string& key, const std::string& value) {
@@ -134,13 +166,19 @@ void Set(AccumulationSpec& spec, const std::string& key, const std::string& valu
                  {"start_rank", &spec.start_rank},
                  {"drop_call", &spec.drop_call},
                  {"change_after", &spec.change_after},
-                 {"segments", &spec.segments}},
-       .number = {{"mean", &spec.mean}, {"spread", &spec.spread}},
+                 {"segments", &spec.segments},
+                 {"left_samples", &spec.left_samples},
+                 {"left_stale_rank", &spec.left_stale_rank},
+                 {"left_first", &spec.left_first}},
+       .number = {{"mean", &spec.mean}, {"spread", &spec.spread}, {"left_zeros", &spec.left_zeros}},
        .flag = {{"one_mean", &spec.one_mean},
                 {"average", &spec.average},
                 {"reversed", &spec.reversed},
                 {"values", &spec.values}},
-       .text = {{"evidence", &spec.evidence}, {"poison", &spec.poison}, {"layer", &spec.layer}},
+       .text = {{"evidence", &spec.evidence},
+                {"poison", &spec.poison},
+                {"left", &spec.left},
+                {"layer", &spec.layer}},
        .dtype = {{"dtype", &spec.dtype}, {"result", &spec.result}, {"addend", &spec.addend}}},
       key, value);
 }
@@ -159,6 +197,7 @@ v1::Batch AccumulationRun(const AccumulationSpec& s) {
       base.set_step(step);
       base.set_sample_size(s.count);
       (s.evidence == "update" ? AddUpdates : AddReductions)(s, sum, base, batch);
+      if (!s.left.empty() && step > 0) AddLeft(s, rank, base, batch);
     }
   }
   return batch;

@@ -31,6 +31,14 @@ struct AccumulationSpec {
   int change_after = -1;  // something scales the sum after this micro-batch
   bool values = true;     // else summaries alone
   int segments = 1;       // reductions: the sum is recorded in so many pieces
+  // What each step after the first finds of the gradient that the one before left: "stale" (all of
+  // it), "cleared", "changed" (halved), "twin" (another one); "": nobody looks. Poisoned sums leave
+  // poison.
+  std::string left;
+  int left_samples = 128;
+  double left_zeros = 0;  // share of the elements that are zero when the step ends
+  int left_stale_rank = -1;  // the others clear theirs; -1: all alike
+  int left_first = 1;        // from this step on; before it they are cleared
   std::string layer = "layers.3.weight";
   uint64_t seed = 1;
 };

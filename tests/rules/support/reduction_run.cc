@@ -56,7 +56,7 @@ std::vector<double> Damaged(const ReductionSpec& spec, std::vector<double> outpu
 v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step, int rank) {
   v1::Evidence e;
   e.set_source(rank < 0 ? 0 : static_cast<uint32_t>(rank));
-  e.mutable_site()->set_layer("layers.0");
+  e.mutable_site()->set_layer(spec.layer);
   e.mutable_site()->set_op(spec.average == "none" ? "sum" : "avg");
   e.set_step(step);
   v1::ReductionCall& call = *e.mutable_reduction()->mutable_call();
@@ -94,6 +94,22 @@ v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step,
   return e;
 }
 
+// Ranks that read the same batch hand in the same values.
+void ShareInputs(const ReductionSpec& spec, int step, ReductionCase* c) {
+  if (spec.same.empty() || step < spec.same_from) return;
+  if (spec.same_not > 0 && step % spec.same_not == spec.same_not - 1) return;
+  const auto m = static_cast<int64_t>(c->samples);
+  auto first = c->inputs.end();
+  for (size_t at = 0; at < spec.same.size();) {
+    size_t used = 0;
+    const auto row = c->inputs.begin() + std::stoi(spec.same.substr(at), &used) * m;
+    if (first == c->inputs.end()) first = row;
+    if (spec.same_constant) std::fill(row, row + m, 1.0);
+    if (row != first) std::copy(first, first + m, row);
+    at += used + 1;
+  }
+}
+
 }  // namespace
 
 void Set(ReductionSpec& spec, const std::string& key, const std::string& value) {
@@ -114,6 +130,8 @@ void Set(ReductionSpec& spec, const std::string& key, const std::string& value) 
                   {"flipped", &spec.flipped},
                   {"garbage_rank", &spec.garbage_rank},
                   {"odd_rank", &spec.odd_rank},
+                  {"same_from", &spec.same_from},
+                  {"same_not", &spec.same_not},
                   {"differing_rank", &spec.differing_rank}};
   fields.number = {{"spread", &spec.spread},
                    {"mean", &spec.mean},
@@ -135,11 +153,13 @@ void Set(ReductionSpec& spec, const std::string& key, const std::string& value) 
                  {"whole", &spec.whole},
                  {"sample", &spec.sample},
                  {"sequence", &spec.sequence},
+                 {"same_constant", &spec.same_constant},
                  {"variable_count", &spec.variable_count}};
   fields.text = {{"model", &spec.model},         {"average", &spec.average},
                  {"rounding", &spec.rounding},   {"segments", &spec.segments},
                  {"order", &spec.order},         {"odd", &spec.odd},
-                 {"algorithm", &spec.algorithm}, {"op", &spec.op}};
+                 {"algorithm", &spec.algorithm}, {"op", &spec.op},
+                 {"layer", &spec.layer},         {"same", &spec.same}};
   fields.dtype = {{"dtype", &spec.dtype}};
   SetField(fields, key, value);
 }
@@ -152,7 +172,8 @@ v1::Batch ReductionRun(const ReductionSpec& spec) {
         test::SourceOf("r", static_cast<uint32_t>(r), static_cast<uint32_t>(reporters));
   }
   for (int step = 0; step < spec.steps; ++step) {
-    const ReductionCase c = SimulateReduction(spec, step);
+    ReductionCase c = SimulateReduction(spec, step);
+    ShareInputs(spec, step, &c);
     if (spec.whole) *batch.add_evidence() = Record(spec, c, step, -1);
     for (int r = 0; !spec.whole && r < spec.ranks; ++r) {
       if (r != spec.missing) *batch.add_evidence() = Record(spec, c, step, r);

@@ -43,7 +43,14 @@ struct ReductionSpec {
   bool record_count = true;
   int seed = 1;
   // As evidence:
+  std::string layer = "layers.0";
   int steps = 1;
+  // From step `same_from` on, in all steps but each `same_not`-th, these ranks hand in what the first
+  // of them does: a comma list; "": each its own. Results stay those of the ranks' own values.
+  std::string same;
+  int same_from = 0;
+  int same_not = 0;
+  bool same_constant = false;  // and it is one value throughout
   bool whole = true;        // one record speaks for all ranks; else one a rank
   bool sample = true;       // else calls alone
   bool sequence = true;     // calls are numbered
@@ -75,7 +82,7 @@ void Set(ReductionSpec& spec, const std::string& key, const std::string& value);
 // Of step `step`: other values and other elements in each.
 ReductionCase SimulateReduction(const ReductionSpec& spec, int step = 0);
 
-// One batch with every step, layer "layers.0", op "sum" or "avg".
+// One batch with every step, op "sum" or "avg".
 v1::Batch ReductionRun(const ReductionSpec& spec);
 
 }  // namespace plumbline::rules::testing
