@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/frame/frame.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/learning-rate
+
+The learning rate stands at zero, or the ranks have different ones.
+
+**Why.** At a rate of zero each step costs what it always does and changes nothing: a scheduler that was made for 10,000
+steps of a run of 100,000 leaves nine tenths of it at zero, and the loss merely looks as if it had converged. A rate that
+differs between data-parallel ranks moves their weights apart from the first such step on.
+
+**What it checks.** Each series of a learning rate (`lr`, `lr.1`, `learning_rate`, `train/lr`, `lr-AdamW/pg1`; not
+`min_lr`, `lr_scale` and the like), one value a rank and optimizer step, as `run.watch` tells it.
+- *Zero.* All parameter groups of a rank stand at exactly 0 in 10 steps in a row: after a rate that was not, or from the
+  first step on. The onset is the first of them. With a declared length of the run (`--set
+  health/learning-rate.steps=100000`) a rate that comes to rest within its last tenth is none.
+- *Different.* The same series has values on two ranks in one step that are more than a millionth apart.
+
+**Bad.** `the rate is 0 in steps 10,000 to 10,009, and was 3e-7 before`.
+
+**Good.** A warm-up that begins at 0 and has left it by its second step; a schedule that ends where the run ends; a
+group of frozen parameters at 0 beside others that learn.
+
+**How to fix it.**
+- PyTorch: `T_max` of `CosineAnnealingLR`, `total_steps` of `OneCycleLR` in optimizer steps, not in epochs or
+  micro-batches; with Accelerate, `scheduler.step()` counts once a process (`split_batches`, `step_with_optimizer`).
+- Megatron-LM: `--lr-decay-iters`, `--min-lr`; DeepSpeed: `total_num_steps` of the scheduler.
+- At zero from the start: `scheduler.step()` is never called, or a warm-up is counted in epochs.
+- Different on ranks: step the scheduler on every rank, on the same condition, with a number that was reduced over them.
+
+**Strength.** `proved`: the values are what the optimizer was given. At zero it is an error, different a warning.
+
+**Inconclusive when** fewer than 10 steps told a rate, or none of its values is a number.
+
+**What it cannot see.** One parameter group at zero beside others that are not: it may be frozen by design. A rate that
+is told seldom is judged by the values that were told. Not judged yet: a rate that jumps up again after a resume, and one
+that warms up or decays faster by a whole multiple than in the run that it resumes, or than was declared.
+
+**Cost.** A few numbers a rank and series.
+
+**Sources.** PyTorch documentation, `torch.optim.lr_scheduler`; Hugging Face Accelerate, `AcceleratedScheduler`.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "steps",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "optimizer steps that the run is meant to have; 0: not declared",
+     .default_value = "0",
+     .reason = "a record does not say how long the run was to be",
+     .low = 0,
+     .high = 1e15},
+};
+
+constexpr RuleInfo kInfo = {"health/learning-rate",
+                            "the learning rate is zero, or differs between ranks",
+                            v1::LEVEL_ERROR,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr uint64_t kZeros = 10;
+constexpr double kApart = 1e-6;  // of the larger one: libraries differ in a last place
+
+// Words that make another thing of it: a bound, a factor, a setting of the scheduler.
+constexpr std::string_view kOthers[] = {
+    "min",   "max",        "base",  "initial", "init",  "target", "final",    "end",      "start",
+    "peak",  "warmup",     "scale", "mult",    "ratio", "factor", "decay",    "weight",   "steps",
+    "step",  "epoch",      "find",  "finder",  "range", "gamma",  "patience", "schedule", "scheduler",
+    "scaler", "multiplier"};
+
+struct RateName {
+  std::string stem;   // up to the rate's own word: groups share it
+  std::string group;  // what follows
+};
+
+// nullopt: the series is no learning rate.
+std::optional<RateName> NameOf(const std::string& op) {
+  const std::string lower = absl::AsciiStrToLower(op);
+  const std::vector<std::string> words = absl::StrSplit(lower, absl::ByAnyChar("/_-. "));
+  std::optional<RateName> name;
+  size_t at = 0;  // behind the word
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (std::find(std::begin(kOthers), std::end(kOthers), words[i]) != std::end(kOthers))
+      return std::nullopt;
+    at += words[i].size() + (i > 0 ? 1 : 0);
+    const bool rate = words[i] == "lr" || words[i] == "learningrate" ||
+                      (i > 0 && words[i] == "rate" && words[i - 1] == "learning");
+    if (rate && !name) name = RateName{op.substr(0, at), op.substr(at)};
+  }
+  return name;
+}
+
+// One rank's rate: the zeros that it stands in.
+struct RankRate {
+  uint32_t attempt = 0;
+  uint64_t points = 0;
+  uint64_t zeros = 0;  // in a row, to the newest
+  int64_t zeros_first = 0;
+  int64_t zeros_last = 0;
+  double before = NAN;  // the last rate that was not zero; NaN: none was
+  void Persist(Archive& a) { a(attempt, points, zeros, zeros_first, zeros_last, before); }
+
+  // `largest`: of its groups, in magnitude.
+  void Take(uint32_t of_attempt, int64_t step, double largest) {
+    if (attempt != of_attempt) {
+      zeros = 0;
+      before = NAN;
+    }
+    attempt = of_attempt;
+    ++points;
+    if (largest != 0) {
+      zeros = 0;
+      before = largest;
+      return;
+    }
+    if (zeros++ == 0) zeros_first = step;
+    zeros_last = step;
+  }
+};
+
+// The groups of one stem.
+struct Rate {
+  std::map<uint32_t, RankRate> ranks;
+  std::string op;  // the first group's name
+  bool told_zero = false;
+  bool told_apart = false;
+  bool nan = false;
+  uint64_t at_rest = 0;  // ranks' zeros that the declared length explains
+  int64_t step_first = 0;
+  int64_t step_last = -1;
+  void Persist(Archive& a) {
+    a(ranks, op, told_zero, told_apart, nan, at_rest, step_first, step_last);
+  }
+};
+
+// What one step tells of a stem.
+struct Told {
+  std::map<std::string, std::map<uint32_t, double>> groups;  // by name, by rank
+};
+
+// Two ranks whose rates of one group are apart.
+struct Apart {
+  std::string op;
+  uint32_t low_rank = 0, high_rank = 0;
+  double low = 0, high = 0;
+};
+
+std::optional<Apart> FindApart(const Told& told) {
+  for (const auto& [op, values] : told.groups) {
+    Apart apart{op, 0, 0, HUGE_VAL, -HUGE_VAL};
+    for (const auto& [rank, value] : values) {
+      if (!std::isfinite(value)) continue;
+      if (value < apart.low) std::tie(apart.low, apart.low_rank) = std::pair(value, rank);
+      if (value > apart.high) std::tie(apart.high, apart.high_rank) = std::pair(value, rank);
+    }
+    const double largest = std::max(std::fabs(apart.low), std::fabs(apart.high));
+    if (std::isfinite(largest) && apart.high - apart.low > kApart * largest) return apart;
+  }
+  return std::nullopt;
+}
+
+class LearningRate : public Rule {
+ public:
+  explicit LearningRate(const Options& options) : steps_(options.Integer("steps")) {}
+
+  bool ReadsScalar(const v1::Site& site) const override { return NameOf(site.op()).has_value(); }
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    const std::optional<RateName> name = NameOf(step.site.op());
+    if (!name) return;
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_scalar()) continue;
+      // Of several values in a step the last.
+      open_[{step.site.layer(), name->stem}].groups[step.site.op()][item.source->rank()] =
+          item.evidence->scalar().value();
+    }
+  }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    for (const auto& [key, told] : open_) {
+      Rate& rate = rates_[{step.role, key.first, key.second}];
+      if (rate.step_last < 0) rate.step_first = step.step;
+      rate.step_last = std::max(rate.step_last, step.step);
+      if (rate.op.empty()) rate.op = told.groups.begin()->first;
+      Take(step, told, rate);
+      JudgeZero(key.first, rate, out);
+      JudgeApart(step, key.first, told, rate, out);
+    }
+    open_.clear();
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, rate] : rates_) {
+      if (rate.told_zero || rate.told_apart) continue;
+      uint64_t points = 0;
+      std::vector<uint32_t> ranks;
+      for (const auto& [rank, of_rank] : rate.ranks) {
+        points = std::max(points, of_rank.points);
+        ranks.push_back(rank);
+      }
+      v1::Verdict verdict = Rest(rate, points);
+      Put(*verdict.mutable_details(), "steps", static_cast<double>(points));
+      SetPlace(verdict, std::get<1>(key), rate.op, rate.step_first, rate.step_last, ranks);
+      out.Add(std::move(verdict));
+    }
+  }
+
+  // Between steps open_ is empty.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(rates_);
+  }
+
+ private:
+  // A rank's largest rate; what is no number says nothing.
+  static void Take(const StepEnd& step, const Told& told, Rate& rate) {
+    std::map<uint32_t, double> largest;
+    for (const auto& [op, values] : told.groups) {
+      for (const auto& [rank, value] : values) {
+        if (std::isnan(value)) {
+          rate.nan = true;
+          continue;
+        }
+        double& of_rank = largest[rank];
+        of_rank = std::max(of_rank, std::fabs(value));
+      }
+    }
+    for (const auto& [rank, value] : largest)
+      rate.ranks[rank].Take(step.attempt, step.step, value);
+  }
+
+  // The run is meant to end at zero.
+  bool AtRest(const RankRate& rate) const {
+    return steps_ > 0 && static_cast<double>(rate.zeros_first) >= 0.9 * static_cast<double>(steps_);
+  }
+
+  void JudgeZero(const std::string& layer, Rate& rate, VerdictSink& out) const {
+    if (rate.told_zero) return;
+    std::vector<uint32_t> ranks;
+    const RankRate* shown = nullptr;
+    for (const auto& [rank, of_rank] : rate.ranks) {
+      if (of_rank.zeros < kZeros) continue;
+      if (AtRest(of_rank)) {
+        rate.at_rest = std::max(rate.at_rest, of_rank.zeros);
+        continue;
+      }
+      ranks.push_back(rank);
+      if (shown == nullptr) shown = &of_rank;
+    }
+    if (shown == nullptr) return;
+    rate.told_zero = true;
+    out.Add(Zero(layer, rate, *shown, ranks));
+  }
+
+  v1::Verdict Zero(const std::string& layer, const Rate& rate, const RankRate& shown,
+                   const std::vector<uint32_t>& ranks) const {
+    const bool fell = std::isfinite(shown.before);
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(fell ? "the learning rate fell to zero" : "the learning rate is zero from the start")
+        .Explain(absl::StrFormat(
+            "%s is 0 on %s in %d steps in a row, the first %d%s: these steps change nothing.",
+            rate.op, RankWords(ranks), shown.zeros, shown.zeros_first,
+            fell ? absl::StrFormat(", and was %.3g before", shown.before) : ""))
+        .Cause(fell ? "schedule-over" : "never-started", 0.9)
+        .Measured("steps in a row at a rate of 0", static_cast<double>(shown.zeros), "steps")
+        .Threshold(static_cast<double>(kZeros), "a warm-up leaves 0 in its second step")
+        .Fix(fell ? "Count the schedule in optimizer steps of the whole run (T_max, total_steps, "
+                    "--lr-decay-iters), or end the run where it ends."
+                  : "Look at the warm-up's length and at whether scheduler.step() is called.")
+        .Samples(shown.zeros)
+        .Witness("step", static_cast<double>(shown.zeros_first))
+        .Witness("rate", 0.0)
+        .At(layer, rate.op, shown.zeros_first, shown.zeros_last, ranks);
+    if (fell) found.Witness("rate_before", shown.before);
+    if (steps_ == 0 && fell) {
+      found.Assume("the run is to go on: no length of it was declared (option steps)");
+    }
+    return found.Take();
+  }
+
+  static void JudgeApart(const StepEnd& step, const std::string& layer, const Told& told,
+                         Rate& rate, VerdictSink& out) {
+    if (rate.told_apart) return;
+    const std::optional<Apart> apart = FindApart(told);
+    if (!apart) return;
+    rate.told_apart = true;
+    std::vector<uint32_t> ranks;
+    for (const auto& [rank, value] : told.groups.at(apart->op)) ranks.push_back(rank);
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title("ranks have different learning rates")
+        .Explain(absl::StrFormat("In step %d %s is %.9g on rank %d and %.9g on rank %d.", step.step,
+                                 apart->op, apart->low, apart->low_rank, apart->high,
+                                 apart->high_rank))
+        .Cause("ranks-differ", 1)
+        .Measured("largest minus smallest rate", apart->high - apart->low)
+        .Threshold(kApart * std::max(std::fabs(apart->low), std::fabs(apart->high)),
+                   "a millionth of the larger one")
+        .Fix("Step the scheduler on every rank, on the same condition, with numbers that were "
+             "reduced over the ranks.")
+        .Samples(ranks.size())
+        .Witness(absl::StrCat("rank ", apart->low_rank), apart->low)
+        .Witness(absl::StrCat("rank ", apart->high_rank), apart->high)
+        .Assume("the ranks train the same parameters, in the same groups")
+        .At(layer, apart->op, step.step, step.step, ranks);
+    out.Add(found.Take());
+  }
+
+  static v1::Verdict Rest(const Rate& rate, uint64_t points) {
+    if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
+    if (points < kZeros)
+      return Inconclusive(absl::StrCat("few-steps: fewer than ", kZeros, " steps told a rate"));
+    if (rate.at_rest > 0)
+      return Pass("the rate came to rest in the last tenth of the run");
+    return Pass("the rate never stood at zero, and was the same on all ranks");
+  }
+
+  int64_t steps_;
+  std::map<std::pair<std::string, std::string>, Told> open_;  // by layer and stem, of this step
+  std::map<std::tuple<v1::Role, std::string, std::string>, Rate> rates_;
+};
+
+}  // namespace
+
+CatalogueEntry learning_rate() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<LearningRate>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

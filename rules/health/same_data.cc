@@ -1,0 +1,380 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/frame/frame.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/same-data
+
+Two data-parallel ranks have the same gradients, step after step: they read the same batch.
+
+**Why.** Of eight ranks that read one batch, seven are paid for and learn nothing: the run sees an eighth of its
+data, its gradients are as noisy as one rank's, and an epoch shows every example eight times. No curve tells: the loss
+is that of a healthy run with a batch of an eighth.
+
+**What it checks.** The values that the ranks hand to a reduction of gradients (op sum or avg, before it), at the
+sampled elements. Two ranks are the same in a step where all of them are bit-equal, at least 64 are finite and not zero,
+and these have 8 values at least. A finding needs the same two ranks to be so in each of the last 3 of at least 4
+observed steps in a row. Reductions of gradients are those whose site has `grad` in its name (`run.watch` and
+`run.observed` name them `gradients.0`, ...) and those of a DDP hook; `sites = all` takes every sum and average
+for one. Copies of weights or buffers that are averaged are equal by design, and so are partial results that every rank of a
+tensor-parallel group computes.
+
+**Bad.** `ranks 0, 4 handed in the same 256 of 256 values in steps 12, 13, 14`.
+
+**Good.** Ranks whose gradients differ, as those of different batches do in every bit that rounding leaves.
+
+**How to fix it.**
+- PyTorch: `DistributedSampler(dataset, num_replicas=world_size, rank=rank)`, and `sampler.set_epoch(epoch)`.
+- An `IterableDataset` splits itself by rank *and* by worker; Hugging Face `split_dataset_by_node(dataset, rank,
+  world_size)`; Accelerate: `prepare(dataloader)`.
+- Random crops or sampled batches: `torch.manual_seed(seed + rank)` for data, one seed for weights.
+- Ranks that read the same data by design (tensor, pipeline or context parallelism within the group, consecutive
+  ranks): `--set health/same-data.replicas=8`.
+
+**Strength.** `proved`: the bits are the same, in three steps in a row. That the ranks should differ is what a
+reduction of gradients is for.
+
+**Inconclusive when** fewer than 4 steps came with values of two ranks, fewer than 64 elements tell anything, they are
+equal at a site whose name does not say gradients, or all are NaN or infinite.
+
+**What it cannot see.** Ranks that read the same data in another order, or some of it; the same batch
+under other dropout or augmentation: the gradients differ then. Elements that were not sampled.
+
+**Cost.** A comparison that ends at the first difference; three numbers a rank and site are kept.
+
+**Sources.** PyTorch documentation, `torch.utils.data.distributed.DistributedSampler`.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "replicas",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "consecutive ranks that read the same data by design",
+     .default_value = "1",
+     .reason = "plain data parallelism: each rank reads its own",
+     .low = 1,
+     .high = 1 << 20},
+    {.name = "sites",
+     .type = OptionInfo::Type::kChoice,
+     .unit = "",
+     .default_value = "gradients",
+     .reason = "sums of other things may be equal by design",
+     .choices = "gradients|all"},
+};
+
+constexpr RuleInfo kInfo = {"health/same-data",
+                            "ranks have the same gradients: they read the same batch",
+                            v1::LEVEL_ERROR,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr size_t kFewElements = 64;
+constexpr size_t kFewValues = 8;  // a tensor of ones is the same for every batch
+constexpr size_t kLast = 3;       // steps, each of which must be the same
+constexpr uint64_t kObserved = 4;
+constexpr size_t kMostSites = size_t{1} << 16;  // a group of a new name each step ends somewhere
+
+// Two rows of one call.
+struct Pair {
+  bool equal = true;    // every element
+  size_t telling = 0;   // finite and not zero
+  std::set<double> values;  // of these, the first few magnitudes
+
+  bool tells() const { return telling >= kFewElements && values.size() >= kFewValues; }
+};
+
+Pair CompareRows(const ReductionCase& c, int a, int b) {
+  Pair pair;
+  for (int i = 0; i < c.samples; ++i) {
+    const double x = c.input(a, i), y = c.input(b, i);
+    if (std::isfinite(x) != std::isfinite(y) || (std::isfinite(x) && x != y)) {
+      pair.equal = false;
+      return pair;
+    }
+    if (!std::isfinite(x) || x == 0) continue;
+    ++pair.telling;
+    if (pair.values.size() < kFewValues) pair.values.insert(std::fabs(x));
+  }
+  return pair;
+}
+
+// What one step shows: of each rank, the first one with the same values.
+struct Step {
+  std::vector<uint32_t> ranks;
+  std::vector<uint32_t> classes;
+  uint64_t telling = 0;  // elements that two equal ranks share, at least
+  bool unclear = false;  // equal in too little
+  bool finite = false;
+};
+
+Step LookAt(const JoinedReduction& joined, const ReductionCase& c) {
+  Step step;
+  const bool each = joined.items.size() == static_cast<size_t>(c.ranks);
+  for (int r = 0; r < c.ranks; ++r) {
+    step.ranks.push_back(each ? joined.items[static_cast<size_t>(r)].source->rank()
+                              : static_cast<uint32_t>(r));
+  }
+  step.finite = std::any_of(c.inputs.begin(), c.inputs.end(),
+                            [](double x) { return std::isfinite(x); });
+  std::vector<int> firsts;
+  for (int r = 0; r < c.ranks; ++r) {
+    int same = r;
+    for (const int first : firsts) {
+      const Pair pair = CompareRows(c, first, r);
+      if (!pair.equal) continue;
+      step.unclear |= !pair.tells();
+      if (!pair.tells()) break;
+      same = first;
+      step.telling = step.telling == 0 ? pair.telling : std::min(step.telling, pair.telling);
+      break;
+    }
+    if (same == r) firsts.push_back(r);
+    step.classes.push_back(static_cast<uint32_t>(same));
+  }
+  return step;
+}
+
+// Ranks with the same key, each list by its first; those that stand alone are left out.
+template <typename Key>
+std::vector<std::vector<size_t>> Alike(const std::vector<Key>& keys) {
+  std::map<Key, std::vector<size_t>> lists;
+  for (size_t i = 0; i < keys.size(); ++i) lists[keys[i]].push_back(i);
+  std::vector<std::vector<size_t>> alike;
+  for (auto& [key, list] : lists) {
+    if (list.size() > 1) alike.push_back(std::move(list));
+  }
+  std::sort(alike.begin(), alike.end());
+  return alike;
+}
+
+// Further calls of one step: who was the same before and is not now is another.
+void Refine(const Step& next, Step& step) {
+  if (next.ranks != step.ranks) return;
+  std::vector<std::pair<uint32_t, uint32_t>> keys;
+  for (size_t i = 0; i < step.ranks.size(); ++i)
+    keys.emplace_back(step.classes[i], next.classes[i]);
+  for (size_t i = 0; i < step.ranks.size(); ++i) step.classes[i] = static_cast<uint32_t>(i);
+  for (const auto& list : Alike(keys)) {
+    for (const size_t i : list) step.classes[i] = static_cast<uint32_t>(list[0]);
+  }
+  step.telling += next.telling;
+  step.unclear |= next.unclear;
+  step.finite |= next.finite;
+}
+
+// One group's reductions at one site.
+struct Site {
+  uint32_t attempt = 0;
+  uint64_t steps = 0;  // observed in a row
+  std::vector<uint32_t> ranks;
+  std::deque<std::vector<uint32_t>> classes;  // of the last steps
+  std::deque<int64_t> numbers;                // of these
+  std::set<uint32_t> told;
+  std::string why;  // nothing could be observed
+  uint64_t unclear = 0;  // of these steps
+  bool undeclared = false;  // equal, at a site whose name does not say gradients
+  int64_t step_first = 0;
+  int64_t step_last = -1;
+  void Persist(Archive& a) {
+    a(attempt, steps, ranks, classes, numbers, told, why, unclear, undeclared);
+    a(step_first, step_last);
+  }
+
+  void Take(const SiteStep& step, const Step& seen) {
+    if (attempt != step.attempt || ranks != seen.ranks) {
+      steps = unclear = 0;
+      classes.clear();
+      numbers.clear();
+    }
+    attempt = step.attempt;
+    ranks = seen.ranks;
+    ++steps;
+    classes.push_back(seen.classes);
+    numbers.push_back(step.step);
+    if (classes.size() > kLast) {
+      classes.pop_front();
+      numbers.pop_front();
+    }
+    unclear += seen.unclear ? 1 : 0;
+  }
+};
+
+class SameData : public Rule {
+ public:
+  explicit SameData(const Options& options)
+      : replicas_(static_cast<uint32_t>(options.Integer("replicas"))),
+        all_sites_(options.Choice("sites") == "all") {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    std::map<std::string, Step> by_group;
+    bool hook = false;
+    for (const JoinedReduction& joined : *JoinReductions(step)) {
+      Site* site = SiteOf(step, joined.group);
+      if (site == nullptr) return;
+      const auto c = DecodeReduction(joined, /*compressed_too=*/true);
+      if (!c.ok()) {
+        if (site->why.empty()) site->why = std::string(c.status().message());
+        continue;
+      }
+      const bool sum = c->op == v1::ReductionCall::OP_SUM || c->op == v1::ReductionCall::OP_AVG;
+      if (!sum || c->ranks < 2) {
+        site->why = sum ? "one-rank: a reduction of one rank" : "no-sum: neither sum nor average";
+        continue;
+      }
+      hook |= c->algorithm == "hook";
+      Step seen = LookAt(joined, *c);
+      const auto [at, fresh] = by_group.emplace(joined.group, seen);
+      if (!fresh) Refine(seen, at->second);
+    }
+    for (const auto& [group, seen] : by_group) {
+      Site& site = *SiteOf(step, group);
+      if (!seen.finite) {
+        site.why = "poisoned: every value is NaN or infinite";
+        continue;
+      }
+      site.Take(step, seen);
+      JudgeSite(step, seen, hook, site, out);
+    }
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, site] : sites_) {
+      if (!site.told.empty()) continue;
+      v1::Verdict verdict = Rest(site);
+      Put(*verdict.mutable_details(), "steps", static_cast<double>(site.steps));
+      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
+               site.ranks);
+      out.Add(std::move(verdict));
+    }
+  }
+
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(sites_);
+  }
+
+ private:
+  using Key = std::tuple<v1::Role, std::string, std::string, std::string>;  // with the group
+
+  Site* SiteOf(const SiteStep& step, const std::string& group) {
+    const Key key{step.role, step.site.layer(), step.site.op(), group};
+    const auto known = sites_.find(key);
+    if (known == sites_.end() && sites_.size() >= kMostSites) return nullptr;
+    Site& site = sites_[key];
+    if (site.step_last < 0) site.step_first = step.step;
+    site.step_last = std::max(site.step_last, step.step);
+    return &site;
+  }
+
+  static bool SaysGradients(const v1::Site& site) {
+    return absl::StrContains(absl::AsciiStrToLower(site.layer()), "grad") ||
+           absl::StrContains(absl::AsciiStrToLower(site.op()), "grad");
+  }
+
+  // Ranks of one list read the same data by design where they are of one block of replicas.
+  bool ByDesign(const Site& site, const std::vector<size_t>& list) const {
+    return std::all_of(list.begin(), list.end(), [&](size_t i) {
+      return site.ranks[i] / replicas_ == site.ranks[list[0]] / replicas_;
+    });
+  }
+
+  void JudgeSite(const SiteStep& step, const Step& seen, bool hook, Site& site,
+                 VerdictSink& out) const {
+    if (site.steps < kObserved || site.classes.size() < kLast) return;
+    std::vector<std::vector<uint32_t>> keys(site.ranks.size());
+    for (const std::vector<uint32_t>& classes : site.classes) {
+      for (size_t i = 0; i < keys.size(); ++i) keys[i].push_back(classes[i]);
+    }
+    std::set<uint32_t> ranks;
+    std::vector<std::string> words;
+    for (const std::vector<size_t>& list : Alike(keys)) {
+      if (ByDesign(site, list)) continue;
+      std::vector<uint32_t> alike;
+      for (const size_t i : list) alike.push_back(site.ranks[i]);
+      ranks.insert(alike.begin(), alike.end());
+      if (words.size() < 4) words.push_back(Capitalised(RankWords(alike)));
+    }
+    if (ranks.empty()) return;
+    if (!all_sites_ && !hook && !SaysGradients(step.site)) {
+      site.undeclared = true;
+      return;
+    }
+    if (!site.told.empty()) return;
+    site.told = ranks;
+    out.Add(Found(step, seen, site, words));
+  }
+
+  static v1::Verdict Found(const SiteStep& step, const Step& seen, const Site& site,
+                           const std::vector<std::string>& words) {
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    std::string who;
+    for (const std::string& word : words) absl::StrAppend(&who, who.empty() ? "" : "; ", word);
+    found.Title("ranks have the same gradients: they read the same batch")
+        .Explain(absl::StrFormat(
+            "%s handed the same bits to one reduction in each of the steps %d, %d and %d: all "
+            "sampled elements, %d of which are not zero. Different batches do not give the same "
+            "gradients.",
+            who, site.numbers[0], site.numbers[1], site.numbers[2], seen.telling))
+        .Cause("same-batch", 0.9)
+        .Measured("ranks that share their gradients with another",
+                  static_cast<double>(site.told.size()), "ranks")
+        .Threshold(0, "each rank has its own data")
+        .Fix(
+            "Split the data by rank: DistributedSampler(num_replicas, rank) with set_epoch, "
+            "split_dataset_by_node, or a data seed that depends on the rank.")
+        .Samples(seen.telling)
+        .Witness("ranks", who)
+        .Witness("step", static_cast<double>(step.step))
+        .Assume(
+            "each rank of the group is to read its own data (option replicas says otherwise)")
+        .At(step.site.layer(), step.site.op(), site.numbers.front(), step.step, site.told);
+    Put(*found.verdict().mutable_details(), "steps", static_cast<double>(site.steps));
+    return found.Take();
+  }
+
+  static v1::Verdict Rest(const Site& site) {
+    if (site.undeclared)
+      return Inconclusive(
+          "not-gradients: ranks hand in the same values, as they do where copies are averaged; "
+          "say that these are gradients by the site's name, or by option sites");
+    if (site.steps == 0 && !site.why.empty()) return Inconclusive(site.why);
+    if (site.unclear > 0 && site.steps - site.unclear < kObserved)
+      return Inconclusive(
+          "few-elements: ranks are equal in elements that are zero, too few or all alike");
+    if (site.steps < kObserved)
+      return Inconclusive(
+          absl::StrCat("few-steps: fewer than ", kObserved, " steps came with values"));
+    return Pass("no two ranks hand in the same values step after step");
+  }
+
+  uint32_t replicas_;
+  bool all_sites_;
+  std::map<Key, Site> sites_;
+};
+
+}  // namespace
+
+CatalogueEntry same_data() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<SameData>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

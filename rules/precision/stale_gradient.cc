@@ -1,0 +1,291 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "base/load.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/stale-gradient
+
+Nobody clears the gradients: each step adds its own to the one that the step before has used already.
+
+**Why.** Without `zero_grad` the optimizer follows the sum of all gradients of the run. After 100 steps whose
+gradients agree it is 100 times too large; where they do not, the newest one is a hundredth of what moves the
+weights. That is momentum without decay: the loss falls at first, then swings wider and wider, and looks like a
+learning rate that is too high. Gradient clipping hides the size and leaves the direction wrong.
+
+**What it checks.** At up to 128 elements of a parameter, what was in `.grad` when a step ended (what its optimizer
+saw: clipped, unscaled) against what the first micro-batch of the next step finds there. `watch_accumulation`
+records both (reductions of algorithm `left-gradient`: `inputs` what was left, `output` what was found) where the
+weights were updated in between. A finding needs two steps of one rank in each of which at least 64 of these elements were
+not zero, and every such element has the same bits.
+
+**Bad.** `step 41 begins with the gradient that step 40 left: 128 of 128 elements that are not zero have the same bits`.
+
+**Good.** The elements are zero, or there is no gradient.
+
+**How to fix it.**
+- PyTorch: `optimizer.zero_grad()` once a step, behind `optimizer.step()` or in front of the first backward pass.
+- Several optimizers: each clears its own parameters; `model.zero_grad()` clears all of the model.
+- Parameters that no optimizer holds (added later, frozen by leaving them out): `p.requires_grad_(False)`, or clear them too.
+- A buffer of one's own for gradients (`main_grad` in Megatron-LM, `param.main_grad.zero_()`): `zero_grad_buffer()`.
+
+**Strength.** `proved`: the bits are the same, and the weights moved in between.
+
+**Inconclusive when** no two steps in a row were looked at with an update between them, fewer than 64 of the
+elements were not zero, only one step was looked at, all values are NaN or infinite, or something changed the gradient
+between the steps without clearing it.
+
+**What it cannot see.** Parameters that `watch_accumulation` does not watch (16, the largest); weights that are
+written behind torch's back (`p.data.copy_(master)`): then nothing says that an update lies in between. Sums that go on
+over several steps of the trainer's counting are no fault, and are silent: no update lies in between.
+
+**Cost.** 128 elements a parameter, copied at the end of a step whose next one is looked at.
+
+**Sources.** PyTorch, "Zeroing out gradients", tutorials; `torch.Tensor._version` tells an update.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/stale-gradient",
+                            "gradients of the step before are not cleared",
+                            v1::LEVEL_ERROR,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr size_t kFewElements = 64;
+constexpr uint64_t kFewSteps = 2;
+
+// What one step's record of one rank says.
+struct LeftGradient {
+  enum class Kind { kCleared, kStale, kFew, kChanged, kPoisoned, kMalformed };
+  Kind kind = Kind::kMalformed;
+  size_t telling = 0;  // finite elements that were not zero when the step before ended
+  size_t same = 0;     // of these, with the same bits now
+  double example = 0;  // the first of them
+  size_t place = 0;
+};
+
+bool ReadsAs(const v1::Tensor& tensor, DType dtype, size_t size) {
+  return static_cast<DType>(tensor.dtype()) == dtype &&
+         tensor.data().size() == size * DTypeSize(dtype);
+}
+
+LeftGradient::Kind KindOf(const LeftGradient& seen, bool found_any, bool poisoned) {
+  using Kind = LeftGradient::Kind;
+  if (poisoned && seen.telling == 0) return Kind::kPoisoned;
+  if (!found_any) return Kind::kCleared;
+  if (seen.telling < kFewElements) return Kind::kFew;
+  return seen.same == seen.telling ? Kind::kStale : Kind::kChanged;
+}
+
+LeftGradient Look(const v1::ReductionSample& sample) {
+  LeftGradient seen;
+  const v1::Tensor& left = sample.inputs();
+  const v1::Tensor& found = sample.output();
+  const auto dtype = static_cast<DType>(left.dtype());
+  if (!IsFloating(dtype) || left.data().empty()) return seen;
+  const size_t size = left.data().size() / DTypeSize(dtype);
+  if (!ReadsAs(left, dtype, size) || !ReadsAs(found, dtype, size)) return seen;
+  bool found_any = false, poisoned = false;
+  for (size_t i = 0; i < size; ++i) {
+    const double was = LoadDouble(left.data().data(), dtype, static_cast<int64_t>(i));
+    const double is = LoadDouble(found.data().data(), dtype, static_cast<int64_t>(i));
+    found_any |= is != 0;  // NaN too
+    poisoned |= !std::isfinite(was);
+    if (!std::isfinite(was) || was == 0) continue;
+    ++seen.telling;
+    if (is != was) continue;  // of one dtype, and not zero: the same value is the same bits
+    if (seen.same++ == 0) {
+      seen.example = was;
+      seen.place = i;
+    }
+  }
+  seen.kind = KindOf(seen, found_any, poisoned);
+  return seen;
+}
+
+uint64_t OffsetOf(const v1::ReductionSample& sample, size_t i) {
+  const v1::Tensor& offsets = sample.offsets();
+  const auto dtype = static_cast<DType>(offsets.dtype());
+  if (!IsInteger(dtype) || offsets.data().size() < (i + 1) * DTypeSize(dtype)) return i;
+  return static_cast<uint64_t>(LoadInt64(offsets.data().data(), dtype, static_cast<int64_t>(i)));
+}
+
+// One parameter: what its ranks' steps have shown so far.
+struct Parameter {
+  struct Stale {
+    uint64_t steps = 0;
+    int64_t step_first = 0;
+    int64_t step_last = -1;
+    void Persist(Archive& a) { a(steps, step_first, step_last); }
+  };
+  std::map<uint32_t, Stale> stale;  // by rank
+  std::set<uint32_t> ranks;
+  uint64_t looked = 0;  // steps of ranks with a record
+  uint64_t cleared = 0;
+  uint64_t few = 0;
+  uint64_t changed = 0;
+  uint64_t poisoned = 0;
+  uint64_t malformed = 0;
+  int64_t step_first = 0;
+  int64_t step_last = 0;
+  bool told = false;
+  void Persist(Archive& a) {
+    a(stale, ranks, looked, cleared, few, changed, poisoned, malformed);
+    a(step_first, step_last, told);
+  }
+
+  void See(const SiteStep& step, uint32_t rank) {
+    if (ranks.empty()) step_first = step.step;
+    step_last = std::max(step_last, step.step);
+    ranks.insert(rank);
+  }
+};
+
+class StaleGradient : public Rule {
+ public:
+  explicit StaleGradient(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_reduction()) continue;
+      const v1::Reduction& reduction = item.evidence->reduction();
+      const bool left = reduction.call().algorithm() == "left-gradient";
+      if (!left && reduction.call().algorithm() != "accumulation") continue;
+      Parameter& parameter = parameters_[{step.role, step.site.layer(), step.site.op()}];
+      parameter.See(step, item.source->rank());
+      if (left) Take(step, item, parameter, out);
+    }
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, parameter] : parameters_) {
+      if (parameter.told) continue;
+      v1::Verdict verdict = Rest(parameter);
+      *verdict.mutable_details() = Describe(parameter);
+      SetPlace(verdict, std::get<1>(key), std::get<2>(key), parameter.step_first,
+               parameter.step_last, parameter.ranks);
+      out.Add(std::move(verdict));
+    }
+  }
+
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(parameters_);
+  }
+
+ private:
+  static void Take(const SiteStep& step, const Item& item, Parameter& parameter,
+                   VerdictSink& out) {
+    ++parameter.looked;
+    const v1::ReductionSample& sample = item.evidence->reduction().sample();
+    const LeftGradient seen = Look(sample);
+    switch (seen.kind) {
+      case LeftGradient::Kind::kCleared:
+        ++parameter.cleared;
+        return;
+      case LeftGradient::Kind::kFew:
+        ++parameter.few;
+        return;
+      case LeftGradient::Kind::kChanged:
+        ++parameter.changed;
+        return;
+      case LeftGradient::Kind::kPoisoned:
+        ++parameter.poisoned;
+        return;
+      case LeftGradient::Kind::kMalformed:
+        ++parameter.malformed;
+        return;
+      case LeftGradient::Kind::kStale:
+        break;
+    }
+    Parameter::Stale& stale = parameter.stale[item.source->rank()];
+    if (stale.step_last >= step.step) return;  // a restart repeats it
+    if (stale.steps++ == 0) stale.step_first = step.step;
+    stale.step_last = step.step;
+    if (stale.steps < kFewSteps || parameter.told) return;
+    parameter.told = true;
+    out.Add(Found(step, item, seen, stale, parameter));
+  }
+
+  static v1::Verdict Found(const SiteStep& step, const Item& item, const LeftGradient& seen,
+                           const Parameter::Stale& stale, const Parameter& parameter) {
+    const uint32_t rank = item.source->rank();
+    std::set<uint32_t> ranks;
+    for (const auto& [other, of_rank] : parameter.stale) ranks.insert(other);
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(kInfo.title)
+        .Explain(absl::StrFormat(
+            "On rank %d, step %d begins with the gradient that the step before left and the "
+            "optimizer has used: all %d of its sampled elements that are not zero have the same "
+            "bits. It was so in %d steps, the first %d: nobody clears the gradients.",
+            rank, step.step, seen.telling, stale.steps, stale.step_first))
+        .Cause("not-cleared", 1)
+        .Measured("steps that begin with the gradient of the step before",
+                  static_cast<double>(stale.steps), "steps")
+        .Threshold(static_cast<double>(kFewSteps), "steps, of 64 equal elements at least")
+        .Fix(
+            "Call optimizer.zero_grad() once a step (of several optimizers, each its own), or "
+            "model.zero_grad().")
+        .Samples(seen.telling)
+        .Witness("element",
+                 static_cast<double>(OffsetOf(item.evidence->reduction().sample(), seen.place)))
+        .Witness("value", seen.example)
+        .Witness("step", static_cast<double>(step.step))
+        .Witness("rank", rank)
+        .At(step.site.layer(), step.site.op(), stale.step_first, step.step, ranks);
+    *found.verdict().mutable_details() = Describe(parameter);
+    return found.Take();
+  }
+
+  static v1::Verdict Rest(const Parameter& p) {
+    const bool one_stale = !p.stale.empty();
+    if (p.looked == 0)
+      return Inconclusive(
+          "not-looked: nothing says what a step left before the next one added to it");
+    if (p.malformed == p.looked)
+      return Inconclusive("malformed: left and found differ in shape or dtype, or hold nothing");
+    if (one_stale)
+      return Inconclusive(
+          "one-step: one step began with the gradient that the step before left; a second would "
+          "prove it");
+    if (p.changed > 0)
+      return Inconclusive(
+          "changed: steps began with a gradient that is neither zero nor what the step before "
+          "left");
+    if (p.cleared > 0) return Pass("each step that was looked at began with a cleared gradient");
+    if (p.poisoned > 0)
+      return Inconclusive("poisoned: what the steps left is NaN or infinite throughout");
+    return Inconclusive(absl::StrCat("few-elements: fewer than ", kFewElements,
+                                     " sampled elements were not zero"));
+  }
+
+  static google::protobuf::Struct Describe(const Parameter& p) {
+    google::protobuf::Struct details;
+    Put(details, "looked", static_cast<double>(p.looked));
+    Put(details, "cleared", static_cast<double>(p.cleared));
+    return details;
+  }
+
+  std::map<std::tuple<v1::Role, std::string, std::string>, Parameter> parameters_;
+};
+
+}  // namespace
+
+CatalogueEntry stale_gradient() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<StaleGradient>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
