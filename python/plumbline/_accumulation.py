@@ -104,8 +104,7 @@ class _Sum:
     def _keep_left(self):
         run = self._run
         site = run._site(KIND_REDUCTION, self._name, "accumulation")
-        if site and site.word[0] <= run._step + 1:
-            self._left.step_ends()
+        self._left.step_ends(due=site is not None and site.word[0] <= run._step + 1)
 
     def _emit(self):
         """One addend is no sum."""

@@ -18,9 +18,9 @@ class LeftGradient:
         """In front of each addend: an update that comes later changes the version."""
         self._version = self._parameter._version
 
-    def step_ends(self):
-        """The next step is due. What is there now is what the optimizer saw: clipped, unscaled."""
-        self._kept = self._elements()
+    def step_ends(self, due):
+        """`due`: so is the next step. What is there now is what the optimizer saw: clipped, unscaled."""
+        self._kept = self._elements() if due else None
 
     def found(self):
         """(places, left, found), in front of the step's first addend, or None.

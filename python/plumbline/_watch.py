@@ -16,7 +16,7 @@ from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
-_SHARE = 0.0045  # of a step's time, for its screening
+_SHARE = 0.0035  # of a step's time, for its screening
 _LONGEST = 64  # steps between two of them at most
 
 
@@ -236,9 +236,20 @@ class Watch:
             loss = loss / self._scaler._scale
         if loss.device.type == "cpu":  # elsewhere reading it would wait for the device
             look(self._run, self._screen.loss(float(loss)))
-        if self._backwards == 2 and self._accumulation is None:
-            self._accumulation = self._run.watch_accumulation(self._model)
+        if self._accumulation is None:
+            left_over = self._left_over()
+            if left_over or self._backwards == 2:
+                self._accumulation = self._run.watch_accumulation(self._model)
+            if left_over:
+                look(self._run, "gradients of the step before were not cleared")
         self._losses.append(loss)
+
+    def _left_over(self):
+        """Does the first micro-batch find a gradient that is not zero? On a device nobody waits for the answer."""
+        if self._backwards > 1 or self._run._step == 0:
+            return False
+        held = next((p.grad for _, p in self._trained if p.grad is not None and not p.grad.is_sparse), None)
+        return held is not None and held.device.type == "cpu" and bool(held.any())
 
     def _cleared(self):
         """zero_grad after a backward pass and no step: a loss scaler skipped it."""

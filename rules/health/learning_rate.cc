@@ -84,10 +84,10 @@ constexpr double kApart = 1e-6;  // of the larger one: libraries differ in a las
 
 // Words that make another thing of it: a bound, a factor, a setting of the scheduler.
 constexpr std::string_view kOthers[] = {
-    "min",   "max",        "base",  "initial", "init",  "target", "final",    "end",      "start",
-    "peak",  "warmup",     "scale", "mult",    "ratio", "factor", "decay",    "weight",   "steps",
-    "step",  "epoch",      "find",  "finder",  "range", "gamma",  "patience", "schedule", "scheduler",
-    "scaler", "multiplier"};
+    "min",      "max",      "base",      "initial", "init",      "target", "final",  "end",
+    "start",    "peak",     "warmup",    "scale",   "mult",      "ratio",  "factor", "decay",
+    "weight",   "steps",    "step",      "epoch",   "find",      "finder", "range",  "gamma",
+    "patience", "schedule", "scheduler", "scaler",  "multiplier"};
 
 struct RateName {
   std::string stem;   // up to the rate's own word: groups share it
@@ -246,8 +246,7 @@ class LearningRate : public Rule {
         of_rank = std::max(of_rank, std::fabs(value));
       }
     }
-    for (const auto& [rank, value] : largest)
-      rate.ranks[rank].Take(step.attempt, step.step, value);
+    for (const auto& [rank, value] : largest) rate.ranks[rank].Take(step.attempt, step.step, value);
   }
 
   // The run is meant to end at zero.
@@ -277,7 +276,8 @@ class LearningRate : public Rule {
                    const std::vector<uint32_t>& ranks) const {
     const bool fell = std::isfinite(shown.before);
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title(fell ? "the learning rate fell to zero" : "the learning rate is zero from the start")
+    found
+        .Title(fell ? "the learning rate fell to zero" : "the learning rate is zero from the start")
         .Explain(absl::StrFormat(
             "%s is 0 on %s in %d steps in a row, the first %d%s: these steps change nothing.",
             rate.op, RankWords(ranks), shown.zeros, shown.zeros_first,
@@ -316,8 +316,9 @@ class LearningRate : public Rule {
         .Measured("largest minus smallest rate", apart->high - apart->low)
         .Threshold(kApart * std::max(std::fabs(apart->low), std::fabs(apart->high)),
                    "a millionth of the larger one")
-        .Fix("Step the scheduler on every rank, on the same condition, with numbers that were "
-             "reduced over the ranks.")
+        .Fix(
+            "Step the scheduler on every rank, on the same condition, with numbers that were "
+            "reduced over the ranks.")
         .Samples(ranks.size())
         .Witness(absl::StrCat("rank ", apart->low_rank), apart->low)
         .Witness(absl::StrCat("rank ", apart->high_rank), apart->high)
@@ -330,8 +331,7 @@ class LearningRate : public Rule {
     if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
     if (points < kZeros)
       return Inconclusive(absl::StrCat("few-steps: fewer than ", kZeros, " steps told a rate"));
-    if (rate.at_rest > 0)
-      return Pass("the rate came to rest in the last tenth of the run");
+    if (rate.at_rest > 0) return Pass("the rate came to rest in the last tenth of the run");
     return Pass("the rate never stood at zero, and was the same on all ranks");
   }
 

@@ -24,8 +24,8 @@ constexpr char kPage[] = R"page(
 
 Two data-parallel ranks have the same gradients, step after step: they read the same batch.
 
-**Why.** Of eight ranks that read one batch, seven are paid for and learn nothing: the run sees an eighth of its
-data, its gradients are as noisy as one rank's, and an epoch shows every example eight times. No curve tells: the loss
+**Why.** Of 8 ranks that read one batch, 7 are paid for and learn nothing: the run sees an eighth of its
+data, its gradients are as noisy as one rank's, and an epoch shows every example 8 times. No curve tells: the loss
 is that of a healthy run with a batch of an eighth.
 
 **What it checks.** The values that the ranks hand to a reduction of gradients (op sum or avg, before it), at the
@@ -93,8 +93,8 @@ constexpr size_t kMostSites = size_t{1} << 16;  // a group of a new name each st
 
 // Two rows of one call.
 struct Pair {
-  bool equal = true;    // every element
-  size_t telling = 0;   // finite and not zero
+  bool equal = true;        // every element
+  size_t telling = 0;       // finite and not zero
   std::set<double> values;  // of these, the first few magnitudes
 
   bool tells() const { return telling >= kFewElements && values.size() >= kFewValues; }
@@ -131,8 +131,8 @@ Step LookAt(const JoinedReduction& joined, const ReductionCase& c) {
     step.ranks.push_back(each ? joined.items[static_cast<size_t>(r)].source->rank()
                               : static_cast<uint32_t>(r));
   }
-  step.finite = std::any_of(c.inputs.begin(), c.inputs.end(),
-                            [](double x) { return std::isfinite(x); });
+  step.finite =
+      std::any_of(c.inputs.begin(), c.inputs.end(), [](double x) { return std::isfinite(x); });
   std::vector<int> firsts;
   for (int r = 0; r < c.ranks; ++r) {
     int same = r;
@@ -187,8 +187,8 @@ struct Site {
   std::deque<std::vector<uint32_t>> classes;  // of the last steps
   std::deque<int64_t> numbers;                // of these
   std::set<uint32_t> told;
-  std::string why;  // nothing could be observed
-  uint64_t unclear = 0;  // of these steps
+  std::string why;          // nothing could be observed
+  uint64_t unclear = 0;     // of these steps
   bool undeclared = false;  // equal, at a site whose name does not say gradients
   int64_t step_first = 0;
   int64_t step_last = -1;
@@ -342,8 +342,7 @@ class SameData : public Rule {
         .Samples(seen.telling)
         .Witness("ranks", who)
         .Witness("step", static_cast<double>(step.step))
-        .Assume(
-            "each rank of the group is to read its own data (option replicas says otherwise)")
+        .Assume("each rank of the group is to read its own data (option replicas says otherwise)")
         .At(step.site.layer(), step.site.op(), site.numbers.front(), step.step, site.told);
     Put(*found.verdict().mutable_details(), "steps", static_cast<double>(site.steps));
     return found.Take();

@@ -1,13 +1,17 @@
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/tensor/tensor.h"
 #include "base/load.h"
 #include "rules/catalogue.h"
 
@@ -28,7 +32,10 @@ learning rate that is too high. Gradient clipping hides the size and leaves the 
 saw: clipped, unscaled) against what the first micro-batch of the next step finds there. `watch_accumulation`
 records both (reductions of algorithm `left-gradient`: `inputs` what was left, `output` what was found) where the
 weights were updated in between. A finding needs two steps of one rank in each of which at least 64 of these elements were
-not zero, and every such element has the same bits.
+not zero, and every such element has the same bits. Records that hold running sums alone (dumps of reductions of algorithm
+`accumulation`) tell it where consecutive steps recorded the same elements: every step's first addend is what the step before
+came to, at 64 elements at least, and no step began anew. That is told at the end of the run, and supposes that each step
+ends with an update.
 
 **Bad.** `step 41 begins with the gradient that step 40 left: 128 of 128 elements that are not zero have the same bits`.
 
@@ -40,9 +47,10 @@ not zero, and every such element has the same bits.
 - Parameters that no optimizer holds (added later, frozen by leaving them out): `p.requires_grad_(False)`, or clear them too.
 - A buffer of one's own for gradients (`main_grad` in Megatron-LM, `param.main_grad.zero_()`): `zero_grad_buffer()`.
 
-**Strength.** `proved`: the bits are the same, and the weights moved in between.
+**Strength.** `proved`: the bits are the same, and the weights moved in between (of sums alone: that they did is an assumption).
 
-**Inconclusive when** no two steps in a row were looked at with an update between them, fewer than 64 of the
+**Inconclusive when** no two steps in a row were looked at with an update between them, or recorded sums at the same
+elements, fewer than 64 of the
 elements were not zero, only one step was looked at, all values are NaN or infinite, or something changed the gradient
 between the steps without clearing it.
 
@@ -121,6 +129,47 @@ uint64_t OffsetOf(const v1::ReductionSample& sample, size_t i) {
   return static_cast<uint64_t>(LoadInt64(offsets.data().data(), dtype, static_cast<int64_t>(i)));
 }
 
+// Running sums of one rank, where nobody looks at what is left: does each begin with the one
+// before?
+struct Carried {
+  int64_t step = -1;
+  std::map<uint64_t, double> result;  // of this step, some of its elements
+  uint64_t steps = 0;                 // that began with the result of the step before
+  int64_t step_first = 0;
+  size_t telling = 0;  // elements, of the last of them
+  uint64_t anew = 0;   // steps that did not
+  void Persist(Archive& a) { a(step, result, steps, step_first, telling, anew); }
+
+  void Take(int64_t of_step, const Accumulation& sum) {
+    constexpr size_t kKept = 256;
+    if (of_step <= step) return;  // a restart repeats it
+    if (of_step == step + 1) Compare(of_step, sum);
+    step = of_step;
+    result.clear();
+    for (size_t i = 0; i < std::min(sum.samples, kKept); ++i)
+      result.emplace(sum.offsets[i], sum.result[i]);
+  }
+
+ private:
+  void Compare(int64_t of_step, const Accumulation& sum) {
+    size_t same = 0, told = 0;
+    for (size_t i = 0; i < sum.samples; ++i) {
+      const auto before = result.find(sum.offsets[i]);
+      if (before == result.end() || !std::isfinite(before->second) || before->second == 0) continue;
+      const double begins = sum.has_start ? sum.start[i] : sum.addend(0, i);
+      ++told;
+      same += begins == before->second ? 1 : 0;
+    }
+    if (told < kFewElements) return;
+    if (same < told) {
+      ++anew;
+      return;
+    }
+    if (steps++ == 0) step_first = of_step;
+    telling = told;
+  }
+};
+
 // One parameter: what its ranks' steps have shown so far.
 struct Parameter {
   struct Stale {
@@ -129,7 +178,8 @@ struct Parameter {
     int64_t step_last = -1;
     void Persist(Archive& a) { a(steps, step_first, step_last); }
   };
-  std::map<uint32_t, Stale> stale;  // by rank
+  std::map<uint32_t, Stale> stale;      // by rank
+  std::map<uint32_t, Carried> carried;  // of the first ranks
   std::set<uint32_t> ranks;
   uint64_t looked = 0;  // steps of ranks with a record
   uint64_t cleared = 0;
@@ -141,7 +191,7 @@ struct Parameter {
   int64_t step_last = 0;
   bool told = false;
   void Persist(Archive& a) {
-    a(stale, ranks, looked, cleared, few, changed, poisoned, malformed);
+    a(stale, carried, ranks, looked, cleared, few, changed, poisoned, malformed);
     a(step_first, step_last, told);
   }
 
@@ -166,11 +216,16 @@ class StaleGradient : public Rule {
       parameter.See(step, item.source->rank());
       if (left) Take(step, item, parameter, out);
     }
+    TakeSums(step);
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, parameter] : parameters_) {
       if (parameter.told) continue;
+      if (const Carried* carried = AlwaysCarried(parameter)) {
+        out.Add(CarriedOver(key, parameter, *carried));
+        continue;
+      }
       v1::Verdict verdict = Rest(parameter);
       *verdict.mutable_details() = Describe(parameter);
       SetPlace(verdict, std::get<1>(key), std::get<2>(key), parameter.step_first,
@@ -185,8 +240,66 @@ class StaleGradient : public Rule {
   }
 
  private:
-  static void Take(const SiteStep& step, const Item& item, Parameter& parameter,
-                   VerdictSink& out) {
+  using Key = std::tuple<v1::Role, std::string, std::string>;
+
+  void TakeSums(const SiteStep& step) {
+    constexpr size_t kMostRanks = 16;
+    uint64_t more = 0;
+    for (const Accumulation& sum : DecodeAccumulations(step, &more)) {
+      if (!sum.problem.empty() || sum.average) continue;
+      Parameter& parameter = parameters_[{step.role, step.site.layer(), step.site.op()}];
+      parameter.See(step, sum.rank);
+      if (parameter.carried.size() >= kMostRanks && !parameter.carried.contains(sum.rank)) continue;
+      parameter.carried[sum.rank].Take(step.step, sum);
+    }
+  }
+
+  // Where somebody looks at what is left, sums that go on without an update are known to be none.
+  static const Carried* AlwaysCarried(const Parameter& parameter) {
+    if (parameter.looked > 0) return nullptr;
+    for (const auto& [rank, carried] : parameter.carried) {
+      if (carried.steps >= kFewSteps && carried.anew == 0) return &carried;
+    }
+    return nullptr;
+  }
+
+  static v1::Verdict CarriedOver(const Key& key, const Parameter& parameter,
+                                 const Carried& carried) {
+    std::set<uint32_t> ranks;
+    for (const auto& [rank, of_rank] : parameter.carried) {
+      if (of_rank.steps >= kFewSteps && of_rank.anew == 0) ranks.insert(rank);
+    }
+    FindingBuilder found = Begin(carried.steps, carried.telling);
+    found
+        .Explain(absl::StrFormat(
+            "On rank %d the first addend of each of %d steps, the first %d, is what the step "
+            "before it came to: all %d elements that both recorded and that are not zero have the "
+            "same bits. No step began anew: nobody clears the gradients.",
+            *ranks.begin(), carried.steps, carried.step_first, carried.telling))
+        .Witness("step", static_cast<double>(carried.step_first))
+        .Witness("rank", *ranks.begin())
+        .Assume("each recorded step ends with an update: sums that go on by intent look the same")
+        .At(std::get<1>(key), std::get<2>(key), carried.step_first, carried.step, ranks);
+    *found.verdict().mutable_details() = Describe(parameter);
+    return found.Take();
+  }
+
+  // What both ways of seeing it say.
+  static FindingBuilder Begin(uint64_t steps, size_t telling) {
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(kInfo.title)
+        .Cause("not-cleared", 1)
+        .Measured("steps that begin with the gradient of the step before",
+                  static_cast<double>(steps), "steps")
+        .Threshold(static_cast<double>(kFewSteps), "steps, of 64 equal elements at least")
+        .Fix(
+            "Call optimizer.zero_grad() once a step (of several optimizers, each its own), or "
+            "model.zero_grad().")
+        .Samples(telling);
+    return found;
+  }
+
+  static void Take(const SiteStep& step, const Item& item, Parameter& parameter, VerdictSink& out) {
     ++parameter.looked;
     const v1::ReductionSample& sample = item.evidence->reduction().sample();
     const LeftGradient seen = Look(sample);
@@ -223,21 +336,13 @@ class StaleGradient : public Rule {
     const uint32_t rank = item.source->rank();
     std::set<uint32_t> ranks;
     for (const auto& [other, of_rank] : parameter.stale) ranks.insert(other);
-    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title(kInfo.title)
+    FindingBuilder found = Begin(stale.steps, seen.telling);
+    found
         .Explain(absl::StrFormat(
             "On rank %d, step %d begins with the gradient that the step before left and the "
             "optimizer has used: all %d of its sampled elements that are not zero have the same "
             "bits. It was so in %d steps, the first %d: nobody clears the gradients.",
             rank, step.step, seen.telling, stale.steps, stale.step_first))
-        .Cause("not-cleared", 1)
-        .Measured("steps that begin with the gradient of the step before",
-                  static_cast<double>(stale.steps), "steps")
-        .Threshold(static_cast<double>(kFewSteps), "steps, of 64 equal elements at least")
-        .Fix(
-            "Call optimizer.zero_grad() once a step (of several optimizers, each its own), or "
-            "model.zero_grad().")
-        .Samples(seen.telling)
         .Witness("element",
                  static_cast<double>(OffsetOf(item.evidence->reduction().sample(), seen.place)))
         .Witness("value", seen.example)
@@ -248,8 +353,17 @@ class StaleGradient : public Rule {
     return found.Take();
   }
 
+  static bool BegunAnew(const Parameter& p) {
+    return std::any_of(p.carried.begin(), p.carried.end(),
+                       [](const auto& of_rank) { return of_rank.second.anew >= kFewSteps; }) &&
+           std::all_of(p.carried.begin(), p.carried.end(),
+                       [](const auto& of_rank) { return of_rank.second.steps == 0; });
+  }
+
   static v1::Verdict Rest(const Parameter& p) {
     const bool one_stale = !p.stale.empty();
+    if (p.looked == 0 && BegunAnew(p))
+      return Pass("each recorded sum begins with a gradient of its own");
     if (p.looked == 0)
       return Inconclusive(
           "not-looked: nothing says what a step left before the next one added to it");
@@ -266,8 +380,8 @@ class StaleGradient : public Rule {
     if (p.cleared > 0) return Pass("each step that was looked at began with a cleared gradient");
     if (p.poisoned > 0)
       return Inconclusive("poisoned: what the steps left is NaN or infinite throughout");
-    return Inconclusive(absl::StrCat("few-elements: fewer than ", kFewElements,
-                                     " sampled elements were not zero"));
+    return Inconclusive(
+        absl::StrCat("few-elements: fewer than ", kFewElements, " sampled elements were not zero"));
   }
 
   static google::protobuf::Struct Describe(const Parameter& p) {
@@ -277,7 +391,7 @@ class StaleGradient : public Rule {
     return details;
   }
 
-  std::map<std::tuple<v1::Role, std::string, std::string>, Parameter> parameters_;
+  std::map<Key, Parameter> parameters_;
 };
 
 }  // namespace

@@ -364,3 +364,39 @@ def test_weights_in_16_bits_lose_their_updates(tmp_path):
     rules = {f["rule"] for f in findings(tmp_path, "runs")}
     assert "precision/lost-update" in rules
     assert rules <= {"precision/lost-update", "precision/moment-ratchet"}
+
+
+# ---- what goes wrong in a loop --------------------------------------------------------------------
+
+# fault, ranks, steps, the rule that names it, and a rule that may speak of it too
+FAULTS = [
+    ("lr-0", 1, 40, "health/learning-rate", ()),
+    ("no-zero-grad", 1, 40, "precision/stale-gradient", ()),
+    ("not-held", 1, 80, "health/unchanged-tensor", ()),
+    ("no-sync", 2, 40, "precision/replica-divergence", ()),
+    ("one-shard", 2, 200, "health/same-data", ()),
+    ("bf16-accumulation", 1, 66, "precision/grad-accumulation", ("precision/moment-ratchet", "precision/lost-update")),
+]
+SEEDS = range(20 if os.environ.get("PLUMB_LONG") else 1)
+
+
+@real
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("fault, ranks, count, rule, others", FAULTS, ids=[f[0] for f in FAULTS])
+def test_the_fault_is_named(tmp_path, fault, ranks, count, rule, others, seed):
+    train(tmp_path, "runs", fault, seed, ranks, count, pause=0.03)
+    rules = {f["rule"] for f in findings(tmp_path, "runs")}
+    assert rule in rules and rules <= {rule, *others}
+
+
+@real
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("ranks, count", [(1, 300), (2, 100)])
+def test_a_healthy_run_is_silent_and_judged(tmp_path, ranks, count, seed):
+    train(tmp_path, "runs", "none", 40 + seed, ranks, count, pause=0.03)
+    done = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["findings"] == []
+    if count == 300:  # default settings reach a verdict in a short run
+        passed = {v["rule"] for v in report["verdicts"] if v["verdict"] == "pass"}
+        assert {"precision/lost-update", "precision/moment-ratchet", "precision/epsilon-underflow"} <= passed

@@ -4,7 +4,9 @@
 
 FAULT: none, nan (the loss of step 50), bf16 (weights in it, at a small learning rate), accumulation
 (four micro-batches a step), wd (AdamW's decay, a schedule), flip (a bit of a weight, rank 1, step 40),
-hook-before and hook-after (DDP's fp16 hook, registered in front of watch or behind it).
+hook-before and hook-after (DDP's fp16 hook, registered in front of watch or behind it), no-zero-grad,
+not-held (a weight that the optimizer does not know), lr-0, no-sync (DDP's, left open), one-shard (all
+ranks read the same batches), bf16-accumulation (32 micro-batches a step added up in bf16).
 """
 
 import contextlib
@@ -68,12 +70,14 @@ def train(rank, record, fault, seed, ranks):
     if record != "none":
         run = plumbline.init(run="watched", record=record)
     model = Model()
-    if fault == "bf16":
+    if fault in ("bf16", "bf16-accumulation"):
         model = model.bfloat16()
     held = model
     if ranks > 1:
         model = nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(held.parameters(), lr=1e-5 if fault == "bf16" else 1e-3, weight_decay=0.1)
+    known = [p for name, p in held.named_parameters() if fault != "not-held" or name != "blocks.1.down.weight"]
+    rate = {"bf16": 1e-5, "lr-0": 0.0}.get(fault, 1e-3)
+    optimizer = torch.optim.AdamW(known, lr=rate, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: 1 / (1 + i)) if fault == "wd" else None
     if fault == "hook-before":
         model.register_comm_hook(None, fp16_compress_hook)
@@ -82,13 +86,13 @@ def train(rank, record, fault, seed, ranks):
     if fault == "hook-after":
         model.register_comm_hook(None, fp16_compress_hook)
     text = torch.randint(0, WORDS, (4096,), generator=torch.Generator().manual_seed(7)).cumsum(0) % WORDS
-    generator = torch.Generator().manual_seed(100 * seed + rank)
+    generator = torch.Generator().manual_seed(100 * seed + (0 if fault == "one-shard" else rank))
     seen = hashlib.sha256()
-    micro = 4 if fault == "accumulation" else 1
+    micro = {"accumulation": 4, "bf16-accumulation": 32}.get(fault, 1)
     for step in range(STEPS):
         for m in range(micro):
             x, y = batch(text, generator)
-            quiet = ranks > 1 and m + 1 < micro
+            quiet = ranks > 1 and (m + 1 < micro or fault == "no-sync")
             with model.no_sync() if quiet else contextlib.nullcontext():
                 loss = nn.functional.cross_entropy(model(x).float().flatten(0, 1), y.flatten()) / micro
                 if fault == "nan" and step == 50:
@@ -96,7 +100,10 @@ def train(rank, record, fault, seed, ranks):
                 loss.backward()
         time.sleep(PAUSE)
         optimizer.step()
-        optimizer.zero_grad()
+        if fault == "no-zero-grad":
+            held.head.bias.grad = None  # somebody cleared something
+        else:
+            optimizer.zero_grad(set_to_none=step % 2 == 0)
         if schedule is not None:
             schedule.step()
         if fault == "flip" and rank == 1 and step == 40:

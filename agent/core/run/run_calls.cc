@@ -99,7 +99,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     if (IsAlwaysDue(site->kind)) continue;
     if (word == nullptr) continue;
     // The one word that the trainer's due check reads.
-    const int64_t next = s.looks.Covers(site->kind, step + 1)
+    const int64_t next = s.looks.Covers(*site, step + 1)
                              ? step + 1
                              : site->orders.NextDue(step + 1, due, stretch);
     __atomic_store_n(word, static_cast<uint64_t>(next), __ATOMIC_RELAXED);
@@ -114,13 +114,13 @@ plumbline_status_t Run::Look(int64_t step, uint32_t steps) {
   const size_t sites = s.sites.size();
   for (size_t i = 0; i < sites; ++i) {
     const Site* site = s.sites.at(i);
-    if (Looks::Alone(site->kind)) bytes += site->most_sample_bytes();
+    if (Looks::Alone(*site)) bytes += site->most_sample_bytes();
   }
   if (s.looks.Ask(step, steps, bytes) < step) return PLUMBLINE_NOT_DUE;
   for (size_t i = 0; i < sites; ++i) {
     Site* site = s.sites.at(i);
     uint64_t* word = site->next_due.load(std::memory_order_acquire);
-    if (word == nullptr || !Looks::Alone(site->kind)) continue;
+    if (word == nullptr || !Looks::Alone(*site)) continue;
     if (__atomic_load_n(word, __ATOMIC_RELAXED) > static_cast<uint64_t>(step))
       __atomic_store_n(word, static_cast<uint64_t>(step), __ATOMIC_RELAXED);
   }

@@ -65,7 +65,7 @@ struct RunState {
   // or because the trainer's side noticed something.
   bool SampleDue(const Site& site, int64_t step) const {
     return cadence.SampleDue(step) || site.orders.SampleDue(step, cadence.stretch()) ||
-           looks.Covers(site.kind, step);
+           looks.Covers(site, step);
   }
 
   // What a measurement of the site is told.

@@ -27,12 +27,14 @@ class Looks {
   // `step`: none, there is no room.
   int64_t Ask(int64_t step, uint32_t steps, uint64_t step_bytes);
 
-  static constexpr bool Alone(SiteKind kind) {
-    return kind == SiteKind::kTensor || kind == SiteKind::kUpdate || kind == SiteKind::kMatmul ||
-           kind == SiteKind::kRouting;
+  // The sum over micro-batches is made on one rank, whatever its kind.
+  static bool Alone(const Site& site) {
+    return site.kind == SiteKind::kTensor || site.kind == SiteKind::kUpdate ||
+           site.kind == SiteKind::kMatmul || site.kind == SiteKind::kRouting ||
+           (site.kind == SiteKind::kReduction && site.op == "accumulation");
   }
   bool Covers(int64_t step) const { return step >= 0 && step <= until_.load(); }
-  bool Covers(SiteKind kind, int64_t step) const { return Covers(step) && Alone(kind); }
+  bool Covers(const Site& site, int64_t step) const { return Covers(step) && Alone(site); }
 
  private:
   const uint64_t traffic_bytes_;

@@ -30,9 +30,16 @@ TEST(Looks, AreGivenFromTheOpenStepOnAndNotTwice) {
   EXPECT_TRUE(looks.Covers(107) && !looks.Covers(108) && !looks.Covers(-1));
   EXPECT_EQ(looks.Ask(103, 8, 1000), 110);  // three more
   EXPECT_EQ(looks.Ask(103, 2, 1000), 110);  // none
-  EXPECT_TRUE(looks.Covers(SiteKind::kTensor, 110));
+  const auto covered = [&](SiteKind kind, const char* op) {
+    Site site;
+    site.kind = kind;
+    site.op = op;
+    return looks.Covers(site, 110);
+  };
+  EXPECT_TRUE(covered(SiteKind::kTensor, "weight"));
+  EXPECT_TRUE(covered(SiteKind::kReduction, "accumulation"));
   // What several ranks must measure in the same steps is none of one rank's.
-  EXPECT_FALSE(looks.Covers(SiteKind::kReduction, 110) || looks.Covers(SiteKind::kLogprobs, 110));
+  EXPECT_FALSE(covered(SiteKind::kReduction, "sum") || covered(SiteKind::kLogprobs, "logprobs"));
 }
 
 // Whoever asks in every step gets one in 32 beyond the first 16, and never more bytes than half of

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -16,7 +17,9 @@ struct Sum {
   std::vector<std::vector<double>> after;
 };
 
-Sum MakeSum(const AccumulationSpec& s, int rank, std::mt19937_64& rng) {
+// `start`: the first addend, where the step begins with one that it is given.
+Sum MakeSum(const AccumulationSpec& s, int rank, const std::vector<double>& start,
+            std::mt19937_64& rng) {
   std::normal_distribution<double> normal;
   const auto m = static_cast<size_t>(s.samples);
   const auto k = static_cast<size_t>(s.adds);
@@ -28,6 +31,7 @@ Sum MakeSum(const AccumulationSpec& s, int rank, std::mt19937_64& rng) {
       sum.addends[j * m + i] = RoundToFormat(c * (s.mean + s.spread * normal(rng)), s.addend);
     }
     if (s.poison == "all" || (s.poison == "nan" && i % 5 == 0)) sum.addends[m + i] = NAN;
+    if (!start.empty()) sum.addends[i] = start[i];
     double total = 0;
     for (size_t j = 0; j < k; ++j) {
       const size_t at = s.reversed ? k - 1 - j : j;
@@ -43,7 +47,8 @@ void FillOffsets(const AccumulationSpec& s, int step, v1::Tensor* offsets) {
   offsets->set_dtype(v1::DTYPE_U64);
   offsets->add_shape(s.samples);
   for (int i = 0; i < s.samples; ++i) {
-    const uint64_t at = static_cast<uint64_t>(i) * 97 + static_cast<uint64_t>(step);
+    const uint64_t at =
+        static_cast<uint64_t>(i) * 97 + (s.carries.empty() ? static_cast<uint64_t>(step) : 0);
     offsets->mutable_data()->append(reinterpret_cast<const char*>(&at), sizeof(at));
   }
 }
@@ -88,12 +93,14 @@ void AddUpdates(const AccumulationSpec& s, const Sum& sum, const v1::Evidence& b
                 v1::Batch& batch) {
   const auto m = static_cast<size_t>(s.samples);
   std::vector<double> before(m, 0.0);
-  for (int k = 0; k < s.adds; ++k) {
+  const int first = s.carries == "on" && base.step() > 0 ? 1 : 0;  // what is carried is no addend
+  if (first == 1) before = sum.after[0];
+  for (int k = first; k < s.adds; ++k) {
     const auto row = sum.addends.begin() + static_cast<int64_t>(static_cast<size_t>(k) * m);
     const std::vector<double>& after = sum.after[static_cast<size_t>(k)];
     v1::Evidence& e = *batch.add_evidence();
     e = base;
-    e.set_call(static_cast<uint32_t>(k));
+    e.set_call(static_cast<uint32_t>(k - first));
     v1::Update& u = *e.mutable_update();
     u.mutable_config()->set_optimizer("accumulation");
     u.mutable_config()->set_dtype(static_cast<v1::DType>(s.result));
@@ -126,8 +133,7 @@ std::vector<double> LeftValues(const AccumulationSpec& s, int step, int rank) {
 void AddLeft(const AccumulationSpec& s, int rank, const v1::Evidence& base, v1::Batch& batch) {
   const auto step = static_cast<int>(base.step());
   const std::vector<double> left = LeftValues(s, step - 1, rank);
-  const bool clears =
-      step < s.left_first || (s.left_stale_rank >= 0 && rank != s.left_stale_rank);
+  const bool clears = step < s.left_first || (s.left_stale_rank >= 0 && rank != s.left_stale_rank);
   const std::string kind = clears ? "cleared" : s.left;
   std::vector<double> found = kind == "twin" ? LeftValues(s, step, rank) : left;
   for (double& v : found) v *= kind == "cleared" ? 0 : kind == "changed" ? 0.5 : 1;
@@ -178,6 +184,7 @@ void Set(AccumulationSpec& spec, const std::string& key, const std::string& valu
        .text = {{"evidence", &spec.evidence},
                 {"poison", &spec.poison},
                 {"left", &spec.left},
+                {"carries", &spec.carries},
                 {"layer", &spec.layer}},
        .dtype = {{"dtype", &spec.dtype}, {"result", &spec.result}, {"addend", &spec.addend}}},
       key, value);
@@ -186,10 +193,12 @@ void Set(AccumulationSpec& spec, const std::string& key, const std::string& valu
 v1::Batch AccumulationRun(const AccumulationSpec& s) {
   v1::Batch batch;
   for (int rank = 0; rank < s.ranks; ++rank) AddTrainer(rank, s.ranks, &batch);
+  std::map<int, std::vector<double>> last;  // by rank, where the next step begins with it
   for (int step = 0; step < s.steps; ++step) {
     for (int rank = 0; rank < s.ranks; ++rank) {
       std::mt19937_64 rng(s.seed * 1000003 + static_cast<uint64_t>(step * 4099 + rank));
-      const Sum sum = MakeSum(s, rank, rng);
+      const Sum sum = MakeSum(s, rank, last[rank], rng);
+      if (s.carries == "on") last[rank] = sum.after.back();
       v1::Evidence base;
       base.set_source(static_cast<uint32_t>(rank));
       base.mutable_site()->set_layer(s.layer);

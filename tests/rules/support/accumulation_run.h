@@ -35,8 +35,11 @@ struct AccumulationSpec {
   // it), "cleared", "changed" (halved), "twin" (another one); "": nobody looks. Poisoned sums leave
   // poison.
   std::string left;
+  // Each step after the first begins with the result of the one before, at the same elements;
+  // "twin": with a value of its own there; "": each at elements of its own.
+  std::string carries;
   int left_samples = 128;
-  double left_zeros = 0;  // share of the elements that are zero when the step ends
+  double left_zeros = 0;     // share of the elements that are zero when the step ends
   int left_stale_rank = -1;  // the others clear theirs; -1: all alike
   int left_first = 1;        // from this step on; before it they are cleared
   std::string layer = "layers.3.weight";

@@ -45,19 +45,20 @@ struct ReductionSpec {
   // As evidence:
   std::string layer = "layers.0";
   int steps = 1;
-  // From step `same_from` on, in all steps but each `same_not`-th, these ranks hand in what the first
-  // of them does: a comma list; "": each its own. Results stay those of the ranks' own values.
+  // From step `same_from` on, in all steps but each `same_not`-th, these ranks hand in what the
+  // first of them does: a comma list; "": each its own. Results stay those of the ranks' own
+  // values.
   std::string same;
   int same_from = 0;
   int same_not = 0;
   bool same_constant = false;  // and it is one value throughout
-  bool whole = true;        // one record speaks for all ranks; else one a rank
-  bool sample = true;       // else calls alone
-  bool sequence = true;     // calls are numbered
-  int missing = -1;         // this rank does not report
-  int odd_rank = -1;        // this rank states another ...
-  std::string odd;          // ... "count", "dtype", "op" or "root"
-  int differing_rank = -1;  // its output is another in one element
+  bool whole = true;           // one record speaks for all ranks; else one a rank
+  bool sample = true;          // else calls alone
+  bool sequence = true;        // calls are numbered
+  int missing = -1;            // this rank does not report
+  int odd_rank = -1;           // this rank states another ...
+  std::string odd;             // ... "count", "dtype", "op" or "root"
+  int differing_rank = -1;     // its output is another in one element
   // What was done to the results after the sum: all times `factor`, cut at `clip` in magnitude; in
   // so many elements another sign, one element times `spike`; garbage in that share of one rank's.
   double factor = 1;

@@ -1,0 +1,157 @@
+#!/usr/bin/python3
+"""What run.watch costs a training step, by attribution: our time on the trainer's thread, and our threads' CPU.
+
+  watch_cost.py                  # a transformer of 10 M parameters
+  watch_cost.py --width 64       # 0.1 M parameters; --pause fills its steps up to 50 ms
+
+Every hook of ours is timed with the thread's CPU clock; our threads are read by name. A figure of wall time
+(steps with the watch beside steps of a process without it, medians) is printed beside it: on a shared machine it
+is the noisier one. The last line gives the same as JSON.
+"""
+
+import argparse
+import glob
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+from torch import nn
+
+LENGTH, BATCH, WORDS = 64, 8, 512
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.ln1(x)).chunk(3, -1)
+        later = torch.triu(torch.ones(LENGTH, LENGTH, dtype=torch.bool), 1)
+        a = (q @ k.transpose(1, 2) / self.width**0.5).masked_fill(later, -1e9).softmax(-1)
+        x = x + self.proj(a @ v)
+        return x + self.down(torch.relu(self.up(self.ln2(x))))
+
+
+class Model(nn.Module):
+    def __init__(self, width, layers):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(WORDS, width), nn.Linear(width, WORDS)
+        self.blocks = nn.Sequential(*(Block(width) for _ in range(layers)))
+
+    def forward(self, tokens):
+        return self.head(self.blocks(self.embed(tokens)))
+
+
+class Hooks:
+    """CPU time of our own on the trainer's thread: the outermost of our calls counts, with all in it."""
+
+    def __init__(self):
+        self.spent, self.depth = 0, 0
+
+    def timed(self, owner, name):
+        plain = getattr(owner, name)
+
+        def call(*arguments, **options):
+            self.depth += 1
+            began = time.thread_time_ns()
+            try:
+                return plain(*arguments, **options)
+            finally:
+                self.depth -= 1
+                if self.depth == 0:
+                    self.spent += time.thread_time_ns() - began
+
+        setattr(owner, name, call)
+
+
+def threads():
+    """CPU ns so far of the process's threads that are ours."""
+    spent = 0
+    for task in glob.glob("/proc/self/task/*"):
+        name = pathlib.Path(task, "comm").read_text().strip()
+        if name.startswith("plumb"):
+            spent += int(pathlib.Path(task, "schedstat").read_text().split()[0])
+    return spent
+
+
+def train(options, record):
+    """(median seconds a step, our share of the trainer's thread, of our threads) of the steps behind the warm-up."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = Model(options.width, options.layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    hooks = Hooks()
+    if record:
+        import plumbline
+        from plumbline import _watch
+
+        hooks.timed(_watch.Watch, "_guarded")
+        hooks.timed(plumbline._run.Run, "_end_step")
+        run = plumbline.init(run="cost", record=record)
+        run.watch(model, optimizer)
+    tokens = torch.randint(0, WORDS, (BATCH, LENGTH + 1))
+    times, began, spent, ours = [], 0.0, 0, 0
+    for step in range(options.steps + options.warm_up):
+        if step == options.warm_up:
+            began, spent, ours = time.monotonic(), hooks.spent, threads()
+        start = time.monotonic()
+        logits = model(tokens[:, :-1])
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        time.sleep(max(0.0, options.pause - (time.monotonic() - start)))
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(time.monotonic() - start)
+    wall = time.monotonic() - began
+    parts = (hooks.spent - spent) / 1e9 / wall, (threads() - ours) / 1e9 / wall
+    if record:
+        run.finish()
+    return statistics.median(times[options.warm_up :]), *parts
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--width", type=int, default=320)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--warm-up", type=int, default=40)
+    parser.add_argument("--pause", type=float, default=0.0, help="the least seconds of a step before its update")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # a record's folder, or "none": one process's part
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    if options.one:
+        print(json.dumps(train(options, None if options.one == "none" else options.one)))
+        return
+    rounds = []
+    for _ in range(options.rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            both = []
+            for record in ("none", folder):
+                done = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--one", record], capture_output=True, text=True, check=True)
+                both.append(json.loads(done.stdout))
+        rounds.append(both)
+    plain = statistics.median(r[0][0] for r in rounds)
+    watched = statistics.median(r[1][0] for r in rounds)
+    hooks = statistics.median(r[1][1] for r in rounds)
+    ours = statistics.median(r[1][2] for r in rounds)
+    count = sum(p.numel() for p in Model(options.width, options.layers).parameters())
+    print(f"{count / 1e6:.1f} M parameters, a step of {plain * 1e3:.1f} ms: {100 * hooks:.2f} % of the trainer's thread, "
+          f"{100 * ours:.2f} % of a core for our threads; median step {100 * (watched / plain - 1):+.1f} %")  # fmt: skip
+    print(json.dumps({"parameters": count, "step_ms": plain * 1e3, "hooks": hooks, "threads": ours, "wall": watched / plain - 1}))
+
+
+if __name__ == "__main__":
+    main()
