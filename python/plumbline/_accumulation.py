@@ -48,11 +48,10 @@ class _Sum:
             sampled = site and run._indices(site, self._parameter.numel(), _SAMPLES)
             self._indices = None if sampled is None else as_indices(sampled)
             if self._indices is not None:
-                self._tell_left()
+                self._tell_left(self._left.found())
         return self._indices is not None
 
-    def _tell_left(self):
-        seen = self._left.found()
+    def _tell_left(self, seen):
         if seen is not None:
             places, left, found = seen
             self._run.observe_reduction(
@@ -104,6 +103,7 @@ class _Sum:
     def _keep_left(self):
         run = self._run
         site = run._site(KIND_REDUCTION, self._name, "accumulation")
+        self._tell_left(self._left.used())
         self._left.step_ends(due=site is not None and site.word[0] <= run._step + 1)
 
     def _emit(self):

@@ -1,4 +1,8 @@
-"""Was .grad cleared? What a step left in it, at a few elements, and what the next step found there."""
+"""Was .grad cleared? What a step left in it, at a few elements, and what the next step found there.
+
+What is found uncleared counts only once an update has used it: the generator's backward pass adds to the
+discriminator's gradient, which is cleared before the discriminator's own.
+"""
 
 import sys
 
@@ -12,18 +16,28 @@ class LeftGradient:
     def __init__(self, parameter):
         self._parameter = parameter
         self._places = self._kept = self._version = None
+        self._waiting = self._waits_since = None  # found uncleared, at that version of the parameter
         self._cleared = 0
 
     def added(self):
         """In front of each addend: an update that comes later changes the version."""
         self._version = self._parameter._version
+        if self._waiting is not None and not bool(self._elements().ne(0).any()):
+            self._waiting = None  # cleared before anybody used it
+
+    def used(self):
+        """(places, left, found) of what was found uncleared, once an update has used it, or None."""
+        if self._waiting is None or self._parameter._version == self._waits_since:
+            return None
+        used, self._waiting = self._waiting, None
+        return used
 
     def step_ends(self, due):
         """`due`: so is the next step. What is there now is what the optimizer saw: clipped, unscaled."""
         self._kept = self._elements() if due else None
 
     def found(self):
-        """(places, left, found), in front of the step's first addend, or None.
+        """(places, left, found) of a gradient that was cleared, in front of the step's first addend, or None.
 
         None too where the weights were not updated in between: then the sum goes on by intent.
         """
@@ -35,9 +49,9 @@ class LeftGradient:
             return None
         if not bool(now.ne(0).any()):
             self._cleared += 1
-            if self._cleared > _CLEARED:
-                return None
-        return self._places, left, now
+            return None if self._cleared > _CLEARED else (self._places, left, now)
+        self._waiting, self._waits_since = (self._places, left, now), self._parameter._version
+        return None
 
     def _elements(self):
         """A cleared gradient is zero; None: it has no elements of its own (sparse)."""

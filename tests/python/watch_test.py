@@ -400,3 +400,34 @@ def test_a_healthy_run_is_silent_and_judged(tmp_path, ranks, count, seed):
     if count == 300:  # default settings reach a verdict in a short run
         passed = {v["rule"] for v in report["verdicts"] if v["verdict"] == "pass"}
         assert {"precision/lost-update", "precision/moment-ratchet", "precision/epsilon-underflow"} <= passed
+
+
+LOOPS = """
+import sys, torch, plumbline
+from torch import nn
+torch.manual_seed(int(sys.argv[2])); torch.set_num_threads(1)
+one, two = nn.Linear(8, 64), nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+first, second = torch.optim.Adam(one.parameters(), 1e-3), torch.optim.Adam(two.parameters(), 1e-3)
+run = plumbline.init(run="two", record="runs", every=1)
+run.watch(nn.ModuleList([one, two]), [first, second])
+for i in range(24):
+    for _ in range(int(sys.argv[1])):  # the critic, or the discriminator
+        second.zero_grad() if sys.argv[3] == "cleared" else None
+        two(one(torch.randn(16, 8)).detach()).pow(2).mean().backward()
+        second.step()
+    first.zero_grad()
+    two(one(torch.randn(16, 8))).mean().backward()  # adds to the other's gradients, too
+    first.step()
+run.finish()
+"""
+
+
+# A gradient that is cleared before anybody uses it is no stale one.
+@real
+@pytest.mark.parametrize("times, cleared", [*((n, "cleared") for n in "123"), ("2", "never"), ("3", "never")])
+def test_what_one_backward_pass_leaves_in_the_others_parameters(tmp_path, times, cleared):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
+    for seed in range(2):
+        subprocess.run([sys.executable, "-c", LOOPS, times, str(seed), cleared], cwd=tmp_path, env=env, check=True, timeout=300, stderr=subprocess.DEVNULL)  # fmt: skip
+    found = {(f["rule"], f["site"]["layer"].partition(".")[0]) for f in findings(tmp_path, "runs")}
+    assert found == (set() if cleared == "cleared" else {("precision/stale-gradient", "1")})
