@@ -49,7 +49,8 @@ struct RunSummary {
   std::map<std::string, LateCount> late;  // by cause
   uint64_t evidence = 0;                  // items, late ones included
   uint64_t verdicts = 0;                  // so far, of rules outside group meta
-  bool meta_alone = false;                // no rule outside group meta was asked for; not kept
+  bool meta_alone = false;                // no rule outside group meta was asked for
+  // meta_alone follows from the engine's rules.
   void Persist(Archive& a) {
     a(run, step_first, step_last, ranks, sites, losses, late, evidence, verdicts);
   }

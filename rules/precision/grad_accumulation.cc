@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/accumulation/accumulation.h"
 #include "analysis/frame/frame.h"
 #include "analysis/statistics/statistics.h"
-#include "analysis/tensor/tensor.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,9 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/accumulation/accumulation.h"
 #include "analysis/frame/frame.h"
-#include "analysis/tensor/tensor.h"
-#include "base/load.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -70,105 +68,7 @@ constexpr RuleInfo kInfo = {"precision/stale-gradient",
                             kPage,
                             {}};
 
-constexpr size_t kFewElements = 64;
 constexpr uint64_t kFewSteps = 2;
-
-// What one step's record of one rank says.
-struct LeftGradient {
-  enum class Kind { kCleared, kStale, kFew, kChanged, kPoisoned, kMalformed };
-  Kind kind = Kind::kMalformed;
-  size_t telling = 0;  // finite elements that were not zero when the step before ended
-  size_t same = 0;     // of these, with the same bits now
-  double example = 0;  // the first of them
-  size_t place = 0;
-};
-
-bool ReadsAs(const v1::Tensor& tensor, DType dtype, size_t size) {
-  return static_cast<DType>(tensor.dtype()) == dtype &&
-         tensor.data().size() == size * DTypeSize(dtype);
-}
-
-LeftGradient::Kind KindOf(const LeftGradient& seen, bool found_any, bool poisoned) {
-  using Kind = LeftGradient::Kind;
-  if (poisoned && seen.telling == 0) return Kind::kPoisoned;
-  if (!found_any) return Kind::kCleared;
-  if (seen.telling < kFewElements) return Kind::kFew;
-  return seen.same == seen.telling ? Kind::kStale : Kind::kChanged;
-}
-
-LeftGradient Look(const v1::ReductionSample& sample) {
-  LeftGradient seen;
-  const v1::Tensor& left = sample.inputs();
-  const v1::Tensor& found = sample.output();
-  const auto dtype = static_cast<DType>(left.dtype());
-  if (!IsFloating(dtype) || left.data().empty()) return seen;
-  const size_t size = left.data().size() / DTypeSize(dtype);
-  if (!ReadsAs(left, dtype, size) || !ReadsAs(found, dtype, size)) return seen;
-  bool found_any = false, poisoned = false;
-  for (size_t i = 0; i < size; ++i) {
-    const double was = LoadDouble(left.data().data(), dtype, static_cast<int64_t>(i));
-    const double is = LoadDouble(found.data().data(), dtype, static_cast<int64_t>(i));
-    found_any |= is != 0;  // NaN too
-    poisoned |= !std::isfinite(was);
-    if (!std::isfinite(was) || was == 0) continue;
-    ++seen.telling;
-    if (is != was) continue;  // of one dtype, and not zero: the same value is the same bits
-    if (seen.same++ == 0) {
-      seen.example = was;
-      seen.place = i;
-    }
-  }
-  seen.kind = KindOf(seen, found_any, poisoned);
-  return seen;
-}
-
-uint64_t OffsetOf(const v1::ReductionSample& sample, size_t i) {
-  const v1::Tensor& offsets = sample.offsets();
-  const auto dtype = static_cast<DType>(offsets.dtype());
-  if (!IsInteger(dtype) || offsets.data().size() < (i + 1) * DTypeSize(dtype)) return i;
-  return static_cast<uint64_t>(LoadInt64(offsets.data().data(), dtype, static_cast<int64_t>(i)));
-}
-
-// Running sums of one rank, where nobody looks at what is left: does each begin with the one
-// before?
-struct Carried {
-  int64_t step = -1;
-  std::map<uint64_t, double> result;  // of this step, some of its elements
-  uint64_t steps = 0;                 // that began with the result of the step before
-  int64_t step_first = 0;
-  size_t telling = 0;  // elements, of the last of them
-  uint64_t anew = 0;   // steps that did not
-  void Persist(Archive& a) { a(step, result, steps, step_first, telling, anew); }
-
-  void Take(int64_t of_step, const Accumulation& sum) {
-    constexpr size_t kKept = 256;
-    if (of_step <= step) return;  // a restart repeats it
-    if (of_step == step + 1) Compare(of_step, sum);
-    step = of_step;
-    result.clear();
-    for (size_t i = 0; i < std::min(sum.samples, kKept); ++i)
-      result.emplace(sum.offsets[i], sum.result[i]);
-  }
-
- private:
-  void Compare(int64_t of_step, const Accumulation& sum) {
-    size_t same = 0, told = 0;
-    for (size_t i = 0; i < sum.samples; ++i) {
-      const auto before = result.find(sum.offsets[i]);
-      if (before == result.end() || !std::isfinite(before->second) || before->second == 0) continue;
-      const double begins = sum.has_start ? sum.start[i] : sum.addend(0, i);
-      ++told;
-      same += begins == before->second ? 1 : 0;
-    }
-    if (told < kFewElements) return;
-    if (same < told) {
-      ++anew;
-      return;
-    }
-    if (steps++ == 0) step_first = of_step;
-    telling = told;
-  }
-};
 
 // One parameter: what its ranks' steps have shown so far.
 struct Parameter {
@@ -178,8 +78,8 @@ struct Parameter {
     int64_t step_last = -1;
     void Persist(Archive& a) { a(steps, step_first, step_last); }
   };
-  std::map<uint32_t, Stale> stale;      // by rank
-  std::map<uint32_t, Carried> carried;  // of the first ranks
+  std::map<uint32_t, Stale> stale;         // by rank
+  std::map<uint32_t, CarriedSum> carried;  // of the first ranks
   std::set<uint32_t> ranks;
   uint64_t looked = 0;  // steps of ranks with a record
   uint64_t cleared = 0;
@@ -222,7 +122,7 @@ class StaleGradient : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, parameter] : parameters_) {
       if (parameter.told) continue;
-      if (const Carried* carried = AlwaysCarried(parameter)) {
+      if (const CarriedSum* carried = AlwaysCarried(parameter)) {
         out.Add(CarriedOver(key, parameter, *carried));
         continue;
       }
@@ -254,20 +154,24 @@ class StaleGradient : public Rule {
     }
   }
 
+  static bool Always(const CarriedSum& sum) {
+    return sum.steps >= kFewSteps && sum.anew == 0 && sum.gaps == 0;
+  }
+
   // Where somebody looks at what is left, sums that go on without an update are known to be none.
-  static const Carried* AlwaysCarried(const Parameter& parameter) {
+  static const CarriedSum* AlwaysCarried(const Parameter& parameter) {
     if (parameter.looked > 0) return nullptr;
     for (const auto& [rank, carried] : parameter.carried) {
-      if (carried.steps >= kFewSteps && carried.anew == 0) return &carried;
+      if (Always(carried)) return &carried;
     }
     return nullptr;
   }
 
   static v1::Verdict CarriedOver(const Key& key, const Parameter& parameter,
-                                 const Carried& carried) {
+                                 const CarriedSum& carried) {
     std::set<uint32_t> ranks;
     for (const auto& [rank, of_rank] : parameter.carried) {
-      if (of_rank.steps >= kFewSteps && of_rank.anew == 0) ranks.insert(rank);
+      if (Always(of_rank)) ranks.insert(rank);
     }
     FindingBuilder found = Begin(carried.steps, carried.telling);
     found
@@ -302,7 +206,7 @@ class StaleGradient : public Rule {
   static void Take(const SiteStep& step, const Item& item, Parameter& parameter, VerdictSink& out) {
     ++parameter.looked;
     const v1::ReductionSample& sample = item.evidence->reduction().sample();
-    const LeftGradient seen = Look(sample);
+    const LeftGradient seen = LookAtLeft(sample);
     switch (seen.kind) {
       case LeftGradient::Kind::kCleared:
         ++parameter.cleared;
@@ -343,8 +247,7 @@ class StaleGradient : public Rule {
             "optimizer has used: all %d of its sampled elements that are not zero have the same "
             "bits. It was so in %d steps, the first %d: nobody clears the gradients.",
             rank, step.step, seen.telling, stale.steps, stale.step_first))
-        .Witness("element",
-                 static_cast<double>(OffsetOf(item.evidence->reduction().sample(), seen.place)))
+        .Witness("element", static_cast<double>(seen.element))
         .Witness("value", seen.example)
         .Witness("step", static_cast<double>(step.step))
         .Witness("rank", rank)
@@ -380,8 +283,8 @@ class StaleGradient : public Rule {
     if (p.cleared > 0) return Pass("each step that was looked at began with a cleared gradient");
     if (p.poisoned > 0)
       return Inconclusive("poisoned: what the steps left is NaN or infinite throughout");
-    return Inconclusive(
-        absl::StrCat("few-elements: fewer than ", kFewElements, " sampled elements were not zero"));
+    return Inconclusive(absl::StrCat("few-elements: fewer than ", LeftGradient::kFewElements,
+                                     " sampled elements were not zero"));
   }
 
   static google::protobuf::Struct Describe(const Parameter& p) {

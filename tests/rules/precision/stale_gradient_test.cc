@@ -2,6 +2,7 @@
 // dtype and whatever the values, and silent where they are cleared or something else is there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,23 @@ TEST(StaleGradient, RepeatedStepsCountOnce) {
   const Verdicts verdicts = Judge({first, second});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(testing::Outcome(verdicts[0]), "one-step");
+}
+
+// Of sums alone it is told only where no step is missing: what was in between may have been
+// cleared.
+TEST(StaleGradient, SumsAloneNeedEveryStep) {
+  AccumulationSpec spec = Spec("", 6, DType::kF32);
+  spec.samples = 80;
+  spec.steps = 8;
+  spec.carries = "on";
+  v1::Batch batch = AccumulationRun(spec);
+  EXPECT_EQ(testing::Findings(Judge({batch}), "precision/stale-gradient"), 1);
+  auto& all = *batch.mutable_evidence();
+  all.erase(std::remove_if(all.begin(), all.end(), [](const auto& e) { return e.step() == 4; }),
+            all.end());
+  EXPECT_EQ(testing::Findings(Judge({batch}), "precision/stale-gradient"), 0);
+  spec.samples = 60;
+  EXPECT_EQ(testing::Findings(Judge({AccumulationRun(spec)}), "precision/stale-gradient"), 0);
 }
 
 TEST(StaleGradient, MalformedEvidence) {

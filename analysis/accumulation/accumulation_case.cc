@@ -1,4 +1,4 @@
-#include "analysis/tensor/accumulation_case.h"
+#include "analysis/accumulation/accumulation_case.h"
 
 #include <algorithm>
 #include <cmath>

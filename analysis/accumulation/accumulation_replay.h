@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/tensor/accumulation_case.h"
+#include "analysis/accumulation/accumulation_case.h"
 #include "base/archive.h"
 #include "base/half.h"
 

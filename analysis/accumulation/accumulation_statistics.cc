@@ -1,4 +1,4 @@
-#include "analysis/tensor/accumulation_statistics.h"
+#include "analysis/accumulation/accumulation_statistics.h"
 
 #include <algorithm>
 #include <cmath>

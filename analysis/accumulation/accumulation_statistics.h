@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/accumulation/accumulation_replay.h"
 #include "analysis/statistics/statistics.h"
-#include "analysis/tensor/accumulation_replay.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

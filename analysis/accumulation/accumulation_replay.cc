@@ -1,4 +1,4 @@
-#include "analysis/tensor/accumulation_replay.h"
+#include "analysis/accumulation/accumulation_replay.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,8 @@
+// What one rank's running sum over the micro-batches of a step shows. The room's entry: who stands
+// outside includes this header alone.
+#pragma once
+
+#include "analysis/accumulation/accumulation_case.h"        // IWYU pragma: export
+#include "analysis/accumulation/accumulation_replay.h"      // IWYU pragma: export
+#include "analysis/accumulation/accumulation_statistics.h"  // IWYU pragma: export
+#include "analysis/accumulation/left_gradient.h"            // IWYU pragma: export
