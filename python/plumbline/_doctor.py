@@ -60,6 +60,9 @@ def _factory(text):
 def _make(text):
     """(model, optimizers, example inputs or None)"""
     factory = _factory(text)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(factory, torch.nn.Module):
+        raise _Refused(f"{text} is a {type(factory).__name__} itself; expected a function that returns one")
     try:
         made = factory()
     except (Exception, SystemExit) as error:
@@ -69,6 +72,11 @@ def _make(text):
     if torch is None or not 1 <= len(parts) <= 3 or not isinstance(parts[0], torch.nn.Module):
         raise _Refused(f"{text} returned {type(made).__name__}; expected a torch.nn.Module, (model, optimizer) or "
                        "(model, optimizer, example_inputs)")  # fmt: skip
+    if isinstance(parts[0], torch.jit.ScriptModule):
+        raise _Refused(f"{text} returned a ScriptModule, in which no hook runs; expected the model before torch.jit")
+    lazy = getattr(torch.nn.parameter, "is_lazy", lambda p: False)
+    if any(lazy(p) for p in parts[0].parameters()):
+        raise _Refused(f"{text} returned a model whose parameters have no shape yet; expected it after one forward pass")
     model, optimizer, inputs = parts + [None] * (3 - len(parts))
     optimizers = [] if optimizer is None else list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     for one in optimizers:

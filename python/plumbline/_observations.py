@@ -177,7 +177,7 @@ class Observations:
         """
         return self._hooked("watch_accumulation", watch_accumulation, parameters, limit)
 
-    def watch(self, model, optimizer, scaler=None, activations=None):
+    def watch(self, model=None, optimizer=None, scaler=None, activations=None, **unknown):
         """Watches a model and its optimizer: the second of the two lines. Call it before training.
 
         optimizer: one of torch.optim's, or a list. scaler: a GradScaler. activations: names of modules
@@ -189,6 +189,9 @@ class Observations:
         the ranks' copies agree. A series that the trainer tells itself (`run.scalar("loss", x)`)
         stays the trainer's. Returns an object whose remove() ends it.
         """
+        if unknown:
+            self._unknown("watch", "", unknown)
+            return NOTHING
         return self._hooked("watch", watch, model, optimizer, scaler, activations)
 
     def _hooked(self, call, make, *arguments):

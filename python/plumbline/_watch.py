@@ -17,7 +17,11 @@ from ._watch_updates import Updates
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0035  # of a step's time, for its screening
+_MANY = 4096  # backward passes of one step
 _LONGEST = 64  # steps between two of them at most
+
+
+_watched = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
 
 
 class _Backward:
@@ -85,7 +89,7 @@ class Watch:
     """What watches one model and its optimizers until remove()."""
 
     def __init__(self, run, model, optimizers, scaler, activations=None):
-        self._run, self._scaler = run, scaler
+        self._run, self._scaler, self._given = run, scaler, model
         self._optimizers = optimizers
         self._model = model.module if is_ddp(model) else model
         self._ddp = Hook(run, model) if is_ddp(model) else None
@@ -168,6 +172,7 @@ class Watch:
     def remove(self):
         """Takes every hook away again."""
         undo, self._undo = self._undo, []
+        _watched.pop(self._given, None)
         for one in reversed(undo):
             one()
         if self._accumulation is not None:
@@ -236,6 +241,9 @@ class Watch:
             loss = loss / self._scaler._scale
         if loss.device.type == "cpu":  # elsewhere reading it would wait for the device
             look(self._run, self._screen.loss(float(loss)))
+        if self._backwards == _MANY:
+            self._run._tell_softly("watch-no-step", f"watch: {_MANY} backward passes and no step of a watched optimizer; "
+                                   "was it replaced? expected run.watch(model, optimizer) with the new one, behind remove()")  # fmt: skip
         if self._accumulation is None:
             left_over = self._left_over()
             if left_over or self._backwards == 2:
@@ -347,6 +355,11 @@ class Watch:
         optimizers = ", ".join(type(o).__name__ for o in self._optimizers) or "no optimizer"
         unknown = [type(o).__name__ for o in self._optimizers if self._updates[id(o)].kind is None]
         text = f"watching {len(self._trained)} trained parameters, {optimizers}"
+        held = {id(p) for o in self._optimizers for group in o.param_groups for p in group["params"]}
+        missing = [name for name, p in self._trained if id(p) not in held]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            text += f" (no optimizer holds {missing[0]}{more}: requires_grad_(False) if they are frozen)"
         if self._replicas:
             text += ", the ranks' copies and sums of DistributedDataParallel"
         text += self._routers.describe() if self._routers is not None else ""
@@ -364,10 +377,16 @@ def watch(run, model, optimizer, scaler, activations=None):
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module):
         raise Unsupported(f"expected a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
+    known = _watched.get(model)
+    if known is not None and known() is not None and known()._run is run:
+        raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     for one in optimizers:
         if not isinstance(one, torch.optim.Optimizer):
             raise Unsupported(f"expected an optimizer of torch.optim, or a list of them, not {type(one).__name__}")
     watched = Watch(run, model, optimizers, scaler, activations)
+    _watched[model] = weakref.ref(watched)
     print(f"plumbline: {watched.describe()}", file=sys.stderr)
     return watched

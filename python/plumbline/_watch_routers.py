@@ -24,6 +24,7 @@ class OnlyHere:
 
     def __init__(self, call):
         self._call = call
+        self.__name__ = "plumbline_forward"  # torch.jit.script asks every hook for it
 
     def __call__(self, module, inputs):
         self._call(module, inputs)

@@ -313,7 +313,7 @@ class UnchangedTensor : public Rule {
           "update-observed: the optimizer holds it; precision/lost-update tells where its change "
           "goes");
     if (moved) return Pass("the weight changes");
-    if (weight.updates > 0 && weight.updates >= kUpdates)
+    if (weight.updates >= kUpdates)
       return Inconclusive(absl::StrCat("nothing-changes: no weight of the run changes; after ",
                                        kUpdatesAlone, " updates that is a finding"));
     if (weight.updates > 0)

@@ -250,7 +250,7 @@ class NonFinite : public Rule {
             AloneText(s), UnseenText(s.finite_step, s.step, "It"),
             BeforeText(s.before ? &*s.before : nullptr),
             backed_off ? " The loss scale backed off from it, as it is meant to." : ""))
-        .Cause(Cause(s, backed_off), s.before && !backed_off ? 0.8 : 1.0)
+        .Cause(Cause(s, backed_off), Confidence(s, backed_off))
         .Measured("values that are no numbers", static_cast<double>(o.non_finite()), "values")
         .Threshold(0, "none is expected")
         .Fix(backed_off
@@ -324,6 +324,11 @@ class NonFinite : public Rule {
     const double most = FormatOf(s.before->dtype).max_finite;
     return s.before->non_finite() == 0 && s.before->amax >= std::sqrt(most) ? "near-overflow"
                                                                             : "unknown";
+  }
+
+  static double Confidence(const Sighting& s, bool backed_off) {
+    if (backed_off) return 1;
+    return Cause(s, backed_off) == "unknown" ? 0 : 0.8;
   }
 
   static void Fill(const Sighting& s, v1::Verdict& verdict) {

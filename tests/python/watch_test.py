@@ -232,6 +232,16 @@ def test_what_cannot_be_hooked_is_declared_with_the_remedy(tmp_path):
     assert any("FullyShardedDataParallel" in c and "unhooked: " in c for c in outcome.calls)
 
 
+@pytest.mark.parametrize("call, said", [
+    ("run.watch(model, opt, scalr=1)", "'scaler' meant"), ("run.watch(model)", "expected an optimizer"),
+    ("run.watch(torch.jit.script(torch.nn.Linear(2, 1)), opt)", "before torch.jit"),
+    ("first = run.watch(model, opt); run.watch(model, opt)", "watched already"),
+])  # fmt: skip
+def test_a_wrong_call_is_said_and_raises_nothing(tmp_path, call, said):
+    outcome = trainer.run(CODE.format(body=f"{call}; back(); opt.step()"), tmp_path).ok()
+    assert said in outcome.err
+
+
 def test_a_module_that_is_not_there_is_said(tmp_path):
     outcome = trainer.run(CODE.format(body='run.watch(model, opt, activations=["frist"]); back(); opt.step()'), tmp_path).ok()
     assert "no module is named 'frist'" in outcome.err
