@@ -79,6 +79,9 @@ plumbline_status_t Observe(plumbline_site_t* handle, int32_t kind, const char* n
                                static_cast<int64_t>(step), given, ThreadError());
 }
 
+// Each call below asks what costs nothing first (closed, no step open), then enters the agent; an
+// agent that is older than the call says so and nothing happens.
+
 plumbline_status_t SampleIndices(Site* site, uint64_t count, uint64_t* out, uint32_t capacity,
                                  uint32_t* n) {
   uint64_t step = 0;
@@ -117,6 +120,7 @@ plumbline_status_t ChargeCaller(Run* run, uint64_t ns) {
   return PLUMBLINE_OK;
 }
 
+// Sets due words back to the open step: the agent knows what it may still spend.
 plumbline_status_t LookClosely(Run* run, uint32_t steps) {
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;

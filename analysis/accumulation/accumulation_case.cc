@@ -47,6 +47,7 @@ std::vector<uint64_t> Offsets(const v1::Tensor& tensor, size_t samples) {
   return offsets;
 }
 
+// A NaN is the same as any other: its bits depend on who made it.
 bool SameValue(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 bool SameValues(const double* a, const double* b, size_t n) {
@@ -59,6 +60,8 @@ bool SameTensor(const v1::Tensor& a, const v1::Tensor& b) {
 
 // ---- reductions ----------------------------------------------------------------------------
 
+// One record of a whole sum: [addends, elements] in order, and what came of them. What it lacks to be
+// judged goes into `problem`.
 Accumulation FromReduction(const Item& item) {
   Accumulation a;
   a.rank = item.source->rank();

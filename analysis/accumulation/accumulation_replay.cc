@@ -9,6 +9,7 @@
 namespace plumbline::rules {
 namespace {
 
+// Kept in fp32 registers first, and stored from there: two roundings.
 double RoundInto(double v, const AccumulationModel& m) {
   if (m.via_fp32) v = RoundToFormat(v, DType::kF32);
   return RoundToFormat(v, m.dtype, m.rounding);
@@ -46,10 +47,12 @@ std::vector<AccumulationModel> Candidates(const Accumulation& a) {
   return all;
 }
 
+// Models that a person would call by one name.
 bool SameFamily(const AccumulationModel& a, const AccumulationModel& b) {
   return (a.dtype == b.dtype && a.rounding == b.rounding) || (!a.half() && !b.half());
 }
 
+// Models that give the same sums here: the samples cannot tell them apart.
 struct Class {
   std::vector<AccumulationModel> members;
   std::vector<double> results;

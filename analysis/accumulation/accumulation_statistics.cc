@@ -12,6 +12,7 @@
 namespace plumbline::rules {
 namespace {
 
+// What the replay accepted, and how close the next model came.
 void DescribeModel(const AccumulationMatch& match, const char* name,
                    google::protobuf::Struct& details) {
   google::protobuf::Struct& model = PutStruct(details, "model");

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/replicas/replica_copies.h"
 
 namespace plumbline::rules {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 constexpr char kName[] = "weights_checksum";
 constexpr size_t kMostSeries = 1024;  // process groups of a run
 
+// A NaN says that a rank has no number for its copies: it is none that differs.
 std::map<double, std::vector<uint32_t>> ByValue(const SiteStep& step) {
   std::map<double, std::vector<uint32_t>> ranks;
   for (const Item& item : step.items) {
@@ -22,18 +24,6 @@ std::map<double, std::vector<uint32_t>> ByValue(const SiteStep& step) {
     if (std::isfinite(value)) ranks[value].push_back(item.source->rank());
   }
   return ranks;
-}
-
-std::string RanksText(const std::set<uint32_t>& ranks) {
-  constexpr size_t kMost = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  size_t n = 0;
-  for (const uint32_t rank : ranks) {
-    if (n == kMost) return absl::StrCat(text, " and ", ranks.size() - kMost, " more");
-    absl::StrAppend(&text, n == 0 ? "" : ", ", rank);
-    ++n;
-  }
-  return text;
 }
 
 }  // namespace
@@ -58,9 +48,11 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
   Series& series = series_[key];
   if (by_value.size() == 1) {
     series = {.agreed = step.step, .agreements = series.agreements + 1};
+    // A pass a step would be a line a step for ever.
     if (!std::has_single_bit(series.agreements)) return std::nullopt;
     return Pass("the ranks' copies have one checksum");
   }
+  // Without a strict majority nobody is accused: all of them are named.
   const bool majority = 2 * most > ranks;
   std::set<uint32_t> odd;
   for (const auto& [value, of] : by_value) {
@@ -69,6 +61,7 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
   if (!series.parted) series.parted = step.step;
   if (std::includes(series.odd.begin(), series.odd.end(), odd.begin(), odd.end()))
     return std::nullopt;  // told
+  // A rank that joins them is news, and its tensor may be another one.
   series.odd = std::move(odd);
   series.ranks = ranks;
   series.majority = majority ? most : 0;
@@ -81,7 +74,7 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
 
 v1::Verdict CopyChecksums::Found(const std::string& op, const Series& series,
                                  const std::string& more) {
-  const std::string names = RanksText(series.odd);
+  const std::string names = RankList(series.odd);
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   found
       .Title(series.majority > 0
@@ -127,14 +120,6 @@ std::vector<v1::Verdict> CopyChecksums::Explained(const SiteStep& step,
     out.push_back(std::move(verdict));
   }
   return out;
-}
-
-std::optional<int64_t> CopyChecksums::AgreedIn(const SiteStep& step) const {
-  for (const auto& [key, series] : series_) {
-    if (std::get<0>(key) == step.attempt && std::get<1>(key) == step.role && series.parted)
-      return series.agreed;
-  }
-  return std::nullopt;
 }
 
 }  // namespace plumbline::rules

@@ -30,9 +30,6 @@ class CopyChecksums {
   std::vector<v1::Verdict> Explained(const SiteStep& step, const std::set<uint32_t>& odd,
                                      const std::string& tensor, const v1::Cause& cause);
 
-  // The step after which the copies still agreed, where a divergence of these series is open.
-  std::optional<int64_t> AgreedIn(const SiteStep& step) const;
-
   void Persist(Archive& archive) { archive(series_); }
 
  private:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analysis/sample/sample.h"
+#include "absl/strings/str_cat.h"
 #include "base/load.h"
 
 namespace plumbline::rules {
@@ -130,6 +131,18 @@ std::optional<Difference> Compare(const v1::TensorState& a, const v1::TensorStat
     d.value_b = second->values[i];
   }
   return d;
+}
+
+std::string RankList(const std::set<uint32_t>& ranks) {
+  constexpr size_t kMost = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  size_t n = 0;
+  for (const uint32_t rank : ranks) {
+    if (n == kMost) return absl::StrCat(text, " and ", ranks.size() - kMost, " more");
+    absl::StrAppend(&text, n == 0 ? "" : ", ", rank);
+    ++n;
+  }
+  return text;
 }
 
 }  // namespace plumbline::rules

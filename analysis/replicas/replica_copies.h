@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,5 +56,8 @@ struct Difference {
 
 // nullopt: not both sampled, or not at the same elements.
 std::optional<Difference> Compare(const v1::TensorState& a, const v1::TensorState& b);
+
+// "rank 3", "ranks 0, 1 and 12 more".
+std::string RankList(const std::set<uint32_t>& ranks);
 
 }  // namespace plumbline::rules

@@ -74,8 +74,7 @@ class Checksums:
                 self._sums = array.array("Q", bytes(8 * len(where)))
         if self._data is None:
             return torch.stack([_words_sum(t).cpu() for t in self._tensors]).tolist()
-        addresses = (a.buffer_info()[0] for a in (self._data, self._bytes, self._sums))
-        data, sizes, sums = addresses
+        data, sizes, sums = (a.buffer_info()[0] for a in (self._data, self._bytes, self._sums))
         if self._library.plumbline_checksums(data, sizes, len(where), sums) < 0:
             raise RuntimeError("checksums: refused")
         return self._sums.tolist()

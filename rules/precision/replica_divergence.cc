@@ -100,18 +100,6 @@ bool NearlyAgree(const std::optional<Difference>& d) {
   return d && d->telling >= kFewTelling && 64 * (d->telling - d->agree) <= d->telling;
 }
 
-std::string RankList(const std::set<uint32_t>& ranks) {
-  constexpr size_t kMost = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  size_t n = 0;
-  for (const uint32_t rank : ranks) {
-    if (n == kMost) return absl::StrCat(text, " and ", ranks.size() - kMost, " more");
-    absl::StrAppend(&text, n == 0 ? "" : ", ", rank);
-    ++n;
-  }
-  return text;
-}
-
 class ReplicaDivergence : public Rule {
  public:
   bool ReadsScalar(const v1::Site& site) const override { return CopyChecksums::Is(site); }

@@ -525,50 +525,6 @@ static inline plumbline_status_t plumbline_observe_update_if_due(plumbline_site_
   return plumbline_due(site) ? plumbline_observe_update(site, update) : PLUMBLINE_NOT_DUE;
 }
 
-/* ---- matrix products ---------------------------------------------------------------------------
- */
-
-/* D = A B (+ C), whole and as it was computed. On captured steps up to 32 rows of A, as many
- * columns of B and the elements of D where they meet are kept: enough to name the arithmetic and to
- * prove it by replay; the other steps cost nothing but the call. All floating (not f64). */
-typedef struct plumbline_matmul {
-  uint32_t size;                /* sizeof(plumbline_matmul_t) */
-  int32_t declared_accumulator; /* PLUMBLINE_DTYPE_* promised to the trainer; ABSENT: f32 */
-  const DLTensor* a;            /* [..., K]: its leading axes together are the rows; required */
-  const DLTensor* b;            /* [K, N]; of a weight [N, K] its transposed view; required */
-  const DLTensor* d;            /* a's leading axes, then N; required */
-  const DLTensor* c;            /* what was added to the product: d's shape or [N]; NULL: nothing */
-  const char* input_format; /* "tf32" where f32 inputs are meant to be cut to it; a format's name
-                               ("e4m3", "bf16") where values lie in a wider one; NULL */
-  const char* library;      /* that computed it, with its version, or NULL */
-  void* cuda_stream;
-  double scale;            /* one factor of the product: d = scale A B (+ c); 0: 1 */
-  const DLTensor* a_scale; /* of factors that were scaled before they were cast: what A's values are
-                              multiplied by. One element: of the whole tensor. Else [..., B] with
-                              a's leading axes, B = ceil(K / block) */
-  const DLTensor* b_scale; /* [B, N], or one element. Floating, or u8 in `scale_format` */
-  const char* scale_format;    /* of u8 scales: "e8m0" or "e4m3"; NULL */
-  const char* output_rounding; /* "nearest", "stochastic" (of the store to d's type), or NULL */
-  uint64_t block;              /* products that share a scale (32, 16, 128); 0: K */
-  uint32_t a_tile;             /* neighbouring rows of a that share theirs: a_scale is [T, B] with
-                                  T = ceil(rows / a_tile); 0: 1 */
-  uint32_t b_tile;             /* neighbouring columns of b: b_scale is [B, ceil(N / b_tile)] */
-} plumbline_matmul_t;
-
-/* clang-format off */
-#define PLUMBLINE_MATMUL_INIT                                                                 \
-  {sizeof(plumbline_matmul_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   /* product */   \
-   0.0, NULL, NULL, NULL, NULL, 0, 0, 0}                                      /* scales */
-/* clang-format on */
-
-PLUMBLINE_API plumbline_status_t plumbline_observe_matmul(plumbline_site_t* site,
-                                                          const plumbline_matmul_t* matmul);
-
-static inline plumbline_status_t plumbline_observe_matmul_if_due(plumbline_site_t* site,
-                                                                 const plumbline_matmul_t* matmul) {
-  return plumbline_due(site) ? plumbline_observe_matmul(site, matmul) : PLUMBLINE_NOT_DUE;
-}
-
 /* ---- series and stages -------------------------------------------------------------------------
  */
 
@@ -583,23 +539,11 @@ PLUMBLINE_API plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t
 
 /* The caller noticed something in the open step (a loss that is no number, a gradient that fell to
  * zero): from now on, and in the next steps, `steps` in all, sites of tensors, updates, products,
- * router calls and sums over micro-batches (op "accumulation") are due and keep elements, out of cadence, so that what began here is told of
- * this step. Words that said "later" are set back: calls of this step that went by are not looked
- * at. It has its own budget (one step in 32 beyond the first 16, and half of what the run may
+ * router calls and sums over micro-batches (op "accumulation") are due and keep elements, out of
+ * cadence, so that what began here is told of this step. Words that said "later" are set back:
+ * calls of this step that went by are not looked at. It has its own budget (one step in 32 beyond the first 16, and half of what the run may
  * send); NOT_DUE: that is used up. Between two steps: FAILED_PRECONDITION. Any thread. */
 PLUMBLINE_API plumbline_status_t plumbline_look(plumbline_run_t* run, uint32_t steps);
-
-/* One number each of `n` blocks of host memory, by which copies are compared: equal bytes give equal
- * numbers, on every host of one byte order, and one changed word of 8 bytes always another one. Not
- * for keeping secrets. At the speed of memory. Needs no run. Any thread. */
-PLUMBLINE_API plumbline_status_t plumbline_checksums(const void* const* data, const uint64_t* bytes,
-                                                     uint32_t n, uint64_t* sums);
-
-/* The sum of the squares of each of `n` tensors of fp32 in host memory, in fp64: NaN and infinity
- * where there are any, and no overflow. A caller screens gradients by it. Needs no run. Any thread. */
-PLUMBLINE_API plumbline_status_t plumbline_square_sums(const float* const* data,
-                                                       const uint64_t* counts, uint32_t n,
-                                                       double* sums);
 
 /* A stage of the training loop. Always due. `kind` is one of "data", "forward", "backward",
  * "optimizer", "collective", "checkpoint", "evaluation", "compile" or "other"; `name` NULL: the
@@ -614,6 +558,7 @@ PLUMBLINE_API plumbline_status_t plumbline_span_end(plumbline_run_t* run, uint64
 #endif
 
 #include "plumbline/in_hand.h"
+#include "plumbline/products.h"
 #include "plumbline/rollouts.h"
 
 #endif /* PLUMBLINE_PLUMBLINE_H_ */
