@@ -92,8 +92,8 @@ typedef struct plumbline_agent_site {
   const char* op; /* not empty */
   int64_t step;   /* the open step, or the one last begun, or 0 */
   /* The site's due word, valid until the process ends. Written by the agent alone once it is open
-   * (relaxed atomic stores), only within step_end, step_begin, look and declare_site. The façade sets it
-   * to PLUMBLINE_NEVER before close and in a forked child. */
+   * (relaxed atomic stores), only within step_end, step_begin, look and declare_site. The façade
+   * sets it to PLUMBLINE_NEVER before close and in a forked child. */
   uint64_t* next_due;
 } plumbline_agent_site_t;
 

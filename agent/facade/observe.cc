@@ -201,8 +201,8 @@ plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t ns) {
 
 plumbline_status_t plumbline_look(plumbline_run_t* run, uint32_t steps) {
   if (run == nullptr || steps == 0) {
-    return Fail(PLUMBLINE_INVALID_ARGUMENT, run == nullptr ? "look: run is NULL"
-                                                           : "look: steps is 0, expected 1 or more");
+    return Fail(PLUMBLINE_INVALID_ARGUMENT,
+                run == nullptr ? "look: run is NULL" : "look: steps is 0, expected 1 or more");
   }
   if (InForkedChild()) return PLUMBLINE_DISABLED;
   return LookClosely(FromHandle(run), steps);

@@ -60,8 +60,8 @@ bool SameTensor(const v1::Tensor& a, const v1::Tensor& b) {
 
 // ---- reductions ----------------------------------------------------------------------------
 
-// One record of a whole sum: [addends, elements] in order, and what came of them. What it lacks to be
-// judged goes into `problem`.
+// One record of a whole sum: [addends, elements] in order, and what came of them. What it lacks to
+// be judged goes into `problem`.
 Accumulation FromReduction(const Item& item) {
   Accumulation a;
   a.rank = item.source->rank();

@@ -71,7 +71,6 @@ Falling LookAtMoment(const UpdateCase& c, double least) {
   return f;
 }
 
-
 // Every way to compute the update, and how much of what was recorded it explains.
 std::vector<MomentReplay> MomentReplays(const UpdateCase& c, const Falling& f, double beta2) {
   std::vector<double> betas = {beta2};
@@ -95,9 +94,10 @@ std::vector<MomentReplay> MomentReplays(const UpdateCase& c, const Falling& f, d
 }
 
 const MomentReplay& BestReplay(const std::vector<MomentReplay>& replays) {
-  return *std::max_element(replays.begin(), replays.end(), [](const MomentReplay& a, const MomentReplay& b) {
-    return std::tie(a.still, a.telling) < std::tie(b.still, b.telling);
-  });
+  return *std::max_element(replays.begin(), replays.end(),
+                           [](const MomentReplay& a, const MomentReplay& b) {
+                             return std::tie(a.still, a.telling) < std::tie(b.still, b.telling);
+                           });
 }
 
 bool ReplayExplains(size_t explained, size_t of) {

@@ -1,4 +1,5 @@
-// Which arithmetic computed a second moment, and can it decay? The room's entry and its only header.
+// Which arithmetic computed a second moment, and can it decay? The room's entry and its only
+// header.
 #pragma once
 
 #include <cstddef>

@@ -66,8 +66,8 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
   series.ranks = ranks;
   series.majority = majority ? most : 0;
   series.explained = false;
-  v1::Verdict verdict = Found(step.site.op(), series,
-                              " Which tensor it is, the next look at the weights will tell.");
+  v1::Verdict verdict =
+      Found(step.site.op(), series, " Which tensor it is, the next look at the weights will tell.");
   verdict.mutable_finding()->mutable_cause()->set_id("unknown");
   return verdict;
 }
@@ -77,9 +77,8 @@ v1::Verdict CopyChecksums::Found(const std::string& op, const Series& series,
   const std::string names = RankList(series.odd);
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   found
-      .Title(series.majority > 0
-                 ? "copies of the weights differ from the other ranks'"
-                 : "the ranks' copies of the weights differ")
+      .Title(series.majority > 0 ? "copies of the weights differ from the other ranks'"
+                                 : "the ranks' copies of the weights differ")
       .Explain(absl::StrCat(
           absl::StrFormat("After step %d the checksum of all weights that the ranks hold copies of "
                           "is not the same on %s",

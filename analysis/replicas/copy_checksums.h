@@ -22,7 +22,8 @@ class CopyChecksums {
   static bool Is(const v1::Site& site);
 
   // One step of such a series. A finding at the first step of a divergence and when other ranks
-  // join it; a pass where all agree, now and then; nothing for one rank alone, or numbers that are none.
+  // join it; a pass where all agree, now and then; nothing for one rank alone, or numbers that are
+  // none.
   std::optional<v1::Verdict> Judge(const SiteStep& step);
 
   // A tensor was found to differ on these ranks: the findings that stand for the same divergence,

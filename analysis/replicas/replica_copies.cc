@@ -6,8 +6,8 @@
 #include <map>
 #include <utility>
 
-#include "analysis/sample/sample.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/sample/sample.h"
 #include "base/load.h"
 
 namespace plumbline::rules {

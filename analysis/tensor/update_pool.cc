@@ -64,7 +64,8 @@ UpdatePool::Pooled* UpdatePool::Add(const SiteStep& step, const Item& item,
   if (pools_.size() >= kMostPools && !pools_.contains(key)) return nullptr;
   Pooled& pool = pools_[key];
   const bool full = pool.sample.size() > kMostPooled || pool.layers.size() > kMostLayers;
-  if (pool.layers.empty() || full || (sample && pool.sample.size() && !pool.sample.Alike(*sample))) {
+  if (pool.layers.empty() || full ||
+      (sample && pool.sample.size() && !pool.sample.Alike(*sample))) {
     pool = {.judged = pool.judged, .marked = pool.marked};
     *pool.update.mutable_config() = c;
     pool.step_first = step.step;
@@ -84,9 +85,8 @@ UpdatePool::Pooled* UpdatePool::Add(const SiteStep& step, const Item& item,
   return &pool;
 }
 
-void UpdatePool::JudgeEach(
-    const StepEnd& step, VerdictSink& out,
-    const std::function<std::optional<v1::Verdict>(const Pooled&)>& judge) {
+void UpdatePool::JudgeEach(const StepEnd& step, VerdictSink& out,
+                           const std::function<std::optional<v1::Verdict>(const Pooled&)>& judge) {
   for (auto& [key, pool] : pools_) {
     if (std::get<0>(key) != step.attempt || std::get<1>(key) != step.role || !pool.fresh) continue;
     pool.fresh = false;

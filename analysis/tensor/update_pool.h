@@ -1,6 +1,6 @@
 // Updates of tensors that have too few elements to be judged alone, put together over tensors and
-// steps: those of one rank, optimizer and dtype. In a short run a bias of 64 elements is looked at a
-// few times; all biases and norms together are thousands of elements.
+// steps: those of one rank, optimizer and dtype. In a short run a bias of 64 elements is looked at
+// a few times; all biases and norms together are thousands of elements.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ class UpdatePool {
 
  private:
   // attempt, role, rank, dtype, moments' dtype, optimizer, beta2, eps
-  using Key = std::tuple<uint32_t, v1::Role, uint32_t, v1::DType, v1::DType, std::string, double,
-                         double>;
+  using Key =
+      std::tuple<uint32_t, v1::Role, uint32_t, v1::DType, v1::DType, std::string, double, double>;
   std::map<Key, Pooled> pools_;
 };
 

@@ -419,9 +419,8 @@ class Engine::Impl {
     if (Run* known = Known(name)) return *known;
     auto run = std::make_unique<Run>(name, options_, &sets_, RunRules(&active_, rule_bytes_each_));
     run->state.summary().meta_alone =
-        std::all_of(active_.begin(), active_.end(), [](const ActiveRule& rule) {
-          return rule.entry->info->group() == "meta";
-        });
+        std::all_of(active_.begin(), active_.end(),
+                    [](const ActiveRule& rule) { return rule.entry->info->group() == "meta"; });
     if (const auto expected = expected_.find(name); expected != expected_.end()) {
       for (const v1::Source& source : expected->second) run->state.Expect(source);
     }

@@ -86,12 +86,12 @@ class ProbeCoverage : public Rule {
   static void Unhooked(const RunSummary& run, const std::pair<std::string, std::string>& key,
                        const RunSummary::SiteCount& site, VerdictSink& out) {
     const std::string remedy = key.second.substr(std::strlen(kUnhooked));
-    v1::Verdict verdict = Make(
-        v1::LEVEL_WARNING, "part of the model is not watched",
-        absl::StrCat(key.first, " could not be hooked, on ", site.declared_ranks,
-                     site.declared_ranks == 1 ? " rank" : " ranks",
-                     ": what it computes is not seen, and no rule judges it."),
-        remedy.empty() ? "See `python -m plumbline doctor`." : remedy);
+    v1::Verdict verdict =
+        Make(v1::LEVEL_WARNING, "part of the model is not watched",
+             absl::StrCat(key.first, " could not be hooked, on ", site.declared_ranks,
+                          site.declared_ranks == 1 ? " rank" : " ranks",
+                          ": what it computes is not seen, and no rule judges it."),
+             remedy.empty() ? "See `python -m plumbline doctor`." : remedy);
     verdict.mutable_site()->set_layer(key.first);
     verdict.mutable_site()->set_op("unhooked");
     verdict.mutable_site()->set_step_first(site.declared_step);

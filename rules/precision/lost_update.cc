@@ -299,10 +299,10 @@ class LostUpdate : public Rule {
     for (size_t n = 0; n < seen.listed.size(); ++n) {
       const size_t i = seen.listed[n];
       found.Witness(absl::StrCat("element ", n + 1),
-                    absl::StrFormat("%s: %.9g + %.9g = %.9g, half an ulp is %.3g",
-                                    pool ? pool->ElementName(i) : absl::StrCat("[", c.offsets[i], "]"),
-                                    c.before[i], c.intended[i], c.after[i],
-                                    0.5 * UlpOf(c.before[i], c.dtype)));
+                    absl::StrFormat(
+                        "%s: %.9g + %.9g = %.9g, half an ulp is %.3g",
+                        pool ? pool->ElementName(i) : absl::StrCat("[", c.offsets[i], "]"),
+                        c.before[i], c.intended[i], c.after[i], 0.5 * UlpOf(c.before[i], c.dtype)));
     }
     *found.verdict().mutable_details() = Describe(update);
     found.verdict().add_assumptions(

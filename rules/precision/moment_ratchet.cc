@@ -240,10 +240,12 @@ class MomentRatchet : public Rule {
     for (size_t k = 0; k < std::min(kListed, shown.size()); ++k) {
       const size_t i = shown[k];
       const double g2 = c.gradient[i] * c.gradient[i];
-      found.Witness(absl::StrCat("element ", k + 1),
-                    absl::StrFormat("%s: v = %.9g, g^2 = %.6g, v after = %.9g; exactly %.9g",
-                                    pool ? pool->ElementName(i) : absl::StrCat("[", c.offsets[i], "]"), c.moment_before[i], g2, c.moment_after[i],
-                                    replay.beta2 * c.moment_before[i] + (1 - replay.beta2) * g2));
+      found.Witness(
+          absl::StrCat("element ", k + 1),
+          absl::StrFormat("%s: v = %.9g, g^2 = %.6g, v after = %.9g; exactly %.9g",
+                          pool ? pool->ElementName(i) : absl::StrCat("[", c.offsets[i], "]"),
+                          c.moment_before[i], g2, c.moment_after[i],
+                          replay.beta2 * c.moment_before[i] + (1 - replay.beta2) * g2));
     }
     *found.verdict().mutable_details() = Describe(c, f);
     return found.Take();

@@ -190,8 +190,7 @@ class ReplicaDivergence : public Rule {
     *diverged = true;
     if (history.told == odd) return std::nullopt;  // one incident
     history.told = odd;
-    v1::Verdict found =
-        Found(copies, odd, majority, example, difference, declared ? "" : basis);
+    v1::Verdict found = Found(copies, odd, majority, example, difference, declared ? "" : basis);
     for (v1::Verdict& verdict :
          checksums_.Explained(step, odd, absl::StrCat(step.site.layer(), "/", step.site.op()),
                               found.finding().cause())) {

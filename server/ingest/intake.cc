@@ -67,7 +67,8 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
     return absl::InvalidArgumentError(absl::StrCat("hello: ", std::string(s.message())));
   }
   for (const v1::Source& source : hello.sources()) {
-    if (source.run().empty()) return absl::InvalidArgumentError("hello: expected a run's name, found none");
+    if (source.run().empty())
+      return absl::InvalidArgumentError("hello: expected a run's name, found none");
   }
   for (const v1::SeriesSet& set : hello.series_sets()) {
     if (auto s = CheckSeriesSet(set, limits_); !s.ok()) {

@@ -88,8 +88,8 @@ absl::Status GapTable::AddLost(const LostEntries& lost, bool* known) {
   v1::JournalGaps gaps;
   gaps.set_first_entry(lost.first);
   gaps.set_last_entry(lost.last);
-  gaps.add_gaps()->set_reason(absl::StrCat(kDamaged, "entries ", lost.first, " to ",
-                                           lost.last, " cannot be read (", lost.where, ")"));
+  gaps.add_gaps()->set_reason(absl::StrCat(kDamaged, "entries ", lost.first, " to ", lost.last,
+                                           " cannot be read (", lost.where, ")"));
   return Add(gaps, known);
 }
 

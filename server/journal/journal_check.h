@@ -1,6 +1,6 @@
-// Reads once, after a start, what no replay reads: the entries behind the checkpoint. A segment that
-// is missing or damaged there takes nothing from what was found, but audits need it, so it is said
-// when it is seen and not when somebody asks.
+// Reads once, after a start, what no replay reads: the entries behind the checkpoint. A segment
+// that is missing or damaged there takes nothing from what was found, but audits need it, so it is
+// said when it is seen and not when somebody asks.
 #pragma once
 
 #include <chrono>

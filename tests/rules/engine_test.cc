@@ -398,7 +398,8 @@ TEST(Coverage, IsNotMissedWhereMetaRulesAloneWereAskedFor) {
     test::AddScalar(&batch, "anything", 0, 1);
     ASSERT_TRUE((*engine)->Add(std::move(batch)).ok());
     (*engine)->Finish();
-    EXPECT_EQ(found, alone ? std::vector<std::string>() : std::vector<std::string>{"meta/probe-coverage"});
+    EXPECT_EQ(found,
+              alone ? std::vector<std::string>() : std::vector<std::string>{"meta/probe-coverage"});
   }
 }
 

@@ -105,7 +105,8 @@ TEST_P(FullDiskAtTheStart, ItListensAndGoesOnWhenThereIsRoom) {
       AgentStream agent(server, 9, {SourceOf("run")}, 101);
       agent.Send(ScalarStep(SourceOf("run"), 101), 101);
       disk.Empty();
-      EXPECT_TRUE(Eventually([&] { return HttpAnswer(http, "/healthz").find("HTTP/1.1 200") == 0; }));
+      EXPECT_TRUE(
+          Eventually([&] { return HttpAnswer(http, "/healthz").find("HTTP/1.1 200") == 0; }));
       EXPECT_TRUE(agent.Acknowledged(101));
     }
     server.process().Signal(GetParam());
@@ -119,22 +120,22 @@ TEST_P(FullDiskAtTheStart, ItListensAndGoesOnWhenThereIsRoom) {
 }
 
 INSTANTIATE_TEST_SUITE_P(After, FullDiskAtTheStart, testing::Values(SIGKILL, SIGTERM),
-                         [](const auto& value) { return value.param == SIGKILL ? "Kill" : "Stop"; });
+                         [](const auto& value) {
+                           return value.param == SIGKILL ? "Kill" : "Stop";
+                         });
 
 // Where not even its databases can be opened, it waits for room before it listens.
-TEST_F(FullDisk, WhereNothingCanBeOpenedItWaits) {
-  StartsWhenWritesAreTaken(folder_.File("data"));
-}
+TEST_F(FullDisk, WhereNothingCanBeOpenedItWaits) { StartsWhenWritesAreTaken(folder_.File("data")); }
 
 TEST_F(FullDisk, WhoWaitsForRoomIsStoppedLikeOthers) {
   const std::string fault = folder_.Write("fault", "full 0");
-  Process server({PLUMBD_PROGRAM, "--grpc", "127.0.0.1:0", "--http", "off", "--data",
-                  folder_.File("data")},
-                 {"ASAN_OPTIONS=verify_asan_link_order=0",
-                  std::string("LD_PRELOAD=") + PLUMB_FAULT_LIBRARY, "PLUMB_FAULT_FILE=" + fault});
-  ASSERT_TRUE(Eventually(
-      [&] { return server.errors().find("this starts when there is room") != std::string::npos; }))
-      << server.errors();
+  Process server(
+      {PLUMBD_PROGRAM, "--grpc", "127.0.0.1:0", "--http", "off", "--data", folder_.File("data")},
+      {"ASAN_OPTIONS=verify_asan_link_order=0", std::string("LD_PRELOAD=") + PLUMB_FAULT_LIBRARY,
+       "PLUMB_FAULT_FILE=" + fault});
+  ASSERT_TRUE(Eventually([&] {
+    return server.errors().find("this starts when there is room") != std::string::npos;
+  })) << server.errors();
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0) << server.errors();
 }

@@ -99,9 +99,8 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     if (IsAlwaysDue(site->kind)) continue;
     if (word == nullptr) continue;
     // The one word that the trainer's due check reads.
-    const int64_t next = s.looks.Covers(*site, step + 1)
-                             ? step + 1
-                             : site->orders.NextDue(step + 1, due, stretch);
+    const int64_t next =
+        s.looks.Covers(*site, step + 1) ? step + 1 : site->orders.NextDue(step + 1, due, stretch);
     __atomic_store_n(word, static_cast<uint64_t>(next), __ATOMIC_RELAXED);
   }
   return PLUMBLINE_OK;

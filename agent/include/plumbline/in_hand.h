@@ -1,5 +1,6 @@
 /* Plumbline's C ABI, its second part: calls that try a function which the caller has in hand, a
- * router or a sum, or measure its memory, and need no run. Included by plumbline.h, whose rules hold here too. */
+ * router or a sum, or measure its memory, and need no run. Included by plumbline.h, whose rules
+ * hold here too. */
 #ifndef PLUMBLINE_IN_HAND_H_
 #define PLUMBLINE_IN_HAND_H_
 
@@ -159,9 +160,9 @@ PLUMBLINE_API plumbline_status_t plumbline_fingerprint(const plumbline_sum_t* su
 /* ---- memory in hand ----------------------------------------------------------------------------
  */
 
-/* One number each of `n` blocks of host memory, by which copies are compared: equal bytes give equal
- * numbers, on every host of one byte order, and one changed word of 8 bytes always another one. Not
- * for keeping secrets. At the speed of memory. Any thread. */
+/* One number each of `n` blocks of host memory, by which copies are compared: equal bytes give
+ * equal numbers, on every host of one byte order, and one changed word of 8 bytes always another
+ * one. Not for keeping secrets. At the speed of memory. Any thread. */
 PLUMBLINE_API plumbline_status_t plumbline_checksums(const void* const* data, const uint64_t* bytes,
                                                      uint32_t n, uint64_t* sums);
 

@@ -541,8 +541,9 @@ PLUMBLINE_API plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t
  * zero): from now on, and in the next steps, `steps` in all, sites of tensors, updates, products,
  * router calls and sums over micro-batches (op "accumulation") are due and keep elements, out of
  * cadence, so that what began here is told of this step. Words that said "later" are set back:
- * calls of this step that went by are not looked at. It has its own budget (one step in 32 beyond the first 16, and half of what the run may
- * send); NOT_DUE: that is used up. Between two steps: FAILED_PRECONDITION. Any thread. */
+ * calls of this step that went by are not looked at. It has its own budget (one step in 32 beyond
+ * the first 16, and half of what the run may send); NOT_DUE: that is used up. Between two steps:
+ * FAILED_PRECONDITION. Any thread. */
 PLUMBLINE_API plumbline_status_t plumbline_look(plumbline_run_t* run, uint32_t steps);
 
 /* A stage of the training loop. Always due. `kind` is one of "data", "forward", "backward",

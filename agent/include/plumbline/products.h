@@ -1,4 +1,5 @@
-/* Plumbline's C ABI, its part on matrix products. Included by plumbline.h, whose rules hold here too.
+/* Plumbline's C ABI, its part on matrix products. Included by plumbline.h, whose rules hold here
+ * too.
  */
 #ifndef PLUMBLINE_PRODUCTS_H_
 #define PLUMBLINE_PRODUCTS_H_

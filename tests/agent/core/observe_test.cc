@@ -175,7 +175,9 @@ TEST(Observe, ALookIsSampledAndEndsByItself) {
       ASSERT_EQ(run->ObserveTensor(static_cast<Site*>(site), step, given, &error), PLUMBLINE_OK);
     }
     ASSERT_EQ(run->StepEnd(step), PLUMBLINE_OK);
-    if (step == 35) { EXPECT_GT(due, 36u); }
+    if (step == 35) {
+      EXPECT_GT(due, 36u);
+    }
   }
   ASSERT_EQ(run->Close(20000, &error), PLUMBLINE_OK);
   std::vector<int64_t> sampled;

@@ -255,9 +255,8 @@ void AddChecksums(const TensorRunSpec& spec, v1::Batch* batch) {
       e.set_source(static_cast<uint32_t>(rank));
       e.mutable_site()->set_op(spec.checksum);
       e.set_step(step);
-      e.mutable_scalar()->set_value(rank == spec.checksum_nan_rank
-                                        ? NAN
-                                        : 1e14 + 1000 * step + (odd ? 1 : 0));
+      e.mutable_scalar()->set_value(
+          rank == spec.checksum_nan_rank ? NAN : 1e14 + 1000 * step + (odd ? 1 : 0));
     }
   }
 }

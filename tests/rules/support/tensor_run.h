@@ -74,8 +74,8 @@ struct TensorRunSpec {
   int loss_nan_step = -1;     // rank 0 logs a loss each step, NaN from this one on; -1: no loss
   bool loss_of_all = false;   // every rank logs it
   std::string loss = "loss";  // its name
-  // each rank tells this series each step: one number for all its copies; "": none. A NaN is told as
-  // checksum_nan_rank's.
+  // each rank tells this series each step: one number for all its copies; "": none. A NaN is told
+  // as checksum_nan_rank's.
   std::string checksum;
   int checksum_every = 1;
   int checksum_nan_rank = -1;

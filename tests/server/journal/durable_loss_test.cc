@@ -183,7 +183,8 @@ TEST_F(DurableLossTest, ADamagedCheckpointBeyondTheJournalsEndUsesItsNumbersUp) 
   EXPECT_GT(std::stoull(Segments().back().substr(0, 20)), 12u);
 }
 
-// Behind the checkpoint nothing is read when plumbd starts: what is lost there is said all the same.
+// Behind the checkpoint nothing is read when plumbd starts: what is lost there is said all the
+// same.
 class LostBehind : public DurableLossTest, public testing::WithParamInterface<const char*> {
  protected:
   // What the disk does to a segment that no replay reads.
@@ -246,9 +247,10 @@ INSTANTIATE_TEST_SUITE_P(TheCheckpoint, LostBehind,
 
 // Who asks first is told the gap with the rest, whether the start has seen it or not.
 TEST_F(DurableLossTest, AnAuditListsTheDamageThatItFindsItself) {
-  const std::string config = folder_.Write("small.toml",
-                                           "[checkpoint]\nseconds = 0.05\n[journal]\n"
-                                           "segment_bytes = 4096\ncommit_bytes = 1\npack = false\n");
+  const std::string config =
+      folder_.Write("small.toml",
+                    "[checkpoint]\nseconds = 0.05\n[journal]\n"
+                    "segment_bytes = 4096\ncommit_bytes = 1\npack = false\n");
   server_ = std::make_unique<Plumbd>(
       std::vector<std::string>{"--data", Data(), "--http", "127.0.0.1:0", "--config", config});
   Leak(68, 1, 40);
