@@ -205,6 +205,14 @@ void MixtureWindow::Take(uint32_t attempt, std::shared_ptr<const MixtureStep> st
   ++taken_;
 }
 
+bool MixtureWindow::Spread() const {
+  const int64_t steps = span();
+  if (steps < static_cast<int64_t>(size_)) return false;
+  size_t seen[4] = {};
+  for (const auto& step : steps_) ++seen[(step->step - steps_.front()->step) * 4 / steps];
+  return 2 * *std::max_element(seen, seen + 4) <= steps_.size();
+}
+
 void MixtureWindow::Add(const MixtureStep& step, bool add) {
   const auto count = [add](uint64_t& sum, uint64_t n) { sum = add ? sum + n : sum - n; };
   for (size_t e = 0; e < wanted_.size(); ++e) {

@@ -83,6 +83,13 @@ class MixtureWindow {
   void Take(uint32_t attempt, std::shared_ptr<const MixtureStep> step);
 
   bool full() const { return steps_.size() == size_; }
+  // Sampled steps add up: a window is judged, too, once it has kFewest steps that span `size` and
+  // lie in all of it, so that the dense steps of a run's opening do not speak for the rest.
+  static constexpr size_t kFewest = 20;
+  bool enough() const { return full() || (steps_.size() >= kFewest && Spread()); }
+  int64_t span() const {
+    return steps_.empty() ? 0 : steps_.back()->step - steps_.front()->step + 1;
+  }
   uint64_t taken() const { return taken_; }
   const std::deque<std::shared_ptr<const MixtureStep>>& steps() const { return steps_; }
   uint64_t experts() const { return wanted_.size(); }
@@ -99,6 +106,8 @@ class MixtureWindow {
 
  private:
   void Add(const MixtureStep& step, bool add);
+  // It spans `size_` steps, and no quarter of these holds more than half of what was seen.
+  bool Spread() const;
 
   size_t size_;
   uint32_t attempt_ = 0;

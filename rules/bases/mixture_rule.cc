@@ -21,7 +21,7 @@ void MixtureRule::Judge(const SiteStep& step, VerdictSink& out) {
   for (const JoinedMixture& joined : *JoinMixture(step)) {
     Layer& layer = layers_.try_emplace(joined.key, window_steps_).first->second;
     Take(step, joined, layer);
-    if (joined.step == nullptr || !Usable(*joined.step) || !layer.window.full()) continue;
+    if (joined.step == nullptr || !Usable(*joined.step) || !layer.window.enough()) continue;
     if (layer.window.experts() < 2 || layer.window.choices() == 0) continue;
     if (auto found = Test(layer.window, layer.fired)) {
       layer.fired.insert(found->finding().cause().id());
@@ -57,9 +57,11 @@ v1::Verdict MixtureRule::Last(const MixtureKey& key, const Layer& layer) const {
     verdict = Inconclusive(absl::StrCat("no-steps: ", Unusable()));
   } else if (window.experts() < 2) {
     verdict = Inconclusive("one-expert: there is nothing to choose");
-  } else if (!window.full()) {
+  } else if (!window.enough()) {
     verdict = Inconclusive(absl::StrCat("few-steps: ", window.steps().size(),
-                                        " steps were seen, of ", window_steps_, " needed"));
+                                        " steps were seen, in a span of ", window.span(),
+                                        "; needed are ", window_steps_, ", or ",
+                                        MixtureWindow::kFewest, " that lie evenly in as many"));
   } else if (window.choices() == 0) {
     verdict = Inconclusive("no-choices: no token chose an expert in the last steps");
   } else {

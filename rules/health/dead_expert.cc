@@ -44,7 +44,7 @@ that is little, and the verdict is inconclusive where it would depend on padding
 
 **Strength.** `heuristic`: a tenth is a customary threshold. That chance does not explain it is sure to 1e-6.
 
-**Inconclusive when** under 100 steps were recorded, chance alone could leave an expert so
+**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more, chance alone could leave an expert so
 few (too few choices for that many experts), or padding rows may be all that an expert got.
 
 **What it cannot see.** An expert that gets tokens and returns nothing (gates of zero); deadness

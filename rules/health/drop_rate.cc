@@ -48,7 +48,7 @@ measured: of 1,000 simulated runs of 300 steps with refusals even along the sequ
 refused, steps alike or correlated at 0.8, sequences of unlike lengths) none alarmed, so at most 0.3 %
 with 95 % confidence; a true slope of 10 points is found in all of 100 runs.
 
-**Inconclusive when** under 100 steps were recorded; or something was refused and positions were not
+**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more; or something was refused and positions were not
 recorded (or the recording is older than the count of choices by position), the share being below 10 %.
 
 **What it cannot see.** Drops that the recording does not show (no `keep_mask` or `routing_map`); drops

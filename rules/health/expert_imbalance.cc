@@ -48,7 +48,7 @@ uniform one: 0 findings in 1,000 simulated healthy runs of 300 steps (uniform; t
 alike; popularity that wanders by 20 % and differs by 10 % between experts; 8 and 64 experts), so at most
 0.3 % of runs with 95 % confidence. An expert at 2.5 times its share is found in all of 100 runs.
 
-**Inconclusive when** under 100 steps were recorded, or padding rows chose so much that the answer
+**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more, or padding rows chose so much that the answer
 depends on where (their choices are counted but not told apart: the bound that is kindest to the router is used).
 
 **What it cannot see.** Imbalance between devices that hold several experts each; an expert that is popular

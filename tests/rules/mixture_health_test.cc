@@ -147,6 +147,80 @@ TEST(MixtureHealth, FewStepsAreInconclusive) {
     EXPECT_THAT(Reason(verdicts, rule), StartsWith("few-steps: 99 steps"));
 }
 
+// As the cadence records a short run: its opening densely, then each so many-th step.
+MixtureRunSpec Sampled(int run) {
+  MixtureRunSpec spec{.experts = run % 2 == 0 ? 8 : 64, .choices = 256, .steps = 300};
+  spec.opening = 8 + run % 9;
+  spec.every = 1 << (1 + run % 3);
+  spec.seed = 70000 + static_cast<uint64_t>(run);
+  return spec;
+}
+
+TEST(MixtureHealth, HealthySampledRunsAreLeftAlone) {
+  constexpr int kRuns = 1000;
+  std::map<std::string, int> alarms;
+  for (int run = 0; run < kRuns; ++run) {
+    MixtureRunSpec spec = Sampled(run);
+    if (run % 4 == 1) spec.topics = 0.7;
+    if (run % 4 == 2) {
+      spec.unlike = 0.1;
+      spec.drift = 0.2;
+      spec.entropy_first = spec.entropy_last = 0.05;
+    }
+    if (run % 4 == 3) {
+      spec.refuse = 0.08;
+      spec.wander = 0.05;
+      spec.wander_correlation = 0.8;
+    }
+    const Verdicts verdicts = Judge(spec);
+    for (const char* rule : {kImbalance, kDead, kCollapse})
+      alarms[rule] += Findings(verdicts, rule) > 0 ? 1 : 0;
+    alarms[kDrops] += Findings(verdicts, kDrops, "starvation") > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(alarms[kImbalance], 0);
+  EXPECT_EQ(alarms[kDead], 0);
+  EXPECT_EQ(alarms[kDrops], 0);
+  EXPECT_LE(alarms[kCollapse], 1);  // a quarter of the runs are of certain routers
+}
+
+TEST(MixtureHealth, PlantedFaultsAreFoundInSampledRuns) {
+  int imbalance = 0, dead = 0, slope = 0, collapse = 0;
+  constexpr int kRuns = 100;
+  for (int run = 0; run < kRuns; ++run) {
+    MixtureRunSpec spec = Sampled(run);
+    const int experts = spec.experts;
+    spec.popularity = {{3, 2.5 * (experts - 1) / (experts - 2.5)}};
+    imbalance += Findings(Judge(spec), kImbalance);
+    spec.popularity = {{3, 0.03}, {5, 0.0}};
+    dead += Findings(Judge(spec), kDead);
+    spec.popularity.clear();
+    spec.refuse = 0.06;
+    spec.rise = 0.10;
+    slope += Findings(Judge(spec), kDrops, "starvation");
+    spec.refuse = spec.rise = 0;
+    spec.grow = 6;
+    spec.entropy_first = 0.12;
+    spec.entropy_last = 0.02;
+    collapse += Findings(Judge(spec), kCollapse);
+  }
+  EXPECT_GE(imbalance, 90);  // 2.5 times the mean; of few choices chance alone gives 1.2
+  EXPECT_EQ(dead, kRuns);
+  EXPECT_EQ(slope, kRuns);
+  EXPECT_EQ(collapse, kRuns);
+}
+
+// Twenty steps of a hundred, but most of them at once.
+TEST(MixtureHealth, AnOpeningDoesNotSpeakForTheRest) {
+  MixtureRunSpec spec{.steps = 64};
+  spec.opening = 32;
+  spec.every = 16;
+  spec.popularity = {{5, 8.0}};
+  MixtureRunSpec rest{.steps = 64, .first_step = 64, .every = 16, .seed = 2};
+  const Verdicts verdicts = Judge({MixtureRun(spec), MixtureRun(rest)});
+  EXPECT_THAT(Reason(verdicts, kImbalance),
+              StartsWith("few-steps: 38 steps were seen, in a span of"));
+}
+
 TEST(MixtureHealth, TooFewChoicesProveNoDeath) {
   MixtureRunSpec spec{.experts = 256, .choices = 8, .steps = 120};  // 3 an expert in 100 steps
   const Verdicts verdicts = Judge(spec);

@@ -34,6 +34,7 @@ class Simulator {
     }
     for (int step = 0; step < spec_.steps; ++step) {
       Wander();
+      if (step >= spec_.opening && step % spec_.every != 0) continue;  // not recorded
       v1::Evidence shared;
       for (int rank = 0; rank < spec_.ranks; ++rank) {
         if (rank == 0 || !spec_.replicated) shared = Call(step);
@@ -176,6 +177,8 @@ void Set(MixtureRunSpec& spec, const std::string& key, const std::string& value)
                       {"choices", &spec.choices},
                       {"ranks", &spec.ranks},
                       {"steps", &spec.steps},
+                      {"opening", &spec.opening},
+                      {"every", &spec.every},
                       {"padding_expert", &spec.padding_expert},
                       {"nan_every", &spec.nan_every}},
             .number = {{"unlike", &spec.unlike},

@@ -40,6 +40,8 @@ struct MixtureRunSpec {
   std::string mode = "train";
   uint32_t attempt = 0;
   int64_t first_step = 0;
+  int opening = 0;  // so many steps are all recorded,
+  int every = 1;    // and each so many-th after them
   uint64_t seed = 1;
 };
 
