@@ -185,9 +185,15 @@ class CollectiveSum : public Rule {
  private:
   using Key = std::tuple<v1::Role, std::string, std::string>;
 
+  // Ranks of unlike shapes or speeds sample unlike steps, and meet in some of them: that they did
+  // not in others is worth no word.
+  static bool MayMeetLater(const std::string& id) {
+    return id == "missing-ranks" || id == "no-sample";
+  }
+
   static void TellBlocked(ReductionStatistics& tally, VerdictSink& out) {
     for (const auto& [id, reason] : tally.blocked) {
-      if (!tally.told_blocked.insert(id).second) continue;
+      if (MayMeetLater(id) || !tally.told_blocked.insert(id).second) continue;
       out.Add(id == "postscaled" ? Pass(reason.substr(reason.find(": ") + 2))
                                  : Inconclusive(reason));
     }
@@ -300,6 +306,8 @@ class CollectiveSum : public Rule {
   static void Rest(const Key& key, const ReductionStatistics& tally, VerdictSink& out) {
     if (!tally.judged()) {
       if (tally.blocked.empty()) out.Add(FromCalls(key, tally));
+      for (const auto& [id, reason] : tally.blocked)
+        if (MayMeetLater(id)) out.Add(Complete(key, tally, Inconclusive(reason)));
       return;
     }
     const ReductionReplay& replay = tally.last->replay;

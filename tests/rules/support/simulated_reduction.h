@@ -56,6 +56,7 @@ struct ReductionSpec {
   bool sample = true;          // else calls alone
   bool sequence = true;        // calls are numbered
   int missing = -1;            // this rank does not report
+  int meets = 0;               // > 0: that rank reports each so many-th step
   int odd_rank = -1;           // this rank states another ...
   std::string odd;             // ... "count", "dtype", "op" or "root"
   int differing_rank = -1;     // its output is another in one element
