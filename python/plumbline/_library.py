@@ -136,7 +136,7 @@ class Library:
 
     def __init__(self, path):
         self.path = path
-        self.short = ctypes.PyDLL(path)
+        self.short = getattr(ctypes, "PyDLL", ctypes.CDLL)(path)  # PyPy has the one kind alone
         self.blocking = ctypes.CDLL(path)
         _declare(self.short, self.blocking)
 

@@ -160,9 +160,12 @@ class _DLTensor(ctypes.Structure):
     ]
 
 
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_capsule_pointer.restype = ctypes.c_void_p
+# PyPy has no C API that ctypes could call: arrays and lists are read there, capsules are not.
+_capsule_pointer = None
+if hasattr(ctypes, "pythonapi"):
+    _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    _capsule_pointer.restype = ctypes.c_void_p
 
 
 _LEGACY_STREAM = 1  # DLPack's number of the default stream, which the C ABI calls NULL
@@ -271,7 +274,7 @@ def _describe(value, keep, stream):
         described = _describe_array(value, keep)
     elif isinstance(value, (list, tuple, range)):
         described = _describe_list(value, keep)
-    elif hasattr(value, "__dlpack__"):
+    elif hasattr(value, "__dlpack__") and _capsule_pointer is not None:
         described = _describe_dlpack(value, keep, stream)
     else:
         raise Unsupported(f"a torch tensor, a numpy array or a list, not {type(value).__name__}")

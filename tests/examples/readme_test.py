@@ -21,9 +21,9 @@ PAGES = ("README.md", "docs/instrumenting.md", "docs/operating.md", "docs/finger
 README_LINES = 110  # it decides in half a minute
 FUTURE = "causality/moe-future-leak"
 
-# What other tests run: tools/demo is demo_test.py's, tools/test is what runs all of them, and that
-# the installed tree works is agent_facade_install_test's.
-ELSEWHERE = ("tools/demo", "tools/test", "cmake ")
+# What other tests run: tools/demo is demo_test.py's, tools/test is what runs all of them, tools/package and what it makes are
+# tests/packaging's, and that the installed tree works is agent_facade_install_test's.
+ELSEWHERE = ("tools/demo", "tools/test", "tools/package", "cmake ")
 
 SERVES = ("plumbd ", "plumb watch ")  # runs until it is stopped
 FINDS = ("plumb audit ",)  # exit status 1: the run leaks

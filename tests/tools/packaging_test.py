@@ -58,46 +58,6 @@ def train(server, name):
     return run(BIN / "plumb-load-check", LIBRARY, env=environment)
 
 
-class Container(unittest.TestCase):
-    """No container builder here: that its two lists of packages are whole, and its options known."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.text = (PACKAGING / "Containerfile").read_text()
-        lists = re.findall(r"apt-get install -y --no-install-recommends (.*?)&&", cls.text, re.S)
-        cls.build, cls.runtime = (set(words.replace("\\", " ").split()) for words in lists)
-
-    def test_what_it_builds_with_is_what_setup_installs(self):
-        listed = run(ROOT / "tools/setup", "--list", "build").stdout.split()
-        self.assertEqual(self.build, set(listed) - {"ccache"})
-
-    def test_its_options_exist(self):
-        options = re.findall(r"option\((\w+)", (ROOT / "CMakeLists.txt").read_text())
-        for name in re.findall(r"-D(\w+)=", self.text):
-            self.assertIn(name, [*options, "CMAKE_BUILD_TYPE"])
-
-    def test_what_it_runs_with_holds_every_library(self):
-        depends = {}
-        for line in run("dpkg-query", "-W", "-f", "${Package}\t${Pre-Depends}, ${Depends}\n").stdout.splitlines():
-            package, words = line.split("\t")
-            depends[package] = [re.split(r"[ :(]", word.strip())[0] for word in re.split(r"[,|]", words) if word.strip()]
-        there, wanted = set(), list(self.runtime)
-        while wanted:
-            package = wanted.pop()
-            if package not in there:
-                there.add(package)
-                wanted += depends.get(package, [])
-        names = set()
-        for program in ("plumbd", "plumb"):
-            names |= {pathlib.Path(path).name for path in re.findall(r"=> (/\S+)", run("ldd", BIN / program).stdout)}
-        self.assertGreater(len(names), 10)
-        # By name: dpkg may know the file by the path before /usr was merged.
-        owners = run("dpkg-query", "-S", *(f"*/{name}" for name in names)).stdout
-        for name in names:
-            packages = set(re.findall(rf"(?m)^([^:,\s]+)[^/]*: /\S*/{re.escape(name)}$", owners))
-            self.assertTrue(packages & there, f"{name} of {packages} is not among the packages that it runs with")
-
-
 class Case(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-packaging-"))

@@ -43,11 +43,11 @@ def write(path, text):
         file.write(text)
 
 
-def check_pkg_config(work, libdir, environment):
+def check_pkg_config(work, environment):
     write(f"{work}/main.c", C_PROGRAM)
     flags = run("pkg-config", "--cflags", "--libs", "plumbline", env=environment).split()
     run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"{work}/main.c", "-o",
-        f"{work}/user", *flags, f"-Wl,-rpath,{libdir}")  # fmt: skip
+        f"{work}/user", *flags)  # fmt: skip
     printed = run(f"{work}/user", env={**os.environ, "PLUMBLINE_DISABLE": "1"})
     assert printed == "0.1.0 disabled", printed
 
@@ -81,7 +81,7 @@ def main(build):
             if name.startswith("libplumbline"):
                 assert os.path.exists(f"{libdir}/{name}"), name
         environment = {**os.environ, "PKG_CONFIG_PATH": os.path.dirname(config)}
-        check_pkg_config(work, libdir, environment)
+        check_pkg_config(work, environment)
         check_cmake(work, prefix)
         check_python(prefix, libdir)
 

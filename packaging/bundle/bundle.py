@@ -1,0 +1,94 @@
+"""Makes an installed tree carry all that it needs but glibc, libstdc++ and libgcc_s.
+
+A trainer may hold another protobuf, gRPC or OpenSSL. Two libraries of one SONAME are one library to
+the loader, whatever opens them, so each that we carry gets a name that nobody else has: its own
+with a few digits of its content. Each finds the others beside it (`$ORIGIN`), before
+LD_LIBRARY_PATH is asked.
+"""
+
+import hashlib
+import pathlib
+import shutil
+import subprocess
+
+from closure import closure
+from elf import Elf, is_elf
+from relink import relink
+
+# The file of each, from the prefix; where each finds the closure.
+PROGRAMS = {"bin/plumb": "$ORIGIN/../lib/plumbline", "bin/plumbd": "$ORIGIN/../lib/plumbline"}
+GUESTS = {"lib/libplumbline_agent.so": "$ORIGIN/plumbline:$ORIGIN"}
+ALONE = ("bin/plumb-load-check", "lib/libplumbline.so", "lib/libplumbline_cuda.so")
+OWN = ("libplumbline.so", "libplumbline_agent.so", "libplumbline_cuda.so")
+FOLDER = "lib/plumbline"
+
+
+def run(*command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr or done.stdout}")
+    return done.stdout
+
+
+def strip(path):
+    """Before relink, which puts the string table where strip would not look for it."""
+    path.chmod(path.stat().st_mode | 0o200)
+    run("strip", "--strip-unneeded", path)
+
+
+def unique_name(name, path):
+    """libgrpc.so.29 as libgrpc-plumb3f2a1c.so.29."""
+    digits = hashlib.sha256(path.read_bytes()).hexdigest()[:6]
+    stem, dot, rest = name.partition(".so")
+    return f"{stem}-plumb{digits}{dot}{rest}"
+
+
+def carry(prefix, libraries, opened):
+    """Copies `libraries` (SONAME to path) into the closure's folder; SONAME to the new name."""
+    folder = prefix / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {}
+    for name, source in sorted(libraries.items()):
+        copy = folder / name
+        shutil.copyfile(source, copy)
+        copy.chmod(0o755)
+        strip(copy)
+        names[name] = name if name in opened else unique_name(name, copy)
+        copy.rename(folder / names[name])
+    return names
+
+
+def reflection_library(build):
+    """The one that plumbd opens by name when it is asked to (server/CMakeLists.txt)."""
+    text = (build / "build.ninja").read_text()
+    _, found, rest = text.partition('PLUMBLINE_REFLECTION_LIBRARY=\\"')
+    return rest.partition('\\"')[0] if found else ""
+
+
+def bundle(prefix, opened=()):
+    """`opened`: names of libraries that a program opens itself, under which they stay to be found.
+
+    Returns SONAME to path of what is carried, and SONAME to new name.
+    """
+    prefix = pathlib.Path(prefix)
+    ours = [prefix / name for name in (*PROGRAMS, *GUESTS, *ALONE) if (prefix / name).exists()]
+    for path in ours:
+        strip(path)
+    libraries = closure(ours, opened, OWN)
+    names = carry(prefix, libraries, opened)
+    for new in names.values():
+        path = prefix / FOLDER / new
+        Elf(path).weaken_unique_symbols()
+        relink(path, names, "$ORIGIN", new)
+    for name, search_path in {**PROGRAMS, **GUESTS}.items():
+        if (prefix / name).exists():
+            relink(prefix / name, names, search_path)
+    return libraries, names
+
+
+def elf_files(prefix):
+    return sorted(
+        p
+        for p in pathlib.Path(prefix).rglob("*")
+        if p.is_file() and not p.is_symlink() and is_elf(p)
+    )

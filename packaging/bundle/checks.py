@@ -1,0 +1,153 @@
+"""checks.py PREFIX: what a bundled tree asks of a machine, and whether that is no more than was
+promised.
+
+Ends with status 1 and a line for each thing that is more.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+from bundle import ALONE, FOLDER, GUESTS, OWN, PROGRAMS, elf_files
+from closure import is_system
+from elf import Elf, version_key
+
+# The newest symbol version of each library of the system that may be needed: Ubuntu 22.04, Debian
+# 12 and RHEL 9 with a newer libstdc++ have them.
+MOST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}
+OLDER_LIBSTDCXX = (3, 4, 29)  # of GCC 11, which RHEL 9 has
+WHEEL_BYTES = 25_000_000
+EXPORTS = pathlib.Path(__file__).resolve().parents[2] / "tests/agent/facade/check_exports.py"
+LIBRARIES = {
+    "facade": "lib/libplumbline.so",
+    "agent": "lib/libplumbline_agent.so",
+    "cuda": "lib/libplumbline_cuda.so",
+}
+
+
+def too_new(version):
+    """Whether a symbol version is newer than what may be asked for. "GLIBC_ABI_DT_RELR" is: it has
+    no number."""
+    family = version.partition("_")[0]
+    return not version_key(version) or version_key(version) > MOST.get(family, ())
+
+
+def check_versions(file):
+    for library, version in sorted(file.versions_needed()):
+        if is_system(library) and too_new(version):
+            names = sorted(s.name for s in file.symbols() if s.version == version)
+            yield f"{file.path.name} needs {version} of {library}: {', '.join(names) or 'as a whole'}"
+
+
+def check_needed(file, carried):
+    for name in file.needed:
+        if not is_system(name) and name not in OWN and name not in carried:
+            yield f"{file.path.name} needs {name}, which is neither carried nor of glibc, libstdc++ or libgcc_s"
+
+
+def check_carried(file, opened):
+    """A library of the closure: known by a name of its own, and no part of a table of the whole
+    process."""
+    name = file.path.name
+    if file.soname != name:
+        yield f"{name} calls itself {file.soname}"
+    if "-plumb" not in name and name not in opened:
+        yield f"{name} may be another's in the process: its name is no name of its own"
+    for symbol in file.unique_symbols()[:1]:
+        yield f"{name} shares {symbol} with the whole process (STB_GNU_UNIQUE)"
+
+
+def check_search_path(file, expected):
+    if file.has_runpath or file.search_path != expected:
+        kind = "RUNPATH" if file.has_runpath else "RPATH"
+        yield f"{file.path.name} looks in {kind} '{file.search_path}'; expected RPATH '{expected}'"
+
+
+def check_exports(prefix):
+    for kind, name in LIBRARIES.items():
+        if (prefix / name).exists():
+            done = subprocess.run(
+                [sys.executable, EXPORTS, kind, prefix / name], capture_output=True, text=True
+            )
+            if done.returncode != 0:
+                yield f"{name}: {(done.stdout + done.stderr).strip()}"
+
+
+def check_whole(prefix):
+    for name in (*PROGRAMS, *GUESTS, *(n for n in ALONE if "cuda" not in n)):
+        if not (prefix / name).exists():
+            yield f"{name} is missing"
+
+
+def check_wheel(path):
+    size = path.stat().st_size
+    if size > WHEEL_BYTES:
+        yield f"{path.name} has {size / 1e6:.1f} MB; at most {WHEEL_BYTES / 1e6:.0f} may be asked of who installs it"
+
+
+def problems(prefix, opened=()):
+    prefix = pathlib.Path(prefix)
+    files = [Elf(path) for path in elf_files(prefix)]
+    carried = {file.path.name for file in files if file.path.parent == prefix / FOLDER}
+    yield from check_whole(prefix)
+    for file in files:
+        yield from check_versions(file)
+        yield from check_needed(file, carried)
+        name = str(file.path.relative_to(prefix))
+        if file.path.parent == prefix / FOLDER:
+            yield from check_carried(file, opened)
+            yield from check_search_path(file, "$ORIGIN")
+        else:
+            yield from check_search_path(file, {**PROGRAMS, **GUESTS}.get(name, ""))
+    yield from check_exports(prefix)
+
+
+def newest(files, family):
+    """The newest version of a family that any file needs."""
+    versions = {
+        v for file in files for _, v in file.versions_needed() if v.partition("_")[0] == family
+    }
+    return max(versions, key=version_key, default="")
+
+
+def demangled(names):
+    done = subprocess.run(
+        ["c++filt", "-p"], input="\n".join(names), capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def newer_than_older_libstdcxx(files):
+    """File name to the symbols that libstdc++ 3.4.29 does not have."""
+    found = {}
+    for file in files:
+        names = [
+            s.name
+            for s in file.symbols()
+            if s.version.startswith("GLIBCXX_") and version_key(s.version) > OLDER_LIBSTDCXX
+        ]
+        if names:
+            found[file.path.name] = sorted(set(demangled(names)))
+    return found
+
+
+def report(prefix):
+    """What it asks of a machine, in lines."""
+    files = [Elf(path) for path in elf_files(prefix)]
+    families = ("GLIBC", "GLIBCXX", "CXXABI", "GCC")
+    yield "needs  " + ", ".join(filter(None, (newest(files, family) for family in families)))
+    for name, symbols in newer_than_older_libstdcxx(files).items():
+        yield f"for libstdc++ 3.4.29 would have to go: {name}: {', '.join(symbols)}"
+
+
+def main(prefix, *opened):
+    for line in report(prefix):
+        print(line)
+    found = list(problems(prefix, opened))
+    for line in found:
+        print(f"PROBLEM  {line}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""The Debian package and the archive, by CPack, from the bundled tree."""
+
+import pathlib
+import shutil
+import subprocess
+
+PACKAGING = pathlib.Path(__file__).resolve().parents[1]
+CONTROL = ("conffiles", "postinst", "prerm", "postrm")
+
+
+def run_cpack(work, output, **values):
+    text = (PACKAGING / "cpack.cmake.in").read_text()
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    config = work / f"cpack-{values['GENERATOR']}.cmake"
+    config.write_text(text.replace("@OUTPUT@", str(output)))
+    done = subprocess.run(["cpack", "--config", config], cwd=work, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"cpack: {done.stdout}{done.stderr}")
+    shutil.rmtree(output / "_CPack_Packages", ignore_errors=True)
+
+
+def quoted(*words):
+    return " ".join(f'"{word}"' for word in words)
+
+
+def write_archive(prefix, version, output, work):
+    name = f"plumbline-{version}-linux-x86_64"
+    run_cpack(
+        work,
+        output,
+        GENERATOR="TGZ",
+        VERSION=version,
+        FILE_NAME=name,
+        PREFIX="/",
+        CONTROL="",
+        DIRECTORIES=quoted(prefix, "."),
+    )
+    return output / f"{name}.tar.gz"
+
+
+def debian_extras(prefix, work):
+    """What lies outside of /usr, or where Debian alone looks for it."""
+    root, control = work / "debian-root", work / "debian-control"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.rmtree(control, ignore_errors=True)
+    for source, target in (
+        (PACKAGING / "plumbd.toml", "etc/plumbline/plumbd.toml"),
+        (PACKAGING / "plumbd.service", "usr/lib/systemd/system/plumbd.service"),
+        (prefix / "share/zsh/site-functions/_plumb", "usr/share/zsh/vendor-completions/_plumb"),
+    ):
+        if source.exists():
+            (root / target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, root / target)
+    control.mkdir()
+    for name in CONTROL:
+        shutil.copyfile(PACKAGING / "debian" / name, control / name)
+        (control / name).chmod(0o644 if name == "conffiles" else 0o755)
+    return root, control
+
+
+def write_deb(prefix, version, output, work):
+    root, control = debian_extras(prefix, work)
+    name = f"plumbline_{version}_amd64"
+    run_cpack(
+        work,
+        output,
+        GENERATOR="DEB",
+        VERSION=version,
+        FILE_NAME=name,
+        PREFIX="/",
+        CONTROL=quoted(*(control / c for c in CONTROL)),
+        DIRECTORIES=quoted(prefix, "usr", root, "."),
+    )
+    return output / f"{name}.deb"

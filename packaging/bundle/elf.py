@@ -1,0 +1,171 @@
+"""What an ELF file (64 bits, little endian) needs, is called and defines, read from its dynamic
+section."""
+
+import dataclasses
+import pathlib
+import struct
+
+_KINDS = {"dynsym": 11, "dynamic": 6, "verneed": 0x6FFFFFFE, "versym": 0x6FFFFFFF}
+_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
+_UNIQUE, _WEAK = 10, 2
+_SYMBOL = struct.Struct("<IBBHQQ")
+
+
+class NotElf(ValueError):
+    """The file is no 64-bit ELF file with sections."""
+
+
+@dataclasses.dataclass
+class Symbol:
+    name: str
+    binding: int
+    defined: bool
+    version: str  # of what it needs, "GLIBC_2.34"; "" for its own
+
+
+class Elf:
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.data = self.path.read_bytes()
+        if self.data[:6] != b"\x7fELF\x02\x01":
+            raise NotElf(f"{path} is no 64-bit ELF file")
+        self.sections = self._read_sections()
+        self._dynamic = self._read_dynamic()
+
+    def _read_sections(self):
+        (start,) = struct.unpack_from("<Q", self.data, 0x28)
+        size, count = struct.unpack_from("<HH", self.data, 0x3A)
+        keys = (
+            "name",
+            "type",
+            "flags",
+            "address",
+            "offset",
+            "size",
+            "link",
+            "info",
+            "align",
+            "entry",
+        )
+        return [
+            dict(zip(keys, struct.unpack_from("<IIQQQQIIQQ", self.data, start + i * size)))
+            for i in range(count)
+        ]
+
+    def section_of_kind(self, kind):
+        return next((s for s in self.sections if s["type"] == _KINDS[kind]), None)
+
+    def _text(self, section, offset):
+        start = self.sections[section["link"]]["offset"] + offset
+        return self.data[start : self.data.index(b"\0", start)].decode()
+
+    def _read_dynamic(self):
+        section = self.section_of_kind("dynamic")
+        if section is None:
+            return []
+        found = []
+        for at in range(section["offset"], section["offset"] + section["size"], 16):
+            tag, value = struct.unpack_from("<QQ", self.data, at)
+            if tag == 0:
+                break
+            found.append((tag, value))
+        return found
+
+    def _strings(self, tag):
+        section = self.section_of_kind("dynamic")
+        return [self._text(section, value) for t, value in self._dynamic if t == tag]
+
+    @property
+    def is_dynamic(self):
+        return bool(self._dynamic)
+
+    @property
+    def needed(self):
+        return self._strings(_DT_NEEDED)
+
+    @property
+    def soname(self):
+        return (self._strings(_DT_SONAME) or [""])[0]
+
+    @property
+    def search_path(self):
+        """RPATH or RUNPATH as it is written."""
+        return (self._strings(_DT_RPATH) or self._strings(_DT_RUNPATH) or [""])[0]
+
+    @property
+    def has_runpath(self):
+        return bool(self._strings(_DT_RUNPATH))
+
+    def _libraries_of_versions(self):
+        """(offset in the file, fields) of each library that symbols of some version are needed of."""
+        section = self.section_of_kind("verneed")
+        at = section["offset"] if section else 0
+        for _ in range(section["info"] if section else 0):
+            fields = struct.unpack_from("<HHIII", self.data, at)
+            yield at, fields
+            at += fields[4]
+
+    def version_libraries(self):
+        """Where in the file these libraries' names are given."""
+        return [at + 4 for at, _ in self._libraries_of_versions()]
+
+    def _versions_needed(self):
+        """Version index to (library, version)."""
+        section, found = self.section_of_kind("verneed"), {}
+        for at, (_, count, library, first, _) in self._libraries_of_versions():
+            one = at + first
+            for _ in range(count):
+                _, _, index, name, skip = struct.unpack_from("<IHHII", self.data, one)
+                found[index & 0x7FFF] = (self._text(section, library), self._text(section, name))
+                one += skip
+        return found
+
+    def versions_needed(self):
+        """(library, version) pairs, as the loader checks them."""
+        return set(self._versions_needed().values())
+
+    def symbols(self):
+        table, versym = self.section_of_kind("dynsym"), self.section_of_kind("versym")
+        if table is None:
+            return
+        versions = self._versions_needed()
+        for i in range(1, table["size"] // _SYMBOL.size):
+            name, info, _, section, _, _ = _SYMBOL.unpack_from(
+                self.data, table["offset"] + i * _SYMBOL.size
+            )
+            version = ""
+            if versym and section == 0:
+                (index,) = struct.unpack_from("<H", self.data, versym["offset"] + 2 * i)
+                version = versions.get(index & 0x7FFF, ("", ""))[1]
+            yield Symbol(self._text(table, name), info >> 4, section != 0, version)
+
+    def unique_symbols(self):
+        return [s.name for s in self.symbols() if s.binding == _UNIQUE]
+
+    def weaken_unique_symbols(self):
+        """Writes the file with STB_GNU_UNIQUE symbols as weak ones; returns how many there were.
+
+        The loader keeps one table of unique symbols for the whole process, which no RTLD_LOCAL and no
+        deep binding separates: ours would be another protobuf's, or theirs ours.
+        """
+        table = self.section_of_kind("dynsym")
+        data, changed = bytearray(self.data), 0
+        for i in range(table["size"] // _SYMBOL.size if table else 0):
+            at = table["offset"] + i * _SYMBOL.size + 4
+            if data[at] >> 4 == _UNIQUE:
+                data[at] = _WEAK << 4 | data[at] & 0xF
+                changed += 1
+        if changed:
+            self.path.write_bytes(data)
+            self.data = bytes(data)
+        return changed
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def version_key(version):
+    """ "GLIBC_2.34" as (2, 34), so that 2.4 comes before 2.34."""
+    return tuple(int(part) for part in version.rpartition("_")[2].split(".") if part.isdigit())

@@ -1,0 +1,82 @@
+"""Manual pages from --help, and completions from `plumb completion`."""
+
+import gzip
+import os
+import pathlib
+import re
+import subprocess
+
+COMPLETIONS = {
+    "bash": "share/bash-completion/completions/plumb",
+    "zsh": "share/zsh/site-functions/_plumb",
+    "fish": "share/fish/vendor_completions.d/plumb.fish",
+}
+
+
+def run(*command, **options):
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, **options
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr or done.stdout}")
+    return done.stdout
+
+
+def subcommands(plumb):
+    """Name to what it does, as `plumb --help` lists them."""
+    _, _, listed = run(plumb, "--help").partition("Subcommands:\n")
+    return dict(re.findall(r"^  ([a-z][\w-]*) +(\S.*)$", listed, re.M))
+
+
+def write_page(prefix, words, does, version, epoch):
+    """words: ("plumb", "audit") gives plumb-audit.1."""
+    name = "-".join(words)
+    # help2man hands this to a shell, which finds the program as a user would: its path is not in
+    # the page.
+    environment = {
+        **os.environ,
+        "PATH": f"{prefix}/bin:{os.environ['PATH']}",
+        "NO_COLOR": "1",
+        "SOURCE_DATE_EPOCH": str(epoch),
+        "LC_ALL": "C.UTF-8",
+    }
+    page = run(
+        "help2man",
+        "--no-info",
+        "--name",
+        does,
+        "--version-string",
+        f"{name} {version}",
+        "--source",
+        f"Plumbline {version}",
+        " ".join(words),
+        env=environment,
+    )
+    page = re.sub(r"(?m)^\.TH \S+", f".TH {name.upper()}", page, count=1)
+    page = page.replace(f".SH NAME\n{' '.join(words)} ", f".SH NAME\n{name} ", 1)
+    path = prefix / "share/man/man1" / f"{name}.1.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(page.encode(), 9, mtime=0))
+
+
+def write_pages(prefix, version, epoch):
+    commands = subcommands(prefix / "bin/plumb")
+    write_page(
+        prefix, ("plumb",), "judges training runs, and shows what a plumbd knows", version, epoch
+    )
+    write_page(prefix, ("plumbd",), "the analysis server of Plumbline", version, epoch)
+    for command, does in commands.items():
+        write_page(prefix, ("plumb", command), does, version, epoch)
+    return len(commands) + 2
+
+
+def write_completions(prefix):
+    """For the shells that `plumb completion` knows; none where this plumb does not have it."""
+    plumb = prefix / "bin/plumb"
+    if "completion" not in subcommands(plumb):
+        return 0
+    for shell, name in COMPLETIONS.items():
+        path = pathlib.Path(prefix) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(run(plumb, "completion", shell))
+    return len(COMPLETIONS)

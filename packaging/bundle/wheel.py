@@ -1,0 +1,98 @@
+"""The wheel: the bundled tree within the Python package. One for all Pythons, as ctypes asks for
+none."""
+
+import base64
+import hashlib
+import pathlib
+import time
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+TAG = "py3-none-manylinux_2_34_x86_64"
+PYTHON = "lib/python3/dist-packages/plumbline"
+# From the prefix into the package. The libraries keep their places towards each other and the
+# programs.
+TREES = ("bin", "lib/plumbline", "include", "share/plumbline")
+LIBRARIES = ("libplumbline.so", "libplumbline_agent.so", "libplumbline_cuda.so")
+PROGRAMS = ("plumb", "plumbd")
+
+
+class Wheel:
+    """A zip file with the list of its files, each with its digest."""
+
+    def __init__(self, path, info, epoch):
+        self.info, self.record = info, []
+        self.date = time.gmtime(max(epoch, 315532800))[:6]  # a zip file knows no time before 1980
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
+
+    def add(self, name, data, mode=0o644):
+        entry = zipfile.ZipInfo(name, self.date)
+        entry.external_attr = (0o100000 | mode) << 16
+        self.zip.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}")
+
+    def add_file(self, name, path):
+        self.add(name, path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)
+
+    def add_tree(self, name, folder):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.add_file(f"{name}/{path.relative_to(folder)}", path)
+
+    def close(self):
+        name = f"{self.info}/RECORD"
+        self.add(name, "\n".join([*self.record, f"{name},,", ""]).encode())
+        self.zip.close()
+
+
+def metadata(version):
+    return (
+        f"Metadata-Version: 2.1\nName: plumbline\nVersion: {version}\n"
+        "Summary: Watches training runs for the failures that do not crash them\n"
+        "Requires-Python: >=3.9\nClassifier: Operating System :: POSIX :: Linux\n"
+        "Description-Content-Type: text/markdown\n\n" + (ROOT / "README.md").read_text()
+    )
+
+
+def add_package(wheel, prefix):
+    for path in sorted((prefix / PYTHON).glob("*.py")):
+        if path.name != "_location.py":
+            wheel.add_file(f"plumbline/{path.name}", path)
+    wheel.add(
+        "plumbline/_location.py",
+        b'LIBRARY_DIRECTORY = "lib"  # of libplumbline.so, from this package\n',
+    )
+    wheel.add_file("plumbline/_programs.py", HERE / "programs.py")
+    for name in TREES:
+        wheel.add_tree(f"plumbline/{name}", prefix / name)
+    for name in LIBRARIES:
+        if (prefix / "lib" / name).exists():
+            wheel.add_file(f"plumbline/lib/{name}", prefix / "lib" / name)
+
+
+def add_info(wheel, prefix, version):
+    info = wheel.info
+    wheel.add(f"{info}/METADATA", metadata(version).encode())
+    wheel.add(
+        f"{info}/WHEEL",
+        f"Wheel-Version: 1.0\nGenerator: tools/package\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode(),
+    )
+    scripts = "".join(f"{name} = plumbline._programs:{name}\n" for name in PROGRAMS)
+    wheel.add(f"{info}/entry_points.txt", f"[console_scripts]\n{scripts}".encode())
+    wheel.add(f"{info}/top_level.txt", b"plumbline\n")
+    wheel.add_tree(f"{info}/licenses", prefix / "share/doc/plumbline/licenses")
+
+
+def write_wheel(prefix, version, output, epoch):
+    path = output / f"plumbline-{version}-{TAG}.whl"
+    wheel = Wheel(path, f"plumbline-{version}.dist-info", epoch)
+    add_package(wheel, prefix)
+    data = f"plumbline-{version}.data/data/share"  # pip puts it below the environment's own share/
+    wheel.add_tree(f"{data}/man", prefix / "share/man")
+    for shell in ("bash-completion", "zsh", "fish"):
+        wheel.add_tree(f"{data}/{shell}", prefix / "share" / shell)
+    add_info(wheel, prefix, version)
+    wheel.close()
+    return path

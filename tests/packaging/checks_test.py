@@ -1,0 +1,209 @@
+"""What tools/package refuses, and that its changes to libraries do what they say: on small
+libraries made here."""
+
+import ctypes
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from support import Case, UNPACKED, main, run, said
+
+import checks
+from closure import closure
+from elf import Elf
+from relink import NoRoom, relink
+
+
+def prefix():
+    return next(UNPACKED.glob("plumbline-*"))
+
+
+class Small(Case):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-checks-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def library(self, name, text, *flags, language="c"):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        compiler = "cc" if language == "c" else "c++"
+        done = subprocess.run(
+            [
+                compiler,
+                "-shared",
+                "-fPIC",
+                "-x",
+                language,
+                "-",
+                "-x",
+                "none",
+                "-o",
+                path,
+                f"-Wl,-soname,{name}",
+                *flags,
+            ],
+            input=text,
+            text=True,
+            capture_output=True,
+        )
+        self.assertEqual(done.returncode, 0, said(done))
+        return path
+
+
+class Refused(Small):
+    def only(self, found, *words):
+        found = list(found)
+        self.assertEqual(len(found), 1, found)
+        for word in words:
+            self.assertIn(word, found[0])
+
+    def test_a_newer_glibc(self):
+        path = self.library(
+            "libnew-plumb0.so",
+            "unsigned f(void);unsigned arc4random(void);unsigned f(void){return arc4random();}",
+        )
+        self.only(checks.check_versions(Elf(path)), "GLIBC_2.36", "arc4random")
+        self.assertEqual(checks.newest([Elf(path)], "GLIBC"), "GLIBC_2.36")
+
+    def test_versions_by_number(self):
+        for version in (
+            "GLIBC_2.35",
+            "GLIBC_2.100",
+            "GLIBCXX_3.4.31",
+            "CXXABI_1.3.14",
+            "GLIBC_ABI_DT_RELR",
+            "GLIBC_PRIVATE",
+            "OTHER_1",
+        ):
+            self.assertTrue(checks.too_new(version), version)
+        for version in (
+            "GLIBC_2.2.5",
+            "GLIBC_2.34",
+            "GLIBCXX_3.4.30",
+            "GLIBCXX_3.4.9",
+            "CXXABI_1.3.13",
+            "GCC_3.4",
+        ):
+            self.assertFalse(checks.too_new(version), version)
+
+    def test_what_an_older_libstdcxx_lacks_is_named(self):
+        text = "#include <condition_variable>\nvoid f(std::condition_variable& c,std::unique_lock<std::mutex>& l){c.wait(l);}"
+        path = self.library("libwait-plumb0.so", text, language="c++")
+        self.assertEqual(
+            checks.newer_than_older_libstdcxx([Elf(path)]),
+            {path.name: ["std::condition_variable::wait"]},
+        )
+
+    def test_a_library_that_nobody_carries(self):
+        path = self.library(
+            "libneeds-plumb0.so",
+            "unsigned long zlibCompileFlags(void);unsigned long g(void){return zlibCompileFlags();}",
+            "-lz",
+        )
+        self.only(checks.check_needed(Elf(path), set()), "libz.so.1")
+        self.assertEqual(list(checks.check_needed(Elf(path), {"libz.so.1"})), [])
+
+    def test_a_name_that_another_may_have(self):
+        path = self.library("libz.so.1", "int f(void){return 1;}")
+        self.only(checks.check_carried(Elf(path), ()), "no name of its own")
+        self.assertEqual(list(checks.check_carried(Elf(path), ("libz.so.1",))), [])
+
+    def test_symbols_of_the_whole_process(self):
+        text = "template <class T> struct A { static int x; }; template <class T> int A<T>::x; int* f() { return &A<int>::x; }"
+        path = self.library("libunique-plumb0.so", text, language="c++")
+        self.only(checks.check_carried(Elf(path), ()), "STB_GNU_UNIQUE")
+        self.assertEqual(Elf(path).weaken_unique_symbols(), 1)
+        self.assertEqual(list(checks.check_carried(Elf(path), ())), [])
+        self.assertIn("_ZN1AIiE1xE", {s.name for s in Elf(path).symbols() if s.binding == 2})
+
+    def test_a_runpath_which_the_environment_overrules(self):
+        path = self.library(
+            "librun-plumb0.so",
+            "int f(void){return 1;}",
+            "-Wl,-rpath,$ORIGIN",
+            "-Wl,--enable-new-dtags",
+        )
+        self.only(checks.check_search_path(Elf(path), "$ORIGIN"), "RUNPATH")
+
+    def test_a_wheel_that_is_too_large(self):
+        path = self.folder / "plumbline.whl"
+        with open(path, "wb") as file:
+            file.truncate(checks.WHEEL_BYTES + 1)
+        self.only(checks.check_wheel(path), "25.0 MB")
+
+    def test_exports_and_missing_parts(self):
+        copy = self.folder / "prefix"
+        shutil.copytree(prefix() / "lib", copy / "lib", ignore=shutil.ignore_patterns("python3"))
+        self.library(
+            "libplumbline.so", "int plumbline_open(void){return 1;}int stranger(void){return 2;}"
+        )
+        shutil.copy2(self.folder / "libplumbline.so", copy / "lib/libplumbline.so")
+        found = "\n".join(checks.problems(copy, ("libgrpc++_reflection.so.1.51",)))
+        self.assertIn("stranger", found)
+        self.assertIn("bin/plumb is missing", found)
+
+    def test_the_whole_tool_says_so_and_fails(self):
+        copy = self.folder / "prefix"
+        shutil.copytree(prefix() / "lib/plumbline", copy / "lib/plumbline")
+        done = run("/usr/bin/python3", checks.__file__, copy)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("PROBLEM  bin/plumb is missing", done.stdout)
+
+
+class Accepted(Case):
+    def test_what_is_packed(self):
+        build_opens = [
+            p.name for p in (prefix() / "lib/plumbline").iterdir() if "-plumb" not in p.name
+        ]
+        self.assertEqual(list(checks.problems(prefix(), build_opens)), [])
+        self.assertEqual(len(build_opens), 1, "only the library that plumbd opens keeps its name")
+
+    def test_the_trainers_part_runs_with_an_older_libstdcxx(self):
+        needed = closure([prefix() / "lib/libplumbline_agent.so"], own=checks.OWN)
+        files = [
+            Elf(prefix() / "lib/libplumbline_agent.so"),
+            *(Elf(path) for path in needed.values()),
+        ]
+        self.assertEqual(checks.newer_than_older_libstdcxx(files), {})
+
+
+class Relinked(Small):
+    def setUp(self):
+        super().setUp()
+        self.low = self.library("liblow.so", "int low(void){return 41;}")
+        self.high = self.library(
+            "libhigh.so", "int low(void);int high(void){return low()+1;}", "-L.", f"{self.low}"
+        )
+
+    def test_new_names_load_and_nothing_else_changes(self):
+        before = [(s.name, s.binding, s.version) for s in Elf(self.high).symbols()]
+        relink(self.low, {}, "$ORIGIN", "liblow-plumb1.so")
+        relink(self.high, {"liblow.so": "liblow-plumb1.so"}, "$ORIGIN", "libhigh-plumb2.so")
+        self.low.rename(self.folder / "liblow-plumb1.so")
+        file = Elf(self.high)
+        self.assertEqual(
+            (file.soname, file.search_path, file.has_runpath),
+            ("libhigh-plumb2.so", "$ORIGIN", False),
+        )
+        self.assertIn("liblow-plumb1.so", file.needed)
+        self.assertEqual([(s.name, s.binding, s.version) for s in file.symbols()], before)
+        self.assertEqual(ctypes.CDLL(str(self.high)).high(), 42)
+
+    def test_no_room(self):
+        path = self.library(
+            "libbare.so",
+            "int f(void){return 1;}",
+            "-Wl,--build-id=none",
+            "-nostartfiles",
+            "-fcf-protection=none",
+            "-nostdlib",
+        )
+        before = path.read_bytes()
+        with self.assertRaisesRegex(NoRoom, "program header"):
+            relink(path, {}, "$ORIGIN", "libother.so")
+        self.assertEqual(path.read_bytes(), before)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""In a Debian that has nothing of ours: install in each way, embed, audit, serve, doctor; remove.
+"""
+
+import re
+import time
+
+from build_products import TINY
+from chroot import FOLDER, ROOT_FILES, own_mounts, root
+from make_root import PACKAGES, make_root
+from support import (
+    Case,
+    LONG,
+    RECORD,
+    ROOT,
+    UNPACKED,
+    archive,
+    expected_findings,
+    findings,
+    main,
+    product,
+)
+
+TRAINER = ROOT / "tests/packaging/numpy_trainer.py"
+LIMIT_S = 60  # to the first finding
+LIBRARIES = re.compile(
+    r"lib(grpc|protobuf|absl|upb|spdlog|fmt|jemalloc|prometheus|cpp-httplib|tomlplusplus|cares|re2)"
+)
+
+
+class InRoot(Case):
+    files = ROOT_FILES
+
+    @classmethod
+    def setUpClass(cls):
+        cls.expected = expected_findings()
+
+    def setUp(self):
+        if not self.files.exists():
+            self.skipTest("there is no root: packaging_root says why")
+        context = root(self.files)
+        self.root = context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+        self.root.put(RECORD, "/record")
+        self.root.put(TRAINER, "/trainer.py")
+
+    def audit(self, plumb, record="/record"):
+        done = self.ok(self.root.run(plumb, "audit", record, "--format", "json", "--quiet"), 1)
+        return findings(done.stdout)
+
+    def serve_and_doctor(self, plumb, plumbd):
+        with self.root.plumbd(plumbd) as address:
+            doctor = self.ok(self.root.run(plumb, "doctor", "--server", address))
+            for what in ("library", "server", "finding"):
+                self.assertRegex(doctor.stdout, rf"(?m)^ok +{what} ")
+            self.ok(self.root.run(plumb, "runs", "--server", address))
+
+    def train(self, python, plumb, plumbd, environment=None):
+        """A trainer with numpy, watched live and recorded: the findings are those of the record."""
+        with self.root.plumbd(plumbd) as address:
+            self.ok(
+                self.root.run(
+                    python, "/trainer.py", "embedded", "/tmp/run", address, environment=environment
+                )
+            )
+            offline = self.audit(plumb, "/tmp/run")
+            self.assertIn("causality/moe-future-leak", {rule for rule, _, _ in offline})
+            live = self.ok(
+                self.root.run(
+                    plumb,
+                    "audit",
+                    "--server",
+                    address,
+                    "--run",
+                    "embedded",
+                    "--format",
+                    "json",
+                    "--quiet",
+                ),
+                1,
+            )
+            self.assertEqual(findings(live.stdout), offline)
+
+
+class Nothing(InRoot):
+    def test_nothing_of_ours_is_there(self):
+        names = [path.name for path in (self.root.path / "usr").rglob("lib*.so*")]
+        self.assertTrue(names)
+        self.assertEqual([name for name in names if LIBRARIES.match(name)], [])
+
+
+class Archive(InRoot):
+    def test_two_commands_to_the_first_finding(self):
+        self.root.put(archive(), "/plumbline.tar.gz")
+        started = time.monotonic()
+        self.ok(self.root.run("tar", "xzf", "/plumbline.tar.gz", "-C", "/opt"))
+        (folder,) = self.root.path.glob("opt/plumbline-*")
+        found = self.audit(f"/opt/{folder.name}/bin/plumb")
+        took = time.monotonic() - started
+        print(f"  archive: {took:.1f} s to the first finding")
+        self.assertEqual(found, self.expected)
+        self.assertLessEqual(took, LIMIT_S)
+
+    def test_it_serves_and_is_embedded(self):
+        self.root.put(next(UNPACKED.iterdir()), "/opt/plumbline")
+        self.serve_and_doctor("/opt/plumbline/bin/plumb", "/opt/plumbline/bin/plumbd")
+        self.train(
+            "python3",
+            "/opt/plumbline/bin/plumb",
+            "/opt/plumbline/bin/plumbd",
+            {"PYTHONPATH": "/opt/plumbline/lib/python3/dist-packages"},
+        )
+
+
+class WheelInAnEnvironment(InRoot):
+    def test_two_commands_to_the_first_finding_then_everything(self):
+        wheel = product("*.whl")
+        self.root.put(wheel, f"/{wheel.name}")
+        self.ok(self.root.run("python3", "-m", "venv", "--system-site-packages", "/venv"))
+        started = time.monotonic()
+        self.ok(self.root.run("/venv/bin/pip", "install", "--no-index", f"/{wheel.name}"))
+        found = self.audit("/venv/bin/plumb")
+        took = time.monotonic() - started
+        print(f"  wheel: {took:.1f} s to the first finding")
+        self.assertEqual(found, self.expected)
+        self.assertLessEqual(took, LIMIT_S)
+        self.serve_and_doctor("/venv/bin/plumb", "/venv/bin/plumbd")
+        self.train("/venv/bin/python", "/venv/bin/plumb", "/venv/bin/plumbd")
+        self.ok(self.root.run("/venv/bin/pip", "uninstall", "--yes", "plumbline"))
+        left = [path for path in self.root.path.glob("venv/**/*plumb*")]
+        self.assertEqual(left, [])
+
+
+class DebianPackage(InRoot):
+    def test_it_comes_and_goes(self):
+        before = self.names()
+        deb = product("*.deb")
+        self.root.put(deb, f"/{deb.name}")
+        self.ok(self.root.run("dpkg", "-i", f"/{deb.name}"))
+        self.assertEqual(self.audit("plumb"), self.expected)
+        self.serve_and_doctor("plumb", "plumbd")
+        self.train("python3", "plumb", "plumbd", {"PYTHONDONTWRITEBYTECODE": ""})
+        self.ok(self.root.run("plumbd", "--config", "/etc/plumbline/plumbd.toml", "--check-config"))
+        # A conffile that was edited stays until a purge.
+        with open(self.root.path / "etc/plumbline/plumbd.toml", "a") as file:
+            file.write("# ours\n")
+        self.ok(self.root.run("dpkg", "--remove", "plumbline"))
+        self.assertEqual(self.names() - before, {"etc/plumbline", "etc/plumbline/plumbd.toml"})
+        self.ok(self.root.run("dpkg", "--purge", "plumbline"))
+        self.assertEqual(self.names() - before, set())
+
+    def names(self):
+        return {
+            str(path.relative_to(self.root.path))
+            for top in ("usr", "etc")
+            for path in (self.root.path / top).rglob("*")
+            if "__pycache__" not in path.parts or "plumbline" in path.parts
+        }
+
+    def test_what_it_depends_on_is_what_it_needs(self):
+        deb = product("*.deb")
+        self.root.put(deb, "/plumbline.deb")
+        fields = self.ok(self.root.run("dpkg-deb", "--field", "/plumbline.deb", "Depends")).stdout
+        self.assertEqual(fields.strip(), "libc6 (>= 2.34), libstdc++6 (>= 12), libgcc-s1")
+
+
+class WithTorch(InRoot):
+    files = FOLDER / "files_with_torch"
+
+    def setUp(self):
+        if not LONG:
+            self.skipTest("PyTorch is large: PLUMB_LONG=1")
+        try:
+            make_root(self.files, (*PACKAGES, "python3-torch"))
+        except SystemExit:
+            self.skipTest("there is no root with PyTorch")
+        super().setUp()
+
+    def test_the_demos_trainer(self):
+        self.root.put(next(UNPACKED.iterdir()), "/opt/plumbline")
+        self.root.put(ROOT / "examples/moe_pytorch", "/moe_pytorch")
+        self.root.put(ROOT / "docs", "/text")
+        self.ok(
+            self.root.run(
+                "python3",
+                "/moe_pytorch/train.py",
+                "--router",
+                "score-drop",
+                "--run",
+                "packaged",
+                "--record",
+                "/tmp/run",
+                "--text",
+                "/text/*.md",
+                *TINY,
+                environment={"PYTHONPATH": "/opt/plumbline/lib/python3/dist-packages"},
+            )
+        )
+        self.assertIn(
+            "causality/moe-future-leak",
+            {rule for rule, _, _ in self.audit("/opt/plumbline/bin/plumb", "/tmp/run")},
+        )
+
+
+if __name__ == "__main__":
+    own_mounts()
+    main()

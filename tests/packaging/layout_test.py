@@ -1,0 +1,292 @@
+"""The archive: what lies where, that it runs from anywhere, and that others can link and find it.
+"""
+
+import gzip
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from support import (
+    BUILD,
+    Case,
+    PYTHON,
+    RECORD,
+    ROOT,
+    clean_environment,
+    expected_findings,
+    findings,
+    main,
+    run,
+    said,
+    unpack,
+)
+
+NOBODY = 65534
+C_PROGRAM = """
+#include "plumbline/plumbline.h"
+int main(void) { plumbline_run_t* run = 0; return plumbline_open(0, &run) != PLUMBLINE_OK; }
+"""
+CXX_PROJECT = """
+cmake_minimum_required(VERSION 3.22)
+project(user LANGUAGES C)
+find_package(Plumbline REQUIRED)
+add_executable(user main.c)
+target_link_libraries(user PRIVATE Plumbline::plumbline)
+"""
+
+
+def opened(pid):
+    """The files that are mapped in a process."""
+    lines = [
+        line.split(None, 5) for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()
+    ]
+    return {words[5] for words in lines if len(words) == 6}
+
+
+class Tree(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-layout-"))
+        os.chmod(cls.folder, 0o755)
+        cls.prefix = unpack(cls.folder / "with some spaces")
+        cls.plumb = cls.prefix / "bin/plumb"
+        cls.expected = expected_findings()
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def audited(self, **options):
+        done = self.ok(
+            run(self.plumb, "audit", RECORD, "--format", "json", "--quiet", **options), 1
+        )
+        self.assertEqual(findings(done.stdout), self.expected)
+
+    def trained(self, name, python=PYTHON, **environment):
+        """A trainer of this tree's package, judged by this tree's program."""
+        record = self.folder / name
+        environment = clean_environment(
+            PYTHONPATH=self.prefix / "lib/python3/dist-packages", **environment
+        )
+        self.ok(
+            run(
+                python,
+                ROOT / "tests/packaging/numpy_trainer.py",
+                name,
+                record,
+                environment=environment,
+            )
+        )
+        done = run(self.plumb, "audit", record, "--format", "json", "--quiet")
+        self.assertIn(
+            "causality/moe-future-leak", {rule for rule, _, _ in findings(done.stdout)}, said(done)
+        )
+
+
+class Everywhere(Tree):
+    def test_findings_are_those_of_the_build(self):
+        self.assertTrue(self.expected)
+        self.audited()
+
+    def test_a_path_with_spaces_and_numpy(self):
+        self.trained("spaces")
+
+    def test_ld_library_path_elsewhere(self):
+        """Libraries of the names that ours had before, which cannot even be loaded."""
+        bogus = self.folder / "bogus"
+        bogus.mkdir(exist_ok=True)
+        for name in (
+            "libprotobuf.so.32",
+            "libgrpc.so.29",
+            "libgrpc++.so.1.51",
+            "libz.so.1",
+            "libssl.so.3",
+            "libcrypto.so.3",
+        ):
+            (bogus / name).write_text("no library")
+        (bogus / "libgrpc++_reflection.so.1.51").write_text("no library")
+        self.audited(environment=clean_environment(LD_LIBRARY_PATH=bogus))
+        done = run(
+            self.prefix / "bin/plumbd",
+            "--version",
+            environment=clean_environment(LD_LIBRARY_PATH=bogus),
+        )
+        self.ok(done)
+        # What carries nothing of ours (Python's zlib) would stumble over them as well: those alone
+        # that Python does not need.
+        for name in ("libz.so.1", "libssl.so.3", "libcrypto.so.3"):
+            (bogus / name).unlink()
+        self.trained("elsewhere", LD_LIBRARY_PATH=bogus)
+
+    def test_read_only_and_for_everybody(self):
+        if os.geteuid() != 0:
+            self.skipTest("another user is needed")
+        tree = self.folder / "read only"
+        shutil.copytree(self.prefix, tree)
+        subprocess.run(["chmod", "-R", "a-w,a+rX", tree], check=True)
+        work = self.folder / "theirs"
+        work.mkdir()
+        os.chown(work, NOBODY, NOBODY)
+        shutil.copytree(RECORD, work / "record")
+        subprocess.run(["chmod", "-R", "a+rX", work], check=True)
+        trainer = shutil.copy(ROOT / "tests/packaging/numpy_trainer.py", work)
+        as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": work}
+        environment = clean_environment(PYTHONPATH=tree / "lib/python3/dist-packages", HOME=work)
+        self.ok(run(PYTHON, trainer, "theirs", work / "run", environment=environment, **as_nobody))
+        self.ok(
+            run(
+                tree / "bin/plumb",
+                "audit",
+                work / "run",
+                "--quiet",
+                environment=environment,
+                **as_nobody,
+            ),
+            1,
+        )
+
+    def test_plumbd_with_reflection_takes_its_own_library(self):
+        port = self.folder / "port"
+        process = subprocess.Popen(
+            [
+                self.prefix / "bin/plumbd",
+                "--grpc",
+                "127.0.0.1:0",
+                "--http",
+                "off",
+                "--reflection",
+                "--port-file",
+                port,
+            ],
+            env=clean_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            for _ in range(600):
+                if (port.exists() and port.read_text().strip()) or process.poll() is not None:
+                    break
+                time.sleep(0.1)
+            self.assertIsNone(process.poll(), process.poll() is not None and process.communicate())
+            maps = opened(process.pid)
+            ours = {path for path in maps if path.startswith(str(self.prefix))}
+            self.assertTrue(any("reflection" in path for path in ours))
+            others = {pathlib.Path(path).name for path in maps - ours if ".so" in path}
+            for name in others:  # nothing of the machine but what was said
+                self.assertRegex(
+                    name,
+                    r"^(ld-linux.*|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|resolv|nss_\w+|anl))\.so",
+                )
+            doctor = run(self.plumb, "doctor", "--server", port.read_text().strip())
+            self.ok(doctor)
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+class Linked(Tree):
+    def setUp(self):
+        self.need("pkg-config")
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="plumb-link-", dir=self.folder))
+        (self.work / "main.c").write_text(C_PROGRAM)
+
+    def test_pkg_config(self):
+        environment = clean_environment(
+            PKG_CONFIG_PATH=self.prefix / "lib/pkgconfig", PLUMBLINE_RECORD=self.work / "record"
+        )
+        command = "eval cc main.c -o user $(pkg-config --cflags --libs plumbline) && ./user"
+        self.ok(run("sh", "-c", command, environment=environment, cwd=self.work))
+
+    def test_cmake_package(self):
+        (self.work / "CMakeLists.txt").write_text(CXX_PROJECT)
+        self.ok(
+            run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={self.prefix}", cwd=self.work)
+        )
+        self.ok(run("cmake", "--build", "b", cwd=self.work))
+        self.ok(
+            run(
+                "b/user",
+                cwd=self.work,
+                environment=clean_environment(PLUMBLINE_RECORD=self.work / "record"),
+            )
+        )
+
+
+class Contents(Tree):
+    def test_manuals(self):
+        pages = {
+            path.name.partition(".")[0]: gzip.decompress(path.read_bytes()).decode()
+            for path in (self.prefix / "share/man/man1").iterdir()
+        }
+        for name in ("plumb", "plumbd", "plumb-audit", "plumb-doctor", "plumb-watch"):
+            self.assertIn(name, pages)
+            self.assertIn(f".TH {name.upper()} ", pages[name])
+            self.assertIn(".SH OPTIONS", pages[name].upper())
+            self.assertNotIn(str(BUILD), pages[name])
+
+    def test_licences(self):
+        folder = self.prefix / "share/doc/plumbline/licenses"
+        listed = (folder / "README").read_text()
+        for path in (self.prefix / "lib/plumbline").iterdir():
+            self.assertIn(path.name, listed)
+        for name in ("libgrpc29.txt", "libprotobuf32.txt", "libssl3.txt", "libcli11-dev.txt"):
+            self.assertGreater((folder / name).stat().st_size, 200)
+
+    def test_no_path_of_the_build(self):
+        for path in self.prefix.rglob("*"):
+            if path.is_file() and path.suffix in (
+                ".py",
+                ".pc",
+                ".cmake",
+                ".md",
+                ".toml",
+                ".service",
+                "",
+            ):
+                if path.read_bytes()[:4] != b"\x7fELF":
+                    self.assertNotIn(str(BUILD).encode(), path.read_bytes(), path)
+
+    def test_completions(self):
+        if "completion" not in run(self.plumb, "--help").stdout:
+            self.skipTest("this plumb has no completion")
+        for name in (
+            "bash-completion/completions/plumb",
+            "zsh/site-functions/_plumb",
+            "fish/vendor_completions.d/plumb.fish",
+        ):
+            self.assertIn("audit", (self.prefix / "share" / name).read_text())
+        self.ok(run("bash", "-n", self.prefix / "share/bash-completion/completions/plumb"))
+
+
+class Installed(Case):
+    """`cmake --install` of any build, also one of the demo's targets alone."""
+
+    def test_whatever_builds_plumb_builds_what_is_installed_with_it(self):
+        self.need("ninja")
+        asked = run("ninja", "-C", BUILD, "-t", "query", "bin/plumb").stdout
+        self.assertTrue(
+            "|| bin/plumb-load-check" in asked, "plumb does not depend on plumb-load-check"
+        )
+
+    def test_programs_and_libraries_run_where_they_are_put(self):
+        with tempfile.TemporaryDirectory(prefix="plumb-install-") as folder:
+            self.ok(run("cmake", "--install", BUILD, "--prefix", folder))
+            prefix = pathlib.Path(folder)
+            for name in (
+                "bin/plumb",
+                "bin/plumbd",
+                "bin/plumb-load-check",
+                "lib/libplumbline_agent.so",
+            ):
+                self.assertTrue((prefix / name).exists(), name)
+            self.ok(run(prefix / "bin/plumbd", "--version"))
+            doctor = run(prefix / "bin/plumb", "doctor")
+            self.assertRegex(doctor.stdout, rf"ok +library +{folder}/lib/libplumbline.so")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""make_root.py: a small Debian with Python and numpy and nothing of ours, kept below the build
+folder.
+
+The mirror is this machine's own: those of its package sources that are Debian's. Skipped (77) where
+nobody is root, where mmdebstrap is not here, or where the mirror does not answer.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from chroot import FOLDER, ROOT_FILES, can_mount
+
+PACKAGES = ("libstdc++6", "ca-certificates", "passwd", "python3", "python3-venv", "python3-numpy")
+SKIPPED = 77
+
+
+def codename():
+    found = re.search(r"^VERSION_CODENAME=(\w+)", pathlib.Path("/etc/os-release").read_text(), re.M)
+    return found.group(1) if found else ""
+
+
+def of_debian(suite, name):
+    return suite == name or suite.startswith(f"{name}-")
+
+
+def stanzas(name):
+    """The sources of this machine in the form of .sources files, those of the distribution alone."""
+    folder = pathlib.Path("/etc/apt/sources.list.d")
+    for path in sorted(folder.glob("*.sources")):
+        for stanza in re.split(r"\n\s*\n", path.read_text()):
+            suites = re.search(r"^Suites: *(.*)$", stanza, re.M)
+            if suites and all(of_debian(suite, name) for suite in suites.group(1).split()):
+                yield stanza.strip()
+
+
+def lines(name):
+    """The same, of sources.list files: deb [options] URI suite components."""
+    for path in (
+        pathlib.Path("/etc/apt/sources.list"),
+        *sorted(pathlib.Path("/etc/apt/sources.list.d").glob("*.list")),
+    ):
+        for line in path.read_text().splitlines() if path.exists() else ():
+            words = re.sub(r"\[.*?\]", "", line).split()
+            if words[:1] == ["deb"] and len(words) > 3 and of_debian(words[2], name):
+                yield line
+
+
+def sources(name):
+    """One file for mmdebstrap; "" where this machine has no sources of Debian."""
+    modern, old = list(stanzas(name)), list(lines(name))
+    path = FOLDER / ("debian.sources" if modern else "sources.list")
+    path.write_text("\n\n".join(modern) + "\n" if modern else "\n".join(old) + "\n")
+    return path if modern or old else ""
+
+
+def acquire_options():
+    """How this machine reaches its mirror: proxies, retries."""
+    printed = subprocess.run(
+        ["apt-config", "dump", "--no-empty"], capture_output=True, text=True
+    ).stdout
+    return [
+        f"--aptopt={line}"
+        for line in printed.splitlines()
+        if re.match(r"Acquire::(https?|ftp|Retries|ForceIPv[46])\b", line)
+    ]
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIPPED)
+
+
+def make(release, source, packages, target):
+    partial = target.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    done = subprocess.run(
+        [
+            "mmdebstrap",
+            "--quiet",
+            "--variant=essential",
+            "--mode=root",
+            "--format=directory",
+            "--dpkgopt=force-unsafe-io",
+            '--aptopt=APT::Install-Recommends "false"',
+            *acquire_options(),
+            f"--include={','.join(packages)}",
+            release,
+            partial,
+            source,
+        ],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        shutil.rmtree(partial, ignore_errors=True)
+        skip(f"mmdebstrap ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
+    partial.rename(target)
+
+
+def make_root(target=ROOT_FILES, packages=PACKAGES):
+    if os.geteuid() != 0 or not can_mount():
+        skip("a chroot of its own needs root")
+    if shutil.which("mmdebstrap") is None:
+        skip("mmdebstrap is not here (tools/setup)")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        print(f"{target} is there")
+        return
+    release = codename()
+    source = sources(release)
+    if not source:
+        skip("this machine has no package source of Debian")
+    make(release, source, packages, target)
+
+
+if __name__ == "__main__":
+    make_root()

@@ -1,0 +1,185 @@
+"""Beside other users of protobuf, gRPC, OpenSSL, numpy and PyTorch in one process, loaded before
+ours and after."""
+
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import textwrap
+import unittest
+
+from support import BUILD, Case, PYTHON, UNPACKED, clean_environment, main, run, said
+
+PACKAGE = next(UNPACKED.iterdir()) / "lib/python3/dist-packages" if UNPACKED.exists() else ""
+
+OURS = """
+import plumbline
+run = plumbline.init(run="beside", record=RECORD, server=SERVER, every=1)
+def ours(step):
+    with run.step(step):
+        run.observe_routing("a", [[0.5, 0.25], [0.1, 0.2]], topk_indices=[[0], [1]], top_k=1)
+        run.scalar("loss", 1.0)
+"""
+PROTOBUF = """
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2
+from google.protobuf.internal import api_implementation
+def theirs(n):
+    file = descriptor_pb2.FileDescriptorProto(name=f"evidence{n}.proto", package=f"trainer{n}")
+    file.message_type.add(name="Evidence").field.add(name="value", number=1, type=9, label=1)
+    pool = descriptor_pool.Default()
+    pool.Add(file)
+    Evidence = message_factory.MessageFactory(pool).GetPrototype(pool.FindMessageTypeByName(f"trainer{n}.Evidence"))
+    assert Evidence.FromString(Evidence(value="x" * n).SerializeToString()).value == "x" * n
+    tree = struct_pb2.Struct(); tree.update({"a": [1, {"b": None}]})
+    assert struct_pb2.Struct.FromString(tree.SerializeToString()) == tree
+"""
+GRPC = """
+import grpc
+from concurrent import futures
+class Echo(grpc.GenericRpcHandler):
+    def service(self, details):
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: request[::-1])
+server = grpc.server(futures.ThreadPoolExecutor(2))
+server.add_generic_rpc_handlers((Echo(),))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+def theirs(n):
+    assert channel.unary_unary("/echo.Echo/Echo")(b"ab" * (n + 1), timeout=30) == b"ba" * (n + 1)
+"""
+OPENSSL = """
+import hashlib, ssl
+context = ssl.create_default_context()
+def theirs(n):
+    assert hashlib.new("sha3_256", b"x" * n).digest() == hashlib.sha3_256(b"x" * n).digest()
+    ends = [ssl.MemoryBIO() for _ in range(2)]
+    try:
+        context.wrap_bio(*ends, server_hostname="example.org").do_handshake()
+    except ssl.SSLWantReadError:
+        assert ends[1].pending > 100
+"""
+NUMPY = """
+import numpy
+def theirs(n):
+    a = numpy.random.default_rng(n).standard_normal((64, 64))
+    assert numpy.allclose(numpy.linalg.inv(a) @ a, numpy.eye(64), atol=1e-6)
+"""
+TORCH = """
+import torch
+layer = torch.nn.Linear(64, 8); optimizer = torch.optim.AdamW(layer.parameters())
+def theirs(n):
+    optimizer.zero_grad(); layer(torch.randn(16, 64)).square().mean().backward(); optimizer.step()
+"""
+USE = """
+{first}
+{early}
+{second}
+for n in range(1, 6):
+    ours(n)
+    theirs(n)
+run.flush()
+run.finish(30)
+theirs(9)
+print("done")
+"""
+
+
+class Beside(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-beside-"))
+        port = cls.folder / "port"
+        cls.server = subprocess.Popen(
+            [
+                UNPACKED / PACKAGE.parents[2] / "bin/plumbd",
+                "--grpc",
+                "127.0.0.1:0",
+                "--http",
+                "off",
+                "--port-file",
+                port,
+            ],
+            env=clean_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        cls.address = subprocess.run(
+            [
+                "sh",
+                "-c",
+                f"for i in $(seq 300); do test -s '{port}' && break; sleep 0.1; done; cat '{port}'",
+            ],
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.terminate()
+        cls.server.wait(60)
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def both_orders(self, theirs, name, **environment):
+        for order, (first, second) in {"before": (theirs, OURS), "after": (OURS, theirs)}.items():
+            with self.subTest(order):
+                record = self.folder / f"{name}-{order}"
+                head = f"RECORD, SERVER = {str(record)!r}, {self.address!r}\n"
+                # Imported after ours: after our agent and its closure are in the process.
+                early = "ours(0)" if second is theirs else ""
+                code = head + USE.format(
+                    first=textwrap.dedent(first), second=textwrap.dedent(second), early=early
+                )
+                done = self.ok(
+                    run(
+                        PYTHON,
+                        "-c",
+                        code,
+                        environment=clean_environment(PYTHONPATH=PACKAGE, **environment),
+                    )
+                )
+                self.assertEqual(done.stdout, "done\n", said(done))
+                self.assertTrue(any(record.rglob("*.plog*")) or any(record.iterdir()))
+
+    def test_protobuf_in_python(self):
+        self.need_module("google.protobuf")
+        self.both_orders(PROTOBUF, "protobuf", PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")
+
+    def test_protobuf_in_cpp(self):
+        """Debian's extension links libprotobuf.so.32, of which ours is a copy under another name."""
+        self.need_module("google.protobuf.pyext._message")
+        self.both_orders(
+            PROTOBUF + "assert api_implementation.Type() == 'cpp'\n",
+            "cpp",
+            PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="cpp",
+        )
+
+    def test_grpc(self):
+        self.need_module("grpc")
+        self.both_orders(GRPC, "grpc")
+
+    def test_openssl(self):
+        self.both_orders(OPENSSL, "openssl")
+
+    def test_numpy(self):
+        self.need_module("numpy")
+        self.both_orders(NUMPY, "numpy")
+
+    def test_torch(self):
+        self.need_module("torch")
+        self.both_orders(TORCH, "torch")
+
+    def test_all_at_once(self):
+        for name in ("google.protobuf", "grpc", "numpy"):
+            self.need_module(name)
+        parts = []
+        for i, part in enumerate((PROTOBUF, GRPC, OPENSSL, NUMPY)):
+            parts.append(part.replace("def theirs(", f"def theirs{i}("))
+        together = (
+            "\n".join(parts)
+            + "\ndef theirs(n):\n    theirs0(n); theirs1(n); theirs2(n); theirs3(n)\n"
+        )
+        self.both_orders(together, "all")
+
+
+if __name__ == "__main__":
+    main()

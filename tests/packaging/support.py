@@ -1,0 +1,105 @@
+"""What the tests of the packages share: where the products lie, and how a program is run beside
+them."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("PLUMBLINE_BUILD_DIR", ROOT / "build/dev"))
+PRODUCTS = BUILD / "packages"
+UNPACKED = PRODUCTS / "unpacked"  # the archive, as a user unpacks it
+RECORD = PRODUCTS / "record"  # of a trainer whose router leaks
+PYTHON = "/usr/bin/python3"  # Debian's PyTorch and numpy belong to this one
+LONG = os.environ.get("PLUMB_LONG") == "1"
+PATIENCE_S = 240
+
+sys.path.insert(0, str(ROOT / "packaging/bundle"))
+
+
+def product(pattern):
+    found = sorted(PRODUCTS.glob(pattern))
+    if len(found) != 1:
+        raise RuntimeError(
+            f"{PRODUCTS}/{pattern}: expected one file, found {[p.name for p in found]}; "
+            "the test packaging_build makes them"
+        )
+    return found[0]
+
+
+def archive():
+    return product("plumbline-*-linux-x86_64.tar.gz")
+
+
+def unpack(folder):
+    """The archive below `folder`; returns the prefix."""
+    with tarfile.open(archive()) as file:
+        file.extractall(folder)
+    return next(pathlib.Path(folder).glob("plumbline-*"))
+
+
+def clean_environment(**extra):
+    """As a user's shell has it: nothing of the build."""
+    kept = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("PLUMBLINE_", "PYTHON", "LD_", "SLURM_", "OMPI_"))
+    }
+    return {
+        **kept,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **{k: str(v) for k, v in extra.items()},
+    }
+
+
+def run(*command, environment=None, **options):
+    options.setdefault("timeout", PATIENCE_S)
+    return subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        env=clean_environment() if environment is None else environment,
+        **options,
+    )
+
+
+def said(done):
+    return f"status {done.returncode}\n{done.stdout}{done.stderr}"
+
+
+def findings(report):
+    """(rule, fingerprint, strength) of each finding of a JSON report."""
+    return sorted(
+        (f["rule"], f["fingerprint"], f["strength"]) for f in json.loads(report)["findings"]
+    )
+
+
+def expected_findings():
+    """What the build's own plumb finds in the record."""
+    return findings(run(BUILD / "bin/plumb", "audit", RECORD, "--format", "json", "--quiet").stdout)
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def ok(self, done, status=0):
+        self.assertEqual(done.returncode, status, said(done))
+        return done
+
+    def need(self, program):
+        if shutil.which(program) is None:
+            self.skipTest(f"{program} is not here")
+
+    def need_module(self, name, python=PYTHON):
+        if run(python, "-c", f"import {name}").returncode != 0:
+            self.skipTest(f"{python} has no {name}")
+
+
+def main():
+    unittest.main(verbosity=2)
