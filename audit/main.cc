@@ -17,6 +17,7 @@ int Main(int argc, char** argv) {
   using namespace plumbline::audit;
   CLI::App app("Plumbline watches training runs for the failures that do not crash them.", "plumb");
   app.set_version_flag("--version", std::string("plumb ") + kVersion);
+  app.get_formatter()->column_width(plumbline::kHelpColumn);
   app.require_subcommand(0, 1);  // that there is one is checked below, after unknown words
   int status = kExitClean;
   RegisterAudit(app, &status);
@@ -25,6 +26,7 @@ int Main(int argc, char** argv) {
   RegisterFingerprint(app, &status);
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
+  RegisterCompletion(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

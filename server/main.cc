@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/command_line/completion.h"
 #include "base/command_line/usage.h"
 #include "base/open_files.h"
 #include "server/access/token_file.h"
@@ -26,6 +27,7 @@
 #include "server/process/log.h"
 #include "server/process/service_manager.h"
 #include "server/relay/relay.h"
+#include "server/settings/log_levels.h"
 
 namespace {
 
@@ -39,6 +41,7 @@ struct CommandLine {
   std::string config_file;
   std::string port_file;
   std::string new_token;
+  std::string completion;
   bool check_config = false;
   bool test_alerts = false;
 };
@@ -64,7 +67,8 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
   app->add_option("--data", config->data_directory, "directory for what the server keeps")
       ->type_name("DIR");
   app->add_option("--rules", config->rules, "run only rules that match (may be repeated)")
-      ->type_name("GLOB");
+      ->type_name("GLOB")
+      ->check(plumbline::OfferPrinted("plumb rules"));
   app->add_option("--set", config->settings, "set an option of a rule (may be repeated)")
       ->type_name("RULE.OPTION=VALUE");
   app->add_option("--window", config->window_steps, "a rank this many steps behind is closed over")
@@ -82,9 +86,13 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
   app->add_flag("--reflection", config->reflection, "serve gRPC reflection");
   app->add_option("--log-level", config->log_level, "trace, debug, info, warning, error or off")
       ->type_name("LEVEL")
+      ->check(plumbline::Offer(plumbline::server::LogLevels()))
       ->capture_default_str();
   app->add_option("--port-file", line->port_file, "write the gRPC address there when ready")
       ->type_name("FILE");
+  app->add_option("--completion", line->completion)  // docs/operating.md
+      ->check(plumbline::OneOf(plumbline::CompletionShells()))
+      ->group("");
 }
 
 // Which key of the file an option stands for.
@@ -106,7 +114,8 @@ void NoteOptions(const CLI::App& app, ConfigMistakes* mistakes) {
 // to go on.
 int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMistakes* mistakes) {
   for (const bool with_file : {false, true}) {
-    CLI::App app{"plumbd: judges the evidence of running trainers", "plumbd"};
+    CLI::App app{"Judges the evidence of running trainers.", "plumbd"};
+    app.get_formatter()->column_width(plumbline::kHelpColumn);
     app.set_version_flag("--version", absl::StrCat("plumbd ", plumbline::server::Version()));
     if (with_file) {
       *config = Config();
@@ -126,6 +135,10 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMi
       if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
       std::fprintf(stderr, "plumbd: %s\n", plumbline::UsageError(app, e).c_str());
       return kUsage;
+    }
+    if (!line->completion.empty()) {
+      const std::string script = plumbline::CompletionScript(&app, line->completion);
+      return std::fputs(script.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
     }
     if (!with_file && !line->config_file.empty()) continue;
     NoteOptions(app, mistakes);

@@ -15,11 +15,13 @@
 #include "audit/commands/progress_line.h"
 #include "audit/commands/server_run.h"
 #include "audit/live/live.h"
+#include "audit/readers/input/reader.h"
 #include "audit/readers/rollout/column_map.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
 #include "audit/session/audit.h"
 #include "base/clock.h"
+#include "base/command_line/completion.h"
 #include "base/command_line/usage.h"
 
 namespace plumbline::audit {
@@ -177,6 +179,12 @@ int RunAudit(const AuditArguments& arguments) {
   return Report(arguments, result);
 }
 
+std::vector<std::string> FormatsRead() {
+  std::vector<std::string> formats;
+  for (const Reader* reader : Readers()) formats.emplace_back(reader->format());
+  return formats;
+}
+
 }  // namespace
 
 void RegisterAudit(CLI::App& app, int* status) {
@@ -196,6 +204,7 @@ void RegisterAudit(CLI::App& app, int* status) {
       ->add_option("--rules", arguments->rules,
                    "Run only the rules that a glob matches; repeat or separate by commas")
       ->type_name("GLOB")
+      ->check(OfferPrinted("plumb rules"))
       ->delimiter(',')
       ->allow_extra_args(false);
   command
@@ -216,7 +225,8 @@ void RegisterAudit(CLI::App& app, int* status) {
   command
       ->add_option("--as", arguments->as,
                    "Read every file as FORMAT instead of recognising it by content")
-      ->type_name("FORMAT");
+      ->type_name("FORMAT")
+      ->check(Offer(FormatsRead()));
   command
       ->add_option("--map", arguments->map,
                    "Columns of a foreign format of rollout records (TOML); see "

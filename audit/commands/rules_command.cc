@@ -9,6 +9,7 @@
 
 #include "audit/commands/commands.h"
 #include "audit/render/rule_text.h"
+#include "base/command_line/completion.h"
 #include "base/command_line/usage.h"
 #include "rules/catalogue.h"
 
@@ -62,7 +63,9 @@ void RegisterExplain(CLI::App& app, int* status) {
   auto rule = std::make_shared<std::string>();
   CLI::App* command =
       app.add_subcommand("explain", "One rule's page: what it checks, why, how to fix it");
-  command->add_option("RULE", *rule, "A rule's id, as plumb rules lists them")->required();
+  command->add_option("RULE", *rule, "A rule's id, as plumb rules lists them")
+      ->check(OfferPrinted("plumb rules"))
+      ->required();
   command->callback([rule, status] {
     const rules::CatalogueEntry* entry = rules::FindRule(*rule);
     if (const rules::PlannedRule* planned = rules::FindPlannedRule(*rule)) {

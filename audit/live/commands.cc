@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "audit/live/live.h"
+#include "base/command_line/completion.h"
 #include "base/command_line/usage.h"
 
 namespace plumbline::audit {
@@ -47,7 +48,9 @@ void RegisterWatch(CLI::App& app, int* status) {
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   command->add_option("--run", o->run, "Only this run, as RUN");
-  command->add_option("--rule", o->rule, "Only rules that match")->type_name("GLOB");
+  command->add_option("--rule", o->rule, "Only rules that match")
+      ->type_name("GLOB")
+      ->check(OfferPrinted("plumb rules"));
   AddLevel(command, &o->min_level);
   AddTimeout(command, &o->timeout_seconds, "End after this long");
   command->add_flag("--once", o->once, "Print what exists, then end");
@@ -80,7 +83,9 @@ void RegisterRuns(CLI::App& app, int* status) {
 
 void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& o) {
   command->add_option("--run", o->run, "Only this run");
-  command->add_option("--rule", o->rule, "Only rules that match")->type_name("GLOB");
+  command->add_option("--rule", o->rule, "Only rules that match")
+      ->type_name("GLOB")
+      ->check(OfferPrinted("plumb rules"));
   command
       ->add_option("--finding", o->finding,
                    "This finding alone, whole, in its incident; its first digits will do")

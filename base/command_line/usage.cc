@@ -128,7 +128,8 @@ CLI::Validator OneOf(const std::vector<std::string>& words) {
   };
   std::string all;
   for (const std::string& word : words) all += (all.empty() ? "" : ",") + word;
-  return {check, "{" + all + "}"};
+  // Also as its name: completion finds it there where help describes the check otherwise.
+  return {check, "{" + all + "}", "{" + all + "}"};
 }
 
 CLI::Validator Between(int64_t low, int64_t high) {

@@ -10,6 +10,9 @@
 
 namespace plumbline {
 
+// Where help explains an option. Two blanks must lie between the two: help2man parts them there.
+inline constexpr size_t kHelpColumn = 31;
+
 // Checks of an option's value.
 CLI::Validator OneOf(const std::vector<std::string>& words);  // two or more
 CLI::Validator Between(int64_t low, int64_t high);

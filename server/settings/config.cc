@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/address.h"
 #include "server/settings/client_certificate.h"
+#include "server/settings/log_levels.h"
 
 namespace plumbline::server {
 namespace {
@@ -213,7 +214,7 @@ void CheckWords(const Config& c, ConfigMistakes* mistakes) {
   } all[] = {
       {"journal.sync", c.journal_sync, {"commit", "interval", "never"}},
       {"capsules.take", c.capsule_take, {"off", "note", "warning", "error"}},
-      {"log.level", c.log_level, {"trace", "debug", "info", "warning", "error", "off"}},
+      {"log.level", c.log_level, LogLevels()},
   };
   for (const auto& one : all) {
     if (const std::string wrong = NoneOf(one.words, one.value); !wrong.empty())

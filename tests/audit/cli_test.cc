@@ -222,7 +222,8 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
     const char* expected;
   } cases[] = {
       {{}, "expected a subcommand"},
-      {{"frobnicate"}, "fingerprint, watch, runs, query, capsule, doctor, spool), found \"frobn"},
+      {{"frobnicate"},
+       "fingerprint, watch, runs, query, capsule, doctor, spool, completion), found"},
       {{"adit"}, "expected a subcommand (audit, rules"},
       {{"adit"}, "), found \"adit\"; did you mean \"audit\"?"},
       {{"--frob"}, "expected one of its options, found \"--frob\"; see plumb --help"},

@@ -8,10 +8,12 @@
 
 #include "tests/server/http_support.h"
 #include "tests/server/support.h"
+#include "tests/support/shells.h"
 
 namespace plumbline::test {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
@@ -30,6 +32,15 @@ TEST(PlumbdProcess, SaysItsVersionAndItsOptions) {
        {"--grpc", "--http", "--data", "--config", "--check-config", "--insecure"}) {
     EXPECT_THAT(help.output, HasSubstr(option));
   }
+}
+
+TEST(PlumbdProcess, CompletesItsOptions) {
+  const Ended script = RunPlumbd({"--completion", "bash"});
+  EXPECT_EQ(script.status, 0);
+  EXPECT_THAT(BashOffers(script.output, {"plumbd", "--check"}), ElementsAre("--check-config"));
+  EXPECT_THAT(BashOffers(script.output, {"plumbd", "--log-level", "w"}), ElementsAre("warning"));
+  EXPECT_THAT(BashOffers(script.output, {"plumbd", "--data", ""}), ElementsAre("dirnames"));
+  EXPECT_EQ(RunPlumbd({"--completion", "csh"}).status, 2);
 }
 
 TEST(PlumbdProcess, RefusesWhatItDoesNotUnderstand) {

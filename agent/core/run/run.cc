@@ -11,6 +11,7 @@
 
 #include "agent/core/shared/error.h"
 #include "base/clock.h"
+#include "base/page_allocator.h"
 
 namespace plumbline::agent {
 namespace {
@@ -82,7 +83,8 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
     record = *std::move(opened);
   }
   std::unique_ptr<Run> run(new Run());
-  run->state_ = std::make_shared<RunState>(options, SourceOf(options));
+  run->state_ =
+      std::allocate_shared<RunState>(PageAllocator<RunState>(), options, SourceOf(options));
   if (!run->state_->ring.valid()) {
     return absl::ResourceExhaustedError("no memory for a ring of " +
                                         std::to_string(options.ring_bytes) + " bytes");

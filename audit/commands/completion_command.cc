@@ -1,0 +1,22 @@
+// plumb completion SHELL: the script that completes our command line there.
+#include <memory>
+
+#include "audit/commands/commands.h"
+#include "base/command_line/completion.h"
+#include "base/command_line/usage.h"
+
+namespace plumbline::audit {
+
+void RegisterCompletion(CLI::App& app, int* status) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* command =
+      app.add_subcommand("completion", "Print the script that completes plumb in a shell");
+  command->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->check(OneOf(CompletionShells()))
+      ->required();
+  command->callback([shell, status, program = &app] {
+    *status = WriteOutput("", CompletionScript(program, *shell)) ? kExitClean : kExitError;
+  });
+}
+
+}  // namespace plumbline::audit

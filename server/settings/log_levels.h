@@ -1,0 +1,13 @@
+// The words of log.level and --log-level, the most talkative first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace plumbline::server {
+
+inline std::vector<std::string> LogLevels() {
+  return {"trace", "debug", "info", "warning", "error", "off"};
+}
+
+}  // namespace plumbline::server
