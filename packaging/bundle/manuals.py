@@ -7,9 +7,9 @@ import re
 import subprocess
 
 COMPLETIONS = {
-    "bash": "share/bash-completion/completions/plumb",
-    "zsh": "share/zsh/site-functions/_plumb",
-    "fish": "share/fish/vendor_completions.d/plumb.fish",
+    "bash": "share/bash-completion/completions/{}",
+    "zsh": "share/zsh/site-functions/_{}",
+    "fish": "share/fish/vendor_completions.d/{}.fish",
 }
 
 
@@ -71,12 +71,9 @@ def write_pages(prefix, version, epoch):
 
 
 def write_completions(prefix):
-    """For the shells that `plumb completion` knows; none where this plumb does not have it."""
-    plumb = prefix / "bin/plumb"
-    if "completion" not in subcommands(plumb):
-        return 0
+    """For each shell, of both programs."""
     for shell, name in COMPLETIONS.items():
-        path = pathlib.Path(prefix) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(run(plumb, "completion", shell))
-    return len(COMPLETIONS)
+        for program, asked in (("plumb", "completion"), ("plumbd", "--completion")):
+            path = pathlib.Path(prefix) / name.format(program)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(run(prefix / "bin" / program, asked, shell))

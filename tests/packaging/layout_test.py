@@ -251,15 +251,14 @@ class Contents(Tree):
                     self.assertNotIn(str(BUILD).encode(), path.read_bytes(), path)
 
     def test_completions(self):
-        if "completion" not in run(self.plumb, "--help").stdout:
-            self.skipTest("this plumb has no completion")
-        for name in (
-            "bash-completion/completions/plumb",
-            "zsh/site-functions/_plumb",
-            "fish/vendor_completions.d/plumb.fish",
-        ):
-            self.assertIn("audit", (self.prefix / "share" / name).read_text())
-        self.ok(run("bash", "-n", self.prefix / "share/bash-completion/completions/plumb"))
+        for program, word in (("plumb", "audit"), ("plumbd", "check-config")):
+            for name in (
+                f"bash-completion/completions/{program}",
+                f"zsh/site-functions/_{program}",
+                f"fish/vendor_completions.d/{program}.fish",
+            ):
+                self.assertIn(word, (self.prefix / "share" / name).read_text())
+            self.ok(run("bash", "-n", self.prefix / f"share/bash-completion/completions/{program}"))
 
 
 class Installed(Case):
