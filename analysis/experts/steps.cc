@@ -63,6 +63,7 @@ class Joiner {
     Count(s, step);
   }
 
+  // The step; none where no call could be read, or where a sum outgrew its field.
   JoinedMixture Finish() {
     if (!has_step_) return std::move(joined_);
     const auto fits = [](const std::vector<uint64_t>& v) {
@@ -105,6 +106,8 @@ class Joiner {
     if (s.dropped() > 0) CountPositions(s);
   }
 
+  // Where in their sequences refused choices stood; one call that does not say takes it from the
+  // step.
   void CountPositions(const v1::RoutingSummary& s) {
     if (s.drop_histogram_size() != kPositionBins || s.offered_histogram_size() != kPositionBins) {
       step_.positions = false;
@@ -144,6 +147,7 @@ std::vector<JoinedMixture> Join(const SiteStep& step) {
 
 }  // namespace
 
+// A line through the bins' shares, each weighted by the choices that were made there.
 double MixtureStep::SlopePoints() const {
   if (dropped == 0) return 0;
   if (!positions) return kNaN;
@@ -183,7 +187,7 @@ std::shared_ptr<const std::vector<JoinedMixture>> JoinMixture(const SiteStep& st
 }
 
 void MixtureWindow::Take(uint32_t attempt, std::shared_ptr<const MixtureStep> step) {
-  if (attempt != attempt_) {
+  if (attempt != attempt_) {  // a restart repeats these steps, and its word counts
     while (!steps_.empty() && steps_.back()->step >= step->step) {
       Add(*steps_.back(), false);
       steps_.pop_back();
@@ -213,6 +217,7 @@ bool MixtureWindow::Spread() const {
   return 2 * *std::max_element(seen, seen + 4) <= steps_.size();
 }
 
+// Or takes away again: sums of integers go back to the bit.
 void MixtureWindow::Add(const MixtureStep& step, bool add) {
   const auto count = [add](uint64_t& sum, uint64_t n) { sum = add ? sum + n : sum - n; };
   for (size_t e = 0; e < wanted_.size(); ++e) {

@@ -47,6 +47,7 @@ v1::Level FailLevel(const std::string& name) {
   return name == "note" ? v1::LEVEL_NOTE : name == "warning" ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
 }
 
+// An input that was not read as a whole outranks findings.
 int ExitStatus(const AuditResult& result, v1::Level fail_on) {
   if (result.inputs_failed()) return kExitError;
   for (const v1::Finding* finding : result.report.findings()) {
@@ -109,6 +110,7 @@ std::string Suppress(const std::string& file, rules::EngineConfig* engine) {
   return "";
 }
 
+// --server: the same judgement, of what a server keeps of a run.
 int RunOnServer(const AuditArguments& arguments) {
   if (arguments.server.empty()) return Fail("--run: expected --server ADDR too");
   if (arguments.run.empty())
@@ -179,6 +181,7 @@ int RunAudit(const AuditArguments& arguments) {
   return Report(arguments, result);
 }
 
+// What --as may name, for completion.
 std::vector<std::string> FormatsRead() {
   std::vector<std::string> formats;
   for (const Reader* reader : Readers()) formats.emplace_back(reader->format());

@@ -1,3 +1,4 @@
+// The options of the commands that ask a server; what they do is in the files of their names.
 #include <CLI/App.hpp>
 #include <cstdlib>
 #include <memory>
@@ -81,6 +82,7 @@ void RegisterRuns(CLI::App& app, int* status) {
   });
 }
 
+// What narrows a list of incidents down; shared by the commands that list them.
 void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& o) {
   command->add_option("--run", o->run, "Only this run");
   command->add_option("--rule", o->rule, "Only rules that match")
@@ -231,6 +233,8 @@ void RegisterCapsule(CLI::App& app, int* status) {
 
 }  // namespace
 
+// How a command proves who it is (docs/security.md); the same for all, so it lies in the
+// environment of the call.
 void AddCredentials(CLI::App* command) {
   constexpr const char* kOptions[][3] = {
       {"--token-file", "PLUMBLINE_TOKEN_FILE", "File with our token, mode 0600"},

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/command_line/completion_model.h"
+#include "base/command_line/usage.h"
 
 namespace plumbline {
 namespace completion {
@@ -12,8 +13,6 @@ namespace {
 // A validator's name is not shown in help: there we leave what to offer, unless it has one for
 // help.
 constexpr const char* kPrintedBy = "printed by ";
-
-std::string Braced(const std::vector<std::string>& words) { return "{" + Joined(words, ",") + "}"; }
 
 // Of "{text,json}", of a transformer's "{a->1,b->2}", of "value in {a->1} OR {1}": text, json; a,
 // b.
@@ -161,7 +160,7 @@ std::string CompletionScript(CLI::App* app, const std::string& shell) {
 }
 
 CLI::Validator Offer(const std::vector<std::string>& words) {
-  return {[](std::string&) { return std::string(); }, "", completion::Braced(words)};
+  return {[](std::string&) { return std::string(); }, "", Braced(words)};
 }
 
 CLI::Validator OfferPrinted(const std::string& command) {

@@ -121,15 +121,19 @@ std::string NotConverted(const CLI::App& app, const std::string& what) {
 
 }  // namespace
 
+std::string Braced(const std::vector<std::string>& words) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : ",") + word;
+  return "{" + all + "}";
+}
+
 CLI::Validator OneOf(const std::vector<std::string>& words) {
   const auto check = [words](std::string& value) -> std::string {
     if (std::find(words.begin(), words.end(), value) != words.end()) return "";
     return "expected " + Listed(words, " or ") + Found(value) + DidYouMean(value, words);
   };
-  std::string all;
-  for (const std::string& word : words) all += (all.empty() ? "" : ",") + word;
   // Also as its name: completion finds it there where help describes the check otherwise.
-  return {check, "{" + all + "}", "{" + all + "}"};
+  return {check, Braced(words), Braced(words)};
 }
 
 CLI::Validator Between(int64_t low, int64_t high) {

@@ -14,6 +14,7 @@ namespace plumbline {
 inline constexpr size_t kHelpColumn = 31;
 
 // Checks of an option's value.
+std::string Braced(const std::vector<std::string>& words);    // "{text,json}", as help has them
 CLI::Validator OneOf(const std::vector<std::string>& words);  // two or more
 CLI::Validator Between(int64_t low, int64_t high);
 CLI::Validator AtLeastZero();  // any finite number

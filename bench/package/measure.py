@@ -1,7 +1,7 @@
 """What a trainer's process pays to be able to use Plumbline: time, memory, threads at each stage.
 
   measure.py NAME=PACKAGE_FOLDER...
-  measure.py build=build/dev/python package=dist/work/prefix/lib/python3/dist-packages
+  measure.py build=build/dev/python package=dist/tree/prefix/lib/python3/dist-packages
 
 Each stage is reached in a process of its own; medians of --repeat processes, with the least and the
 most.

@@ -9,9 +9,9 @@ LD_LIBRARY_PATH is asked.
 import hashlib
 import pathlib
 import shutil
-import subprocess
 
 from closure import closure
+from command import run
 from elf import Elf, is_elf
 from relink import relink
 
@@ -21,13 +21,6 @@ GUESTS = {"lib/libplumbline_agent.so": "$ORIGIN/plumbline:$ORIGIN"}
 ALONE = ("bin/plumb-load-check", "lib/libplumbline.so", "lib/libplumbline_cuda.so")
 OWN = ("libplumbline.so", "libplumbline_agent.so", "libplumbline_cuda.so")
 FOLDER = "lib/plumbline"
-
-
-def run(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr or done.stdout}")
-    return done.stdout
 
 
 def strip(path):

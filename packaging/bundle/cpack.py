@@ -2,7 +2,8 @@
 
 import pathlib
 import shutil
-import subprocess
+
+from command import run
 
 PACKAGING = pathlib.Path(__file__).resolve().parents[1]
 CONTROL = ("conffiles", "postinst", "prerm", "postrm")
@@ -14,9 +15,7 @@ def run_cpack(work, output, **values):
         text = text.replace(f"@{name}@", str(value))
     config = work / f"cpack-{values['GENERATOR']}.cmake"
     config.write_text(text.replace("@OUTPUT@", str(output)))
-    done = subprocess.run(["cpack", "--config", config], cwd=work, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"cpack: {done.stdout}{done.stderr}")
+    run("cpack", "--config", config, cwd=work)
     shutil.rmtree(output / "_CPack_Packages", ignore_errors=True)
 
 

@@ -4,22 +4,14 @@ import gzip
 import os
 import pathlib
 import re
-import subprocess
+
+from command import run
 
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/{}",
     "zsh": "share/zsh/site-functions/_{}",
     "fish": "share/fish/vendor_completions.d/{}.fish",
 }
-
-
-def run(*command, **options):
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, **options
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr or done.stdout}")
-    return done.stdout
 
 
 def subcommands(plumb):

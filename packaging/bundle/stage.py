@@ -4,9 +4,9 @@ completions."""
 import pathlib
 import re
 import shutil
-import subprocess
 
 from bundle import bundle, reflection_library
+from command import run
 from licences import collect
 from manuals import write_completions, write_pages
 
@@ -43,14 +43,6 @@ class Build:
         return (name,) if name else ()
 
 
-def install(build, prefix):
-    done = subprocess.run(
-        ["cmake", "--install", build.folder, "--prefix", prefix], capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"cmake --install {build.folder}: {done.stderr or done.stdout}")
-
-
 def add_examples(prefix):
     """The server's configuration and unit, which the Debian package puts in their places."""
     folder = prefix / "share/doc/plumbline/examples"
@@ -62,7 +54,7 @@ def add_examples(prefix):
 
 def stage(build, prefix, epoch):
     shutil.rmtree(prefix, ignore_errors=True)
-    install(build, prefix)
+    run("cmake", "--install", build.folder, "--prefix", prefix)
     libraries, names = bundle(prefix, build.opened)
     collect(libraries, names, prefix / "share/doc/plumbline/licenses")
     add_examples(prefix)

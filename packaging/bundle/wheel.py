@@ -7,6 +7,8 @@ import pathlib
 import time
 import zipfile
 
+from bundle import OWN
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TAG = "py3-none-manylinux_2_34_x86_64"
@@ -14,7 +16,6 @@ PYTHON = "lib/python3/dist-packages/plumbline"
 # From the prefix into the package. The libraries keep their places towards each other and the
 # programs.
 TREES = ("bin", "lib/plumbline", "include", "share/plumbline")
-LIBRARIES = ("libplumbline.so", "libplumbline_agent.so", "libplumbline_cuda.so")
 PROGRAMS = ("plumb", "plumbd")
 
 
@@ -67,7 +68,7 @@ def add_package(wheel, prefix):
     wheel.add_file("plumbline/_programs.py", HERE / "programs.py")
     for name in TREES:
         wheel.add_tree(f"plumbline/{name}", prefix / name)
-    for name in LIBRARIES:
+    for name in OWN:
         if (prefix / "lib" / name).exists():
             wheel.add_file(f"plumbline/lib/{name}", prefix / "lib" / name)
 

@@ -89,6 +89,7 @@ class DeadExpert : public MixtureRule {
     return std::log(e) + LogBinomialAtMost(Kept(w), 1 / e, load);
   }
 
+  // Below the share, and beyond what chance may leave one of so many experts.
   std::vector<size_t> Dead(const MixtureWindow& w) const {
     std::vector<size_t> dead;
     for (size_t e = 0; e < w.experts(); ++e) {
@@ -138,6 +139,7 @@ class DeadExpert : public MixtureRule {
     Put(witness, "ideal", Ideal(w));
   }
 
+  // A pass is for windows in which a dead expert would have been seen.
   v1::Verdict Rest(const MixtureWindow& w) const override {
     const double little = Little(w);
     const double most = std::ceil(little) - 1;  // the largest load that is too little

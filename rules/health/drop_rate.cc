@@ -118,6 +118,7 @@ class DropRate : public MixtureRule {
     return std::nullopt;
   }
 
+  // Which expert refuses most tells whether it is the capacity or the balance.
   FindingBuilder TooMany(const MixtureWindow& w) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
     found.Title("full experts refuse too many choices")
@@ -143,6 +144,8 @@ class DropRate : public MixtureRule {
     return found;
   }
 
+  // Sequence positions compete unequally: a queue in order of time leaves the last tokens without a
+  // place.
   FindingBuilder Starvation(const MixtureWindow& w, const MeanInterval& slope) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     found.FalseAlarm("measured", kFalseAlarmsOfDrops)

@@ -104,6 +104,7 @@ class ExpertImbalance : public MixtureRule {
     return static_cast<double>(load) * static_cast<double>(w.experts()) /
            static_cast<double>(w.choices());
   }
+  // Far beyond chance in size, and not chance by its probability.
   bool Exceeds(const MixtureWindow& w, uint64_t load) const {
     // Chance's expectation is at least 1: most windows end here.
     if (!(OverMean(w, load) > factor_)) return false;

@@ -59,14 +59,14 @@ TEST(PlumbCompletion, IsTheSameTwiceAndHidesNothingElse) {
 }
 
 TEST(PlumbCompletion, Zsh) {
-  if (!test::HasShell("zsh")) GTEST_SKIP() << "zsh is not installed";
+  ASSERT_TRUE(test::HasShell("zsh")) << "tools/setup installs zsh";
   const std::string script = RunPlumb({"completion", "zsh"}).output;
   EXPECT_THAT(test::ZshCompletes(script, {"plumb au", "plumb query series --ro"}),
               ElementsAre("plumb audit ", "plumb query series --role="));
 }
 
 TEST(PlumbCompletion, Fish) {
-  if (!test::HasShell("fish")) GTEST_SKIP() << "fish is not installed";
+  ASSERT_TRUE(test::HasShell("fish")) << "tools/setup installs fish";
   const std::string script = RunPlumb({"completion", "fish"}).output;
   EXPECT_THAT(test::FishOffers(script, "plumb au"), ElementsAre("audit"));
   EXPECT_THAT(test::FishOffers(script, "plumb audit --format "), IsSupersetOf({"text", "json"}));

@@ -112,7 +112,7 @@ TEST_F(Completion, Bash) {
 }
 
 TEST_F(Completion, Zsh) {
-  if (!test::HasShell("zsh")) GTEST_SKIP() << "zsh is not installed";
+  ASSERT_TRUE(test::HasShell("zsh")) << "tools/setup installs zsh";
   const std::string script = Script("zsh");
   const std::pair<const char*, const char*> cases[] = {
       {"prog l", "prog look "},
@@ -139,7 +139,7 @@ TEST_F(Completion, Zsh) {
 }
 
 TEST_F(Completion, Fish) {
-  if (!test::HasShell("fish")) GTEST_SKIP() << "fish is not installed";
+  ASSERT_TRUE(test::HasShell("fish")) << "tools/setup installs fish";
   const std::string script = Script("fish");
   const auto offers = [&](const char* line) { return FishOffers(script, line); };
   EXPECT_THAT(offers("prog "), UnorderedElementsAre("look", "follow", "ask"));

@@ -8,7 +8,17 @@ and the agent beside it. In Python it is the package that PYTHONPATH names.
 import pathlib
 import re
 
-from support import BUILD, Case, LONG, PYTHON, ROOT, UNPACKED, clean_environment, main, run
+from support import (
+    BUILD,
+    Case,
+    PYTHON,
+    ROOT,
+    UNPACKED,
+    clean_environment,
+    long_form,
+    main,
+    run,
+)
 
 PREFIX = next(UNPACKED.iterdir())
 # Allocators (jemalloc, tcmalloc, mimalloc preloaded), forks, threads, deep binding, a trainer's own
@@ -60,8 +70,6 @@ class Programs(Case):
     def test_the_cxx_trainer(self):
         """examples/moe_cpp, linked with the build's library, runs with the package's."""
         program = BUILD / "bin/moe_cpp"
-        if not program.exists():
-            self.skipTest("moe_cpp is not built")
         self.ok(
             run(program, "--help", environment=clean_environment(LD_LIBRARY_PATH=PREFIX / "lib"))
         )
@@ -97,9 +105,8 @@ class Python(Case):
         for name, chosen in FILES.items():
             self.pytest(name, chosen)
 
+    @long_form
     def test_the_rest(self):
-        if not LONG:
-            self.skipTest("PLUMB_LONG=1 runs the other Python tests over the package")
         for name in LONG_FILES:
             with self.subTest(name):
                 self.pytest(name)

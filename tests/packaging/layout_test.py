@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-import time
 
 from support import (
     BUILD,
@@ -19,6 +18,7 @@ from support import (
     expected_findings,
     findings,
     main,
+    plumbd,
     run,
     said,
     unpack,
@@ -149,30 +149,8 @@ class Everywhere(Tree):
         )
 
     def test_plumbd_with_reflection_takes_its_own_library(self):
-        port = self.folder / "port"
-        process = subprocess.Popen(
-            [
-                self.prefix / "bin/plumbd",
-                "--grpc",
-                "127.0.0.1:0",
-                "--http",
-                "off",
-                "--reflection",
-                "--port-file",
-                port,
-            ],
-            env=clean_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            for _ in range(600):
-                if (port.exists() and port.read_text().strip()) or process.poll() is not None:
-                    break
-                time.sleep(0.1)
-            self.assertIsNone(process.poll(), process.poll() is not None and process.communicate())
-            maps = opened(process.pid)
+        with plumbd(self.prefix, "--reflection") as (address, pid):
+            maps = opened(pid)
             ours = {path for path in maps if path.startswith(str(self.prefix))}
             self.assertTrue(any("reflection" in path for path in ours))
             others = {pathlib.Path(path).name for path in maps - ours if ".so" in path}
@@ -181,11 +159,7 @@ class Everywhere(Tree):
                     name,
                     r"^(ld-linux.*|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|resolv|nss_\w+|anl))\.so",
                 )
-            doctor = run(self.plumb, "doctor", "--server", port.read_text().strip())
-            self.ok(doctor)
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
+            self.ok(run(self.plumb, "doctor", "--server", address))
 
 
 class Linked(Tree):

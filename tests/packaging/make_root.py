@@ -105,7 +105,7 @@ def make_root(target=ROOT_FILES, packages=PACKAGES):
     if os.geteuid() != 0 or not can_mount():
         skip("a chroot of its own needs root")
     if shutil.which("mmdebstrap") is None:
-        skip("mmdebstrap is not here (tools/setup)")
+        sys.exit("expected mmdebstrap, which tools/setup installs")
     FOLDER.mkdir(parents=True, exist_ok=True)
     if target.exists():
         print(f"{target} is there")

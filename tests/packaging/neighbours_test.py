@@ -3,12 +3,10 @@ ours and after."""
 
 import pathlib
 import shutil
-import subprocess
 import tempfile
 import textwrap
-import unittest
 
-from support import BUILD, Case, PYTHON, UNPACKED, clean_environment, main, run, said
+from support import Case, PYTHON, UNPACKED, clean_environment, main, plumbd, run, said
 
 PACKAGE = next(UNPACKED.iterdir()) / "lib/python3/dist-packages" if UNPACKED.exists() else ""
 
@@ -88,36 +86,10 @@ class Beside(Case):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-beside-"))
-        port = cls.folder / "port"
-        cls.server = subprocess.Popen(
-            [
-                UNPACKED / PACKAGE.parents[2] / "bin/plumbd",
-                "--grpc",
-                "127.0.0.1:0",
-                "--http",
-                "off",
-                "--port-file",
-                port,
-            ],
-            env=clean_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        cls.address = subprocess.run(
-            [
-                "sh",
-                "-c",
-                f"for i in $(seq 300); do test -s '{port}' && break; sleep 0.1; done; cat '{port}'",
-            ],
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.terminate()
-        cls.server.wait(60)
-        shutil.rmtree(cls.folder, ignore_errors=True)
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        server = plumbd(PACKAGE.parents[2])
+        cls.address, _ = server.__enter__()
+        cls.addClassCleanup(server.__exit__, None, None, None)
 
     def both_orders(self, theirs, name, **environment):
         for order, (first, second) in {"before": (theirs, OURS), "after": (OURS, theirs)}.items():

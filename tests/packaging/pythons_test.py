@@ -12,14 +12,12 @@ from support import (
     Case,
     PYTHON,
     RECORD,
-    ROOT,
     clean_environment,
     expected_findings,
     findings,
     main,
     product,
     run,
-    said,
 )
 
 OLDEST = (3, 9)
@@ -110,8 +108,7 @@ class Wheel(Case):
             self.assertEqual(modes[f"plumbline/bin/{name}"], 0o755)
 
     def test_a_virtual_environment(self):
-        if run(PYTHON, "-c", "import ensurepip, venv").returncode != 0:
-            self.skipTest("python3-venv is not here")
+        self.need_module("ensurepip")
         folder = self.folder / "an environment"
         self.ok(run(PYTHON, "-m", "venv", folder))
         # By its Python: a script whose path has spaces has no first line that names it.

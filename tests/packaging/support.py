@@ -1,6 +1,7 @@
 """What the tests of the packages share: where the products lie, and how a program is run beside
 them."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -8,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -69,6 +72,37 @@ def run(*command, environment=None, **options):
     )
 
 
+@contextlib.contextmanager
+def plumbd(prefix, *options):
+    """A server of the tree: (its address, its process id)."""
+    with tempfile.TemporaryDirectory(prefix="plumb-server-") as folder:
+        port = pathlib.Path(folder) / "port"
+        command = [prefix / "bin/plumbd", "--grpc", "127.0.0.1:0", "--http", "off", "--port-file", port]
+        process = subprocess.Popen(
+            [*command, *options],
+            env=clean_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            ends = time.monotonic() + 60
+            while not (port.exists() and port.read_text().strip()):
+                if process.poll() is not None or time.monotonic() > ends:
+                    process.kill()
+                    raise RuntimeError(f"plumbd does not listen: {process.communicate()[1]}")
+                time.sleep(0.1)
+            yield port.read_text().strip(), process.pid
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+def long_form(test):
+    """A test that takes minutes: there is none without PLUMB_LONG=1."""
+    return test if LONG else None
+
+
 def said(done):
     return f"status {done.returncode}\n{done.stdout}{done.stderr}"
 
@@ -93,12 +127,10 @@ class Case(unittest.TestCase):
         return done
 
     def need(self, program):
-        if shutil.which(program) is None:
-            self.skipTest(f"{program} is not here")
+        self.assertIsNotNone(shutil.which(program), f"tools/setup installs {program}")
 
     def need_module(self, name, python=PYTHON):
-        if run(python, "-c", f"import {name}").returncode != 0:
-            self.skipTest(f"{python} has no {name}")
+        self.ok(run(python, "-c", f"import {name}"))
 
 
 def main():

@@ -80,15 +80,13 @@ TEST(MixtureHealth, EvenRefusalsAreNotStarvation) {
   EXPECT_EQ(alarms, 0);
 }
 
-TEST(MixtureHealth, PlantedFaultsAreFound) {
+// In how many runs each fault was found.
+struct Planted {
   int imbalance = 0, dead = 0, slope = 0, collapse = 0;
-  constexpr int kRuns = 100;
-  for (int run = 0; run < kRuns; ++run) {
-    const auto seed = static_cast<uint64_t>(run) + 1;
-    const int experts = run % 2 == 0 ? 8 : 64;
-    MixtureRunSpec spec{.experts = experts, .choices = 256, .steps = 110, .seed = seed};
+
+  void Count(MixtureRunSpec spec) {
     // A weight whose share is 2.5 / E once the others are normalised.
-    spec.popularity = {{3, 2.5 * (experts - 1) / (experts - 2.5)}};
+    spec.popularity = {{3, 2.5 * (spec.experts - 1) / (spec.experts - 2.5)}};
     imbalance += Findings(Judge(spec), kImbalance);
     spec.popularity = {{3, 0.03}, {5, 0.0}};
     dead += Findings(Judge(spec), kDead);
@@ -102,10 +100,21 @@ TEST(MixtureHealth, PlantedFaultsAreFound) {
     spec.entropy_last = 0.02;
     collapse += Findings(Judge(spec), kCollapse);
   }
-  EXPECT_EQ(imbalance, kRuns);
-  EXPECT_EQ(dead, kRuns);
-  EXPECT_EQ(slope, kRuns);
-  EXPECT_EQ(collapse, kRuns);
+};
+
+TEST(MixtureHealth, PlantedFaultsAreFound) {
+  constexpr int kRuns = 100;
+  Planted found;
+  for (int run = 0; run < kRuns; ++run) {
+    found.Count({.experts = run % 2 == 0 ? 8 : 64,
+                 .choices = 256,
+                 .steps = 110,
+                 .seed = static_cast<uint64_t>(run) + 1});
+  }
+  EXPECT_EQ(found.imbalance, kRuns);
+  EXPECT_EQ(found.dead, kRuns);
+  EXPECT_EQ(found.slope, kRuns);
+  EXPECT_EQ(found.collapse, kRuns);
 }
 
 TEST(MixtureHealth, OneFindingSaysWhichStepsItSpeaksOf) {
@@ -184,29 +193,13 @@ TEST(MixtureHealth, HealthySampledRunsAreLeftAlone) {
 }
 
 TEST(MixtureHealth, PlantedFaultsAreFoundInSampledRuns) {
-  int imbalance = 0, dead = 0, slope = 0, collapse = 0;
   constexpr int kRuns = 100;
-  for (int run = 0; run < kRuns; ++run) {
-    MixtureRunSpec spec = Sampled(run);
-    const int experts = spec.experts;
-    spec.popularity = {{3, 2.5 * (experts - 1) / (experts - 2.5)}};
-    imbalance += Findings(Judge(spec), kImbalance);
-    spec.popularity = {{3, 0.03}, {5, 0.0}};
-    dead += Findings(Judge(spec), kDead);
-    spec.popularity.clear();
-    spec.refuse = 0.06;
-    spec.rise = 0.10;
-    slope += Findings(Judge(spec), kDrops, "starvation");
-    spec.refuse = spec.rise = 0;
-    spec.grow = 6;
-    spec.entropy_first = 0.12;
-    spec.entropy_last = 0.02;
-    collapse += Findings(Judge(spec), kCollapse);
-  }
-  EXPECT_GE(imbalance, 90);  // 2.5 times the mean; of few choices chance alone gives 1.2
-  EXPECT_EQ(dead, kRuns);
-  EXPECT_EQ(slope, kRuns);
-  EXPECT_EQ(collapse, kRuns);
+  Planted found;
+  for (int run = 0; run < kRuns; ++run) found.Count(Sampled(run));
+  EXPECT_GE(found.imbalance, 90);  // 2.5 times the mean; of few choices chance alone gives 1.2
+  EXPECT_EQ(found.dead, kRuns);
+  EXPECT_EQ(found.slope, kRuns);
+  EXPECT_EQ(found.collapse, kRuns);
 }
 
 // Twenty steps of a hundred, but most of them at once.
