@@ -1,6 +1,10 @@
 #include "agent/core/run/record_sink.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -47,13 +51,16 @@ std::string RecordPath(const std::string& dir, v1::Role role, uint32_t rank, uin
   return (fs::path(dir) / (FilePrefix(role, rank) + std::to_string(attempt) + kSuffix)).string();
 }
 
+namespace {
+
+absl::Status Unusable(const std::string& dir, const std::error_code& error) {
+  return absl::UnavailableError("record directory " + dir + ": " + error.message());
+}
+
+// `wanted`, or one above the highest that is there.
 absl::StatusOr<uint32_t> FreeAttempt(const std::string& dir, v1::Role role, uint32_t rank,
                                      uint32_t wanted) {
   std::error_code error;
-  fs::create_directories(dir, error);
-  if (error) {
-    return absl::UnavailableError("record directory " + dir + ": " + error.message());
-  }
   const std::string prefix = FilePrefix(role, rank);
   int64_t highest = -1;
   bool taken = false;
@@ -62,10 +69,39 @@ absl::StatusOr<uint32_t> FreeAttempt(const std::string& dir, v1::Role role, uint
     highest = std::max(highest, attempt);
     taken |= attempt == static_cast<int64_t>(wanted);
   }
-  if (error) {
-    return absl::UnavailableError("record directory " + dir + ": " + error.message());
-  }
+  if (error) return Unusable(dir, error);
   return taken ? static_cast<uint32_t>(highest + 1) : wanted;
+}
+
+// False: another process was faster.
+absl::StatusOr<bool> CreateAlone(const std::string& path) {
+  int fd;
+  do {
+    fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0 && errno == EEXIST) return false;
+  if (fd < 0) return absl::ErrnoToStatus(errno, path + ": cannot create");
+  close(fd);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> ClaimAttempt(const std::string& dir, v1::Role role, uint32_t rank,
+                                      uint32_t wanted) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) return Unusable(dir, error);
+  uint32_t least = 0;  // a listing over a network may be older than what we have found
+  for (;;) {
+    const absl::StatusOr<uint32_t> free = FreeAttempt(dir, role, rank, wanted);
+    if (!free.ok()) return free.status();
+    const uint32_t attempt = std::max(*free, least);
+    const absl::StatusOr<bool> ours = CreateAlone(RecordPath(dir, role, rank, attempt));
+    if (!ours.ok()) return ours.status();
+    if (*ours) return attempt;
+    least = attempt + 1;
+  }
 }
 
 absl::StatusOr<std::unique_ptr<RecordSink>> RecordSink::Open(const std::string& dir,

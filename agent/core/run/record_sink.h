@@ -21,15 +21,17 @@ namespace plumbline::agent {
 // "DIR/trainer-r00003-a0.plr".
 std::string RecordPath(const std::string& dir, v1::Role role, uint32_t rank, uint32_t attempt);
 
-// The attempt under which this process may write into `dir`: `wanted`, or when that file is there
-// already (a run repeated into the same directory), one above the highest there is for that rank.
-// Creates the directory. Errors name the path.
-absl::StatusOr<uint32_t> FreeAttempt(const std::string& dir, v1::Role role, uint32_t rank,
-                                     uint32_t wanted);
+// The attempt under which this process writes into `dir`, and no other: `wanted`, or when that file
+// is there already (a run repeated into the same directory, or a second process of one rank), one
+// above the highest there is for that rank. Creates the directory and the file, empty. Errors name
+// the path.
+absl::StatusOr<uint32_t> ClaimAttempt(const std::string& dir, v1::Role role, uint32_t rank,
+                                      uint32_t wanted);
 
 class RecordSink {
  public:
-  // Writes the header. Errors name the path and what the system said.
+  // Writes the header into the file that ClaimAttempt made. Errors name the path and what the
+  // system said.
   static absl::StatusOr<std::unique_ptr<RecordSink>> Open(const std::string& dir,
                                                           const v1::Source& source,
                                                           uint64_t stream_id);

@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
   std::unique_ptr<RecordSink> record;
   const auto role = static_cast<v1::Role>(options.role);
   if (!options.record_dir.empty()) {
-    auto attempt = FreeAttempt(options.record_dir, role, options.rank, options.attempt);
+    auto attempt = ClaimAttempt(options.record_dir, role, options.rank, options.attempt);
     if (!attempt.ok()) return attempt.status();
     options.attempt = *attempt;
     auto opened = RecordSink::Open(options.record_dir, SourceOf(options), RandomId());

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -10,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "tests/agent/core/support.h"
 #include "tests/support/process.h"
@@ -60,6 +63,49 @@ TEST(Record, ARepeatedRunGetsTheNextAttempt) {
   EXPECT_TRUE(std::filesystem::exists(dir.File("trainer-r00000-a2.plr")));
   EXPECT_TRUE(std::filesystem::exists(dir.File("trainer-r00000-a7.plr")));
   EXPECT_TRUE(std::filesystem::exists(dir.File("trainer-r00001-a0.plr")));
+}
+
+// Several processes of one rank that begin together: nobody's record is lost.
+TEST(Record, OneFileOnePerProcess) {
+  for (int round = 0; round < 20; ++round) {
+    TempFolder dir;
+    constexpr int kProcesses = 4;
+    int gate[2];
+    ASSERT_EQ(pipe(gate), 0);
+    std::vector<pid_t> children;
+    for (int i = 0; i < kProcesses; ++i) {
+      const pid_t child = fork();
+      if (child == 0) {
+        close(gate[1]);
+        char byte;
+        if (read(gate[0], &byte, 1) != 0) _exit(9);  // until the parent opens it for all
+        const auto attempt = ClaimAttempt(dir.path(), v1::ROLE_TRAINER, 0, 0);
+        _exit(attempt.ok() && *attempt < kProcesses ? static_cast<int>(*attempt) : 8);
+      }
+      children.push_back(child);
+    }
+    close(gate[0]);
+    close(gate[1]);
+    std::vector<int> attempts;
+    for (const pid_t child : children) {
+      int status = -1;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFEXITED(status));
+      attempts.push_back(WEXITSTATUS(status));
+    }
+    EXPECT_THAT(attempts, UnorderedElementsAre(0, 1, 2, 3));
+  }
+}
+
+// What the other process wrote is not touched, however late it wrote it.
+TEST(Record, AnEmptyFileIsAnothers) {
+  TempFolder dir;
+  const std::string theirs = RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0);
+  std::ofstream(theirs).flush();  // created, its header is under way
+  TestRun run(RecordOptions(dir.path()));
+  EXPECT_EQ(run.run().state().source.attempt(), 1u);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+  EXPECT_EQ(std::filesystem::file_size(theirs), 0u);
 }
 
 TEST(Record, AnUnusableDirectoryIsAnErrorThatNamesIt) {
