@@ -1,4 +1,7 @@
 // The C ABI: runs, steps and sites.
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -48,6 +51,21 @@ plumbline_status_t OpenDisabled(plumbline_run_t** out) {
   run->state = RunState::kDisabled;
   Enlist(run);
   *out = &run->head;
+  return PLUMBLINE_DISABLED;
+}
+
+// Threads and connections of the library do not come along into a child, so nothing can be opened
+// there. Said, since nobody forks a trainer in order not to observe it.
+plumbline_status_t OpenInForkedChild(plumbline_run_t** out) {
+  const plumbline_status_t status = OpenDisabled(out);
+  if (status != PLUMBLINE_DISABLED) return status;
+  Fail(PLUMBLINE_DISABLED,
+       "open: this process was forked from one that had opened a run before, and cannot observe; "
+       "expected a process that was started anew (multiprocessing: start method spawn or "
+       "forkserver), or no run opened before the fork");
+  // Without stdio, whose locks may be held for ever in a child of a bare clone.
+  dprintf(STDERR_FILENO, "plumbline: %s. Nothing is observed here; the trainer goes on.\n",
+          ThreadError()->text);
   return PLUMBLINE_DISABLED;
 }
 
@@ -198,6 +216,22 @@ const char* DefaultOp(int32_t kind) {
   }
 }
 
+plumbline_status_t SetRank(Run* run, int32_t rank, int32_t world_size) {
+  const plumbline_status_t status = CheckRanks("set_rank", rank, world_size);
+  if (status != PLUMBLINE_OK) return status;
+  MutexLock lock(&run->mutex);  // the agent, once opened, has a copy
+  if (StateOf(run) == RunState::kOpen) {
+    return Fail(PLUMBLINE_FAILED_PRECONDITION,
+                "set_rank: run \"%s\" has recorded as rank %u of %u already; expected set_rank, or "
+                "open with the rank, before",
+                run->options.run, run->options.rank, run->options.world_size);
+  }
+  if (StateOf(run) != RunState::kWaiting) return IdleStatus(run);
+  run->options.rank = static_cast<uint32_t>(rank);
+  run->options.world_size = static_cast<uint32_t>(world_size);
+  return PLUMBLINE_OK;
+}
+
 // Statuses of a handle before anything else is looked at; OK: go on.
 plumbline_status_t Refusal(const char* call, const plumbline_run_t* run) {
   if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: run is NULL", call);
@@ -217,7 +251,8 @@ plumbline_status_t plumbline_open(const plumbline_open_options_t* options, plumb
   ErrnoKeeper keeper;
   if (out == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: run is NULL");
   *out = nullptr;
-  if (DisabledByEnvironment() || InForkedChild()) return OpenDisabled(out);
+  if (DisabledByEnvironment()) return OpenDisabled(out);
+  if (InForkedChild()) return OpenInForkedChild(out);
   plumbline_agent_open_t resolved;
   const plumbline_status_t status = ResolveOptions(options, &resolved);
   if (status != PLUMBLINE_OK) return status;
@@ -228,6 +263,13 @@ plumbline_status_t plumbline_open(const plumbline_open_options_t* options, plumb
   WatchProcess();
   *out = &run->head;
   return PLUMBLINE_OK;
+}
+
+plumbline_status_t plumbline_set_rank(plumbline_run_t* handle, int32_t rank, int32_t world_size) {
+  ErrnoKeeper keeper;
+  const plumbline_status_t refusal = Refusal("set_rank", handle);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  return SetRank(FromHandle(handle), rank, world_size);
 }
 
 plumbline_status_t plumbline_step_begin(plumbline_run_t* handle, int64_t step) {

@@ -73,11 +73,8 @@ plumbline_status_t ResolveRanks(const plumbline_open_options_t& given,
   }
   if (given.rank >= 0) rank = given.rank;
   if (given.world_size >= 0) world_size = given.world_size;
-  if (rank >= world_size || world_size > kMaxRanks) {
-    return Fail(PLUMBLINE_INVALID_ARGUMENT,
-                "open: rank %lld of world size %lld; expected 0 <= rank < world_size",
-                static_cast<long long>(rank), static_cast<long long>(world_size));
-  }
+  if (const plumbline_status_t status = CheckRanks("open", rank, world_size); status < 0)
+    return status;
   out->rank = static_cast<uint32_t>(rank);
   out->world_size = static_cast<uint32_t>(world_size);
   return PLUMBLINE_OK;
@@ -188,6 +185,13 @@ plumbline_status_t ResolveRole(const plumbline_open_options_t& given, plumbline_
 }
 
 }  // namespace
+
+plumbline_status_t CheckRanks(const char* call, int64_t rank, int64_t world_size) {
+  if (rank >= 0 && rank < world_size && world_size <= kMaxRanks) return PLUMBLINE_OK;
+  return Fail(PLUMBLINE_INVALID_ARGUMENT,
+              "%s: rank %lld of world size %lld; expected 0 <= rank < world_size", call,
+              static_cast<long long>(rank), static_cast<long long>(world_size));
+}
 
 plumbline_status_t ResolveOptions(const plumbline_open_options_t* given,
                                   plumbline_agent_open_t* resolved) {

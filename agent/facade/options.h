@@ -11,4 +11,7 @@ namespace plumbline::facade {
 plumbline_status_t ResolveOptions(const plumbline_open_options_t* given,
                                   plumbline_agent_open_t* resolved);
 
+// 0 <= rank < world_size, and not more than there can be; else INVALID_ARGUMENT, with the text.
+plumbline_status_t CheckRanks(const char* call, int64_t rank, int64_t world_size);
+
 }  // namespace plumbline::facade

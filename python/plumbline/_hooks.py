@@ -189,6 +189,7 @@ class _Observed:
         self.run._tell_softly(("observed", self.name), f"observed({self.name!r}): {error!r}")
 
     def _count_calls(self, group):
+        self.run._ranks.follow(self.run, softly=True)
         name = describe_group(group).name
         self._sequence = self.run._sequences.setdefault(name, itertools.count())
 

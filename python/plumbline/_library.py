@@ -98,6 +98,7 @@ def _declare(short, blocking):
     run = c.c_void_p
     signatures = {
         "plumbline_open": [c.POINTER(OpenOptions), c.POINTER(c.c_void_p)],
+        "plumbline_set_rank": [run, c.c_int32, c.c_int32],
         "plumbline_site": [run, c.c_int32, c.c_char_p, c.c_char_p, c.POINTER(c.c_void_p)],
         "plumbline_step_begin": [run, c.c_int64],
         "plumbline_step_end": [run],

@@ -6,6 +6,7 @@ import os
 from . import _ddp, _endings, _library
 from ._library import DISABLED, LibraryMissing, OpenOptions
 from ._no_run import NoRun
+from ._ranks import Ranks
 from ._run import PlumblineError, Run, _callers_frame, _warn
 
 _ROLES = {"trainer": 1, "rollout": 2}
@@ -48,20 +49,32 @@ def _caller():
     return where.encode("utf-8", "replace")[:256]
 
 
-def _options(run, server, record, rank, world_size, attempt, role, every, budget, spool,
-             spool_bytes):  # fmt: skip
+def _ranks(rank, world_size):
+    """Checked, since ctypes would cut off what does not fit."""
+    _number("rank", rank, 0)
+    _number("world_size", world_size, 1)
+    return Ranks(rank, world_size)
+
+
+def _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes):
     def text(value):
         return None if value is None else os.fspath(value).encode()
 
     if role not in _ROLES:
         raise ValueError(f"role is {role!r}; expected one of {', '.join(map(repr, _ROLES))}")
 
+    rank, world_size = ranks.open_with()
     return OpenOptions(
         ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
         _number("attempt", attempt, 0), _number("rank", rank, 0), _number("world_size", world_size, 1), _check_every(every),
         budget or 0.0, text(spool), 0 if spool_bytes is None else _number("spool_bytes", spool_bytes, 1, 2**63 - 1),
         _caller(),
     )  # fmt: skip
+
+
+def _forked():
+    """DISABLED by no wish of the trainer's? The library has said so, on standard error."""
+    return os.environ.get("PLUMBLINE_DISABLE", "") in ("", "0")
 
 
 def _refused(strict, text):
@@ -78,7 +91,8 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
 
     run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
     both; also from PLUMBLINE_RUN, PLUMBLINE_SERVER, PLUMBLINE_RECORD. rank and world_size: from
-    RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
+    torch.distributed once init_process_group was called (before the first step is early enough), else
+    from RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
     the run was restarted before (else from torchrun). every: observe at most each n-th step (a
     site backs off further to keep its traffic budget). budget: share of the step time that may be
     spent. spool: a directory for what the server has not acknowledged (PLUMBLINE_SPOOL; with both
@@ -87,6 +101,9 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
 
     How the process ends goes with its goodbye: exceptions that nobody catches, a status of sys.exit,
     SIGTERM where it has its default action. Hooks and handlers of the trainer's own run as before.
+
+    In a child that was forked after a run was opened nothing can be observed, which is said: start
+    processes by spawn or forkserver, or open the first run in the children alone.
 
     A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
     PlumblineError here and in every later call. What shows only when something is recorded (a
@@ -99,16 +116,19 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     handle = ctypes.c_void_p()
     try:
         _check_keywords(unknown)
-        options = _options(run, server, record, rank, world_size, attempt, role, every, budget,
-                           spool, spool_bytes)  # fmt: skip
+        ranks = _ranks(rank, world_size)
+        options = _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes)
     except (ValueError, TypeError) as error:
         return _refused(strict, f"init: {error}")
     status = library.short.plumbline_open(ctypes.byref(options), ctypes.byref(handle))
     if status < 0:
         return _refused(strict, library.last_error())
     if status == DISABLED:
+        if strict and _forked():
+            raise PlumblineError(library.last_error())
         return NoRun()
-    opened = Run(library, handle.value, strict)
+    opened = Run(library, handle.value, strict, ranks)
+    ranks.say(opened)
     _endings.watch(opened)
     _ddp.prepare()
     return opened

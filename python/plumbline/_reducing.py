@@ -49,6 +49,7 @@ class Reducing:
             if not hasattr(self._tensor, "numel"):
                 kind = type(self._tensor).__name__
                 raise Unsupported(f"expected a torch tensor, not {kind}")
+            self._run._ranks.follow(self._run, softly=True)
             sampled = self._run.sample_indices(self._name, self._tensor.numel(), self._op)
             if sampled is not None:
                 self._indices = as_indices(sampled)

@@ -127,12 +127,13 @@ class Run(Observations):
 
     _mistake = PlumblineError
 
-    def __init__(self, library, handle, strict):
+    def __init__(self, library, handle, strict, ranks):
         self._short = library.short
         self._blocking = library.blocking
         self._library = library
         self._handle = handle
         self._strict = strict
+        self._ranks = ranks
         self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
         self._next_step = 0  # behind the newest one
@@ -183,6 +184,8 @@ class Run(Observations):
         self._end_step()
 
     def _begin_step(self, number):
+        if self._next_step == 0:  # nothing is recorded yet, as a rule
+            self._ranks.follow(self)
         try:
             number = operator.index(number)
             status = self._short.plumbline_step_begin(self._handle, number)

@@ -386,6 +386,7 @@ def watch(run, model, optimizer, scaler, activations=None):
     for one in optimizers:
         if not isinstance(one, torch.optim.Optimizer):
             raise Unsupported(f"expected an optimizer of torch.optim, or a list of them, not {type(one).__name__}")
+    run._ranks.follow(run)
     watched = Watch(run, model, optimizers, scaler, activations)
     _watched[model] = weakref.ref(watched)
     print(f"plumbline: {watched.describe()}", file=sys.stderr)

@@ -138,9 +138,17 @@ typedef struct plumbline_open_options {
 
 /* Opens a run. Does not load the agent: the first due call does. NULL options: all defaults.
  * *run is set in any case but INVALID_ARGUMENT, RESOURCE_EXHAUSTED; when DISABLED, to a run whose
- * calls do nothing. Server or record or both must be given, by options or environment. */
+ * calls do nothing. In a child that was forked after a run was opened it is DISABLED, and one line
+ * on standard error says so: open the first run after the fork, or start processes anew. Server or
+ * record or both must be given, by options or environment. */
 PLUMBLINE_API plumbline_status_t plumbline_open(const plumbline_open_options_t* options,
                                                 plumbline_run_t** run);
+
+/* Which rank the process is, where that is known only after plumbline_open (a process group that
+ * the trainer sets up later): replaces what open took. FAILED_PRECONDITION once something was
+ * recorded, under the rank that open took. INVALID_ARGUMENT unless 0 <= rank < world_size. */
+PLUMBLINE_API plumbline_status_t plumbline_set_rank(plumbline_run_t* run, int32_t rank,
+                                                    int32_t world_size);
 
 /* A step, numbered from 0 and rising within an attempt. What is observed between begin and end
  * belongs to it; step_end declares it complete, and site words advance there. A step_begin while

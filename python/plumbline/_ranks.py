@@ -1,0 +1,104 @@
+"""Which rank this process is: what init was told, else torch's process group, else the launcher's environment.
+
+torch is never imported from here: who has a process group, has it. One that is set up behind init is
+followed as long as nothing was recorded; later it can only be said.
+"""
+
+import os
+import sys
+
+from ._kinds import KIND_TENSOR
+from ._library import FAILED_PRECONDITION, OK
+
+# As the library takes them.
+_LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+
+
+def of_process_group():
+    """(rank, size) of torch's default process group; None where there is none."""
+    dist = sys.modules.get("torch.distributed")
+    try:
+        if dist is None or not dist.is_available() or not dist.is_initialized():
+            return None
+        rank, size = int(dist.get_rank()), int(dist.get_world_size())
+    except Exception:  # half imported, or being taken down
+        return None
+    return (rank, size) if 0 <= rank < size else None
+
+
+def of_launcher():
+    """((rank, size), names of the variables); (None, None) where none are set, or none that the library takes."""
+    for names in _LAUNCHERS:
+        texts = [os.environ.get(name) for name in names]
+        if all(texts):
+            try:
+                return (int(texts[0]), int(texts[1])), names
+            except ValueError:  # the library says so
+                return None, None
+    return None, None
+
+
+def _words(ranks):
+    return f"rank {ranks[0]} of {ranks[1]}"
+
+
+class Ranks:
+    """Of one run. `given`: what init was told, None for what it was not."""
+
+    def __init__(self, rank, world_size):
+        self.given = (rank, world_size)
+        self.taken = self._resolved(of_process_group())
+
+    def _resolved(self, group):
+        base = group or of_launcher()[0] or (0, 1)
+        return tuple(one if told is None else told for told, one in zip(self.given, base))
+
+    def open_with(self):
+        """rank and world_size for the library; None: it looks into the environment."""
+        return self.taken if of_process_group() else self.given
+
+    def contradiction(self):
+        """What the process group and init's arguments, or the environment, do not agree on; or None."""
+        group = of_process_group()
+        if group is None:
+            return None
+        if self._resolved(group) != group:
+            told = ", ".join(f"{name}={value}" for name, value in zip(("rank", "world_size"), self.given) if value is not None)
+            return (f"init({told}): torch.distributed has this process as {_words(group)}. It is recorded as "
+                    f"{_words(self.taken)}, as init was told; what compares ranks is wrong if they do not differ")  # fmt: skip
+        launcher, names = of_launcher()
+        # One task a node that spawns the ranks itself is no contradiction.
+        if None in self.given and launcher is not None and launcher != group and (names[0] == "RANK" or launcher[1] == group[1]):
+            return (f"{' and '.join(names)} say {_words(launcher)}, torch.distributed says {_words(group)}: "
+                    f"this process is recorded as {_words(group)}")  # fmt: skip
+        return None
+
+    def say(self, run):
+        text = self.contradiction()
+        if text is not None:
+            run._tell_softly("ranks-told", text)
+
+    def follow(self, run, softly=False):
+        """The process group may have come after init. Raises only what run._tell raises."""
+        group = of_process_group()
+        if group is None:
+            return
+        self.say(run)
+        if self._resolved(group) == self.taken:
+            return
+        now = self._resolved(group)
+        status = run._short.plumbline_set_rank(run._handle, *now)
+        if status == OK:
+            self.taken = now
+        elif status == FAILED_PRECONDITION:
+            self._too_late(run, now, softly)
+
+    def _too_late(self, run, now, softly):
+        text = (f"this process is {_words(now)}, by torch.distributed, and was recorded as {_words(self.taken)} since its "
+                "first step, under which it goes on: replicas and sums of other ranks are not compared with it. Expected "
+                "plumbline.init, or its first step, behind init_process_group, or init(rank=..., world_size=...)")  # fmt: skip
+        self.taken = now  # once
+        # So that the audit says it too, and not only a line in a log.
+        run._declare_site(KIND_TENSOR, f"{_words(now)} of torch.distributed",
+                          "unhooked: call plumbline.init behind init_process_group, or give it rank= and world_size=")  # fmt: skip
+        (run._tell_softly if softly else run._tell)("ranks", text)
