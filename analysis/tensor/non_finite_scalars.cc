@@ -46,11 +46,12 @@ bool TellsOfTraining(const v1::Site& site) {
 void NonFiniteScalars::Take(const SiteStep& step) {
   if (!TellsOfTraining(step.site)) return;
   NonFiniteScalar bad{step.site.layer(), step.site.op(), 0, {}};
-  uint32_t world = 1;
+  uint32_t world = 1, told = 0;
   bool found = false;
   for (const Item& item : step.items) {
     if (!item.evidence->has_scalar()) continue;
     any_ = true;
+    ++told;
     const double value = item.evidence->scalar().value();
     world = std::max(world, item.source->world_size());
     if (std::isfinite(value)) {
@@ -66,7 +67,7 @@ void NonFiniteScalars::Take(const SiteStep& step) {
   if (!found || !(plain || finite_.contains({bad.layer, bad.op}))) return;
   std::sort(bad.ranks.begin(), bad.ranks.end());
   bad.ranks.erase(std::unique(bad.ranks.begin(), bad.ranks.end()), bad.ranks.end());
-  if (bad.ranks.size() == 1 && world > 1) bad.ranks.clear();
+  if (told == 1 && world > 1) bad.ranks.clear();
   of_step_.push_back(std::move(bad));
 }
 

@@ -22,7 +22,7 @@ bool IsGradientNorm(const v1::Site& site);
 struct NonFiniteScalar {
   std::string layer, op;
   double value = 0;
-  // Those that reported it so; empty where one rank of several did: it may be of them all.
+  // Those that reported it so; empty where one rank of several reports it: it may be of them all.
   std::vector<uint32_t> ranks;
   void Persist(Archive& a) { a(layer, op, value, ranks); }
 };

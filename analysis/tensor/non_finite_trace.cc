@@ -71,6 +71,7 @@ bool IsAccumulation(const v1::Reduction& reduction) {
 void CountTensor(const v1::TensorState& state, Observation* o) {
   const v1::TensorSummary& s = state.summary();
   o->what = state.role().empty() ? "tensor" : state.role();
+  if (o->what == "parameter") o->what = kWeightBefore;
   o->dtype = static_cast<DType>(state.dtype());
   o->count = s.count();
   o->nan = s.nan();
@@ -113,6 +114,11 @@ bool Observation::gradient_like() const {
   return what == "gradient" || what == "update" || what.starts_with("reduction");
 }
 
+bool Observation::behind_loss() const {
+  if (what == "gradient" || what == "update") return true;
+  return what.starts_with("reduction") && (op == "accumulation" || layer.starts_with("gradient"));
+}
+
 void NonFiniteTrace::Add(Observation o) {
   values_ += o.count;
   all_.push_back(std::move(o));
@@ -130,7 +136,15 @@ void NonFiniteTrace::Take(const SiteStep& step, const Item& item) {
     CountTensor(e.tensor(), &o);
     Add(std::move(o));
   } else if (e.has_update()) {
+    Observation start = o;
     CountUpdate(e.update(), &o);
+    const v1::UpdateConfig& config = e.update().config();
+    if (o.unsorted > 0 && e.update().has_sample() && !IsAverage(config) &&
+        !IsAccumulation(config)) {
+      start.what = kWeightBefore;
+      CountValues(e.update().sample().before(), &start);
+      if (start.non_finite() > 0) Add(std::move(start));
+    }
     Add(std::move(o));
   } else if (e.has_reduction() && e.reduction().has_sample()) {
     Observation out = o;
@@ -169,8 +183,9 @@ class NonFiniteTrace::Precedence {
   // -1: a first, 1: b first, 0: at the same place. `apart`: no rank tells.
   int Compare(const Observation& a, const Observation& b, bool* apart) const {
     if (PlaceOf(a) == PlaceOf(b)) return 0;
+    if (a.at_start() != b.at_start()) return a.at_start() ? -1 : 1;
     if (by_order_ && a.rank == b.rank) return a.order < b.order ? -1 : 1;
-    if (by_order_) {
+    if (by_order_ && !a.at_start()) {
       const uint64_t a_at_b = OrderOf(b.rank, a), b_at_a = OrderOf(a.rank, b);
       if (a_at_b != 0 && a_at_b != b.order) return a_at_b < b.order ? -1 : 1;
       if (b_at_a != 0 && b_at_a != a.order) return a.order < b_at_a ? -1 : 1;
@@ -212,7 +227,9 @@ std::vector<const Observation*> NonFiniteTrace::FirstOfRanks(bool by_order) cons
       continue;
     }
     const Observation*& first = of_rank[o.rank];
-    if (first == nullptr || o.order < first->order) first = &o;
+    if (first == nullptr ||
+        (o.at_start() != first->at_start() ? o.at_start() : o.order < first->order))
+      first = &o;
   }
   for (const auto& [rank, first] : of_rank) firsts.push_back(first);
   return firsts;
@@ -244,6 +261,7 @@ std::optional<FirstSeen> NonFiniteTrace::First() const {
 
 const Observation* NonFiniteTrace::Before(const Observation& first) const {
   const Observation* last = nullptr;
+  if (first.at_start()) return last;
   for (const Observation& o : all_) {
     // A reduction's input is what came before its output.
     const bool input = &o != &first && o.rank == first.rank && o.order == first.order &&
@@ -275,6 +293,26 @@ std::map<std::pair<std::string, std::string>, bool> NonFiniteTrace::looked_at() 
     finite = finite && (o.non_finite() == 0 || o.mask_like());
   }
   return sites;
+}
+
+NonFiniteTrace::InFront NonFiniteTrace::LookedInFront(const Observation& first) const {
+  std::set<std::string_view> weights, activations;
+  for (const Observation& o : all_) {
+    if (o.count == 0 || o.rank != first.rank || o.order == 0 || o.order >= first.order) continue;
+    if (o.what == "weight" || o.at_start()) weights.insert(o.layer);
+    if (o.what == "activation") activations.insert(o.layer);
+  }
+  return {weights.size(), activations.size()};
+}
+
+bool NonFiniteTrace::weights_finite() const {
+  bool any = false;
+  for (const Observation& o : all_) {
+    if (o.count == 0 || (o.what != "weight" && !o.at_start())) continue;
+    if (o.non_finite() > 0) return false;
+    any = true;
+  }
+  return any;
 }
 
 void NonFiniteTrace::Clear() {

@@ -14,6 +14,10 @@
 
 namespace plumbline::rules {
 
+// `what` of a weight as the step found it: role "parameter" (run.watch looks at them so when a loss
+// or a gradient is no number), or an update's elements before it.
+inline constexpr char kWeightBefore[] = "weight before its update";
+
 // One tensor, update or reduction as a rank observed it.
 struct Observation {
   std::string layer, op;
@@ -34,6 +38,10 @@ struct Observation {
   bool mask_like() const;
   // Of the backward pass or the optimizer: what a loss scale that is too large overflows.
   bool gradient_like() const;
+  // It was there before anything of the step was computed, whenever it was looked at.
+  bool at_start() const { return what == kWeightBefore; }
+  // Computed from the loss: a gradient, or what is made of it.
+  bool behind_loss() const;
   void Persist(Archive& a) {
     a(layer, op, what, rank, call, order, dtype, count, nan, pos_inf, neg_inf, unsorted, amax);
     a(whole_rows);
@@ -56,14 +64,16 @@ class NonFiniteTrace {
   void Take(const SiteStep& step, const Item& item);
 
   // The first observation with a NaN or an infinity, those that look like masks aside. Each rank's
-  // own first is the one of the lowest order. Between ranks numbers say nothing (one may observe
-  // more than another): what either rank saw of the other's site decides; where they share none,
-  // forward values come before gradients, those by name (numbers in names by value), these against
-  // it. Where some such observation has no order: by name, call and rank. nullopt: there is none.
+  // own first is a weight that had it at the step's start, else the one of the lowest order.
+  // Between ranks numbers say nothing (one may observe more than another): what either rank saw of
+  // the other's site decides; where they share none, forward values come before gradients, those by
+  // name (numbers in names by value), these against it. Where some such observation has no order:
+  // by name, call and rank. nullopt: there is none.
   std::optional<FirstSeen> First() const;
   bool ordered() const;
 
-  // What the same rank observed last before it; nullptr: nothing, or not known.
+  // What the same rank observed last before it; nullptr: nothing, not known, or it was there at the
+  // step's start.
   const Observation* Before(const Observation& first) const;
 
   uint64_t values() const { return values_; }
@@ -73,6 +83,14 @@ class NonFiniteTrace {
   bool masks() const;
   // Every (layer, op) that was looked at: were all of its values finite, masks aside?
   std::map<std::pair<std::string, std::string>, bool> looked_at() const;
+  // How many sites of weights and of activations the same rank looked at before `first`, which has
+  // an order. All of them were finite, if it is the first.
+  struct InFront {
+    size_t weights = 0, activations = 0;
+  };
+  InFront LookedInFront(const Observation& first) const;
+  // Weights were looked at, at whatever time of the step, and all were finite.
+  bool weights_finite() const;
   void Clear();
 
  private:

@@ -32,6 +32,42 @@ std::string BeforeText(const Observation* before) {
                          before->amax, 100 * before->amax / most, DTypeName(before->dtype));
 }
 
+std::string StartText(const std::optional<int64_t>& weight, const std::optional<int64_t>& site,
+                      int64_t step) {
+  const std::string had = "The weight had it before anything of this step was computed. ";
+  if (weight && *weight == step - 1)
+    return absl::StrFormat(
+        "%sAt the end of step %d it was finite: something wrote to it between the two steps.", had,
+        *weight);
+  if (!site) return had + "It was not looked at in an earlier step.";
+  return absl::StrFormat(
+      "%sIt was last looked at, and finite, in step %d: an update since then made it, or something "
+      "else that writes to it.",
+      had, *site);
+}
+
+std::string InFrontText(const NonFiniteTrace::InFront& front,
+                        const std::optional<int64_t>& weights) {
+  const auto counted = [](size_t n, const char* one, const char* many) {
+    return absl::StrCat(n, " ", n == 1 ? one : many);
+  };
+  std::string text;
+  if (front.weights > 0) {
+    text = absl::StrCat(" Before it ", counted(front.weights, "weight", "weights"),
+                        front.weights == 1 ? " was" : " were", " looked at in this step, finite");
+  } else {
+    text = " No weight was looked at before it in this step";
+    if (weights) absl::StrAppend(&text, " (the last ones in step ", *weights, ", finite)");
+  }
+  if (front.activations > 0) {
+    absl::StrAppend(&text, "; ", counted(front.activations, "activation", "activations"),
+                    front.activations == 1 ? " was" : " were", ", finite.");
+  } else {
+    absl::StrAppend(&text, front.weights > 0 ? "; no activation was." : ", and no activation.");
+  }
+  return text;
+}
+
 // "It was last looked at in step 32; steps 33 to 63 were not looked at. "
 std::string UnseenText(const std::optional<int64_t>& last, int64_t step, const char* what) {
   if (!last || step - *last < 2) return "";

@@ -81,6 +81,10 @@ class Observations:
             _observe.pack_tensor, (x, role, target_format, replicas),
         )  # fmt: skip
 
+    def _observe_state(self, layer, x, role):
+        """A role that is not the trainer's to give."""
+        self._observe(KIND_TENSOR, layer, role, None, _observe.pack_tensor, (x, role, None, None))
+
     def _observe_cast(self, layer, x, target_format):
         """Values on their way to a collective, in front of the cast to the wire's format."""
         self._observe(

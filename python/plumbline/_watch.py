@@ -7,6 +7,7 @@ import weakref
 from time import perf_counter, thread_time_ns
 
 from ._ddp import Hook, is_ddp
+from ._kinds import KIND_TENSOR
 from ._library import CAPTURING, NO_STEP
 from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
@@ -112,6 +113,7 @@ class Watch:
             group = describe_group(getattr(model, "process_group", None)).name
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"weights_checksum.{group}"
+        self._used_step = NO_STEP  # in which the weights were looked at in front of their update
         self._poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
         self._losses, self._tokens, self._backwards = [], 0, 0
         self._accumulation = None
@@ -240,7 +242,11 @@ class Watch:
         if self._scaler is not None and getattr(self._scaler, "_scale", None) is not None:
             loss = loss / self._scaler._scale
         if loss.device.type == "cpu":  # elsewhere reading it would wait for the device
-            look(self._run, self._screen.loss(float(loss)))
+            value = float(loss)
+            why = self._screen.loss(value)
+            look(self._run, why)
+            if why is not None and not math.isfinite(value):
+                self._observe_used_weights()
         if self._backwards == _MANY:
             self._run._tell_softly("watch-no-step", f"watch: {_MANY} backward passes and no step of a watched optimizer; "
                                    "was it replaced? expected run.watch(model, optimizer) with the new one, behind remove()")  # fmt: skip
@@ -309,8 +315,11 @@ class Watch:
         self._poisoned |= not math.isfinite(total)
         self._run._own_scalar("grad_norm", total)
         self._moving = {name for name, norm in zip(names, each) if norm > 0}
-        look(self._run, self._screen.gradients(names, each))
+        why = self._screen.gradients(names, each)
+        look(self._run, why)
         self._screening = perf_counter() - began
+        if why is not None and not math.isfinite(total):
+            self._observe_used_weights()  # on a device nobody has waited for the loss
 
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
@@ -323,6 +332,22 @@ class Watch:
         moving = self._moving if all(g["lr"] for o in self._optimizers for g in o.param_groups) else ()
         look(self._run, self._screen.weights(self._names, sums, moving))
         self._pace.cost(self._screening + perf_counter() - began)
+
+    def _observe_used_weights(self):
+        """In front of their update, as the forward pass used them: was it a weight that brought it in?
+
+        A role of its own, since a weight is looked at behind its update otherwise.
+        """
+        run = self._run
+        if self._stepped or self._used_step == run._step or run._step >= CAPTURING:
+            return
+        self._used_step = run._step
+        named = [(name, p) for name, p in self._model.named_parameters() if p.is_floating_point()]
+        for name, _ in named:
+            run._site(KIND_TENSOR, name, "parameter")
+        look(run, "those sites too")
+        for name, parameter in named:
+            run._observe_state(name, parameter, "parameter")
 
     def _observe_weights(self):
         if not self._ignored:

@@ -47,8 +47,8 @@ of which another weight changed, or 8 where no weight of the run does.
 
 **Strength.** `proved`: digest, gradient and rate are what was observed.
 
-**Inconclusive when** no rate was told, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite, a step of that
-rate is below the weight's last place, no weight of the run changes and 8 updates were not seen, or
+**Inconclusive when** no rate was told, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite (of a weight that
+changes otherwise: for those steps, beside the pass of the others), a step of that rate is below the weight's last place, no weight of the run changes and 8 updates were not seen, or
 an update of the tensor was observed: then the optimizer holds it, and `precision/lost-update` tells where it went.
 
 **What it cannot see.** Parameter groups behind the fourth, whose rate `run.watch` does not tell; a weight that changes by decay alone; ranks behind the
@@ -110,9 +110,12 @@ struct Weight {
   int64_t still_first = 0;
   int64_t step_first = 0;
   int64_t step_last = 0;
+  int64_t poisoned_first = 0;  // where poisoned is not 0
+  int64_t poisoned_last = 0;
+  int64_t judged_last = 0;  // the last update that counted
   void Persist(Archive& a) {
     a(digest, rank, attempt, known, still, beside_other, updates, unrated, resting, tiny, poisoned);
-    a(held, told, still_first, step_first, step_last);
+    a(held, told, still_first, step_first, step_last, poisoned_first, poisoned_last, judged_last);
   }
 };
 
@@ -152,16 +155,21 @@ class UnchangedTensor : public Rule {
     for (const auto& [key, weight] : weights_) {
       if (weight.told || !HadGradient(weight)) continue;
       v1::Verdict verdict = Rest(weight);
-      Put(*verdict.mutable_details(), "updates", static_cast<double>(weight.updates));
-      SetPlace(verdict, key.second, "weight", weight.step_first, weight.step_last,
-               std::vector<uint32_t>{weight.rank});
-      out.Add(std::move(verdict));
+      // What NaN hides is not passed: those steps have a verdict of their own.
+      const bool apart = weight.poisoned > 0 && verdict.kind() == v1::Verdict::KIND_PASS;
+      Say(std::move(verdict), key.second, weight, weight.step_first,
+          apart ? weight.judged_last : weight.step_last, out);
+      if (apart) {
+        Say(Inconclusive(absl::StrCat("poisoned: NaN or infinite values in ", weight.poisoned,
+                                      weight.poisoned == 1 ? " step" : " steps")),
+            key.second, weight, weight.poisoned_first, weight.poisoned_last, out);
+      }
     }
   }
 
   // Between steps open_ and rate_ are empty.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(weights_);
   }
 
@@ -221,7 +229,10 @@ class UnchangedTensor : public Rule {
       weight->step_first = step.step;
     }
     weight->held |= seen.updated;
-    weight->poisoned += seen.poisoned ? 1 : 0;
+    if (seen.poisoned) {
+      if (weight->poisoned++ == 0) weight->poisoned_first = step.step;
+      weight->poisoned_last = step.step;
+    }
     if (!seen.observed) return;
     weight->step_last = std::max(weight->step_last, step.step);
     if (!seen.weight) {
@@ -262,6 +273,7 @@ class UnchangedTensor : public Rule {
       return;
     }
     ++weight.updates;
+    weight.judged_last = step.step;
     if (!same) return;
     ++weight.still;
     weight.beside_other += changed > 0 ? 1 : 0;
@@ -299,6 +311,13 @@ class UnchangedTensor : public Rule {
         .At(name, "weight", weight.still_first, step.step, std::vector<uint32_t>{weight.rank});
     Put(*found.verdict().mutable_details(), "updates", static_cast<double>(weight.updates));
     return found.Take();
+  }
+
+  static void Say(v1::Verdict verdict, const std::string& name, const Weight& weight, int64_t first,
+                  int64_t last, VerdictSink& out) {
+    Put(*verdict.mutable_details(), "updates", static_cast<double>(weight.updates));
+    SetPlace(verdict, name, "weight", first, last, std::vector<uint32_t>{weight.rank});
+    out.Add(std::move(verdict));
   }
 
   // Of a frozen weight there is nothing to say.

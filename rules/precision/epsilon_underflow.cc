@@ -41,8 +41,8 @@ denominator is eps where it should be sqrt(v) + eps.
 
 **Strength.** `proved`: one rounding.
 
-**Inconclusive when** eps was not said, no dtype is known in which it is added, or the moments are 8-bit
-(they are widened before they are used).
+**Inconclusive when** eps was not said, no dtype is known in which it is added, the moments are 8-bit
+(they are widened before they are used), or all gradients of the step that are not zero are NaN or infinite.
 
 **What it cannot see.** An optimizer that stores fp16 moments and adds eps in fp32: say `eps_dtype`. Where
 elements with v = 0 have a finite step, the rule takes it that eps was not 0.
@@ -64,6 +64,8 @@ bool Byte(DType t) { return DTypeSize(t) == 1; }
 // Sampled elements with v = 0 after a step with g != 0.
 struct Bare {
   size_t elements = 0;
+  size_t told = 0;          // elements that tell of the moments: g is finite and not zero
+  size_t poisoned = 0;      // g is no number
   size_t finite_steps = 0;  // of these, the intended change and the result are finite
   size_t flushed = 0;       // v rounds to 0 though its root is above eps
   size_t worst = 0;         // of the flushed: the index with the largest root
@@ -77,6 +79,8 @@ Bare LookAtMoments(const UpdateCase& c, double beta2, double eps) {
   if (c.gradient.empty() || c.moment_after.empty()) return bare;
   for (size_t i = 0; i < c.size(); ++i) {
     const double g = c.gradient[i];
+    bare.poisoned += std::isfinite(g) ? 0 : 1;
+    bare.told += std::isfinite(g) && g != 0 ? 1 : 0;
     if (!(c.moment_after[i] == 0) || !std::isfinite(g) || g == 0) continue;
     ++bare.elements;
     if (std::isfinite(c.intended[i]) && std::isfinite(c.after[i])) ++bare.finite_steps;
@@ -137,7 +141,17 @@ class EpsilonUnderflow : public Rule {
       return Inconclusive("8-bit-moments: they are widened before eps is added; say eps_dtype",
                           Describe(config, dtype, bare));
     }
+    if (Poisoned(update, bare)) {
+      return Inconclusive("poisoned: NaN or infinite gradients, and nothing else that tells",
+                          Describe(config, dtype, bare));
+    }
     return Pass("eps is not zero where it is added", Describe(config, dtype, bare));
+  }
+
+  // No element shows what the step made of its moments.
+  static bool Poisoned(const v1::Update& update, const Bare& bare) {
+    if (bare.told > 0) return false;
+    return bare.poisoned > 0 || (!update.has_sample() && update.summary().non_finite() > 0);
   }
 
   static v1::Verdict CastFinding(const v1::UpdateConfig& config, DType dtype, bool declared,
@@ -206,6 +220,7 @@ class EpsilonUnderflow : public Rule {
     Put(details, "eps_as_added", RoundToFormat(config.eps(), dtype));
     Put(details, "zero_moments", static_cast<double>(bare.elements));
     Put(details, "underflowed_moments", static_cast<double>(bare.flushed));
+    if (bare.poisoned > 0) Put(details, "poisoned", static_cast<double>(bare.poisoned));
     return details;
   }
 };

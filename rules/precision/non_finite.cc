@@ -7,10 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
 #include "analysis/tensor/tensor.h"
-#include "base/half.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -31,7 +29,10 @@ ranks made their observations, and the scalars that tell of training (losses, no
 evaluation). The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
 step and the ones that follow without a clean one between, is the same incident. Scalars come every step and tensors in
 some: a loss that is NaN in step 61 is earlier than a tensor that was looked at in step 64. The finding then names no
-layer, a rank only where several reported the scalar, and says since when no tensor was looked at.
+layer, a rank only where several reported the scalar, and says since when no tensor was looked at. A weight that
+held it when its step began (`run.watch` looks at the weights as soon as a loss or a gradient is no number; an update's sampled
+elements before it) comes before all else of that step, and a loss before the gradients that are made from it. What
+was looked at before, and what was not, is said.
 
 **Bad.** `step 812, rank 3: layers.17.mlp/activation has 2 infinities; before it, layers.17.norm reached
 6.1e4, 93 % of the largest f16`.
@@ -107,6 +108,7 @@ class NonFinite : public Rule {
       if (finite) group.finite[site] = step.step;
     }
     if (group.trace.observations() > 0) group.looked = step.step;
+    if (group.trace.weights_finite()) group.weights = step.step;
     group.trace.Clear();
     group.scalars.Clear();
   }
@@ -135,62 +137,56 @@ class NonFinite : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(3, 2);  // 3: what came late; late_ itself is empty now
-    archive(groups_, noted_, observations_, values_, masks_, found_);
-    if (version >= 3) archive(late_memory_);
+    archive.Version(4, 4);  // late_ itself is empty now
+    archive(groups_, noted_, observations_, values_, masks_, found_, late_memory_);
   }
 
  private:
-  // What is told once it is known whether a loss scale backed off from it.
-  struct Sighting {
-    int64_t step;
-    Observation first;
-    std::optional<Observation> before;
-    std::vector<uint32_t> ranks;
-    size_t finite_ranks;
-    bool ordered;
-    bool apart;
-    size_t sites;
-    std::optional<int64_t> finite_step;  // when this site was last looked at before, and finite
-    void Persist(Archive& a) {
-      a(step, first, before, ranks, finite_ranks, ordered, apart, sites, finite_step);
-    }
-  };
   struct Group {
     NonFiniteTrace trace;
     std::optional<double> scale, scale_now;
-    std::optional<Sighting> pending;
+    std::optional<NonFiniteSighting> pending;
     bool by_scalar = false;  // `open` by a scalar alone
     bool open = false;       // the last step that observed anything was not clean
     NonFiniteScalars scalars;
     std::map<std::pair<std::string, std::string>, int64_t> finite;  // each site's last such step
     std::optional<int64_t> looked;                                  // the last step with values
+    std::optional<int64_t> weights;  // the last one in which weights were looked at, all finite
     // Between steps the trace is empty, and so is scale_now.
-    void Persist(Archive& a) { a(scale, pending, open, by_scalar, scalars, finite, looked); }
+    void Persist(Archive& a) {
+      a(scale, pending, open, by_scalar, scalars, finite, looked, weights);
+    }
+    std::optional<int64_t> FiniteAt(const std::string& layer, const std::string& op,
+                                    int64_t before) const {
+      const auto at = finite.find({layer, op});
+      if (at == finite.end() || at->second >= before) return std::nullopt;
+      return at->second;
+    }
   };
 
   void Look(Group& group, const StepEnd& step, bool fell, VerdictSink& out) {
-    if (const std::optional<NonFiniteScalar> scalar = group.scalars.First();
-        scalar && !group.trace.First()) {
-      LookAtScalar(group, *scalar, step, fell, out);
+    const NonFiniteTrace& trace = group.trace;
+    observations_ += trace.observations();
+    values_ += trace.values();
+    masks_ |= trace.masks();
+    const std::optional<FirstSeen> seen = trace.First();
+    const std::optional<NonFiniteScalar> scalar = group.scalars.First();
+    if (scalar && (!seen || LossFirst(group, *scalar, *seen->observation))) {
+      LookAtScalar(group, *scalar, seen, step, fell, out);
       return;
     }
-    if (group.trace.observations() == 0) {
+    if (trace.observations() == 0) {
       // A loss that is a number again ends what it began; tensors that were not looked at do not.
       if (group.scalars.any() && group.by_scalar) group.open = group.by_scalar = false;
       return;
     }
-    observations_ += group.trace.observations();
-    values_ += group.trace.values();
-    masks_ |= group.trace.masks();
-    const std::optional<FirstSeen> seen = group.trace.First();
     group.by_scalar = false;
     if (!seen) {
       group.open = false;
       return;
     }
     if (group.open) return;
-    Sighting s = SightingOf(group.trace, *seen, group, step.step);
+    NonFiniteSighting s = SightingOf(trace, *seen, group, step.step);
     const bool scaled = s.first.gradient_like() && (group.scale || group.scale_now);
     if (scaled && !fell) {
       if (!group.pending) group.pending = std::move(s);
@@ -199,6 +195,14 @@ class NonFinite : public Rule {
     group.open = !scaled;
     late_memory_[{step.attempt, step.role}].Opened(step.step);
     Tell(s, scaled, out);
+  }
+
+  // Gradients are made from the loss. Under a loss scale an infinite one may be the scale's doing.
+  static bool LossFirst(const Group& group, const NonFiniteScalar& scalar, const Observation& o) {
+    v1::Site site;
+    site.set_op(scalar.op);
+    const bool scaled = (group.scale || group.scale_now) && !std::isnan(scalar.value);
+    return !IsGradientNorm(site) && o.behind_loss() && !scaled;
   }
 
   // One rank's step, by itself: what others saw of it was judged when it closed. Whether a loss
@@ -221,22 +225,36 @@ class NonFinite : public Rule {
     const bool scaled = seen ? seen->observation->gradient_like() : IsGradientNorm(site);
     if ((scaled && group.scale) || !memory.IsNews(late, group.open)) return;
     if (seen) return Tell(SightingOf(late.trace, *seen, group, late.step), false, out);
-    TellScalar(*scalar, late.step, late.trace.observations() > 0, group.looked, out);
+    const std::string around = late.trace.observations() > 0
+                                   ? "The values that were looked at in this step are finite. "
+                                   : UnseenText(group.looked, late.step + 1, "A tensor");
+    TellScalar(*scalar, late.step, around, group.looked, out);
   }
 
-  static Sighting SightingOf(const NonFiniteTrace& trace, const FirstSeen& seen, const Group& group,
-                             int64_t step) {
+  static NonFiniteSighting SightingOf(const NonFiniteTrace& trace, const FirstSeen& seen,
+                                      const Group& group, int64_t step) {
     const Observation& first = *seen.observation;
-    Sighting s{
-        step,       first,         std::nullopt, seen.ranks, seen.finite_ranks, trace.ordered(),
-        seen.apart, trace.sites(), std::nullopt};
+    NonFiniteSighting s;
+    s.step = step;
+    s.first = first;
+    s.ranks = seen.ranks;
+    s.finite_ranks = seen.finite_ranks;
+    s.ordered = trace.ordered();
+    s.apart = seen.apart;
+    s.sites = trace.sites();
     if (const Observation* before = trace.Before(first)) s.before = *before;
-    const auto at = group.finite.find({first.layer, first.op});
-    if (at != group.finite.end() && at->second < step) s.finite_step = at->second;
+    s.finite_step = group.FiniteAt(first.layer, first.op, step);
+    if (first.at_start()) {
+      s.finite_weight = group.FiniteAt(first.layer, "weight", step);
+      for (const char* op : {"weight", "update"})
+        s.finite_step = std::max(s.finite_step, group.FiniteAt(first.layer, op, step));
+    } else if (first.behind_loss() && s.ordered) {
+      s.in_front = InFrontText(trace.LookedInFront(first), group.weights);
+    }
     return s;
   }
 
-  void Tell(const Sighting& s, bool backed_off, VerdictSink& out) {
+  void Tell(const NonFiniteSighting& s, bool backed_off, VerdictSink& out) {
     const Observation& o = s.first;
     found_ = true;
     // Back-offs come every few hundred steps, by design: once a site.
@@ -245,52 +263,68 @@ class NonFinite : public Rule {
     found.Title(absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)))
         .Explain(absl::StrFormat(
             "In step %d %s the first to observe a value that is no number: %s of %d in %s/%s "
-            "(%s). %s%s%s%s",
-            s.step, WhoText(s), CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
-            AloneText(s), UnseenText(s.finite_step, s.step, "It"),
-            BeforeText(s.before ? &*s.before : nullptr),
+            "(%s). %s%s",
+            s.step, s.WhoText(), CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
+            s.HistoryText(),
             backed_off ? " The loss scale backed off from it, as it is meant to." : ""))
-        .Cause(Cause(s, backed_off), Confidence(s, backed_off))
+        .Cause(s.Cause(backed_off), s.Confidence(backed_off))
         .Measured("values that are no numbers", static_cast<double>(o.non_finite()), "values")
         .Threshold(0, "none is expected")
-        .Fix(backed_off
-                 ? "Nothing, while it stays rare (health/loss-scale counts it)."
+        .Fix(backed_off ? "Nothing, while it stays rare (health/loss-scale counts it)."
+             : s.first.at_start()
+                 ? "Look at what writes to this weight: the update of the step before, loading, "
+                   "averaging, an initialisation, code between two steps; on one rank alone, "
+                   "test that device."
                  : "Look at the operation between the two observations: bf16 or fp32 there, a "
                    "clamp or a norm, a loss scale under fp16; "
                    "torch.autograd.set_detect_anomaly(True) from this step's checkpoint.");
-    Fill(s, found.verdict());
+    s.Fill(found.verdict());
     out.Add(found.Take());
   }
 
-  // A loss or a norm is no number, and no tensor of this step is: what is known, and no more.
-  void LookAtScalar(Group& group, const NonFiniteScalar& scalar, const StepEnd& step, bool fell,
+  // A loss or a norm is no number, and no tensor that was looked at before it in this step is: what
+  // is known, and no more. `seen`: the first one that is, behind it.
+  void LookAtScalar(Group& group, const NonFiniteScalar& scalar,
+                    const std::optional<FirstSeen>& seen, const StepEnd& step, bool fell,
                     VerdictSink& out) {
     v1::Site site;
     site.set_op(scalar.op);
     // A loss scale is meant to overflow gradients now and then.
     const bool backed_off = IsGradientNorm(site) && fell;
-    if (group.trace.observations() > 0) {
-      observations_ += group.trace.observations();
-      values_ += group.trace.values();
-    }
     if (group.open || backed_off || (IsGradientNorm(site) && group.scale)) return;
-    group.open = group.by_scalar = true;
+    group.open = true;
+    group.by_scalar = !seen;
     late_memory_[{step.attempt, step.role}].Opened(step.step);
-    TellScalar(scalar, step.step, group.trace.observations() > 0, group.looked, out);
+    TellScalar(scalar, step.step, AroundText(group, seen, step.step), group.looked, out);
   }
 
-  // `looked_now`: at tensors, in this step; `looked`: when at last before it.
-  void TellScalar(const NonFiniteScalar& scalar, int64_t step, bool looked_now,
+  // What was looked at in the step of such a scalar.
+  static std::string AroundText(const Group& group, const std::optional<FirstSeen>& seen,
+                                int64_t step) {
+    const NonFiniteTrace& trace = group.trace;
+    if (!seen) {
+      return trace.observations() > 0 ? "The values that were looked at in this step are finite. "
+                                      : UnseenText(group.looked, step + 1, "A tensor");
+    }
+    const Observation& o = *seen->observation;
+    const size_t sites = trace.sites();
+    return absl::StrCat("Behind it, ", sites, sites == 1 ? " site holds" : " sites hold",
+                        " values that are no numbers, first ", o.layer, "/", o.op, " (",
+                        CountText(o), " of ", o.count, ").",
+                        trace.ordered() ? InFrontText(trace.LookedInFront(o), group.weights) : "",
+                        " ");
+  }
+
+  // `around`: what was looked at in this step, and what was not; `looked`: when at last before it.
+  void TellScalar(const NonFiniteScalar& scalar, int64_t step, const std::string& around,
                   const std::optional<int64_t>& looked, VerdictSink& out) {
     found_ = true;
     const std::string kind = std::isnan(scalar.value) ? "NaN" : "infinite";
     const std::string name = scalar.layer.empty() ? scalar.op : scalar.layer + "/" + scalar.op;
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(absl::StrCat(scalar.op, " is no number"))
-        .Explain(
-            absl::StrFormat("In step %d %s is %s. %sWhere it arose is not known.", step, name, kind,
-                            looked_now ? "The values that were looked at in this step are finite. "
-                                       : UnseenText(looked, step + 1, "A tensor")))
+        .Explain(absl::StrFormat("In step %d %s is %s. %sWhere it arose is not known.", step, name,
+                                 kind, around))
         .Cause("unknown", 0)
         .Measured("scalars that are no numbers", 1, "scalars")
         .Threshold(0, "none is expected")
@@ -304,58 +338,6 @@ class NonFinite : public Rule {
       Put(*found.verdict().mutable_details(), "tensors_last_looked_at",
           static_cast<double>(*looked));
     out.Add(found.Take());
-  }
-
-  static std::string WhoText(const Sighting& s) {
-    if (s.ranks.size() == 1) return absl::StrCat("rank ", s.ranks[0], " was");
-    return absl::StrCat(RankWords(s.ranks), " were alike");
-  }
-
-  static std::string AloneText(const Sighting& s) {
-    if (s.finite_ranks == 0) return "";
-    return absl::StrFormat("%d %s saw finite values there. ", s.finite_ranks,
-                           s.finite_ranks == 1 ? "other rank" : "other ranks");
-  }
-
-  static std::string Cause(const Sighting& s, bool backed_off) {
-    if (backed_off) return "loss-scale-back-off";
-    if (!s.before || !IsFloating(s.before->dtype)) return "unknown";
-    // A square or a sum of a few hundred such values leaves the dtype.
-    const double most = FormatOf(s.before->dtype).max_finite;
-    return s.before->non_finite() == 0 && s.before->amax >= std::sqrt(most) ? "near-overflow"
-                                                                            : "unknown";
-  }
-
-  static double Confidence(const Sighting& s, bool backed_off) {
-    if (backed_off) return 1;
-    return Cause(s, backed_off) == "unknown" ? 0 : 0.8;
-  }
-
-  static void Fill(const Sighting& s, v1::Verdict& verdict) {
-    const Observation& o = s.first;
-    SetPlace(verdict, o.layer, o.op, s.step, s.step, s.ranks);
-    verdict.mutable_finding()->set_sample_size(o.count);
-    google::protobuf::Struct& witness = *verdict.mutable_finding()->mutable_witness();
-    Put(witness, "rank", static_cast<double>(o.rank));
-    Put(witness, "order", static_cast<double>(o.order));
-    Put(witness, "values", CountText(o));
-    google::protobuf::Struct& details = *verdict.mutable_details();
-    Put(details, "dtype", DTypeName(o.dtype));
-    Put(details, "role", o.what);
-    Put(details, "sites_in_step", static_cast<double>(s.sites));
-    if (s.before) {
-      Put(details, "before", absl::StrCat(s.before->layer, "/", s.before->op));
-      if (std::isfinite(s.before->amax)) Put(details, "before_amax", s.before->amax);
-    }
-    if (s.apart) {
-      verdict.add_assumptions(
-          "ranks that observe different sites (stages of a pipeline) are taken in the order of the "
-          "sites' names, forward values before gradients, gradients in reverse");
-    }
-    if (!s.ordered) {
-      verdict.add_assumptions(
-          "the order of observation is not known: sites are taken in the order of their names");
-    }
   }
 
   std::map<std::pair<uint32_t, v1::Role>, Group> groups_;

@@ -349,7 +349,21 @@ def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
     train(tmp_path, "runs", "nan", seed)
     found = findings(tmp_path, "runs")
     assert {(f["rule"], f["site"]["step_first"]) for f in found} == {("precision/non-finite", 50)}
-    assert {f["site"]["op"] for f in found} == {"gradient"}  # looked at in that step, out of cadence
+    (one,) = found
+    assert one["site"]["op"] == "loss"  # in front of the gradients, which are made from it
+    assert "/gradient (" in one["explanation"]  # looked at in that step, out of cadence
+    assert "weights were looked at in this step, finite; no activation was." in one["explanation"]
+
+
+@real
+@pytest.mark.parametrize("seed, ranks", [(0, 1), (1, 1), (2, 2)])
+def test_a_weight_that_is_no_number_is_told_before_what_it_makes(tmp_path, seed, ranks):
+    train(tmp_path, "runs", "nan-weight", seed, ranks=ranks)
+    (one,) = [f for f in findings(tmp_path, "runs") if f["rule"] == "precision/non-finite"]
+    site = one["site"]
+    assert (site["layer"], site["step_first"], site["ranks"]) == ("blocks.1.down.weight", 50, [ranks - 1])
+    assert one["title"] == "first non-finite weight before its update: 1 NaN"
+    assert "The weight had it before anything of this step was computed." in one["explanation"]
 
 
 # Steps of 50 ms: then the weights are compared in nearly every one.

@@ -2,7 +2,7 @@
 
     watched_trainer.py RECORD FAULT [SEED [RANKS]]     RECORD: a folder, or "none": without Plumbline
 
-FAULT: none, nan (the loss of step 50), bf16 (weights in it, at a small learning rate), accumulation
+FAULT: none, nan (the loss of step 50), nan-weight (a weight in front of step 50, on the last rank), bf16 (weights in it, at a small learning rate), accumulation
 (four micro-batches a step), wd (AdamW's decay, a schedule), flip (a bit of a weight, rank 1, step 40),
 hook-before and hook-after (DDP's fp16 hook, registered in front of watch or behind it), no-zero-grad,
 not-held (a weight that the optimizer does not know), lr-0, no-sync (DDP's, left open), one-shard (all
@@ -90,6 +90,9 @@ def train(rank, record, fault, seed, ranks):
     seen = hashlib.sha256()
     micro = {"accumulation": 4, "bf16-accumulation": 32}.get(fault, 1)
     for step in range(STEPS):
+        if fault == "nan-weight" and step == 50 and rank == ranks - 1:
+            with torch.no_grad():
+                held.blocks[1].down.weight[3, 5] = float("nan")
         for m in range(micro):
             x, y = batch(text, generator)
             quiet = ranks > 1 and (m + 1 < micro or fault == "no-sync")

@@ -114,6 +114,31 @@ TEST(UnchangedTensor, PoisonNeitherAccusesNorBlinds) {
   }
 }
 
+// What NaN hides is not passed.
+TEST(UnchangedTensor, StepsOfNanHaveAVerdictOfTheirOwn) {
+  const int steps = 40, poisoned_from = 24;
+  Model model{.weights = 3, .steps = steps, .every = 1, .ranks = 1};
+  v1::Batch batch = model.Batch();
+  for (v1::Evidence& e : *batch.mutable_evidence()) {
+    if (e.site().op() == "gradient" && e.step() >= poisoned_from)
+      e.mutable_tensor()->mutable_summary()->set_nan(256);
+  }
+  int passes = 0, inconclusive = 0;
+  for (const v1::Verdict& v : VerdictsOf(kRule, {batch})) {
+    if (v.kind() == v1::Verdict::KIND_PASS) {
+      ++passes;
+      EXPECT_EQ(v.site().step_last(), poisoned_from - 1);
+    } else {
+      ++inconclusive;
+      EXPECT_EQ(v.reason(), "poisoned: NaN or infinite values in 16 steps");
+      EXPECT_EQ(v.site().step_first(), poisoned_from);
+      EXPECT_EQ(v.site().step_last(), steps - 1);
+    }
+  }
+  EXPECT_EQ(passes, 3);
+  EXPECT_EQ(inconclusive, 3);
+}
+
 TEST(UnchangedTensor, AnOptimizerOfAnotherModelIsFoundLater) {
   Model model{.weights = 3, .steps = 8, .every = 1, .left_out = {0, 1, 2}};
   EXPECT_EQ(Named(VerdictsOf(kRule, {model.Batch()})).size(), 0u);
