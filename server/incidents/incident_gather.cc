@@ -14,6 +14,10 @@ constexpr size_t kMostWhole = 64;    // findings of an incident that are kept as
 constexpr int kMostListed = 64;      // ... and listed in what others are told
 constexpr int kMostRanksOfSlim = 8;  // what is not whole names so many
 
+// What plumb doctor plants to see whether findings come through is nobody's fault: its incidents
+// end as they begin, so that none stays open and nobody has to close it.
+constexpr char kPlantedRun[] = "plumb-doctor";
+
 // What an incident shows, before a finding comes to it.
 struct Shown {
   bool any = false;
@@ -207,6 +211,12 @@ IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t co
           &pending);
     }
     if (from != nullptr) Left(from, to, std::move(last), now, &pending);
+    if (finding.site().run() == kPlantedRun) {
+      Touch(to, now);
+      SetState(to, v1::Incident::STATE_RESOLVED);
+      Say(*to, Revision::CHANGE_RESOLVED, "plumbd", "plumb doctor planted it to see it come back",
+          &pending);
+    }
     Run& run = runs_[finding.site().run()];
     run.due = std::min(run.due, DueOf(*to));
     placed.opened = fresh || returned;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace plumbline::server {
 namespace {
 
@@ -30,6 +32,27 @@ TEST(IncidentTable, OneFindingIsOneIncidentHoweverOftenItIsFound) {
   EXPECT_EQ(list[0].incident.state(), v1::Incident::STATE_OPEN);
   EXPECT_EQ(incident_table.OpenIn("r"), 1u);
   EXPECT_EQ(incident_table.OpenIn("other"), 0u);
+}
+
+TEST(IncidentTable, WhatDoctorPlantsIsSeenAndNeverStaysOpen) {
+  IncidentTable incident_table([] { return 0; });
+  std::vector<v1::IncidentRevision::Change> said;
+  incident_table.SetOnRevision(
+      [&](const std::string&, const v1::IncidentRevision& r) { said.push_back(r.change()); });
+  uint64_t cursor = 0;
+  for (uint64_t times = 1; times <= 2; ++times) {
+    EXPECT_TRUE(incident_table.Put(Finding("a", "plumb-doctor"), times).opened);
+    IncidentTable::Change change;
+    ASSERT_TRUE(incident_table.Next({}, &cursor, &change));  // who waits for it gets it
+    EXPECT_EQ(change.incident.finding().fingerprint(), "a");
+    EXPECT_EQ(change.incident.state(), v1::Incident::STATE_RESOLVED);
+    EXPECT_EQ(incident_table.OpenIn("plumb-doctor"), 0u);
+    EXPECT_TRUE(incident_table.OpenByRule().empty());
+  }
+  using Revision = v1::IncidentRevision;
+  EXPECT_EQ(said,
+            (std::vector<Revision::Change>{Revision::CHANGE_OPENED, Revision::CHANGE_RESOLVED,
+                                           Revision::CHANGE_RETURNED, Revision::CHANGE_RESOLVED}));
 }
 
 TEST(IncidentTable, FiltersByRunRuleAndLevel) {

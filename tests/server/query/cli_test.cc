@@ -237,6 +237,9 @@ TEST_F(CliTest, DoctorFollowsOneFindingAllTheWay) {
     for (const char* what : {"library", "pytorch", "gpu driver", "cuda", "nccl"}) {
       EXPECT_THAT(doctor.output, HasSubstr(what));
     }
+    for (const v1::Incident& incident : server_.Incidents(audit::kDoctorRun))
+      EXPECT_EQ(incident.state(), v1::Incident::STATE_RESOLVED);
+    EXPECT_FALSE(server_.Incidents(audit::kDoctorRun).empty());
   }
 }
 
