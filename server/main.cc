@@ -23,6 +23,7 @@
 #include "server/access/token_file.h"
 #include "server/alerts/test_alerts.h"
 #include "server/assembly/server.h"
+#include "server/process/free_port.h"
 #include "server/process/grpc_log.h"
 #include "server/process/log.h"
 #include "server/process/service_manager.h"
@@ -226,6 +227,12 @@ absl::StatusOr<std::unique_ptr<plumbline::server::Server>> StartWhenThereIsRoom(
   }
 }
 
+absl::Status PortsAreFree(const Config& config, bool relay) {
+  if (auto s = plumbline::server::CheckPortIsFree(config.grpc, "--grpc"); !s.ok()) return s;
+  if (relay || config.http == "off") return absl::OkStatus();
+  return plumbline::server::CheckPortIsFree(config.http, "--http");
+}
+
 int NewToken(const std::string& path) {
   const auto line = plumbline::server::MakeToken(path);
   if (!line.ok()) {
@@ -290,6 +297,7 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
 
   const auto manager = plumbline::server::ServiceManager::FromEnvironment();
   const bool relay = !config.relay_upstream.empty();
+  if (auto s = PortsAreFree(config, relay); !s.ok()) return Fail(s);
   auto server = relay ? plumbline::server::StartRelay(config)
                       : StartWhenThereIsRoom(signals, config, manager);
   if (absl::IsCancelled(server.status())) {

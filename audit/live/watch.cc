@@ -21,6 +21,7 @@ constexpr int kFailed = 2;
 constexpr double kAskSeconds = 5;
 constexpr double kCatchUpSeconds = 10;
 constexpr double kLookSeconds = 0.1;
+constexpr std::chrono::seconds kSilentSeconds{5};
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{2000};
 
@@ -47,6 +48,20 @@ void Say(const std::string& message) {
   std::fprintf(stderr, "plumb watch: %s\n", Printable(message).c_str());
 }
 
+// Says so where no server comes for a while; true then. What will not change is told at once,
+// below.
+bool SayThatWeWait(Client& client, const std::string& server, const StopSignal& stop) {
+  const auto end = std::chrono::steady_clock::now() + kSilentSeconds;
+  absl::Status why = client.Info(1).status();
+  if (why.ok() || Permanent(why)) return false;
+  while (!stop.stopped() && std::chrono::steady_clock::now() < end) {
+    if (client.AwaitServer(kLookSeconds)) return false;
+  }
+  if (stop.stopped()) return false;
+  Say("waiting for " + server + ", is plumbd running there? (" + std::string(why.message()) + ")");
+  return true;
+}
+
 // Whose steps wait for ranks that are still to come: nothing is found of them meanwhile.
 void SayWhoIsAwaited(Client& client, const std::string& only) {
   const auto runs = client.Runs(kAskSeconds);
@@ -70,6 +85,7 @@ int RunWatch(const WatchOptions& options) {
   const EndingSignalsBlocked blocked;
   Client client(options.server);
   StopSignal stop(options.timeout_seconds, [&client] { client.Cancel(); });
+  bool away = !options.once && SayThatWeWait(client, options.server, stop);
   // What fails here fails again below, and is said there.
   const auto settled =
       AwaitCaughtUp(client, options.server, kCatchUpSeconds, [&stop] { return stop.stopped(); });
@@ -81,7 +97,6 @@ int RunWatch(const WatchOptions& options) {
   WatchPrinter printer(
       options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText,
       StyleFor(STDOUT_FILENO));
-  bool away = false;
   bool answered = false;
   bool greeted = false;
   uint64_t open = 0;
@@ -90,7 +105,7 @@ int RunWatch(const WatchOptions& options) {
   auto pause = kFirstPause;
   while (!stop.stopped()) {
     const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
-      if (away) Say("the server is back");
+      if (away) Say(answered ? "the server is back" : "the server is there");
       answered = true;
       away = false;
       const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;

@@ -48,19 +48,14 @@ int CloseOne(const std::filesystem::path& path) {
   return chmod(path.c_str(), info.st_mode & 0700) == 0 ? 1 : 0;
 }
 
-// What a former process left open under another umask, or a copy brought. The directory itself,
-// too, unless it holds things of others.
+// What a former process left open under another umask, or a copy brought.
 void CloseToOthers(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code error;
-  bool all_ours = true;
   int closed = 0;
   for (fs::directory_iterator top(directory, error), end; !error && top != end;
        top.increment(error)) {
-    if (!Ours(top->path())) {
-      all_ours = false;
-      continue;
-    }
+    if (!Ours(top->path())) continue;
     closed += CloseOne(top->path());
     if (top->is_symlink(error) || !top->is_directory(error)) continue;
     for (fs::recursive_directory_iterator in(top->path(), error); !error && in != fs::end(in);
@@ -68,10 +63,20 @@ void CloseToOthers(const std::string& directory) {
       closed += CloseOne(in->path());
     }
   }
-  if (all_ours) closed += CloseOne(directory);
   if (closed > 0)
     LogInfo("--data {}: {} files and folders were open to other users and are not any more",
             directory, closed);
+}
+
+// The directory is somebody's decision, unless we made it, under our own umask.
+void SayWhoMayLookIn(const std::string& directory) {
+  struct stat info {};
+  if (stat(directory.c_str(), &info) != 0 || (info.st_mode & 066) == 0) return;
+  LogWarning(
+      "--data {}: other users may {} this folder, which was there before (mode {:03o}); what "
+      "plumbd "
+      "keeps in it is closed to them; chmod 700 closes the folder too",
+      directory, (info.st_mode & 022) != 0 ? "write to" : "list", info.st_mode & 0777);
 }
 
 std::string Holder(int fd) {
@@ -109,6 +114,7 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
         "--data ", path, ": another plumbd keeps its journal there (process ", holder, ")"));
   }
   CloseToOthers(path);
+  SayWhoMayLookIn(path);
   const std::string id = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 || pwrite(fd, id.data(), id.size(), 0) < 0) {
     // For people alone: a full disk must not keep a server from starting.

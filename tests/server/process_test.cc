@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/server/http_support.h"
@@ -114,9 +115,15 @@ TEST(PlumbdProcess, StopsAlthoughAClientHoldsItsStream) {
 
 TEST(PlumbdProcess, APortThatIsTakenIsAnErrorNotASharedPort) {
   Plumbd first;
-  const Ended second = RunPlumbd({"--grpc", first.address(), "--http", "off"});
-  EXPECT_EQ(second.status, 1);
-  EXPECT_THAT(second.errors, HasSubstr("cannot listen on " + first.address()));
+  TempFolder folder;
+  const std::string data = folder.File("data");
+  const Ended second = RunPlumbd({"--grpc", first.address(), "--http", "off", "--data", data});
+  EXPECT_EQ(second.status, 2);
+  const std::string port = first.address().substr(first.address().rfind(':') + 1);
+  EXPECT_THAT(second.errors, HasSubstr("plumbd: cannot listen on " + first.address() + ": port " + port +
+                               " is in use; is another plumbd running? (--grpc HOST:PORT takes "
+                               "another)\n");
+  EXPECT_FALSE(std::filesystem::exists(data));  // found before anything was opened
 }
 
 TEST(PlumbdProcess, ARestartedServerTakesUpTheStreamsAgain) {

@@ -353,6 +353,16 @@ TEST_F(DurableLossTest, NobodyElseMayReadWhatIsKept) {
   EXPECT_THAT(server_->process().errors(), HasSubstr("were open to other users"));
 }
 
+// The rights of a folder that was there before are its owner's to set.
+TEST_F(DurableLossTest, AFolderThatWasThereKeepsItsRights) {
+  fs::create_directories(Data());
+  fs::permissions(Data(), fs::perms(0755));
+  Start();
+  EXPECT_EQ(fs::status(Data()).permissions(), fs::perms(0755));
+  EXPECT_THAT(OpenToOthers(Data()), testing::ElementsAre(Data()));
+  EXPECT_THAT(server_->process().errors(), HasSubstr("other users may list this folder"));
+}
+
 // After a flood no other line may come: a timer says what was left out.
 TEST_F(DurableLossTest, LinesThatWereLeftOutAreTold) {
   Start();

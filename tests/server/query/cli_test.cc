@@ -219,6 +219,18 @@ TEST_F(CliTest, AWatchWaitsForARunThatIsYetToCome) {
   EXPECT_EQ(watch.Wait(), 0);
 }
 
+TEST_F(CliTest, WatchSaysThatItWaitsForAServer) {
+  server_.Stop();
+  Process watch(Plumb({"watch", "--server", server_.address()}));
+  EXPECT_TRUE(Eventually([&] {
+    return watch.errors().find("waiting for " + server_.address() +
+                               ", is plumbd running there?") != std::string::npos;
+  }));
+  watch.Signal(SIGINT);
+  EXPECT_EQ(watch.Wait(), 2);
+  EXPECT_THAT(watch.errors(), HasSubstr("no server answered at " + server_.address()));
+}
+
 TEST_F(CliTest, TheServerMayComeFromTheEnvironment) {
   const Ended runs = RunPlumb({"runs"}, {"PLUMBLINE_SERVER=" + server_.address()});
   EXPECT_EQ(runs.status, 0);
