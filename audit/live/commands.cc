@@ -207,7 +207,11 @@ void RegisterDoctor(CLI::App& app, int* status) {
       "doctor", "Is all here: library, server, hooks, one test finding end to end");
   AddServer(command, &o->server);
   AddTimeout(command, &o->timeout_seconds, "How long the test finding may take");
-  command->callback([o, status] { *status = RunDoctor(*o); });
+  command->callback([o, command, status] {
+    const char* named = std::getenv("PLUMBLINE_SERVER");
+    o->server_asked = command->count("--server") > 0 || (named != nullptr && *named != '\0');
+    *status = RunDoctor(*o);
+  });
 }
 
 void RegisterCapsule(CLI::App& app, int* status) {

@@ -133,11 +133,17 @@ void CheckLibrary(Report& report) {
 
 // ---- the server ----------------------------------------------------------------------------
 
-bool CheckServer(Client& client, const std::string& address, Report& report) {
+// `asked`: for this one; nobody needs a server for records alone.
+bool CheckServer(Client& client, const std::string& address, bool asked, Report& report) {
   const auto advice =
       absl::StrCat("; start one with: plumbd --grpc ", address, ", or name another with --server");
   if (auto s = client.Health(3); !s.ok()) {
-    report.Failed("server", std::string(s.message()) + advice);
+    if (!asked && absl::IsUnavailable(s)) {
+      report.Missing("server",
+                     absl::StrCat("none at ", address, "; records need none, --server tries one"));
+    } else {
+      report.Failed("server", std::string(s.message()) + advice);
+    }
     return false;
   }
   const auto info = client.Info(3);
@@ -193,10 +199,14 @@ void CheckShared(Report& report, const char* what, const char* soname, const std
 void CheckCuda(Report& report) {
   CheckShared(report, "gpu driver", "libcuda.so.1", "tensors on the GPU can be measured there",
               "CUDA tensors cannot be measured, host tensors are");
+  std::error_code error;
   const fs::path library = FindLibrary();
   const fs::path kernels = library.parent_path() / "libplumbline_cuda.so";
+  const bool built_here = fs::exists(OwnFolder() / "../CMakeCache.txt", error);
   CheckShared(report, "kernels", kernels.c_str(), "loads",
-              "CUDA tensors are counted as lost; build with a CUDA toolkit");
+              built_here ? "CUDA tensors are counted as lost; build with a CUDA toolkit"
+                         : "CUDA tensors are counted as lost; this package is without them");
+  if (!built_here) return;  // who has a package builds nothing
   for (const char* nvcc : {"nvcc", "/usr/local/cuda/bin/nvcc"}) {
     const ChildResult child = RunChild({nvcc, "--version"}, {}, 10);
     if (!child.started || child.exit_status != 0) continue;
@@ -301,15 +311,17 @@ int RunDoctor(const DoctorOptions& options) {
   Report report;
   CheckLibrary(report);
   Client client(options.server);
-  const bool served = CheckServer(client, options.server, report);
+  const bool served = CheckServer(client, options.server, options.server_asked, report);
   CheckTorch(report);
   CheckCuda(report);
   CheckShared(report, "nccl", "libnccl.so.2", "its collectives can be observed",
               "collectives of other backends are observed by hooks");
   if (served) {
     CheckEndToEnd(client, options.timeout_seconds, report);
-  } else {
+  } else if (options.server_asked) {
     report.Failed("finding", "not tried: there is no server");
+  } else {
+    report.Missing("finding", "not tried: no server");
   }
   return report.failed() ? 1 : 0;
 }

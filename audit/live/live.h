@@ -109,6 +109,7 @@ int RunCapsule(const CapsuleOptions& options);
 
 struct DoctorOptions {
   std::string server = DefaultServer();
+  bool server_asked = false;   // somebody named it: that none is there is a failure then
   double timeout_seconds = 5;  // for the test finding
 };
 

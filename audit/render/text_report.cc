@@ -1,7 +1,9 @@
 #include "audit/render/text_report.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "audit/render/finding_text.h"
@@ -12,11 +14,14 @@ namespace {
 
 constexpr size_t kMostSites = 4;  // named in a group of verdicts; the rest is counted
 
+constexpr size_t kMostReasons = 3;  // said one by one; more of them are counted in one line
+
 // Verdicts of one rule that say the same, over sites and steps.
 struct Group {
   std::string reason;  // of the first
   std::vector<std::string> sites;
 };
+using Groups = std::map<std::pair<std::string, std::string>, Group>;  // by (rule, reason's id)
 
 void AppendWrapped(const TextStyle& style, size_t indent, const std::string& text,
                    std::string* out) {
@@ -52,8 +57,27 @@ std::string Findings(const AuditResult& result, const TextStyle& style) {
   return out;
 }
 
+// How many for which reason, the most frequent first.
+std::string Counted(const Groups& groups) {
+  std::map<std::string, size_t> by_reason;
+  size_t all = 0;
+  for (const auto& [key, group] : groups) {
+    by_reason[key.second] += group.sites.size();
+    all += group.sites.size();
+  }
+  std::vector<std::pair<std::string, size_t>> reasons(by_reason.begin(), by_reason.end());
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string out = std::to_string(all) + " inconclusive: ";
+  for (size_t i = 0; i < reasons.size(); ++i)
+    out += (i == 0 ? "" : ", ") + reasons[i].first + " " + std::to_string(reasons[i].second);
+  return out + "; --format json says of each where and why";
+}
+
+// Where something was judged, and the reasons are many, they are counted: what could not be judged
+// is no news then.
 std::string Inconclusive(const AuditResult& result, const TextStyle& style) {
-  std::map<std::pair<std::string, std::string>, Group> groups;  // by (rule, reason's id)
+  Groups groups;
   for (const v1::Verdict* verdict : result.report.verdicts()) {
     if (verdict->kind() != v1::Verdict::KIND_INCONCLUSIVE) continue;
     const std::string id = verdict->reason().substr(0, verdict->reason().find(':'));
@@ -63,6 +87,10 @@ std::string Inconclusive(const AuditResult& result, const TextStyle& style) {
   }
   if (groups.empty()) return "";
   std::string out = Heading(style, "Inconclusive");
+  if (groups.size() > kMostReasons && result.coverage.judged > 0) {
+    AppendWrapped(style, 2, Printable(Counted(groups)), &out);
+    return out + "\n";
+  }
   for (const auto& [key, group] : groups) {
     out += "  " + Inked(style, Ink::kCyan, Printable(key.first)) + "\n";
     AppendWrapped(style, 4, Printable(group.reason), &out);
@@ -102,6 +130,8 @@ std::string InputProblems(const AuditResult& result, const TextStyle& style) {
              Printable(input.Line(problem)) + "\n";
     }
   }
+  for (const std::string& note : result.notes)
+    out += "  " + Inked(style, Ink::kYellow, "noted  ") + "  " + Printable(note) + "\n";
   return out.empty() ? out : Heading(style, "Inputs") + out + "\n";
 }
 
@@ -124,7 +154,8 @@ std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
 
 std::string LastLine(const AuditResult& result) {
   const rules::Coverage& coverage = result.coverage;
-  const auto findings = result.report.findings();
+  const auto findings =
+      result.nothing_there ? std::vector<const v1::Finding*>() : result.report.findings();
   const std::string inconclusive = std::to_string(coverage.inconclusive) + " inconclusive";
   if (findings.empty() && coverage.judged == 0) return "0 judged, " + inconclusive;
   return FindingCounts(findings) + ", " + std::to_string(coverage.judged) + " judged, " +
@@ -136,9 +167,10 @@ std::string LastLine(const AuditResult& result) {
 std::string RenderText(const AuditResult& result, const TextStyle& style) {
   // Where nothing was judged, what is wrong with the inputs is the reason for all else.
   const bool first = result.inputs_failed() && result.coverage.judged == 0;
-  return (first ? InputProblems(result, style) : "") + Findings(result, style) +
-         Inconclusive(result, style) + Passed(result, style) +
-         (first ? "" : InputProblems(result, style)) + LastLine(result) + "\n";
+  return (first ? InputProblems(result, style) : "") +
+         (result.nothing_there ? "" : Findings(result, style)) + Passed(result, style) +
+         Inconclusive(result, style) + (first ? "" : InputProblems(result, style)) +
+         LastLine(result) + "\n";
 }
 
 }  // namespace plumbline::audit

@@ -1,11 +1,16 @@
 #include "audit/session/audit.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <queue>
+#include <set>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "audit/session/inputs.h"
 
 namespace plumbline::audit {
@@ -33,6 +38,9 @@ class Merge {
     }
   }
 
+  // The attempts that were read, by run; whole after Run.
+  const std::map<std::string, std::set<uint32_t>>& attempts() const { return attempts_; }
+
  private:
   using Entry = std::pair<Position, size_t>;  // ties by index: the order of the inputs
   struct Read {
@@ -44,6 +52,7 @@ class Merge {
     queue_.emplace(sources_[i]->position(), i);
     for (const v1::Source& process : sources_[i]->processes()) {
       engine_->Expect(process);
+      attempts_[process.run()].insert(process.attempt());
       ++open_[Key(process)];
       uint32_t& newest = newest_attempt_[process.run()];
       newest = std::max(newest, process.attempt());
@@ -71,6 +80,7 @@ class Merge {
   // later attempt follows, that attempt decides what becomes of the open steps.
   void Leave(const Source& source) {
     for (const v1::Source& process : source.processes()) {
+      attempts_[process.run()].insert(process.attempt());
       size_t& open = open_[Key(process)];  // 0: a process that showed only as its input was read
       if (open > 0) --open;
       if (open == 0 && process.attempt() == newest_attempt_[process.run()]) {
@@ -91,7 +101,30 @@ class Merge {
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
   std::map<std::tuple<std::string, uint32_t, int, uint32_t>, size_t> open_;
   std::map<std::string, uint32_t> newest_attempt_;
+  std::map<std::string, std::set<uint32_t>> attempts_;
 };
+
+// Several executions under one name are taken for restarts of one run: a finding of one of them is
+// then told of "the run", and steps that repeat are what a restart overwrote.
+std::vector<std::string> NotesOn(const std::map<std::string, std::set<uint32_t>>& attempts) {
+  std::vector<std::string> notes;
+  for (const auto& [run, numbers] : attempts) {
+    if (numbers.size() < 2) continue;
+    notes.push_back(absl::StrCat("run ", run, ": ", numbers.size(), " attempts (",
+                                 absl::StrJoin(numbers, ", "),
+                                 "), judged as one run that was restarted. Records of runs that "
+                                 "are not the same run belong into folders of their own."));
+  }
+  return notes;
+}
+
+// Paths that lead nowhere, and nothing else: nobody recorded anything, so nothing is missing in it.
+bool NothingThere(const std::deque<InputReport>& inputs) {
+  return !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const InputReport& in) {
+    std::error_code error;
+    return in.named && !std::filesystem::exists(in.path, error);
+  });
+}
 
 // That nothing was judged has a reason nearer than the probes where inputs were refused.
 v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
@@ -127,8 +160,11 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
     ++progress.files;
     progress.bytes += report.bytes;
   }
-  Merge(std::move(sources), engine->get(), on_progress, progress).Run();
+  Merge merge(std::move(sources), engine->get(), on_progress, progress);
+  merge.Run();
+  result.notes = NotesOn(merge.attempts());
   result.inputs = std::move(inputs.reports);
+  result.nothing_there = NothingThere(result.inputs);
   // Also where nothing could be read: that there is no verdict is a finding.
   (*engine)->Finish();
   result.coverage = (*engine)->coverage();

@@ -25,6 +25,8 @@ struct AuditResult {
   std::deque<InputReport> inputs;
   rules::Report report;
   rules::Coverage coverage;
+  std::vector<std::string> notes;  // on the inputs as a whole, for people
+  bool nothing_there = false;      // every path that was named leads nowhere
 
   bool inputs_failed() const;
 };

@@ -263,6 +263,9 @@ TEST(RunRecord, ARestartSupersedesWhatItRepeats) {
   EXPECT_EQ(forward.coverage.dropped, 0u);
   EXPECT_EQ(backward.coverage.dropped, 0u);
   EXPECT_EQ(forward.report.verdicts()[0]->site().step_last(), 11);
+  // Whether it was one run is for the reader to say.
+  EXPECT_THAT(forward.notes, ::testing::ElementsAre(HasSubstr("run demo: 2 attempts (0, 1)")));
+  EXPECT_TRUE(AuditFiles({a}).notes.empty());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
+#include "audit/render/text_report.h"
 
 namespace plumbline::audit {
 namespace {
@@ -29,6 +30,46 @@ TEST(Printable, EscapesWhatIsNoUtf8) {
   EXPECT_EQ(Printable("\xF4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "above U+10FFFF";
   EXPECT_EQ(Printable("\xE2\x82"), "\\xe2\\x82") << "cut";
   EXPECT_EQ(ValidUtf8("a\n\xFF"), "a\n\\xff");
+}
+
+v1::Verdict Told(v1::Verdict::Kind kind, const std::string& rule, const std::string& reason,
+                 const std::string& layer) {
+  v1::Verdict verdict;
+  verdict.set_kind(kind);
+  verdict.set_rule(rule);
+  verdict.set_reason(reason);
+  verdict.mutable_site()->set_layer(layer);
+  return verdict;
+}
+
+// A healthy run that has only begun: what could not be judged yet is one line, behind what passed.
+TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
+  AuditResult result;
+  result.coverage.judged = 1;
+  result.coverage.inconclusive = 5;
+  result.report.Add(Told(v1::Verdict::KIND_PASS, "a/good", "well", "x"));
+  for (const char* rule : {"a/one", "a/two", "b/three"})
+    result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, rule, "few-steps: long words", "x"));
+  result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, "b/four", "no-rate: none", "x"));
+  result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, "b/four", "no-rate: none", "y"));
+  const std::string text = RenderText(result, {});
+  EXPECT_NE(text.find("  5 inconclusive: few-steps 3, no-rate 2; --format json says of each where"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("long words"), std::string::npos);
+  EXPECT_LT(text.find("a/good"), text.find("5 inconclusive"));
+  result.coverage.judged = 0;  // then the reasons are the news
+  EXPECT_NE(RenderText(result, {}).find("long words"), std::string::npos);
+}
+
+TEST(TextReport, PathsThatLeadNowhereAreAllThatIsSaid) {
+  AuditResult result;
+  result.nothing_there = true;
+  v1::Verdict verdict = Told(v1::Verdict::KIND_FINDING, "meta/probe-coverage", "", "");
+  verdict.mutable_finding()->set_rule("meta/probe-coverage");
+  verdict.mutable_finding()->set_fingerprint("f");
+  result.report.Add(verdict);
+  EXPECT_EQ(RenderText(result, {}), "0 judged, 0 inconclusive\n");
 }
 
 TEST(Numbers, ExactReadsBackAndShortIsShort) {

@@ -25,14 +25,14 @@ plumbline_status_t Unwritten(const char* call, const absl::Status& why, plumblin
 
 std::string Undelivered(const transport::Outbox& outbox) {
   const transport::Outbox::State left = outbox.state();
-  return std::to_string(left.items) + " evidence items in memory, " + std::to_string(left.batches) +
-         " batches in all,";
+  return std::to_string(left.batches) + " batches (" + std::to_string(left.items) +
+         " evidence items of them in memory)";
 }
 
 std::string WhereSpooled(const transport::Outbox& outbox) {
   const uint64_t batches = outbox.state().spooled;
   if (batches == 0) return "";
-  return "; " + std::to_string(batches) + " of them are kept in " + outbox.spool_path() +
+  return "; " + std::to_string(batches) + " of these batches are kept in " + outbox.spool_path() +
          " for the next process of this rank, or `plumb spool send`";
 }
 

@@ -26,11 +26,11 @@ std::function<void(const grpc::Status&)> SayUnreachable(const std::string& serve
   const std::string opened = caller.empty() ? "" : ", given at " + caller + ",";
   return [server, opened, said = false](const grpc::Status& status) mutable {
     if (std::exchange(said, true)) return;
-    std::fprintf(
-        stderr,
-        "plumbline: no server at %s%s yet: %s. What is observed is kept meanwhile, and sent "
-        "when one answers there.\n",
-        server.c_str(), opened.c_str(), transport::WhyUnreachable(status.error_message()).c_str());
+    const std::string why = transport::WhyUnreachable(status.error_message());
+    std::fprintf(stderr,
+                 "plumbline: no server at %s%s yet: %s%s What is observed is kept meanwhile, and "
+                 "sent when one answers there.\n",
+                 server.c_str(), opened.c_str(), why.c_str(), why.ends_with('?') ? "" : ".");
   };
 }
 

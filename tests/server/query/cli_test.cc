@@ -223,8 +223,8 @@ TEST_F(CliTest, WatchSaysThatItWaitsForAServer) {
   server_.Stop();
   Process watch(Plumb({"watch", "--server", server_.address()}));
   EXPECT_TRUE(Eventually([&] {
-    return watch.errors().find("waiting for " + server_.address() +
-                               ", is plumbd running there?") != std::string::npos;
+    return watch.errors().find("waiting for " + server_.address() + ", is plumbd running there?") !=
+           std::string::npos;
   }));
   watch.Signal(SIGINT);
   EXPECT_EQ(watch.Wait(), 2);
@@ -253,6 +253,18 @@ TEST_F(CliTest, DoctorFollowsOneFindingAllTheWay) {
       EXPECT_EQ(incident.state(), v1::Incident::STATE_RESOLVED);
     EXPECT_FALSE(server_.Incidents(audit::kDoctorRun).empty());
   }
+}
+
+// Records need no server: that none is where none was asked for is no failure.
+TEST(CliDoctor, WithoutAServerAllMayBeWell) {
+  const std::vector<std::string> nowhere = {"PLUMBLINE_SERVER=", "PYTHON=/nonexistent/python"};
+  const Ended doctor = RunPlumb({"doctor"}, nowhere);
+  if (doctor.output.find("missing  server") == std::string::npos)
+    GTEST_SKIP() << "a plumbd runs at the default address";
+#ifndef PLUMBLINE_SANITIZED
+  EXPECT_EQ(doctor.status, 0) << doctor.output;
+#endif
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("missing +finding +not tried"));
 }
 
 TEST_F(CliTest, DoctorSaysWhatIsMissingAndWhatToDo) {
