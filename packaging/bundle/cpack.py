@@ -1,5 +1,7 @@
 """The Debian package and the archive, by CPack, from the bundled tree."""
 
+import email.utils
+import gzip
 import pathlib
 import shutil
 
@@ -38,7 +40,19 @@ def write_archive(prefix, version, output, work):
     return output / f"{name}.tar.gz"
 
 
-def debian_extras(prefix, work):
+def add_debian_documents(folder, version, epoch):
+    """What Debian's policy asks of each package."""
+    folder.mkdir(parents=True)
+    shutil.copyfile(PACKAGING / "debian/copyright", folder / "copyright")
+    change = (
+        f"plumbline ({version}) unstable; urgency=medium\n\n"
+        "  * Made by tools/package; what it holds: README.md and docs/install.md beside this file.\n\n"
+        f" -- The authors of Plumbline <plumbline@localhost>  {email.utils.formatdate(epoch)}\n"
+    )
+    (folder / "changelog.gz").write_bytes(gzip.compress(change.encode(), 9, mtime=0))
+
+
+def debian_extras(prefix, version, work, epoch):
     """What lies outside of /usr, or where Debian alone looks for it."""
     root, control = work / "debian-root", work / "debian-control"
     shutil.rmtree(root, ignore_errors=True)
@@ -51,6 +65,7 @@ def debian_extras(prefix, work):
         if source.exists():
             (root / target).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, root / target)
+    add_debian_documents(root / "usr/share/doc/plumbline", version, epoch)
     control.mkdir()
     for name in CONTROL:
         shutil.copyfile(PACKAGING / "debian" / name, control / name)
@@ -58,8 +73,8 @@ def debian_extras(prefix, work):
     return root, control
 
 
-def write_deb(prefix, version, output, work):
-    root, control = debian_extras(prefix, work)
+def write_deb(prefix, version, output, work, epoch):
+    root, control = debian_extras(prefix, version, work, epoch)
     name = f"plumbline_{version}_amd64"
     run_cpack(
         work,

@@ -7,6 +7,7 @@ import shutil
 
 from bundle import bundle, reflection_library
 from command import run
+from documents import write_documents
 from licences import collect
 from manuals import write_completions, write_pages
 
@@ -49,7 +50,6 @@ def add_examples(prefix):
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("plumbd.toml", "plumbd.service"):
         shutil.copyfile(ROOT / "packaging" / name, folder / name)
-    shutil.copyfile(ROOT / "docs/install.md", prefix / "share/doc/plumbline/install.md")
 
 
 def stage(build, prefix, epoch):
@@ -58,6 +58,7 @@ def stage(build, prefix, epoch):
     libraries, names = bundle(prefix, build.opened)
     collect(libraries, names, prefix / "share/doc/plumbline/licenses")
     add_examples(prefix)
+    write_documents(prefix)
     write_pages(prefix, build.version, epoch)
     write_completions(prefix)
     return libraries

@@ -8,9 +8,9 @@ import time
 import zipfile
 
 from bundle import OWN
+from documents import FOLDER, description
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 TAG = "py3-none-manylinux_2_34_x86_64"
 PYTHON = "lib/python3/dist-packages/plumbline"
 # From the prefix into the package. The libraries keep their places towards each other and the
@@ -53,7 +53,7 @@ def metadata(version):
         f"Metadata-Version: 2.1\nName: plumbline\nVersion: {version}\n"
         "Summary: Watches training runs for the failures that do not crash them\n"
         "Requires-Python: >=3.9\nClassifier: Operating System :: POSIX :: Linux\n"
-        "Description-Content-Type: text/markdown\n\n" + (ROOT / "README.md").read_text()
+        "Description-Content-Type: text/markdown\n\n" + description()
     )
 
 
@@ -66,8 +66,9 @@ def add_package(wheel, prefix):
         b'LIBRARY_DIRECTORY = "lib"  # of libplumbline.so, from this package\n',
     )
     wheel.add_file("plumbline/_programs.py", HERE / "programs.py")
-    for name in TREES:
+    for name in (*TREES, f"{FOLDER}/docs"):
         wheel.add_tree(f"plumbline/{name}", prefix / name)
+    wheel.add_file(f"plumbline/{FOLDER}/README.md", prefix / FOLDER / "README.md")
     for name in OWN:
         if (prefix / "lib" / name).exists():
             wheel.add_file(f"plumbline/lib/{name}", prefix / "lib" / name)

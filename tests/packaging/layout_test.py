@@ -4,9 +4,11 @@
 import gzip
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 
 from support import (
     BUILD,
@@ -19,6 +21,7 @@ from support import (
     findings,
     main,
     plumbd,
+    product,
     run,
     said,
     unpack,
@@ -209,6 +212,31 @@ class Contents(Tree):
             self.assertIn(path.name, listed)
         for name in ("libgrpc29.txt", "libprotobuf32.txt", "libssl3.txt", "libcli11-dev.txt"):
             self.assertGreater((folder / name).stat().st_size, 200)
+
+    def test_documents_hold_what_they_point_to(self):
+        folder = self.prefix / "share/doc/plumbline"
+        pages = [folder / "README.md", *(folder / "docs").rglob("*.md")]
+        self.assertGreater(len(pages), 50)
+        for page in pages:
+            for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+                if not re.match(r"[a-z]+:", link):
+                    self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
+        # What the programs name.
+        for name in ("operating", "security", "alerts", "rollout_records", "install"):
+            self.assertTrue((folder / f"docs/{name}.md").exists(), name)
+
+    def test_the_wheel_says_nothing_of_files_beside_it(self):
+        with zipfile.ZipFile(product("*.whl")) as wheel:
+            (name,) = [n for n in wheel.namelist() if n.endswith("/METADATA")]
+            text = wheel.read(name).decode()
+            self.assertIn("plumbline/share/doc/plumbline/docs/install.md", wheel.namelist())
+        self.assertNotIn("](", text)
+
+    def test_debian_has_its_documents(self):
+        self.need("dpkg-deb")
+        listed = self.ok(run("dpkg-deb", "--contents", product("*.deb"))).stdout
+        for name in ("copyright", "changelog.gz", "README.md"):
+            self.assertIn(f"./usr/share/doc/plumbline/{name}", listed)
 
     def test_no_path_of_the_build(self):
         for path in self.prefix.rglob("*"):
