@@ -27,6 +27,7 @@ int Main(int argc, char** argv) {
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
   RegisterCompletion(app, &status);
+  AddHelpEnds(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/command_line/completion.h"
+#include "base/command_line/ends.h"
 #include "base/command_line/usage.h"
 #include "base/open_files.h"
 #include "server/access/token_file.h"
@@ -130,6 +131,14 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMi
       }
     }
     AddOptions(&app, config, line);
+    plumbline::SetHelpEnd(
+        &app, {{{0, "ended by SIGTERM or SIGINT; --check-config, --new-token, --test-alerts: done"},
+                {1, "it could not start, or not do what was asked"},
+                {2, "bad usage or configuration, or a port is in use"}},
+               {"plumbd --data /var/lib/plumbd",
+                "plumbd --config /etc/plumbline/plumbd.toml --check-config",
+                "plumbd --relay collector:7433 --grpc unix:/run/plumb.sock"},
+               "How to run it: docs/operating.md, in share/doc/plumbline beside bin/."});
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

@@ -16,6 +16,9 @@ void RegisterExplain(CLI::App& app, int* status);
 void RegisterFingerprint(CLI::App& app, int* status);
 void RegisterCompletion(CLI::App& app, int* status);
 
+// Behind all others: what help says of exit statuses, and its examples.
+void AddHelpEnds(CLI::App& app);
+
 // "plumb: MESSAGE" on standard error; returns kExitError.
 int Fail(const std::string& message);
 

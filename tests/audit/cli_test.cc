@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -94,6 +95,23 @@ TEST_F(Cli, NoVerdictIsAFindingWhateverCouldNotBeRead) {
   // To a person the inputs say it all; the report for programs keeps its promise.
   EXPECT_THAT(two.output, Not(HasSubstr("meta/probe-coverage")));
   EXPECT_THAT(two.output, EndsWith("0 judged, 0 inconclusive\n"));
+}
+
+// help2man makes sections of a manual page of them.
+TEST_F(Cli, HelpTellsExitStatusesAndExamples) {
+  const std::string all = RunPlumb({"--help"}).output;
+  EXPECT_THAT(all, HasSubstr("\nExit status:\n  0  "));
+  std::istringstream lines(all.substr(all.find("Subcommands:\n")));
+  int commands = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch command;  // as packaging/bundle/manuals.py finds them
+    if (!std::regex_search(line, command, std::regex("^  ([a-z][a-z-]*) +[^ ]"))) continue;
+    ++commands;
+    const std::string help = RunPlumb({command[1], "--help"}).output;
+    EXPECT_THAT(help, HasSubstr("\nExit status:\n  0  ")) << command[1];
+    EXPECT_THAT(help, HasSubstr("\nExamples:\n    ")) << command[1];
+  }
+  EXPECT_GE(commands, 11);
 }
 
 TEST_F(Cli, AnEmptyDirectoryIsNoPass) {

@@ -29,8 +29,8 @@ TEST(PlumbdProcess, SaysItsVersionAndItsOptions) {
   EXPECT_THAT(version.output, MatchesRegex("plumbd [0-9.]+\n"));
   const Ended help = RunPlumbd({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* option :
-       {"--grpc", "--http", "--data", "--config", "--check-config", "--insecure"}) {
+  for (const char* option : {"--grpc", "--http", "--data", "--config", "--check-config",
+                             "--insecure", "Exit status:\n  0  ", "Examples:\n    plumbd "}) {
     EXPECT_THAT(help.output, HasSubstr(option));
   }
 }
