@@ -49,6 +49,9 @@ struct EngineConfig {
   // since 1970-01-01).
   std::vector<Suppression> suppressions;
   int32_t today = 0;
+  // What the user says of series by name, for the rules (Options::roles). Part of what a checkpoint
+  // depends on.
+  SeriesRoles roles;
 };
 
 // What was judged, for "coverage" and the last line of a report.
