@@ -10,7 +10,9 @@
 #include <string_view>
 #include <utility>
 
-#include "analysis/series/role.h"
+namespace plumbline {
+class SeriesRoles;  // analysis/series
+}
 
 namespace plumbline::rules {
 
@@ -55,7 +57,7 @@ class Options {
   const char* rule_;
   std::span<const OptionInfo> known_;
   std::map<std::string, std::string, std::less<>> values_;
-  std::shared_ptr<const SeriesRoles> roles_ = std::make_shared<const SeriesRoles>();
+  std::shared_ptr<const SeriesRoles> roles_;  // never null
 };
 
 }  // namespace plumbline::rules

@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "analysis/series/series.h"
 #include "rules/engine/run_guard.h"
 #include "rules/engine/run_state.h"
 #include "rules/engine/series.h"

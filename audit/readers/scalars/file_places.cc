@@ -19,17 +19,17 @@ using Names = std::vector<std::string>;
 constexpr std::string_view kSplits[] = {"train", "training",   "val",  "valid", "validation",
                                         "eval",  "evaluation", "test", "dev"};
 
-std::string Lower(std::string_view text) {
+std::string LowerCase(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return lower;
 }
 
 bool IsSplit(std::string_view name) {
-  return std::find(std::begin(kSplits), std::end(kSplits), Lower(name)) != std::end(kSplits);
+  return std::find(std::begin(kSplits), std::end(kSplits), LowerCase(name)) != std::end(kSplits);
 }
 
-bool IsTraining(std::string_view name) { return Lower(name).starts_with("train"); }
+bool IsTraining(std::string_view name) { return LowerCase(name).starts_with("train"); }
 
 bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 bool IsNumeral(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
@@ -46,7 +46,7 @@ std::optional<uint32_t> RankOf(std::string_view digits) {
 // the name, with the sign before it. A local rank says which of its host it is, not which of all.
 std::optional<uint32_t> TakeRank(std::string* name) {
   constexpr std::string_view kWord = "rank";
-  const std::string lower = Lower(*name);
+  const std::string lower = LowerCase(*name);
   for (size_t at = lower.find(kWord); at != std::string::npos; at = lower.find(kWord, at + 1)) {
     if (at > 0 && IsAlnum(lower[at - 1])) continue;
     const std::string_view before = std::string_view(lower).substr(0, at > 0 ? at - 1 : 0);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "analysis/series/role.h"
+#include "analysis/series/series.h"
 #include "audit/readers/input/reader_options.h"
 
 namespace plumbline::audit {

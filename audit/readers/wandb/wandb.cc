@@ -1,8 +1,8 @@
 // Offline runs of Weights & Biases (run-*.wandb).
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/scalars/point_file.h"
-#include "audit/readers/scalars/wandb_log.h"
-#include "audit/readers/scalars/wandb_record.h"
+#include "audit/readers/wandb/wandb_log.h"
+#include "audit/readers/wandb/wandb_record.h"
 
 namespace plumbline::audit {
 namespace {

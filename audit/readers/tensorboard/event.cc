@@ -1,5 +1,5 @@
 // Field numbers are those of TensorFlow's event.proto, summary.proto and tensor.proto.
-#include "audit/readers/scalars/event.h"
+#include "audit/readers/tensorboard/event.h"
 
 #include <bit>
 #include <cmath>

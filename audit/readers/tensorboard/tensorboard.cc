@@ -8,8 +8,8 @@
 
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/scalars/block_reader.h"
-#include "audit/readers/scalars/event.h"
 #include "audit/readers/scalars/point_file.h"
+#include "audit/readers/tensorboard/event.h"
 #include "base/crc32c.h"
 
 namespace plumbline::audit {

@@ -1,4 +1,4 @@
-#include "audit/readers/scalars/wandb_log.h"
+#include "audit/readers/wandb/wandb_log.h"
 
 #include <zlib.h>
 

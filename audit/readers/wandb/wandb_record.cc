@@ -1,5 +1,5 @@
 // Field numbers are those of wandb_internal.proto.
-#include "audit/readers/scalars/wandb_record.h"
+#include "audit/readers/wandb/wandb_record.h"
 
 #include <charconv>
 #include <cmath>
