@@ -193,6 +193,8 @@ std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by
   std::vector<FilePlace> places;
   for (Path& path : placed) {
     const std::string& name = names.at(path.key);
+    path.place.run_said = !options.run.empty() && keys.size() == 1;
+    if (keys.size() > 1) path.place.within = options.run;
     path.place.run = options.run.empty() ? name
                      : keys.size() == 1  ? options.run
                                          : options.run + "/" + name;

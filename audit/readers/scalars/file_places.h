@@ -15,6 +15,8 @@ struct FilePlace {
   std::string run;
   uint32_t rank = 0;
   bool rank_said = false;  // by the path
+  bool run_said = false;   // by the user, of this file
+  std::string within;      // what the user called all runs, where there are several
   std::string prefix;      // of its series' names, without the slash: "val"
 
   static constexpr int64_t kMostRank = (1 << 17) - 1;

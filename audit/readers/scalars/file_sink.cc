@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/string_view.h"
+#include "audit/readers/input/json_cursor.h"
+#include "base/printable.h"
 
 namespace plumbline::audit {
 
@@ -13,11 +16,13 @@ PointLane* FileSink::Lane() {
   no_lane_ = lane_ == nullptr;
   if (no_lane_) return nullptr;
   run_ = &runs_->runs.at(place_.run);
+  part_ = &lane_->parts[place_.prefix];
+  later_file_ = part_->files++ > 0;
   // Another file of the run that was begun before has told of a restart.
   const uint32_t attempt = run_->AttemptAt(begun_);
-  if (attempt > lane_->attempt) {
-    lane_->attempt = attempt;
-    lane_->attempt_points = 0;
+  if (attempt > part_->attempt) {
+    part_->attempt = attempt;
+    part_->attempt_points = 0;
   }
   return lane_;
 }
@@ -26,8 +31,8 @@ uint32_t FileSink::FindColumn(std::string_view name) {
   if (name.empty()) return kNoColumn;
   auto found = columns_.find(absl::string_view(name.data(), name.size()));
   if (found == columns_.end()) {
-    const std::string full =
-        place_.prefix.empty() ? std::string(name) : place_.prefix + "/" + std::string(name);
+    std::string full = IsUtf8(name) ? std::string(name) : Printable(name);
+    if (!place_.prefix.empty()) full = place_.prefix + "/" + full;
     PointLane* lane = Lane();
     PointSeries* series = lane == nullptr || full.size() > runs_->limits.name_bytes
                               ? nullptr
@@ -52,39 +57,42 @@ void FileSink::Add(int64_t step, uint32_t column, double value) {
     return;
   }
   Slot& slot = slots_[column];
-  if (slot.series->MayRepeat(lane_->attempt, step) && slot.series->Repeats(lane_->attempt, step))
+  if (slot.series->MayRepeat(part_->attempt, step) && slot.series->Repeats(part_->attempt, step))
     BeginAttempt();
   if (runs_->points >= runs_->limits.points) {
     ++left_out_;
     return;
   }
-  const bool more = slot.series->Add(lane_->attempt, step, value);
+  const bool more = slot.series->Add(part_->attempt, step, value);
   runs_->points += more ? 1 : 0;
-  ++lane_->attempt_points;
+  ++part_->attempt_points;
   ++slot.points;
 }
 
 void FileSink::BeginAttempt() {
-  if (lane_->attempt + 1 >= runs_->limits.attempts) {
+  if (part_->attempt + 1 >= runs_->limits.attempts) {
     ++merged_attempts_;
     return;
   }
-  ++lane_->attempt;
-  lane_->attempt_points = 0;
-  if (lane_->attempt > run_->begun.size())
-    run_->begun.resize(lane_->attempt, std::numeric_limits<double>::quiet_NaN());
-  double& begun = run_->begun[lane_->attempt - 1];
-  if (!(begun <= begun_)) begun = begun_;
+  ++part_->attempt;
+  part_->attempt_points = 0;
+  // A restart within a file came at a time that nobody knows; the first of a later file with it.
+  const bool with_file = later_file_ && !std::exchange(began_an_attempt_, true);
+  if (part_->attempt > run_->begun.size())
+    run_->begun.resize(part_->attempt, std::numeric_limits<double>::quiet_NaN());
+  double& begun = run_->begun[part_->attempt - 1];
+  if (with_file && !(begun <= begun_)) begun = begun_;
 }
 
 void FileSink::Resumed() {
-  if (Lane() != nullptr && lane_->attempt_points > 0) BeginAttempt();
+  if (Lane() != nullptr && part_->attempt_points > 0) BeginAttempt();
 }
 
 void FileSink::Belongs(std::string_view run, int64_t rank) {
   if (lane_ != nullptr) return;  // too late: its points have gone there
   const bool usable = !run.empty() && run.size() <= runs_->limits.name_bytes;
-  if (usable && !fixed_run_) place_.run = std::string(run);
+  if (usable && !place_.run_said)
+    place_.run = place_.within.empty() ? std::string(run) : place_.within + "/" + std::string(run);
   if (rank >= 0 && rank <= FilePlace::kMostRank && !place_.rank_said)
     place_.rank = static_cast<uint32_t>(rank);
 }

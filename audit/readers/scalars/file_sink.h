@@ -18,12 +18,8 @@ namespace plumbline::audit {
 class FileSink : public PointSink {
  public:
   // `begun`: seconds of Unix time; NaN: not known.
-  FileSink(FilePlace place, double begun, bool fixed_run, PointRuns* runs, InputReport* report)
-      : place_(std::move(place)),
-        begun_(begun),
-        fixed_run_(fixed_run),
-        runs_(runs),
-        report_(report) {}
+  FileSink(FilePlace place, double begun, PointRuns* runs, InputReport* report)
+      : place_(std::move(place)), begun_(begun), runs_(runs), report_(report) {}
 
   uint32_t Column(std::string_view name) override {
     // Series come round in the same order again and again.
@@ -56,11 +52,14 @@ class FileSink : public PointSink {
 
   FilePlace place_;
   const double begun_;
-  const bool fixed_run_;
+
   PointRuns* runs_;
   InputReport* report_;
   RunPoints* run_ = nullptr;
   PointLane* lane_ = nullptr;
+  PointPart* part_ = nullptr;      // of the lane
+  bool later_file_ = false;        // of its part
+  bool began_an_attempt_ = false;  // this file
   bool no_lane_ = false;
   std::vector<Slot> slots_;
   absl::flat_hash_map<std::string, uint32_t> columns_;

@@ -69,8 +69,9 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
 }
 
 uint32_t RunPoints::AttemptAt(double time) const {
-  return static_cast<uint32_t>(
-      std::count_if(begun.begin(), begun.end(), [time](double begin) { return begin <= time; }));
+  const auto last =
+      std::find_if(begun.rbegin(), begun.rend(), [time](double begin) { return begin <= time; });
+  return static_cast<uint32_t>(begun.rend() - last);
 }
 
 uint32_t RunPoints::WorldSize() const {

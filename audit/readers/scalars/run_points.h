@@ -1,8 +1,8 @@
 // All points of a run, by rank, series and attempt, as its files give them.
 //
 // A step already seen of a series that is not among its newest 8 begins a new attempt, of all
-// series of its rank: what was logged after it belongs to that attempt too. A step that is among
-// them replaces; one that was never seen is put in its place.
+// series of its rank and split: what was logged after it belongs to that attempt too. A step that
+// is among them replaces; one that was never seen is put in its place.
 #pragma once
 
 #include <cstddef>
@@ -75,11 +75,17 @@ class PointSeries {
   absl::flat_hash_set<int64_t> seen_;  // of the newest attempt
 };
 
+// The files of one rank and split, one after the other.
+struct PointPart {
+  uint32_t attempt = 0;
+  uint64_t attempt_points = 0;  // since it began
+  uint64_t files = 0;
+};
+
 // One rank of a run.
 struct PointLane {
   uint32_t rank = 0;
-  uint32_t attempt = 0;
-  uint64_t attempt_points = 0;  // since it began
+  std::map<std::string, PointPart> parts;  // by prefix
   std::deque<PointSeries> series;
   absl::flat_hash_map<std::string, PointSeries*> by_name;
   std::optional<int32_t> exit_status;
@@ -88,7 +94,7 @@ struct PointLane {
 struct RunPoints {
   std::string run;
   std::map<uint32_t, PointLane> lanes;  // by rank
-  // When the files began in which attempts 1, 2, ... were first seen; NaN: not known.
+  // When the files began that brought attempts 1, 2, ...; NaN: not known.
   std::vector<double> begun;
 
   // The attempt that a file belongs to that was begun then, as far as other files tell.

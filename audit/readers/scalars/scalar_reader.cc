@@ -110,7 +110,7 @@ class ScalarSource : public Source {
         ++file_;
         return true;
       }
-      sink_.emplace(file.place, file.begun, !options_.run.empty(), &runs_, file.report);
+      sink_.emplace(file.place, file.begun, &runs_, file.report);
     }
     if (open_->Read(&*sink_)) return true;
     open_->Close(&*sink_);

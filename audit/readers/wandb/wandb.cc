@@ -1,4 +1,8 @@
 // Offline runs of Weights & Biases (run-*.wandb).
+#include <algorithm>
+#include <limits>
+#include <string>
+
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/wandb/wandb_log.h"
@@ -49,6 +53,21 @@ bool IsWandb(std::string_view path, std::string_view head) {
   return WandbLog::Recognise(FirstBytes(path, head, Reader::kHeadBytes));
 }
 
+// By the folder's name, "run-20240131_235959-id": no seconds, but of the same order.
+double WandbBegun(std::string_view path, std::string_view /*head*/) {
+  constexpr std::string_view kBefore = "run-";
+  constexpr size_t kDate = 8, kTime = 6;
+  for (size_t at = path.find(kBefore); at != std::string_view::npos; at = path.find(kBefore, at)) {
+    at += kBefore.size();
+    const std::string_view date = path.substr(at, kDate);
+    const std::string_view time = path.substr(std::min(path.size(), at + kDate + 1), kTime);
+    if (time.size() < kTime || path[at + kDate] != '_') continue;
+    const std::string digits = std::string(date) + std::string(time);
+    if (digits.find_first_not_of("0123456789") == std::string::npos) return std::stod(digits);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
 std::unique_ptr<PointFile> OpenWandb(InputReport* report, const ScalarOptions& /*options*/) {
   std::unique_ptr<BlockReader> in = OpenBlocks(report);
   return in == nullptr ? nullptr : std::make_unique<WandbFile>(std::move(in), report);
@@ -57,7 +76,7 @@ std::unique_ptr<PointFile> OpenWandb(InputReport* report, const ScalarOptions& /
 }  // namespace
 
 const PointFormat& WandbFormat() {
-  static constexpr PointFormat kFormat = {"wandb", IsWandb, OpenWandb};
+  static constexpr PointFormat kFormat = {"wandb", IsWandb, OpenWandb, false, WandbBegun};
   return kFormat;
 }
 

@@ -99,7 +99,7 @@ void WandbRecords::TakeStep(std::string_view json) {
 bool WandbRecords::ReadItem(std::string_view bytes, PointSink* sink) {
   std::string_view name, value;
   if (!ReadKeyed(bytes, &name, &value)) return false;
-  if (IsOwn(name)) {
+  if (name.empty() || IsOwn(name)) {
     if (name == "_step") TakeStep(value);
     return true;
   }

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "audit/readers/input/json_cursor.h"
 #include "audit/readers/scalars/batches.h"
 #include "audit/readers/scalars/file_places.h"
 #include "audit/readers/scalars/file_sink.h"
@@ -235,6 +236,27 @@ TEST(Points, AttemptsBeyondTheBoundAreOne) {
   const ReadPoints read = ReadFiles({{"/x/a.csv", points}}, &reports, limits);
   EXPECT_EQ(read.points.size(), 100u);
   EXPECT_TRUE(reports[0].failed());
+}
+
+// Both files tell of the restart: it is one.
+TEST(Points, ARestartWithinTheFilesOfTwoSplits) {
+  std::vector<Point> points;
+  for (int again = 0; again < 2; ++again) {
+    for (int64_t step = 0; step < 20; ++step) points.push_back({step, "loss", 1.0 * again});
+  }
+  std::deque<InputReport> reports;
+  const ReadPoints read = ReadFiles({{"/x/train.csv", points}, {"/x/val.csv", points}}, &reports);
+  EXPECT_TRUE(read.in_order);
+  EXPECT_EQ(read.by_key.at({"train.csv", 1, 0, 7, "loss"}), 1);
+  EXPECT_EQ(read.by_key.at({"train.csv", 1, 0, 7, "val/loss"}), 1);
+  EXPECT_EQ(read.points.size(), 80u);
+}
+
+TEST(Points, NamesThatAreNoText) {
+  std::deque<InputReport> reports;
+  const ReadPoints read = ReadFiles({{"/x/a.csv", {{0, "lo\xffss", 1}}}}, &reports);
+  ASSERT_EQ(read.points.size(), 1u);
+  EXPECT_TRUE(IsUtf8(std::get<4>(read.points[0].first)));
 }
 
 TEST(Points, NegativeStepsAreCounted) {

@@ -162,6 +162,23 @@ TEST(Wandb, AResumedRunIsANewAttempt) {
   EXPECT_TRUE(read.in_order);
 }
 
+// The date in the folder's name decides, whatever else it is called.
+TEST(Wandb, FilesOfARunInTheOrderOfTheirDates) {
+  const test::TempFolder dir;
+  WandbRun first, second;
+  first.Begin("abc").History(0, {{"loss", "1"}});
+  second.Begin("abc", 1, true).History(-1, {{"loss", "2"}});
+  InputReport a, b;
+  a.path = dir.Write("run-20240101_100000-abc/run-abc.wandb", first.bytes());
+  b.path = dir.Write("offline-run-20240102_090000-abc/run-abc.wandb", second.bytes());
+  EXPECT_EQ(Told(testing::ReadAll(WandbReader(), {&a, &b})), "loss@0:0=1 1:1=2 ");
+  ReaderOptions options;
+  options.scalars.run = "mine";
+  EXPECT_EQ(testing::ReadAll(WandbReader(), {&a, &b}, options)
+                .by_key.count({"mine/abc", 1, 0, 1, "loss"}),
+            1u);
+}
+
 TEST(Wandb, ExitStatus) {
   WandbRun failed, interrupted;
   failed.Begin("abc").History(0, {{"loss", "1"}}).Exit(3);
