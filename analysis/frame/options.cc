@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/series/series.h"
 
 namespace plumbline::rules {
 namespace {
@@ -65,9 +66,15 @@ std::string Complaint(const OptionInfo& option, const std::string& value) {
   return "";
 }
 
+const std::shared_ptr<const SeriesRoles>& NoRoles() {
+  static const auto none = std::make_shared<const SeriesRoles>();
+  return none;
+}
+
 }  // namespace
 
-Options::Options(const char* rule, std::span<const OptionInfo> known) : rule_(rule), known_(known) {
+Options::Options(const char* rule, std::span<const OptionInfo> known)
+    : rule_(rule), known_(known), roles_(NoRoles()) {
   for (const OptionInfo& option : known) values_[option.name] = option.default_value;
 }
 

@@ -4,9 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+
+namespace plumbline {
+class SeriesRoles;  // analysis/series
+}
 
 namespace plumbline::rules {
 
@@ -40,6 +46,10 @@ class Options {
   const std::string& Choice(std::string_view option) const;
   const std::string& Text(std::string_view option) const;
 
+  // What the user said of series by name; empty where nobody did. Lives as long as this.
+  const SeriesRoles& roles() const { return *roles_; }
+  void SetRoles(std::shared_ptr<const SeriesRoles> roles) { roles_ = std::move(roles); }
+
   // "option=value" of every option, set or not, separated by blanks: equal for equal options.
   std::string Words() const;
 
@@ -47,6 +57,7 @@ class Options {
   const char* rule_;
   std::span<const OptionInfo> known_;
   std::map<std::string, std::string, std::less<>> values_;
+  std::shared_ptr<const SeriesRoles> roles_;  // never null
 };
 
 }  // namespace plumbline::rules

@@ -17,6 +17,7 @@
 #include "audit/live/live.h"
 #include "audit/readers/input/reader.h"
 #include "audit/readers/rollout/column_map.h"
+#include "audit/readers/scalars/scalar_map.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
 #include "audit/session/audit.h"
@@ -139,8 +140,20 @@ int RunOnServer(const AuditArguments& arguments) {
   return Report(arguments, result);
 }
 
+// A map of series goes into the options; empty, or what is wrong. `taken`: it was one.
+std::string TakeScalarMap(const std::string& file, AuditOptions* options, bool* taken) {
+  absl::StatusOr<std::optional<ScalarMap>> map = ReadScalarMap(file);
+  if (!map.ok()) return "--map: " + std::string(map.status().message());
+  *taken = map->has_value();
+  if (!*taken) return "";
+  options->engine.roles = (*map)->roles;
+  options->readers.scalars = (*map)->options;
+  return "";
+}
+
 int RunAudit(const AuditArguments& arguments) {
-  if (!arguments.server.empty() || !arguments.run.empty()) return RunOnServer(arguments);
+  const bool of_server = arguments.paths.empty() && !arguments.run.empty();
+  if (!arguments.server.empty() || of_server) return RunOnServer(arguments);
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
   AuditOptions options;
@@ -162,7 +175,14 @@ int RunAudit(const AuditArguments& arguments) {
   }
   std::optional<ColumnMap> map;
   std::optional<RolloutReader> mapped;
+  bool of_series = false;
   if (!arguments.map.empty()) {
+    if (const std::string wrong = TakeScalarMap(arguments.map, &options, &of_series);
+        !wrong.empty())
+      return Fail(wrong);
+  }
+  if (!arguments.run.empty()) options.readers.scalars.run = arguments.run;
+  if (!arguments.map.empty() && !of_series) {
     absl::StatusOr<ColumnMap> read = ReadColumnMap(arguments.map);
     if (!read.ok()) return Fail("--map: " + std::string(read.status().message()));
     map = *std::move(read);
@@ -231,9 +251,10 @@ void RegisterAudit(CLI::App& app, int* status) {
       ->type_name("FORMAT")
       ->check(Offer(FormatsRead()));
   command
-      ->add_option("--map", arguments->map,
-                   "Columns of a foreign format of rollout records (TOML); see "
-                   "docs/rollout_records.md")
+      ->add_option(
+          "--map", arguments->map,
+          "What a foreign format calls things (TOML): series of scalars (docs/scalars.md), "
+          "columns of rollout records (docs/rollout_records.md)")
       ->type_name("FILE");
   command
       ->add_option("--fail-on", arguments->fail_on,
@@ -245,7 +266,10 @@ void RegisterAudit(CLI::App& app, int* status) {
                    "Audit what a plumbd at this address holds of --run, in the order in which it "
                    "was judged")
       ->type_name("HOST:PORT");
-  command->add_option("--run", arguments->run, "The run, with --server")->type_name("RUN");
+  command
+      ->add_option("--run", arguments->run,
+                   "The run, with --server; of files of scalars, what the run is called")
+      ->type_name("RUN");
   AddCredentials(command);
   command->add_flag("--quiet", arguments->quiet, "No progress on standard error");
   command->callback([arguments, status] { *status = RunAudit(*arguments); });

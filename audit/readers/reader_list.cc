@@ -6,14 +6,16 @@
 #include "audit/readers/input/reader.h"
 #include "audit/readers/record/run_record.h"
 #include "audit/readers/rollout/jsonl.h"
+#include "audit/readers/scalars/scalar_reader.h"
 
 namespace plumbline::audit {
 
 const std::vector<const Reader*>& Readers() {
   static const SafetensorsReader safetensors;
   static const RunRecordReader run_record;
-  static const std::vector<const Reader*> readers = {&safetensors, &run_record, &NativeRollouts(),
-                                                     &PrimeRlRollouts(), &NemoRlRollouts()};
+  static const std::vector<const Reader*> readers = {
+      &safetensors,      &run_record,          &NativeRollouts(), &PrimeRlRollouts(),
+      &NemoRlRollouts(), &TensorBoardReader(), &WandbReader()};
   return readers;
 }
 
@@ -26,8 +28,9 @@ const Reader* FindReader(std::string_view format) {
 
 bool IsFormatName(std::string_view format) {
   static constexpr std::string_view kNames[] = {
-      "safetensors", "rollout-jsonl",   "prime-rl", "nemo-rl",  "kineto",      "tensorboard",
-      "csv",         "flight-recorder", "jsonl",    "nccl-log", "trainer-log", "run-record"};
+      "safetensors", "rollout-jsonl", "prime-rl",        "nemo-rl",   "kineto",
+      "tensorboard", "csv",           "flight-recorder", "jsonl",     "nccl-log",
+      "trainer-log", "run-record",    "wandb",           "checkpoint"};
   return std::find(std::begin(kNames), std::end(kNames), format) != std::end(kNames);
 }
 

@@ -14,14 +14,26 @@ using Json = nlohmann::ordered_json;
 
 Json Text(std::string_view text) { return ValidUtf8(text); }
 
-Json FromInput(const InputReport& input) {
+// What was taken for what.
+Json FromSeries(const std::vector<SeriesSeen>& series, const SeriesRoles& roles) {
+  Json list = Json::array();
+  for (const SeriesSeen& one : series) {
+    list.push_back(
+        {{"name", Text(one.name)}, {"role", NameOf(roles.Of(one.name))}, {"points", one.points}});
+  }
+  return list;
+}
+
+Json FromInput(const InputReport& input, const SeriesRoles& roles) {
   Json problems = Json::array();
   for (const Problem& problem : input.problems) problems.push_back(Text(input.Line(problem)));
-  return {{"path", Text(input.path)},
-          {"format", Text(input.format)},
-          {"bytes", input.bytes},
-          {"records", input.records},
-          {"problems", problems}};
+  Json json = {{"path", Text(input.path)},
+               {"format", Text(input.format)},
+               {"bytes", input.bytes},
+               {"records", input.records},
+               {"problems", problems}};
+  if (!input.series.empty()) json["series"] = FromSeries(input.series, roles);
+  return json;
 }
 
 // The finding that shows for it comes first.
@@ -46,7 +58,8 @@ std::string RenderJson(const AuditResult& result) {
   json["schema"] = "plumbline.report/1";
   json["tool_version"] = kVersion;
   json["inputs"] = Json::array();
-  for (const InputReport& input : result.inputs) json["inputs"].push_back(FromInput(input));
+  for (const InputReport& input : result.inputs)
+    json["inputs"].push_back(FromInput(input, result.roles));
   json["findings"] = Json::array();
   for (const v1::Finding* finding : result.report.findings())
     json["findings"].push_back(FindingValue(*finding));

@@ -121,6 +121,29 @@ std::string Passed(const AuditResult& result, const TextStyle& style) {
   return out + "\n";
 }
 
+// What was taken for what: "loss: train/loss, lm loss".
+std::string SeriesRead(const AuditResult& result, const TextStyle& style) {
+  std::map<SeriesRole, std::set<std::string>> names;
+  for (const InputReport& input : result.inputs) {
+    for (const SeriesSeen& series : input.series)
+      names[result.roles.Of(series.name)].insert(series.name);
+  }
+  if (names.empty()) return "";
+  std::string out = Heading(style, "Series");
+  for (const auto& [role, list] : names) {
+    if (role == SeriesRole::kNone) continue;
+    AppendWrapped(
+        style, 2,
+        std::string(NameOf(role)) + ": " + Printable(SitesText({list.begin(), list.end()})), &out);
+  }
+  if (const auto none = names.find(SeriesRole::kNone); none != names.end()) {
+    AppendWrapped(style, 2,
+                  "of no role: " + Printable(SitesText({none->second.begin(), none->second.end()})),
+                  &out);
+  }
+  return out + "\n";
+}
+
 std::string InputProblems(const AuditResult& result, const TextStyle& style) {
   std::string out;
   for (const InputReport& input : result.inputs) {
@@ -169,8 +192,8 @@ std::string RenderText(const AuditResult& result, const TextStyle& style) {
   const bool first = result.inputs_failed() && result.coverage.judged == 0;
   return (first ? InputProblems(result, style) : "") +
          (result.nothing_there ? "" : Findings(result, style)) + Passed(result, style) +
-         Inconclusive(result, style) + (first ? "" : InputProblems(result, style)) +
-         LastLine(result) + "\n";
+         Inconclusive(result, style) + SeriesRead(result, style) +
+         (first ? "" : InputProblems(result, style)) + LastLine(result) + "\n";
 }
 
 }  // namespace plumbline::audit

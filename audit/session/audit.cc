@@ -153,7 +153,8 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   std::vector<std::unique_ptr<Source>> sources;
   AuditProgress progress;
   for (const Inputs::Set& set : inputs.sets) {
-    for (auto& source : set.reader->Open(set.files)) sources.push_back(std::move(source));
+    for (auto& source : set.reader->OpenWith(set.files, options.readers))
+      sources.push_back(std::move(source));
   }
   for (const InputReport& report : inputs.reports) {
     if (report.format == "unknown" || report.failed()) continue;
@@ -165,6 +166,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   result.notes = NotesOn(merge.attempts());
   result.inputs = std::move(inputs.reports);
   result.nothing_there = NothingThere(result.inputs);
+  result.roles = options.engine.roles;
   // Also where nothing could be read: that there is no verdict is a finding.
   (*engine)->Finish();
   result.coverage = (*engine)->coverage();

@@ -17,12 +17,14 @@ struct AuditOptions {
   std::vector<std::string> paths;
   const Reader* forced = nullptr;  // nullptr: formats are recognised by content
   const Reader* mapped = nullptr;  // of the user's own format: asked before all others
-  rules::EngineConfig engine;
+  ReaderOptions readers;
+  rules::EngineConfig engine;  // its roles of series are named in the report, too
 };
 
 // What a renderer writes.
 struct AuditResult {
   std::deque<InputReport> inputs;
+  SeriesRoles roles;  // what the user said of the inputs' series
   rules::Report report;
   rules::Coverage coverage;
   std::vector<std::string> notes;  // on the inputs as a whole, for people

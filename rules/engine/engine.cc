@@ -15,6 +15,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& confi
   for (const std::string& setting : config.settings) {
     if (auto status = ApplySetting(setting, *active); !status.ok()) return status;
   }
+  if (!config.roles.empty()) {
+    const auto roles = std::make_shared<const SeriesRoles>(config.roles);
+    for (ActiveRule& rule : *active) rule.options.SetRoles(roles);
+  }
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(std::move(*active), config, std::move(on_verdict))));
 }

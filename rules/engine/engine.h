@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "analysis/series/series.h"
 #include "rules/engine/run_guard.h"
 #include "rules/engine/run_state.h"
 #include "rules/engine/series.h"
@@ -49,6 +50,9 @@ struct EngineConfig {
   // since 1970-01-01).
   std::vector<Suppression> suppressions;
   int32_t today = 0;
+  // What the user says of series by name, for the rules (Options::roles). Part of what a checkpoint
+  // depends on.
+  SeriesRoles roles;
 };
 
 // What was judged, for "coverage" and the last line of a report.

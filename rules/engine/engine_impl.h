@@ -32,6 +32,7 @@ class Engine::Impl {
         options_{config.window_steps, config.hosted, config.run_bytes},
         rule_bytes_each_(config.run_bytes / EngineConfig::kRulesPart),
         globs_(config.rules),
+        roles_(config.roles),
         on_verdict_(std::move(on_verdict)),
         rules_(MakeRules()),
         sets_([this](const v1::Site& site) {
@@ -248,6 +249,8 @@ class Engine::Impl {
                      "\nrun bytes ", options_.max_bytes);
     for (const ActiveRule& rule : active_)
       absl::StrAppend(&maker, "\n", rule.entry->info->id, " ", rule.options.Words());
+    for (const auto& [name, role] : roles_.said())
+      absl::StrAppend(&maker, "\nseries ", name.size(), ":", name, " ", static_cast<int>(role));
     return maker;
   }
 
@@ -512,6 +515,7 @@ class Engine::Impl {
   const RunState::Options options_;
   const uint64_t rule_bytes_each_;        // that the rules of one run may remember
   const std::vector<std::string> globs_;  // that selected the rules
+  const SeriesRoles roles_;
   OnVerdict on_verdict_;
   OnSeries on_series_;
   OnLate on_late_;

@@ -37,13 +37,17 @@ const v1::Source& SourceOf(const v1::Batch& batch, const v1::SeriesRows& rows, i
   return batch.sources(static_cast<int>(rows.source(rows.source_size() == 1 ? 0 : row)));
 }
 
+SeriesRow ViewOf(const v1::SeriesRows& rows, int row, uint32_t rank, size_t columns) {
+  const size_t first = static_cast<size_t>(row) * columns;
+  const std::string& absent = rows.absent();
+  return {rank, rows.value().data() + first,
+          absent.empty() ? nullptr : reinterpret_cast<const uint8_t*>(absent.data()), first};
+}
+
 }  // namespace
 
 SeriesRow RunState::HeldRow::view() const {
-  const size_t first = static_cast<size_t>(row) * columns->sites.size();
-  const std::string& absent = rows->absent();
-  return {source->rank(), rows->value().data() + first,
-          absent.empty() ? nullptr : reinterpret_cast<const uint8_t*>(absent.data()), first};
+  return ViewOf(*rows, row, source->rank(), columns->sites.size());
 }
 
 RunState::Group& RunState::GroupOf(const v1::Source& source) {
@@ -93,7 +97,10 @@ RunState::OpenStep& RunState::OpenAt(Group& group, int64_t step) {
   group.newest_step = std::max(group.newest_step, step);
   const auto [newest, fresh] = held_until_.try_emplace(&group, step);
   if (!fresh) newest->second = std::max(newest->second, step);
-  return group.open[step];
+  // Steps mostly come in order.
+  const bool newest_yet = group.open.empty() || group.open.rbegin()->first < step;
+  return newest_yet ? group.open.emplace_hint(group.open.end(), step, OpenStep())->second
+                    : group.open[step];
 }
 
 // Steps close in order, so all of a batch is held until the newest step that it speaks of closes.
@@ -156,35 +163,60 @@ RunState::Counts& RunState::CountsOf(const Columns& columns) {
   return entry->second;
 }
 
-void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows) {
+RunState::RowSource RunState::AskOf(const v1::Source& source) {
+  RowSource of{&source, source.run() == summary_.run, source.attempt() < newest_attempt_, nullptr};
+  if (!of.ours) return of;
+  ranks_seen_.insert(source.rank());
+  if (!of.superseded) of.group = &GroupOf(source);
+  return of;
+}
+
+void RunState::CountRow(const Columns& columns, const SeriesRow& row, Counts* counts,
+                        const RowSource& of, int64_t step, bool late) {
+  for (size_t column = 0; column < counts->size(); ++column) {
+    if (!row.present(column)) continue;
+    ++(*counts)[column]->evidence;
+    ++summary_.evidence;
+    if (late) CountLate(of.group, *of.source, step, columns->sites[column]);
+  }
+}
+
+// Scalars come by the million: what is the same for many rows is done once, and of series that no
+// rule reads and nobody stores nothing is held but that the step was.
+void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows,
+                        bool stored) {
   const Columns columns = sets_->Find(batch->stream_id(), rows.set());
   Counts& counts = CountsOf(columns);
+  const bool whole = rows.absent().empty();
+  const bool held = stored || !columns->read.empty();
+  uint64_t whole_rows = 0;
+  RowSource of;
   for (int row = 0; row < rows.step_size(); ++row) {
     const v1::Source& source = SourceOf(*batch, rows, row);
-    if (source.run() != summary_.run) continue;
+    const bool first = ranks_seen_.empty();
+    if (&source != of.source) of = AskOf(source);
+    if (!of.ours) continue;
     const int64_t step = rows.step(row);
-    Extend(step, ranks_seen_.empty(), summary_);
-    ranks_seen_.insert(source.rank());
-    HeldRow held{batch, &rows, row, &source, columns};
-    const SeriesRow view = held.view();
-    const bool superseded = source.attempt() < newest_attempt_;
-    Group* group = superseded ? nullptr : &GroupOf(source);
-    const bool late = superseded || step <= group->closed;
-    for (size_t column = 0; column < counts.size(); ++column) {
-      if (!view.present(column)) continue;
-      ++counts[column]->evidence;
-      ++summary_.evidence;
-      if (late) CountLate(group, source, step, columns->sites[column]);
+    Extend(step, first, summary_);
+    const SeriesRow view = ViewOf(rows, row, source.rank(), columns->sites.size());
+    const bool late = of.superseded || step <= of.group->closed;
+    if (whole && !late) {
+      ++whole_rows;
+    } else {
+      CountRow(columns, view, &counts, of, step, late);
     }
-    if (superseded) continue;
+    if (of.superseded) continue;
     // Of rows of one rank in a row the last one tells how it stands.
     const bool last = row + 1 == rows.step_size() || &SourceOf(*batch, rows, row + 1) != &source;
     if (last && view.present(columns->shown)) {
-      group->endings.Value(source.rank(), step, columns->sites[columns->shown],
-                           view.values[columns->shown]);
+      of.group->endings.Value(source.rank(), step, columns->sites[columns->shown],
+                              view.values[columns->shown]);
     }
-    StepOf(*group, source, step).rows.push_back(std::move(held));
+    OpenStep& open = StepOf(*of.group, source, step);
+    if (held || late) open.rows.push_back({batch, &rows, row, &source, columns});
   }
+  for (RunSummary::SiteCount* count : counts) count->evidence += whole_rows;
+  summary_.evidence += whole_rows * counts.size();
 }
 
 void RunState::CountLoss(const v1::Source& source, const v1::Loss& loss) {
@@ -255,7 +287,8 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
   for (const v1::Evidence& evidence : batch->evidence()) {
     if (ours(evidence.source())) Hold(batch, evidence);
   }
-  for (const v1::SeriesRows& rows : batch->series()) HoldRows(batch, rows);
+  for (const v1::SeriesRows& rows : batch->series())
+    HoldRows(batch, rows, static_cast<bool>(on_close.series));
   for (const v1::Loss& loss : batch->losses()) {
     if (ours(loss.source())) CountLoss(batch->sources(static_cast<int>(loss.source())), loss);
   }
@@ -315,10 +348,10 @@ SiteStep RunState::CommonOf(const GroupKey& key, const Group& group, int64_t ste
   return common;
 }
 
-std::vector<RunState::Held> RunState::HeldOf(const OpenStep& open,
-                                             std::deque<v1::Evidence>* made) const {
+std::vector<RunState::Held> RunState::HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made) {
   std::vector<Held> held = open.items;
   ReadRows(open.rows, &held, made);
+  if (held.size() < 2) return held;
   std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
     return JudgingOrder(*a.source, *a.evidence) < JudgingOrder(*b.source, *b.evidence);
   });
@@ -329,25 +362,30 @@ void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const 
   OpenStep open = TakeOut(group, &group.open, group.open.begin());
   group.closed = step;
   const SiteStep common = CommonOf(key, group, step);
-  std::deque<v1::Evidence> made;
-  TellSites(common, HeldOf(open, &made), group.progress, on_close);
+  const std::vector<Held> held = HeldOf(open, &made_);
+  if (!held.empty()) TellSites(common, held, group.progress, on_close);
   if (on_close.series) TellSeries(common, &open, on_close);
   on_close.step({summary_.run, key.first, key.second, step, group.world_size});
 }
 
-// The evidence that a rule sees is the same whichever way a scalar travelled.
+// The evidence that a rule sees is the same whichever way a scalar travelled. What `made` holds
+// from an earlier step is used again: its site is mostly the same one.
 void RunState::ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
-                        std::deque<v1::Evidence>* made) const {
+                        std::deque<v1::Evidence>* made) {
+  size_t used = 0;
   for (const HeldRow& held : rows) {
     const SeriesRow row = held.view();
     for (const uint32_t column : held.columns->read) {
       if (!row.present(column)) continue;
-      v1::Evidence& evidence = made->emplace_back();
-      *evidence.mutable_site() = held.columns->sites[column];
+      v1::Evidence& evidence = used < made->size() ? (*made)[used] : made->emplace_back();
+      ++used;
+      const v1::Site& site = held.columns->sites[column];
+      if (evidence.site().op() != site.op() || evidence.site().layer() != site.layer())
+        *evidence.mutable_site() = site;
       evidence.set_step(held.rows->step(held.row));
       evidence.mutable_scalar()->set_value(row.values[column]);
       evidence.set_sample_size(1);
-      items->push_back({held.batch, held.source, &evidence});
+      items->push_back({held.batch, held.source, &evidence, true});
     }
   }
 }
@@ -358,7 +396,7 @@ void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
     SiteStep site_step = common;
     site_step.site = held[begin].evidence->site();
     std::set<uint32_t> present;
-    bool scalars = true;
+    bool scalars = true, read = false;
     size_t end = begin;
     for (; end < held.size(); ++end) {
       const v1::Site& site = held[end].evidence->site();
@@ -366,11 +404,17 @@ void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
       site_step.items.push_back({held[end].source, held[end].evidence});
       present.insert(held[end].source->rank());
       scalars &= held[end].evidence->has_scalar();
+      read |= held[end].read;
     }
     begin = end;
-    if (scalars && sets_->Single(site_step.site)->read.empty()) continue;
-    site_step.missing_ranks =
-        progress.Missing(common.step, common.world_size, present, SiteStep::kNamedMissing);
+    if (scalars && !read && sets_->Single(site_step.site)->read.empty()) continue;
+    // Nobody is missing where all who are known are here, and they are the world.
+    const bool all = present.size() == progress.seen() && present.size() == common.world_size &&
+                     *present.rbegin() < common.world_size;
+    if (!all) {
+      site_step.missing_ranks =
+          progress.Missing(common.step, common.world_size, present, SiteStep::kNamedMissing);
+    }
     on_close.site(site_step);
   }
 }

@@ -119,6 +119,7 @@ class RunState {
     std::shared_ptr<const v1::Batch> batch;  // keeps the two pointers alive
     const v1::Source* source;
     const v1::Evidence* evidence;
+    bool read = false;  // a scalar of which it is known that some rule reads it
   };
   struct HeldRow {
     std::shared_ptr<const v1::Batch> batch;
@@ -146,6 +147,13 @@ class RunState {
     uint64_t bytes = 0;  // of what is open or late
   };
   using GroupKey = std::pair<uint32_t, v1::Role>;  // (attempt, role)
+  // Of rows whose source is the one of the row before: what is asked of a source once.
+  struct RowSource {
+    const v1::Source* source = nullptr;
+    bool ours = false;
+    bool superseded = false;
+    Group* group = nullptr;  // nullptr: superseded
+  };
   // Where the values of a list are counted: one a column, inside summary_.
   using Counts = std::vector<RunSummary::SiteCount*>;
 
@@ -168,18 +176,22 @@ class RunState {
   void TellLate(const SiteStep& common, OpenStep open, const Group& group, const OnClose& on_close);
   void TellOfLate(const OnClose& on_close);
   SiteStep CommonOf(const GroupKey& key, const Group& group, int64_t step) const;
-  std::vector<Held> HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made) const;
+  static std::vector<Held> HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made);
   bool KeepRank(std::set<uint32_t>* ranks, uint32_t rank);
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
-  void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows);
+  void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows,
+                bool stored);
+  RowSource AskOf(const v1::Source& source);
+  void CountRow(const Columns& columns, const SeriesRow& row, Counts* counts, const RowSource& of,
+                int64_t step, bool late);
   Counts& CountsOf(const Columns& columns);
   void CountLoss(const v1::Source& source, const v1::Loss& loss);
   RunEnds EndsOf(uint32_t attempt) const;
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);
-  void ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
-                std::deque<v1::Evidence>* made) const;
+  static void ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
+                       std::deque<v1::Evidence>* made);
   void TellSites(const SiteStep& common, const std::vector<Held>& held,
                  const RankProgress& progress, const OnClose& on_close);
   void TellSeries(const SiteStep& common, OpenStep* open, const OnClose& on_close);
@@ -192,6 +204,7 @@ class RunState {
   std::set<uint32_t> ranks_seen_;
   std::map<std::pair<std::string, std::string>, std::set<uint32_t>> declared_;
   std::unordered_map<Columns, Counts> counts_;
+  std::deque<v1::Evidence> made_;  // of the step that closes, from rows: used again and again
   std::map<GroupKey, Group> groups_;
   std::map<GroupKey, std::set<uint32_t>> expected_;  // ranks
   uint32_t newest_attempt_ = 0;

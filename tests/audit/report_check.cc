@@ -105,7 +105,14 @@ void CheckVerdict(const std::string& where, const Json& verdict) {
 }
 
 void CheckInput(const std::string& where, const Json& input) {
-  CheckKeys(where, input, {"path", "format", "bytes", "records", "problems"});
+  CheckKeys(where, input, {"path", "format", "bytes", "records", "problems", "series"}, {"series"});
+  if (input.contains("series")) {
+    for (const Json& series : input["series"]) {
+      CheckKeys(where + ".series", series, {"name", "role", "points"});
+      EXPECT_TRUE(series["name"].is_string() && series["role"].is_string()) << where;
+      EXPECT_TRUE(series["points"].is_number_unsigned()) << where;
+    }
+  }
   for (const Json& problem : input["problems"]) {
     const std::string start = input["path"].get<std::string>() + ": byte ";
     EXPECT_EQ(problem.get<std::string>().rfind(start, 0), 0u) << problem;

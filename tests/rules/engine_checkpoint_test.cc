@@ -169,6 +169,9 @@ TEST_F(Checkpoints, OtherRulesOptionsOrWindowsAreRefusedByName) {
   EXPECT_THAT(refusal({.rules = {"precision/*"}}), HasSubstr("expected 'precision/"));
   EXPECT_THAT(refusal({.settings = {"causality/train-infer-routing.tokens=100"}}),
               HasSubstr("tokens=100"));
+  EngineConfig mapped;
+  mapped.roles.Set("objective", SeriesRole::kLoss);
+  EXPECT_THAT(refusal(std::move(mapped)), HasSubstr("series 9:objective"));
 }
 
 TEST_F(Checkpoints, AnEngineThatHasSeenAnythingIsNotReadInto) {

@@ -149,6 +149,43 @@ TEST(EngineSeries, AreJudgedAndStoredAsScalarsOneByOne) {
   }
 }
 
+// Two sets a rank, of which rules read one; steps of the other alone among them.
+std::vector<std::string> JudgeTwoSets(bool store, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::vector<std::string> verdicts;
+  auto engine =
+      *Engine::Create({}, [&](const v1::Verdict& v) { verdicts.push_back(v.DebugString()); });
+  Stored stored;
+  if (store) engine->SetOnSeries(StoreIn(&stored));
+  for (int64_t step = 0; step < 40; ++step) {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      std::vector<Value> read = LoggedBy(rank, step, rng);
+      const std::vector<Value> unread(read.begin() + 4, read.end());
+      read.resize(4);
+      v1::Batch batch = ByColumns(rank, 2, step, read, true);
+      const v1::Batch other = ByColumns(rank, 2, step, unread, true);
+      if (step % 3 == 0) batch.clear_series();
+      *batch.add_series_sets() = other.series_sets(0);
+      batch.mutable_series_sets(1)->set_id(2);
+      *batch.add_series() = other.series(0);
+      batch.mutable_series(batch.series_size() - 1)->set_set(2);
+      EXPECT_TRUE(engine->Add(batch).ok());
+    }
+  }
+  EXPECT_EQ(stored.empty(), !store);
+  engine->Finish();
+  return verdicts;
+}
+
+// What nobody reads is not held where nobody stores it, and nothing else is changed by that.
+TEST(EngineSeries, VerdictsAreTheSameWhetherSeriesAreStored) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const std::vector<std::string> verdicts = JudgeTwoSets(false, seed);
+    EXPECT_EQ(verdicts, JudgeTwoSets(true, seed));
+    EXPECT_GT(verdicts.size(), 3u);
+  }
+}
+
 class Malformed : public ::testing::Test {
  protected:
   void Refused(const v1::Batch& batch, const char* why) {

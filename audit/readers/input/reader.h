@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "audit/readers/input/reader_options.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::audit {
@@ -27,6 +28,12 @@ struct Problem {
   bool error = true;
 };
 
+// A series of scalars that a file holds.
+struct SeriesSeen {
+  std::string name;
+  uint64_t points = 0;
+};
+
 // What became of one file: the "inputs" entry of the report.
 struct InputReport {
   std::string path;
@@ -34,7 +41,8 @@ struct InputReport {
   uint64_t bytes = 0;
   uint64_t records = 0;  // rows, lines, events, spans or tensors read
   std::vector<Problem> problems;
-  bool named = false;  // on the command line, not found in a directory
+  std::vector<SeriesSeen> series;  // of formats that hold scalars, by name
+  bool named = false;              // on the command line, not found in a directory
 
   // At most kMaxProblems are kept, the last of them saying that there are more.
   void Add(uint64_t offset, std::string text, bool error = true);
@@ -83,6 +91,11 @@ class Reader {
   // cannot be read gets a problem there and no source.
   virtual std::vector<std::unique_ptr<Source>> Open(
       const std::vector<InputReport*>& files) const = 0;
+  // The same for readers that have a use for what the user says.
+  virtual std::vector<std::unique_ptr<Source>> OpenWith(const std::vector<InputReport*>& files,
+                                                        const ReaderOptions& /*options*/) const {
+    return Open(files);
+  }
 
   static constexpr size_t kHeadBytes = 4096;
 };

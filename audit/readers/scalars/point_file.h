@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "audit/readers/input/reader.h"
+#include "audit/readers/input/reader_options.h"
 
 namespace plumbline::audit {
 
@@ -28,6 +29,8 @@ class PointSink {
   virtual void Unplaced(uint64_t values) = 0;
   // What the file says of its run and rank; empty and negative: nothing. Flags of the user win.
   virtual void Belongs(std::string_view run, int64_t rank) = 0;
+  // How the process ended, where the file says it: its exit status.
+  virtual void Ended(int32_t /*status*/) {}
 
   static constexpr uint32_t kNoColumn = UINT32_MAX;
 };
@@ -46,20 +49,18 @@ class PointFile {
   virtual void Close(PointSink* sink) = 0;
 };
 
-// What the user says of files that do not say it themselves (--map, --run).
-struct ScalarOptions {
-  std::string run;           // empty: from the file or its folder's name
-  std::string step;          // name of the step column; empty: by the names people use
-  std::string rank_pattern;  // a regular expression whose first group is the rank, over the path;
-                             // empty: none
-};
-
 // One format. Static storage.
 struct PointFormat {
   const char* name;  // as in CONTRACT.md: "tensorboard"
   bool (*recognise)(std::string_view path, std::string_view head);
   // nullptr: the file could not be opened; its report has the problem.
   std::unique_ptr<PointFile> (*open)(InputReport* report, const ScalarOptions& options);
+  // The files of one folder are one run, as TensorBoard has it; false: each file is one, ranks and
+  // splits apart.
+  bool by_folder = false;
+  // When the process began the file, in seconds of Unix time; NaN: it does not say. nullptr: files
+  // of this format never do.
+  double (*begun)(std::string_view path, std::string_view head) = nullptr;
 };
 
 const PointFormat& TensorBoardFormat();

@@ -1,0 +1,21 @@
+// What the user says of inputs that do not say it themselves (--map, --run).
+#pragma once
+
+#include <string>
+
+namespace plumbline::audit {
+
+// Of files of scalars (scalars/point_file.h).
+struct ScalarOptions {
+  std::string run;           // empty: from the file or its folder's name
+  std::string step;          // name of the step column; empty: by the names people use
+  std::string rank_pattern;  // a regular expression whose first group is the rank, over the path;
+                             // empty: none
+};
+
+// Of every reader. One that has no use for them is opened without (Reader::Open).
+struct ReaderOptions {
+  ScalarOptions scalars;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,62 @@
+// The points of runs as batches, in the order (run, attempt, step), as agents would have sent them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "audit/readers/input/reader.h"
+#include "audit/readers/scalars/run_points.h"
+
+namespace plumbline::audit {
+
+// Series that have the same steps are columns of one set; ranks are joined by step. Points that
+// were given out are freed attempt by attempt. Not thread-safe.
+class PointBatches {
+ public:
+  // `stream_id`: not that of any other batches of the audit. `runs` outlives it.
+  PointBatches(PointRuns* runs, uint64_t stream_id);
+
+  // False: all has been given out.
+  bool Next(v1::Batch* batch);
+  const Position& position() const { return position_; }
+
+  static constexpr size_t kValues = 1 << 16;  // of a batch, about
+
+ private:
+  // Series of one rank with the same steps during the attempt.
+  struct Group {
+    uint32_t source = 0;  // index
+    uint64_t set = 0;
+    std::vector<SeriesChunk*> columns;
+    size_t at = 0;                   // row
+    v1::SeriesRows* rows = nullptr;  // of the batch that is made
+    const std::vector<int64_t>& steps() const { return columns[0]->steps; }
+  };
+
+  bool BeginAttempt();
+  void GroupSeries(PointLane* lane, uint32_t source);
+  void CutSteps();
+  void EndAttempt();
+  size_t Append(Group* group, int64_t through, v1::Batch* batch);
+  void Close(int64_t through, v1::Batch* batch);
+
+  PointRuns* runs_;
+  const uint64_t stream_id_;
+  uint64_t sequence_ = 0;
+  std::map<std::string, uint64_t> sets_;  // by the names of their series
+  std::map<std::string, RunPoints>::iterator run_;
+  uint32_t attempt_ = 0;
+  uint32_t last_attempt_ = 0;  // of the run
+  bool open_ = false;          // an attempt is being given out
+  std::vector<PointLane*> lanes_;
+  std::vector<Group> groups_;
+  std::vector<v1::SeriesSet> undeclared_;
+  std::vector<std::pair<int64_t, size_t>> heap_;  // (next step, group), least first
+  std::vector<int64_t> cuts_;                     // steps behind which a batch may end
+  size_t cut_ = 0;
+  Position position_;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,215 @@
+#include "audit/readers/scalars/file_places.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <string_view>
+
+namespace plumbline::audit {
+namespace {
+
+using Names = std::vector<std::string>;
+
+constexpr std::string_view kSplits[] = {"train", "training",   "val",  "valid", "validation",
+                                        "eval",  "evaluation", "test", "dev"};
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+bool IsSplit(std::string_view name) {
+  return std::find(std::begin(kSplits), std::end(kSplits), LowerCase(name)) != std::end(kSplits);
+}
+
+bool IsTraining(std::string_view name) { return LowerCase(name).starts_with("train"); }
+
+bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+bool IsNumeral(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+std::optional<uint32_t> RankOf(std::string_view digits) {
+  int64_t rank = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  if (!whole || rank < 0 || rank > FilePlace::kMostRank) return std::nullopt;
+  return static_cast<uint32_t>(rank);
+}
+
+// The rank in a name: the word `rank` and digits, one sign between them at most. Takes it out of
+// the name, with the sign before it. A local rank says which of its host it is, not which of all.
+std::optional<uint32_t> TakeRank(std::string* name) {
+  constexpr std::string_view kWord = "rank";
+  const std::string lower = LowerCase(*name);
+  for (size_t at = lower.find(kWord); at != std::string::npos; at = lower.find(kWord, at + 1)) {
+    if (at > 0 && IsAlnum(lower[at - 1])) continue;
+    const std::string_view before = std::string_view(lower).substr(0, at > 0 ? at - 1 : 0);
+    if (before.ends_with("local") || before.ends_with("node")) continue;
+    size_t begin = at + kWord.size();
+    if (begin < lower.size() && std::string_view("_-=.").find(lower[begin]) != std::string::npos)
+      ++begin;
+    size_t end = begin;
+    while (end < lower.size() && IsNumeral(lower[end])) ++end;
+    if (end == begin || (end < lower.size() && IsAlnum(lower[end]))) continue;
+    const auto rank = RankOf(std::string_view(lower).substr(begin, end - begin));
+    if (!rank) continue;
+    const size_t from = at > 0 ? at - 1 : at;
+    name->erase(from, end - from);
+    return rank;
+  }
+  return std::nullopt;
+}
+
+// A path on its way to a place.
+struct Path {
+  Names names;  // of folders, and of the file
+  FilePlace place;
+  Names key;  // names the run
+};
+
+Names Split(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path whole = std::filesystem::absolute(path, error);
+  if (error) whole = path;
+  Names names;
+  for (const auto& name : whole.lexically_normal()) {
+    if (!name.empty() && name != "/") names.push_back(name.string());
+  }
+  if (names.empty()) names.push_back(path);
+  return names;
+}
+
+void FindRank(const std::string& path, const std::optional<std::regex>& pattern, Path* out) {
+  std::string rest = path;
+  std::optional<uint32_t> rank;
+  if (pattern) {
+    std::smatch match;
+    if (std::regex_search(path, match, *pattern) && match.size() > 1) rank = RankOf(match.str(1));
+    if (rank) rest = match.prefix().str() + match.suffix().str();
+    out->names = Split(rest);
+  } else {
+    out->names = Split(path);
+    for (size_t i = out->names.size(); i-- > 0 && !rank;) rank = TakeRank(&out->names[i]);
+  }
+  // A folder of the rank's name alone is no part of the run's; a file of it keeps a name.
+  const std::string file = out->names.back();
+  out->names.pop_back();
+  std::erase(out->names, "");
+  out->names.push_back(file.empty() || file[0] == '.' ? "rank" + file : file);
+  out->place.rank = rank.value_or(0);
+  out->place.rank_said = rank.has_value();
+}
+
+Names FolderOf(const Path& path) { return {path.names.begin(), path.names.end() - 1}; }
+
+std::string Joined(const Names& names, size_t from) {
+  std::string out;
+  for (size_t i = from; i < names.size(); ++i) out += (i > from ? "/" : "") + names[i];
+  return out;
+}
+
+// A folder that lies directly in one with files of its own is a part of that.
+void PlaceByFolder(std::vector<Path>* paths) {
+  std::set<Names> folders;
+  for (const Path& path : *paths) folders.insert(FolderOf(path));
+  for (Path& path : *paths) {
+    const Names folder = FolderOf(path);
+    Names root = folder;
+    while (root.size() > 1) {
+      const Names parent(root.begin(), root.end() - 1);
+      if (!folders.contains(parent)) break;
+      root = parent;
+    }
+    if (root.size() > 1 && IsSplit(root.back())) root.pop_back();
+    path.place.prefix = Joined(folder, root.size());
+    path.key = root;
+  }
+}
+
+// train.csv and val.csv of one folder are one run, named after the first.
+void PlaceByFile(std::vector<Path>* paths) {
+  std::map<Names, std::string> training;  // folder -> its training file
+  for (const Path& path : *paths) {
+    const std::string& file = path.names.back();
+    if (IsTraining(file.substr(0, file.find('.'))) && IsSplit(file.substr(0, file.find('.'))))
+      training.emplace(FolderOf(path), file);
+  }
+  for (Path& path : *paths) {
+    path.key = path.names;
+    const std::string& file = path.names.back();
+    const std::string stem = file.substr(0, file.find('.'));
+    const auto main = training.find(FolderOf(path));
+    if (!IsSplit(stem) || main == training.end() || main->second == file) continue;
+    path.key.back() = main->second;
+    path.place.prefix = stem;
+  }
+}
+
+std::string EndOf(const Names& key, size_t count) {
+  return Joined(key, key.size() - std::min(count, key.size()));
+}
+
+// Each key by its shortest end that no other key has.
+std::map<Names, std::string> NameKeys(const std::set<Names>& keys) {
+  std::map<Names, std::string> names;
+  std::set<Names> open = keys;
+  for (size_t count = 1; !open.empty(); ++count) {
+    std::map<std::string, std::vector<const Names*>> by_end;
+    for (const Names& key : open) by_end[EndOf(key, count)].push_back(&key);
+    std::set<Names> still;
+    for (const auto& [end, those] : by_end) {
+      for (const Names* key : those) {
+        if (those.size() > 1 && count < key->size()) {
+          still.insert(*key);
+        } else {
+          names[*key] = end;
+        }
+      }
+    }
+    open = std::move(still);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by_folder,
+                                  const ScalarOptions& options) {
+  std::optional<std::regex> pattern;
+  if (!options.rank_pattern.empty() && CheckRankPattern(options.rank_pattern).ok())
+    pattern.emplace(options.rank_pattern);
+  std::vector<Path> placed(paths.size());
+  for (size_t i = 0; i < paths.size(); ++i) FindRank(paths[i], pattern, &placed[i]);
+  by_folder ? PlaceByFolder(&placed) : PlaceByFile(&placed);
+  std::set<Names> keys;
+  for (const Path& path : placed) keys.insert(path.key);
+  const std::map<Names, std::string> names = NameKeys(keys);
+  std::vector<FilePlace> places;
+  for (Path& path : placed) {
+    const std::string& name = names.at(path.key);
+    path.place.run_said = !options.run.empty() && keys.size() == 1;
+    if (keys.size() > 1) path.place.within = options.run;
+    path.place.run = options.run.empty() ? name
+                     : keys.size() == 1  ? options.run
+                                         : options.run + "/" + name;
+    places.push_back(std::move(path.place));
+  }
+  return places;
+}
+
+absl::Status CheckRankPattern(const std::string& pattern) {
+  try {
+    if (std::regex(pattern).mark_count() >= 1) return absl::OkStatus();
+  } catch (const std::regex_error&) {
+    return absl::InvalidArgumentError("expected a regular expression");
+  }
+  return absl::InvalidArgumentError("expected a group, as in 'rank_(\\d+)'");
+}
+
+}  // namespace plumbline::audit

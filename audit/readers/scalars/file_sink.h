@@ -1,0 +1,73 @@
+// One file's points on their way into the run that it belongs to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "audit/readers/scalars/file_places.h"
+#include "audit/readers/scalars/point_file.h"
+#include "audit/readers/scalars/run_points.h"
+
+namespace plumbline::audit {
+
+// Not thread-safe. `runs` and `report` outlive it. Finish says what was left out, and lists the
+// file's series in the report.
+class FileSink : public PointSink {
+ public:
+  // `begun`: seconds of Unix time; NaN: not known.
+  FileSink(FilePlace place, double begun, PointRuns* runs, InputReport* report)
+      : place_(std::move(place)), begun_(begun), runs_(runs), report_(report) {}
+
+  uint32_t Column(std::string_view name) override {
+    // Series come round in the same order again and again.
+    if (last_ < slots_.size()) {
+      const uint32_t next = slots_[last_].next;
+      if (next < slots_.size() && slots_[next].name == name) return last_ = next;
+    }
+    return FindColumn(name);
+  }
+  void Add(int64_t step, uint32_t column, double value) override;
+  void Resumed() override;
+  void Unplaced(uint64_t values) override { unplaced_ += values; }
+  void Belongs(std::string_view run, int64_t rank) override;
+  void Ended(int32_t status) override;
+
+  void Finish();
+  // Points that were left out, and tell nothing of it but their number.
+  uint64_t left_out() const { return left_out_; }
+
+ private:
+  struct Slot {
+    std::string name;            // as the file has it
+    PointSeries* series;         // nullptr: left out
+    uint32_t next = UINT32_MAX;  // the one that came behind it last
+    uint64_t points = 0;
+  };
+  uint32_t FindColumn(std::string_view name);
+  PointLane* Lane();
+  void BeginAttempt();
+
+  FilePlace place_;
+  const double begun_;
+
+  PointRuns* runs_;
+  InputReport* report_;
+  RunPoints* run_ = nullptr;
+  PointLane* lane_ = nullptr;
+  PointPart* part_ = nullptr;      // of the lane
+  bool later_file_ = false;        // of its part
+  bool began_an_attempt_ = false;  // this file
+  bool no_lane_ = false;
+  std::vector<Slot> slots_;
+  absl::flat_hash_map<std::string, uint32_t> columns_;
+  uint32_t last_ = UINT32_MAX;
+  uint64_t unplaced_ = 0;
+  uint64_t left_out_ = 0;      // all told
+  uint64_t beyond_names_ = 0;  // of those: no room for their series
+  uint64_t merged_attempts_ = 0;
+};
+
+}  // namespace plumbline::audit

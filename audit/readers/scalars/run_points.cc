@@ -1,0 +1,107 @@
+#include "audit/readers/scalars/run_points.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kNewest = 8;
+
+}  // namespace
+
+void SeriesChunk::Order() {
+  if (ordered) return;
+  std::vector<uint32_t> order(steps.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return steps[a] < steps[b]; });
+  std::vector<int64_t> sorted_steps;
+  std::vector<double> sorted_values;
+  sorted_steps.reserve(order.size());
+  sorted_values.reserve(order.size());
+  for (const uint32_t i : order) {
+    sorted_steps.push_back(steps[i]);
+    sorted_values.push_back(values[i]);
+  }
+  steps = std::move(sorted_steps);
+  values = std::move(sorted_values);
+  ordered = true;
+}
+
+std::optional<size_t> PointSeries::Recent(int64_t step) const {
+  const size_t size = now_->steps.size();
+  for (size_t i = size; i > 0 && i + kNewest > size; --i) {
+    if (now_->steps[i - 1] == step) return i - 1;
+  }
+  return std::nullopt;
+}
+
+bool PointSeries::Repeats(uint32_t attempt, int64_t step) {
+  if (!MayRepeat(attempt, step) || Recent(step)) return false;
+  if (watched_) return seen_.contains(step);
+  return std::binary_search(now_->steps.begin(), now_->steps.end(), step);
+}
+
+bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
+  if (now_ == nullptr || now_->attempt != attempt) {
+    now_ = &chunks_.emplace_back();
+    now_->attempt = attempt;
+    watched_ = false;
+    seen_.clear();
+  } else if (const std::optional<size_t> recent = Recent(step)) {
+    now_->values[*recent] = value;
+    return false;
+  } else {
+    // Its steps are ascending no more, so that only a set tells which were seen.
+    if (!watched_) seen_.insert(now_->steps.begin(), now_->steps.end());
+    watched_ = true;
+    // Only where attempts are not told apart any more (PointLimits): the first stays.
+    if (seen_.contains(step)) return false;
+    now_->ordered = false;
+  }
+  now_->newest = now_->steps.empty() ? step : std::max(now_->newest, step);
+  now_->steps.push_back(step);
+  now_->values.push_back(value);
+  if (watched_) seen_.insert(step);
+  return true;
+}
+
+uint32_t RunPoints::AttemptAt(double time) const {
+  const auto last =
+      std::find_if(begun.rbegin(), begun.rend(), [time](double begin) { return begin <= time; });
+  return static_cast<uint32_t>(begun.rend() - last);
+}
+
+uint32_t RunPoints::WorldSize() const {
+  const auto ranks = static_cast<uint32_t>(lanes.size());
+  return !lanes.empty() && lanes.rbegin()->first + 1 == ranks ? ranks : 0;
+}
+
+PointLane* PointRuns::Lane(const std::string& run, uint32_t rank) {
+  RunPoints& points = runs[run];
+  points.run = run;
+  const auto known = points.lanes.find(rank);
+  if (known != points.lanes.end()) return &known->second;
+  if (lanes >= limits.lanes) {
+    if (points.lanes.empty()) runs.erase(run);
+    return nullptr;
+  }
+  ++lanes;
+  PointLane& lane = points.lanes[rank];
+  lane.rank = rank;
+  return &lane;
+}
+
+PointSeries* PointRuns::Series(PointLane* lane, const std::string& name) {
+  const auto known = lane->by_name.find(name);
+  if (known != lane->by_name.end()) return known->second;
+  if (names >= limits.names) return nullptr;
+  ++names;
+  PointSeries* series = &lane->series.emplace_back(name);
+  lane->by_name.emplace(name, series);
+  return series;
+}
+
+}  // namespace plumbline::audit

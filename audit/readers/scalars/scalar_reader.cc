@@ -1,0 +1,168 @@
+#include "audit/readers/scalars/scalar_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "audit/readers/input/file.h"
+#include "audit/readers/scalars/batches.h"
+#include "audit/readers/scalars/file_places.h"
+#include "audit/readers/scalars/file_sink.h"
+
+namespace plumbline::audit {
+namespace {
+
+struct ScalarFile {
+  InputReport* report;
+  FilePlace place;
+  double begun;
+};
+
+double BegunOf(const PointFormat& format, const std::string& path) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  if (format.begun == nullptr) return kUnknown;
+  const absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (!file.ok()) return kUnknown;
+  const absl::StatusOr<std::string> head = file->Head(Reader::kHeadBytes);
+  return head.ok() ? format.begun(path, *head) : kUnknown;
+}
+
+// In the order in which they were written, as far as that is known, else by path.
+std::vector<ScalarFile> InOrder(const PointFormat& format, const std::vector<InputReport*>& reports,
+                                const ScalarOptions& options) {
+  std::vector<std::string> paths;
+  for (const InputReport* report : reports) paths.push_back(report->path);
+  std::vector<FilePlace> places = PlaceFiles(paths, format.by_folder, options);
+  std::vector<ScalarFile> files;
+  for (size_t i = 0; i < reports.size(); ++i)
+    files.push_back({reports[i], std::move(places[i]), BegunOf(format, paths[i])});
+  const bool timed = std::none_of(files.begin(), files.end(),
+                                  [](const ScalarFile& file) { return std::isnan(file.begun); });
+  std::stable_sort(files.begin(), files.end(), [&](const ScalarFile& a, const ScalarFile& b) {
+    if (timed && a.begun != b.begun) return a.begun < b.begun;
+    return a.report->path < b.report->path;
+  });
+  return files;
+}
+
+// The same on every host for the same files.
+uint64_t StreamOf(const char* format, const std::vector<ScalarFile>& files) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto mix = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  };
+  mix(format);
+  for (const ScalarFile& file : files) mix(file.place.run);
+  return hash | 1;
+}
+
+// Reads one file after the other, then gives out what they hold.
+class ScalarSource : public Source {
+ public:
+  ScalarSource(const PointFormat& format, const PointLimits& limits, std::vector<ScalarFile> files,
+               const ScalarOptions& options)
+      : format_(format), options_(options), files_(std::move(files)) {
+    runs_.limits = limits;
+  }
+
+  // Before all else while it reads: where a run begins is not known yet.
+  Position position() const override { return batches_ ? batches_->position() : Position{}; }
+
+  bool Next(v1::Batch* batch) override {
+    if (!batches_) {
+      if (ReadOn()) {
+        batch->Clear();
+        return true;
+      }
+      batches_.emplace(&runs_, StreamOf(format_.name, files_));
+    }
+    if (batches_->Next(batch)) {
+      TellLosses(batch);
+      return true;
+    }
+    return false;
+  }
+
+  void Refused(const absl::Status& why) override {
+    files_[0].report->Add(
+        0, "expected points that make a consistent run, found " + std::string(why.message()));
+  }
+
+  uint64_t bytes_read() const override {
+    return bytes_before_ + (open_ == nullptr ? 0 : open_->bytes_read());
+  }
+  size_t files_done() const override { return file_; }
+  // Its batches say themselves how far each rank is, and wait for nobody.
+  std::vector<v1::Source> processes() const override { return {}; }
+
+ private:
+  // A piece of the next file. False: all are read.
+  bool ReadOn() {
+    if (file_ == files_.size()) return false;
+    ScalarFile& file = files_[file_];
+    if (open_ == nullptr) {
+      open_ = format_.open(file.report, options_);
+      if (open_ == nullptr) {
+        ++file_;
+        return true;
+      }
+      sink_.emplace(file.place, file.begun, &runs_, file.report);
+    }
+    if (open_->Read(&*sink_)) return true;
+    open_->Close(&*sink_);
+    sink_->Finish();
+    left_out_ += sink_->left_out();
+    bytes_before_ += open_->bytes_read();
+    open_.reset();
+    sink_.reset();
+    ++file_;
+    return true;
+  }
+
+  // With the first batch: no attempt is without its loss then.
+  void TellLosses(v1::Batch* batch) {
+    if (left_out_ == 0) return;
+    v1::Loss& loss = *batch->add_losses();
+    loss.set_source(0);
+    loss.set_cause("reader-bound");
+    loss.set_count(std::exchange(left_out_, 0));
+  }
+
+  const PointFormat& format_;
+  const ScalarOptions options_;
+  std::vector<ScalarFile> files_;
+  size_t file_ = 0;  // that is read
+  std::unique_ptr<PointFile> open_;
+  std::optional<FileSink> sink_;
+  PointRuns runs_;
+  std::optional<PointBatches> batches_;
+  uint64_t bytes_before_ = 0;  // of files that were read
+  uint64_t left_out_ = 0;      // points, not told of yet
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Source>> ScalarReader::OpenWith(const std::vector<InputReport*>& files,
+                                                            const ReaderOptions& options) const {
+  std::vector<std::unique_ptr<Source>> sources;
+  if (files.empty()) return sources;
+  sources.push_back(std::make_unique<ScalarSource>(
+      format_, limits_, InOrder(format_, files, options.scalars), options.scalars));
+  return sources;
+}
+
+const Reader& TensorBoardReader() {
+  static const ScalarReader reader(TensorBoardFormat());
+  return reader;
+}
+
+const Reader& WandbReader() {
+  static const ScalarReader reader(WandbFormat());
+  return reader;
+}
+
+}  // namespace plumbline::audit

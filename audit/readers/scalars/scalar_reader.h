@@ -1,0 +1,41 @@
+// The reader of all formats that hold scalars: joins the files of a run, finds its ranks, series
+// and attempts, and gives it out step by step, as an agent's run record would.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "audit/readers/input/reader.h"
+#include "audit/readers/scalars/point_file.h"
+#include "audit/readers/scalars/run_points.h"
+
+namespace plumbline::audit {
+
+// One format. A file's points are read whole before the first is given out, since where an attempt
+// ends only its own files tell: 16 bytes a point, at most PointLimits.
+class ScalarReader : public Reader {
+ public:
+  explicit ScalarReader(const PointFormat& format, PointLimits limits = {})
+      : format_(format), limits_(limits) {}
+
+  std::string_view format() const override { return format_.name; }
+  bool Recognise(std::string_view path, std::string_view head) const override {
+    return format_.recognise(path, head);
+  }
+  std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override {
+    return OpenWith(files, {});
+  }
+  std::vector<std::unique_ptr<Source>> OpenWith(const std::vector<InputReport*>& files,
+                                                const ReaderOptions& options) const override;
+
+ private:
+  const PointFormat& format_;
+  const PointLimits limits_;
+};
+
+// Static storage.
+const Reader& TensorBoardReader();
+const Reader& WandbReader();
+
+}  // namespace plumbline::audit

@@ -1,0 +1,188 @@
+// TensorBoard's event files: records of a length, its checksum, the data, its checksum (TFRecord),
+// each an Event. Checksums are CRC-32C, masked.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "audit/readers/input/line_reader.h"
+#include "audit/readers/scalars/block_reader.h"
+#include "audit/readers/scalars/point_file.h"
+#include "audit/readers/tensorboard/event.h"
+#include "base/crc32c.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kRecordHead = 12;            // length, and its checksum
+constexpr size_t kRecordTail = 4;             // the data's checksum
+constexpr uint64_t kMostEvent = 256u << 20;   // larger ones hold no scalars: checked, not read
+constexpr uint64_t kEventsAtOnce = 1u << 20;  // a call of Read
+constexpr std::string_view kEventVersion = "brain.Event:";
+
+uint32_t Masked(std::string_view bytes, uint32_t crc = 0) {
+  crc = Crc32c(bytes.data(), bytes.size(), crc);
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+uint32_t EventWord(const char* at) {
+  uint32_t word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+uint64_t LengthOf(std::string_view head) {
+  uint64_t length;
+  std::memcpy(&length, head.data(), sizeof length);
+  return length;
+}
+
+bool LengthHolds(std::string_view head) { return Masked(head.substr(0, 8)) == EventWord(&head[8]); }
+
+class TensorBoardFile : public PointFile {
+ public:
+  TensorBoardFile(std::unique_ptr<BlockReader> in, InputReport* report)
+      : in_(std::move(in)), report_(report) {}
+
+  bool Read(PointSink* sink) override {
+    const uint64_t until = in_->offset() + kEventsAtOnce;
+    while (in_->offset() < until) {
+      if (ended_ || !ReadRecord(sink)) return false;
+    }
+    return true;
+  }
+
+  uint64_t bytes_read() const override { return in_->stream().file_bytes_read(); }
+
+  void Close(PointSink* /*sink*/) override {
+    if (const auto& problem = in_->stream().problem())
+      report_->Add(problem->offset, problem->text, problem->error);
+    if (bad_ > 0) {
+      report_->Add(first_bad_,
+                   "expected data that fits its checksum, found " + std::to_string(bad_) +
+                       " records whose data do not: they are left out",
+                   false);
+    }
+    if (!ended_ && !in_->Peek(1).empty())
+      report_->Add(in_->offset(), "expected a whole record, found the end of the file", false);
+    ended_ = true;
+  }
+
+ private:
+  // False: no whole record is there.
+  bool ReadRecord(PointSink* sink) {
+    const std::string_view head = in_->Peek(kRecordHead);
+    if (head.size() < kRecordHead) return false;
+    if (!LengthHolds(head)) {
+      report_->Add(in_->offset(),
+                   "expected a length that fits its checksum, found one that does not: the file "
+                   "is read up to here");
+      ended_ = true;
+      return false;
+    }
+    const uint64_t length = LengthOf(head);
+    if (length > kMostEvent) return SkipLarge(length);
+    const std::string_view record = in_->Peek(kRecordHead + length + kRecordTail);
+    if (record.size() < kRecordHead + length + kRecordTail) return false;
+    const std::string_view data = record.substr(kRecordHead, length);
+    if (Masked(data) != EventWord(data.data() + length)) {
+      if (bad_++ == 0) first_bad_ = in_->offset();
+    } else {
+      ++report_->records;
+      if (!ReadEvent(data, sink))
+        report_->Add(in_->offset() + kRecordHead, "expected an event, found other bytes");
+    }
+    in_->Skip(record.size());
+    return true;
+  }
+
+  // One that is larger than any event with scalars: its checksum alone is looked at.
+  bool SkipLarge(uint64_t length) {
+    in_->Skip(kRecordHead);
+    const uint64_t at = in_->offset();
+    uint32_t crc = 0;
+    while (length > 0) {
+      const std::string_view piece = in_->Peek(std::min(length, kEventsAtOnce));
+      if (piece.empty()) break;
+      crc = Crc32c(piece.data(), piece.size(), crc);
+      length -= piece.size();
+      in_->Skip(piece.size());
+    }
+    const std::string_view tail = in_->Peek(kRecordTail);
+    if (length > 0 || tail.size() < kRecordTail) {
+      report_->Add(at, "expected a whole record, found the end of the file", false);
+      ended_ = true;
+      return false;
+    }
+    if (Masked({}, crc) != EventWord(tail.data())) {
+      if (bad_++ == 0) first_bad_ = at;
+    } else {
+      ++report_->records;
+    }
+    in_->Skip(kRecordTail);
+    return true;
+  }
+
+  std::unique_ptr<BlockReader> in_;
+  InputReport* report_;
+  uint64_t bad_ = 0;
+  uint64_t first_bad_ = 0;
+  bool ended_ = false;
+};
+
+// The file's first bytes, decompressed.
+std::string HeadOf(std::string_view path, std::string_view head) {
+  return IsCompressed(head) ? FirstBytes(path, head, Reader::kHeadBytes) : std::string(head);
+}
+
+bool IsEventName(std::string_view path) {
+  return path.substr(path.rfind('/') + 1).find("tfevents") != std::string_view::npos;
+}
+
+// Records of a data set look alike: what tells is that the first is an event.
+bool IsTensorBoard(std::string_view path, std::string_view raw) {
+  const std::string bytes = HeadOf(path, raw);
+  const std::string_view head = bytes;
+  const size_t version = head.substr(0, 64).find(kEventVersion);
+  // Of a file that was only just begun its name alone says what it will be.
+  if (head.size() < kRecordHead) return IsEventName(path) && head.size() == raw.size();
+  if (!LengthHolds(head)) return version != std::string_view::npos;
+  if (version != std::string_view::npos) return true;
+  const uint64_t length = LengthOf(head);
+  const bool whole = length <= head.size() - kRecordHead;
+  return whole ? EventTime(head.substr(kRecordHead, length)).has_value() : IsEventName(path);
+}
+
+double EventFileBegun(std::string_view path, std::string_view raw) {
+  const std::string head = HeadOf(path, raw);
+  if (head.size() >= kRecordHead && LengthHolds(head)) {
+    const uint64_t length = LengthOf(head);
+    if (length <= head.size() - kRecordHead) {
+      if (const auto time = EventTime(std::string_view(head).substr(kRecordHead, length)))
+        return *time;
+    }
+  }
+  constexpr std::string_view kBefore = "tfevents.";
+  const size_t name = path.rfind(kBefore);
+  if (name == std::string_view::npos) return std::numeric_limits<double>::quiet_NaN();
+  double time = std::numeric_limits<double>::quiet_NaN();
+  std::from_chars(path.data() + name + kBefore.size(), path.data() + path.size(), time,
+                  std::chars_format::fixed);
+  return time;
+}
+
+std::unique_ptr<PointFile> OpenTensorBoard(InputReport* report, const ScalarOptions& /*options*/) {
+  std::unique_ptr<BlockReader> in = OpenBlocks(report);
+  return in == nullptr ? nullptr : std::make_unique<TensorBoardFile>(std::move(in), report);
+}
+
+}  // namespace
+
+const PointFormat& TensorBoardFormat() {
+  static constexpr PointFormat kFormat = {"tensorboard", IsTensorBoard, OpenTensorBoard, true,
+                                          EventFileBegun};
+  return kFormat;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,83 @@
+// Offline runs of Weights & Biases (run-*.wandb).
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "audit/readers/input/line_reader.h"
+#include "audit/readers/scalars/point_file.h"
+#include "audit/readers/wandb/wandb_log.h"
+#include "audit/readers/wandb/wandb_record.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr uint64_t kRecordsAtOnce = 1u << 20;  // bytes of a call of Read
+
+class WandbFile : public PointFile {
+ public:
+  WandbFile(std::unique_ptr<BlockReader> in, InputReport* report)
+      : log_(std::move(in), report), report_(report) {}
+
+  bool Read(PointSink* sink) override {
+    const uint64_t until = log_.offset() + kRecordsAtOnce;
+    std::string_view record;
+    while (log_.offset() < until) {
+      if (!log_.Next(&record)) return false;
+      ++report_->records;
+      if (!records_.Read(record, sink))
+        report_->Add(log_.record_at(), "expected a record of a W&B run, found other bytes");
+    }
+    return true;
+  }
+
+  uint64_t bytes_read() const override { return log_.bytes_read(); }
+
+  void Close(PointSink* /*sink*/) override {
+    log_.Close();
+    if (records_.odd_steps() == 0) return;
+    report_->Add(0,
+                 "expected a whole number for _step, found " +
+                     std::to_string(records_.odd_steps()) +
+                     " rows with something else: their steps are counted on",
+                 false);
+  }
+
+ private:
+  WandbLog log_;
+  InputReport* report_;
+  WandbRecords records_;
+};
+
+bool IsWandb(std::string_view path, std::string_view head) {
+  if (!IsCompressed(head)) return WandbLog::Recognise(head);
+  return WandbLog::Recognise(FirstBytes(path, head, Reader::kHeadBytes));
+}
+
+// By the folder's name, "run-20240131_235959-id": no seconds, but of the same order.
+double WandbBegun(std::string_view path, std::string_view /*head*/) {
+  constexpr std::string_view kBefore = "run-";
+  constexpr size_t kDate = 8, kTime = 6;
+  for (size_t at = path.find(kBefore); at != std::string_view::npos; at = path.find(kBefore, at)) {
+    at += kBefore.size();
+    const std::string_view date = path.substr(at, kDate);
+    const std::string_view time = path.substr(std::min(path.size(), at + kDate + 1), kTime);
+    if (time.size() < kTime || path[at + kDate] != '_') continue;
+    const std::string digits = std::string(date) + std::string(time);
+    if (digits.find_first_not_of("0123456789") == std::string::npos) return std::stod(digits);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+std::unique_ptr<PointFile> OpenWandb(InputReport* report, const ScalarOptions& /*options*/) {
+  std::unique_ptr<BlockReader> in = OpenBlocks(report);
+  return in == nullptr ? nullptr : std::make_unique<WandbFile>(std::move(in), report);
+}
+
+}  // namespace
+
+const PointFormat& WandbFormat() {
+  static constexpr PointFormat kFormat = {"wandb", IsWandb, OpenWandb, false, WandbBegun};
+  return kFormat;
+}
+
+}  // namespace plumbline::audit

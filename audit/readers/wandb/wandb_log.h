@@ -1,0 +1,53 @@
+// The framing of .wandb files: LevelDB's log (blocks of 32 KiB from the file's start, records in
+// chunks), with zlib's CRC-32 over a chunk's type and data.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "audit/readers/scalars/block_reader.h"
+
+namespace plumbline::audit {
+
+// Not thread-safe. Problems go to the report.
+class WandbLog {
+ public:
+  WandbLog(std::unique_ptr<BlockReader> in, InputReport* report)
+      : in_(std::move(in)), report_(report) {}
+
+  // The next record, valid until the next call. False: no whole one is there (now; the file may
+  // grow), or the file is damaged and was read up to there.
+  bool Next(std::string_view* record);
+  // The file is at its end for good: what is unfinished is noted.
+  void Close();
+
+  uint64_t offset() const { return in_->offset(); }
+  uint64_t record_at() const { return record_at_; }  // byte of the record that Next gave
+  uint64_t bytes_read() const { return in_->stream().file_bytes_read(); }
+
+  // Is this the beginning of such a file?
+  static bool Recognise(std::string_view head);
+
+ private:
+  enum class Kind : uint8_t { kZero = 0, kFull = 1, kFirst = 2, kMiddle = 3, kLast = 4 };
+  struct Chunk {
+    Kind kind = Kind::kZero;
+    std::string_view data;
+  };
+  bool ReadHead();
+  // False: none that is whole, or damage.
+  bool NextChunk(Chunk* chunk);
+  void Damaged(uint64_t offset, std::string text);
+
+  std::unique_ptr<BlockReader> in_;
+  InputReport* report_;
+  bool began_ = false;    // the head was read
+  bool damaged_ = false;  // nothing more is read
+  bool within_ = false;   // a record has begun and not ended
+  uint64_t record_at_ = 0;
+  std::string record_;  // of several chunks
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,225 @@
+// Field numbers are those of wandb_internal.proto.
+#include "audit/readers/wandb/wandb_record.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "audit/readers/scalars/wire.h"
+
+namespace plumbline::audit {
+namespace {
+
+enum RecordField : uint32_t { kHistory = 2, kStats = 7, kRun = 17, kExit = 18 };
+
+constexpr int64_t kMostStep = int64_t{1} << 62;
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+// What a value is, where it is a number; words for what JSON cannot hold are numbers, quoted or
+// not.
+std::optional<double> NumberOf(std::string_view json) {
+  if (json.empty()) return std::nullopt;
+  if (static_cast<unsigned char>(json.front()) <= ' ' ||
+      static_cast<unsigned char>(json.back()) <= ' ')
+    json = Trimmed(json);
+  if (json.empty()) return std::nullopt;
+  const char first = json.front();
+  if (first == '-' || (first >= '0' && first <= '9')) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(json.data(), json.data() + json.size(), value);
+    if (end == json.data() + json.size() && error == std::errc()) return value;
+    if (end == json.data() + json.size() && error == std::errc::result_out_of_range) {
+      // Beyond a double: as far as one goes.
+      const bool tiny = json.find("e-") != json.npos || json.find("E-") != json.npos;
+      const double most = tiny ? 0.0 : std::numeric_limits<double>::infinity();
+      return first == '-' ? -most : most;
+    }
+  } else if (first == '{' || first == '[') {
+    return std::nullopt;
+  }
+  if (json.size() >= 2 && json.front() == '"' && json.back() == '"')
+    json = json.substr(1, json.size() - 2);
+  if (json == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (json == "Infinity") return std::numeric_limits<double>::infinity();
+  if (json == "-Infinity") return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
+}
+
+// Of the writer itself: no series.
+bool IsOwn(std::string_view name) {
+  return !name.empty() && name[0] == '_' &&
+         (name == "_timestamp" || name == "_runtime" || name == "_wandb" || name == "_step");
+}
+
+}  // namespace
+
+bool WandbRecords::ReadKeyed(std::string_view bytes, std::string_view* name,
+                             std::string_view* value) {
+  WireReader item(bytes);
+  uint32_t field = 0, type = 0;
+  *name = *value = {};
+  bool nested = false;
+  while (item.Next(&field, &type)) {
+    bool read = true;
+    std::string_view part;
+    if (type != WireReader::kBytes || (field != 1 && field != 2 && field != 16)) {
+      read = item.Skip(type);
+    } else if (field == 1) {
+      read = item.Bytes(name);
+    } else if (field == 16) {
+      read = item.Bytes(value);
+    } else if ((read = item.Bytes(&part))) {
+      if (!nested) name_.clear();
+      if (nested) name_ += '/';
+      name_ += part;
+      nested = true;
+    }
+    if (!read) return false;
+  }
+  if (nested) *name = name_;
+  return !item.failed();
+}
+
+void WandbRecords::TakeStep(std::string_view json) {
+  has_step_item_ = true;
+  json = Trimmed(json);
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(json.data(), json.data() + json.size(), step);
+  const bool whole = error == std::errc() && end == json.data() + json.size();
+  if (whole && step >= 0 && step <= kMostStep) item_step_ = step;
+}
+
+bool WandbRecords::ReadItem(std::string_view bytes, PointSink* sink) {
+  std::string_view name, value;
+  if (!ReadKeyed(bytes, &name, &value)) return false;
+  if (name.empty() || IsOwn(name)) {
+    if (name == "_step") TakeStep(value);
+    return true;
+  }
+  if (const std::optional<double> number = NumberOf(value))
+    row_.emplace_back(sink->Column(name), *number);
+  return true;
+}
+
+bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
+  row_.clear();
+  item_step_ = -1;
+  has_step_item_ = false;
+  std::optional<int64_t> said;
+  WireReader history(bytes);
+  uint32_t field = 0, type = 0;
+  while (history.Next(&field, &type)) {
+    std::string_view part;
+    if ((field != 1 && field != 2) || type != WireReader::kBytes) {
+      if (!history.Skip(type)) return false;
+      continue;
+    }
+    if (!history.Bytes(&part)) return false;
+    if (field == 1) {
+      if (!ReadItem(part, sink)) return false;
+      continue;
+    }
+    uint64_t number = 0;  // left out where it is zero
+    WireReader step(part);
+    while (step.Next(&field, &type)) {
+      if (!(field == 1 && type == WireReader::kVarint ? step.Varint(&number) : step.Skip(type)))
+        return false;
+    }
+    if (step.failed()) return false;
+    if (static_cast<int64_t>(number) >= 0 && static_cast<int64_t>(number) <= kMostStep)
+      said = static_cast<int64_t>(number);
+  }
+  if (history.failed()) return false;
+  if (!said && item_step_ >= 0) said = item_step_;
+  if (!said && has_step_item_) ++odd_steps_;
+  const int64_t step = said.value_or(next_step_);
+  next_step_ = step + 1;
+  any_row_ = true;
+  for (const auto& [column, value] : row_) sink->Add(step, column, value);
+  return true;
+}
+
+// They have a time alone: they belong to the step of the row before them.
+bool WandbRecords::ReadStats(std::string_view bytes, PointSink* sink) {
+  WireReader stats(bytes);
+  uint32_t field = 0, type = 0;
+  const int64_t step = any_row_ ? next_step_ - 1 : next_step_;
+  while (stats.Next(&field, &type)) {
+    std::string_view part, name, value;
+    if (field != 3 || type != WireReader::kBytes) {
+      if (!stats.Skip(type)) return false;
+      continue;
+    }
+    if (!stats.Bytes(&part) || !ReadKeyed(part, &name, &value)) return false;
+    if (name.empty() || IsOwn(name)) continue;
+    if (const std::optional<double> number = NumberOf(value))
+      sink->Add(step, sink->Column("system/" + std::string(name)), *number);
+  }
+  return !stats.failed();
+}
+
+bool WandbRecords::ReadRun(std::string_view bytes, PointSink* sink) {
+  WireReader run(bytes);
+  uint32_t field = 0, type = 0;
+  std::string_view id;
+  uint64_t starting = 0, resumed = 0;
+  while (run.Next(&field, &type)) {
+    const bool varint = type == WireReader::kVarint;
+    const bool read = field == 1 && type == WireReader::kBytes ? run.Bytes(&id)
+                      : field == 14 && varint                  ? run.Varint(&starting)
+                      : field == 18 && varint                  ? run.Varint(&resumed)
+                                                               : run.Skip(type);
+    if (!read) return false;
+  }
+  if (run.failed()) return false;
+  if (ran_) return true;  // said again as its settings change
+  ran_ = true;
+  sink->Belongs(id, -1);
+  if (resumed != 0) sink->Resumed();
+  if (!any_row_ && static_cast<int64_t>(starting) > 0 &&
+      static_cast<int64_t>(starting) <= kMostStep)
+    next_step_ = static_cast<int64_t>(starting);
+  return true;
+}
+
+bool WandbRecords::ReadExit(std::string_view bytes, PointSink* sink) {
+  WireReader end(bytes);
+  uint32_t field = 0, type = 0;
+  uint64_t code = 0;
+  while (end.Next(&field, &type)) {
+    if (!(field == 1 && type == WireReader::kVarint ? end.Varint(&code) : end.Skip(type)))
+      return false;
+  }
+  if (end.failed()) return false;
+  sink->Ended(static_cast<int32_t>(code));
+  return true;
+}
+
+bool WandbRecords::Read(std::string_view record, PointSink* sink) {
+  WireReader fields(record);
+  uint32_t field = 0, type = 0;
+  while (fields.Next(&field, &type)) {
+    std::string_view part;
+    if (type != WireReader::kBytes) {
+      if (!fields.Skip(type)) return false;
+      continue;
+    }
+    if (!fields.Bytes(&part)) return false;
+    const bool read = field == kHistory ? ReadHistory(part, sink)
+                      : field == kStats ? ReadStats(part, sink)
+                      : field == kRun   ? ReadRun(part, sink)
+                      : field == kExit  ? ReadExit(part, sink)
+                                        : true;
+    if (!read) return false;
+  }
+  return !fields.failed();
+}
+
+}  // namespace plumbline::audit
