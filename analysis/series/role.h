@@ -1,0 +1,48 @@
+// What a series of scalars is, by its name: the loss, a gradient norm, the learning rate, ... Rules
+// ask for roles, never for names (specs: a series without a role is shown and stored, and judged by
+// no rule).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace plumbline {
+
+enum class SeriesRole : uint8_t {
+  kNone,
+  kLoss,            // of training
+  kEvaluationLoss,  // `val`, `eval`, `test`, `dev`, ... is a word of the name
+  kAuxiliaryLoss,   // load balancing, z loss, ...: a term, not the loss
+  kGradientNorm,
+  kRate,       // learning rate of a parameter group
+  kLossScale,  // of mixed precision
+  kTokens,
+  kStepSeconds,
+  kMemory,  // bytes or a share, allocated or reserved
+  kUpdateRatio,
+};
+
+// "loss", "evaluation-loss", "auxiliary-loss", "gradient-norm", "rate", "loss-scale", "tokens",
+// "step-seconds", "memory", "update-ratio"; "none".
+const char* NameOf(SeriesRole role);
+std::optional<SeriesRole> FindRole(std::string_view name);
+
+// By name: any case; `/ _ - . : space` alike, and a capital behind a small letter begins a word.
+SeriesRole RoleByName(std::string_view name);
+
+// What the user said of names, before what they say themselves. Immutable once rules have it.
+class SeriesRoles {
+ public:
+  void Set(std::string name, SeriesRole role) { said_[std::move(name)] = role; }
+  SeriesRole Of(std::string_view name) const;
+  bool empty() const { return said_.empty(); }
+  const std::map<std::string, SeriesRole, std::less<>>& said() const { return said_; }
+
+ private:
+  std::map<std::string, SeriesRole, std::less<>> said_;
+};
+
+}  // namespace plumbline
