@@ -42,8 +42,9 @@ void SeriesDetector::Judge(int64_t step, double value, std::vector<SeriesEvent>*
 }
 
 void SeriesDetector::Feed(const Excursions::Settled& settled, std::vector<SeriesEvent>* events) {
-  if (settled.restarted) now_.riser = Riser(linear_);
-  for (const Excursions::Point& point : settled.points) {
+  for (size_t i = 0; i < settled.points.size(); ++i) {
+    if (settled.restart == i) now_.riser = Riser(linear_);
+    const Excursions::Point& point = settled.points[i];
     const std::optional<Rise> rise = now_.riser.Take(point.step, point.y);
     if (!rise) continue;
     SeriesEvent& event = events->emplace_back();

@@ -31,24 +31,18 @@ void Excursions::Take(const Point& point, std::vector<SeriesEvent>* events, Sett
   if (was_open) {
     above_[ordinal % kAbove] = ExcessOf(*open_, point.y);
     Measure(point);
-    GoOn(events);
+    GoOn(events, settled);
   } else if (window_.count() < LevelWindow::kFewest) {
     above_[ordinal % kAbove] = NAN;
     Push(point);
     run_ = window_.count();
   } else {
-    JudgeOne(point, events);
-  }
-  // A new level takes the place of all that was history.
-  if (window_.count() < told_) {
-    settled->restarted = true;
-    settled->points.clear();
-    told_ = 0;
+    JudgeOne(point, events, settled);
   }
   TellSettled(settled);
 }
 
-void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events) {
+void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t ordinal = points_ - 1, at = window_.count();
   const double level = window_.Level(), above = point.y - level;
   above_[ordinal % kAbove] = above;
@@ -69,19 +63,18 @@ void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events) 
   run_ = run;
   for (const Waiting& waiting : waiting_) {
     if (waiting.above < 7) continue;
-    return OpenAt(Frame(waiting.frame), waiting.at, false, events);
+    return OpenAt(Frame(waiting.frame), waiting.at, false, events, settled);
   }
   if (far && above >= 8 * frame.scale &&
       above >= PartOf(0.1, frame.level, frame.scale, window_.linear()))
-    return OpenAt(frame, at, true, events);
+    return OpenAt(frame, at, true, events, settled);
   std::erase_if(waiting_, [](const Waiting& w) { return w.seen - w.above > 2; });
 }
 
 // What an excursion could still take back waits.
 void Excursions::TellSettled(Settled* settled) {
-  if (open_) return;
   const uint64_t count = window_.count();
-  uint64_t through = std::max(run_, count - std::min(count, kLongestRun));
+  uint64_t through = open_ ? count : std::max(run_, count - std::min(count, kLongestRun));
   if (!waiting_.empty()) through = std::min(through, waiting_.front().from);
   for (; told_ < through && told_ < count; ++told_)
     settled->points.push_back({window_.step(told_), window_.y(told_)});
@@ -106,7 +99,7 @@ double Excursions::HighestBefore(uint64_t ordinal) const {
 }
 
 void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
-                        std::vector<SeriesEvent>* events) {
+                        std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t count = window_.count(), from = OnsetOf(at);
   Open& open = open_.emplace();
   open.onset = points_ - (count - from);
@@ -125,11 +118,12 @@ void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
   std::vector<Point> points;
   for (uint64_t i = from; i < count; ++i) points.push_back({window_.step(i), window_.y(i)});
   window_.PopTo(from);
-  run_ = std::min(run_, from);
+  run_ = from;
+  TellSettled(settled);
   for (const Point& point : points) Measure(point);
   open.warned = open.is.warns();
   Say(SeriesEvent::What::kOpened, events);
-  GoOn(events);
+  GoOn(events, settled);
 }
 
 double Excursions::ExcessOf(const Open& open, double y) const {
@@ -166,21 +160,21 @@ void Excursions::Measure(const Point& point) {
   is.third |= is.peak >= PartOf(kThird, is.level, is.scale, is.linear);
 }
 
-void Excursions::GoOn(std::vector<SeriesEvent>* events) {
+void Excursions::GoOn(std::vector<SeriesEvent>* events, Settled* settled) {
   Open& open = *open_;
   if (open.is.warns() && !open.warned) {
     open.warned = true;
     Say(SeriesEvent::What::kGrew, events);
   }
-  if (open.under == 3) return Back(events);
+  if (open.under == 3) return Back(events, settled);
   if (!open.decided && open.taken >= kBack && open.under == 0) {
     Decide();
     Say(SeriesEvent::What::kSettled, events);
-    if (open.is.kind == ExcursionKind::kLevelShift) return Close(0, !open.is_short());
+    if (open.is.kind == ExcursionKind::kLevelShift) return Close(0, !open.is_short(), settled);
     if (open.is.kind == ExcursionKind::kDivergence) open.points.clear();
   }
   const bool spike = open.is.kind == ExcursionKind::kSpike;
-  if (spike && open.taken >= kLongest) Close(open.points.size() - kBack, true);
+  if (spike && open.taken >= kLongest) Close(open.points.size() - kBack, true, settled);
 }
 
 void Excursions::Decide() {
@@ -202,26 +196,25 @@ void Excursions::Decide() {
 }
 
 // Its newest points are the level's again.
-void Excursions::Back(std::vector<SeriesEvent>* events) {
+void Excursions::Back(std::vector<SeriesEvent>* events, Settled* settled) {
   Open& open = *open_;
   const bool diverged = open.is.kind == ExcursionKind::kDivergence;
   if (!open.decided || diverged) open.is.kind = ExcursionKind::kRecovered;
   if (diverged) Say(SeriesEvent::What::kReturned, events);
   if (!open.decided) Say(SeriesEvent::What::kSettled, events);
-  Close(!diverged && open.is_short() ? 0 : open.points.size() - open.under, false);
+  Close(!diverged && open.is_short() ? 0 : open.points.size() - open.under, false, settled);
 }
 
 // Its points from number `from` on are history; the history begins with them, or goes on.
-void Excursions::Close(size_t from, bool restart) {
+void Excursions::Close(size_t from, bool restart, Settled* settled) {
   const std::vector<Point> points = std::move(open_->points);
   open_.reset();
   if (restart) {
     window_.PopTo(0);
-    for (size_t i = from; i < points.size(); ++i) Push(points[i]);
-    told_ = std::numeric_limits<uint64_t>::max();  // Take says that it restarted
-  } else {
-    for (size_t i = from; i < points.size(); ++i) Push(points[i]);
+    told_ = 0;
+    settled->restart = settled->points.size();
   }
+  for (size_t i = from; i < points.size(); ++i) Push(points[i]);
   run_ = floor_ = window_.count();
 }
 
@@ -234,7 +227,7 @@ void Excursions::Say(SeriesEvent::What what, std::vector<SeriesEvent>* events) c
 void Excursions::Settle(std::vector<SeriesEvent>* events, Settled* settled) {
   waiting_.clear();
   if (open_ && open_->under > 0) {
-    Back(events);
+    Back(events, settled);
   } else if (open_) {
     Open& open = *open_;
     if (!open.decided) {
@@ -244,14 +237,9 @@ void Excursions::Settle(std::vector<SeriesEvent>* events, Settled* settled) {
     const bool shift = open.is.kind == ExcursionKind::kLevelShift && !open.is_short();
     const bool diverged = open.is.kind == ExcursionKind::kDivergence;
     const bool keep = shift || (!diverged && open.is_short());
-    Close(keep ? 0 : open.points.size(), shift);
+    Close(keep ? 0 : open.points.size(), shift, settled);
   }
   run_ = floor_ = window_.count();
-  if (window_.count() < told_) {
-    settled->restarted = true;
-    settled->points.clear();
-    told_ = 0;
-  }
   TellSettled(settled);
 }
 

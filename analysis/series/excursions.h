@@ -27,11 +27,11 @@ class Excursions {
     double y = 0;
     void Persist(Archive& a) { a(step, y); }
   };
-  // Points of the history that no excursion will take back, in order. `restarted`: those that were
-  // told before are history no more.
+  // Points of the history that no excursion will take back, in order. From number `restart` on they
+  // are the beginning of a new history.
   struct Settled {
-    bool restarted = false;
     std::vector<Point> points;
+    std::optional<size_t> restart;
   };
 
   explicit Excursions(bool linear = false) : window_(linear) {}
@@ -82,18 +82,19 @@ class Excursions {
     bool is_short() const { return is.above <= 3 || 2 * is.above <= is.points; }
   };
 
-  void JudgeOne(const Point& point, std::vector<SeriesEvent>* events);
+  void JudgeOne(const Point& point, std::vector<SeriesEvent>* events, Settled* settled);
   void Push(const Point& point) { window_.Push(point.step, point.y); }
   void TellSettled(Settled* settled);
-  void OpenAt(const Frame& frame, uint64_t at, bool at_once, std::vector<SeriesEvent>* events);
+  void OpenAt(const Frame& frame, uint64_t at, bool at_once, std::vector<SeriesEvent>* events,
+              Settled* settled);
   uint64_t OnsetOf(uint64_t at) const;
   double HighestBefore(uint64_t ordinal) const;
   double ExcessOf(const Open& open, double y) const;
   void Measure(const Point& point);
-  void GoOn(std::vector<SeriesEvent>* events);
+  void GoOn(std::vector<SeriesEvent>* events, Settled* settled);
   void Decide();
-  void Back(std::vector<SeriesEvent>* events);
-  void Close(size_t from, bool restart);
+  void Back(std::vector<SeriesEvent>* events, Settled* settled);
+  void Close(size_t from, bool restart, Settled* settled);
   void Say(SeriesEvent::What what, std::vector<SeriesEvent>* events) const;
 
   LevelWindow window_;

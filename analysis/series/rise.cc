@@ -57,8 +57,9 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
 
 // The newest block that has no point in common with the newest one of all.
 void Riser::Best(uint64_t block) {
+  if (count_ < block + kFewest) return;
   const uint64_t end = count_ - block;
-  if (end < kFewest || end <= best_at_) return;
+  if (end <= best_at_) return;
   const double level = At(levels_, end - 1);
   if (best_at_ != 0 && !(level < best_)) return;
   best_at_ = end;
