@@ -5,7 +5,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr size_t kNewest = 2048;  // points
+constexpr size_t kRemembered = 2048;  // points
 constexpr uint64_t kMarkEvery = 1024;
 constexpr size_t kMostMarks = 10;
 
@@ -44,6 +44,7 @@ void SeriesDetector::Judge(int64_t step, double value, std::vector<SeriesEvent>*
 void SeriesDetector::Feed(const Excursions::Settled& settled, std::vector<SeriesEvent>* events) {
   for (size_t i = 0; i < settled.points.size(); ++i) {
     if (settled.restart == i) now_.riser = Riser(linear_);
+    if (now_.points <= now_.calm_from) continue;
     const Excursions::Point& point = settled.points[i];
     const std::optional<Rise> rise = now_.riser.Take(point.step, point.y);
     if (!rise) continue;
@@ -56,6 +57,7 @@ void SeriesDetector::Feed(const Excursions::Settled& settled, std::vector<Series
 void SeriesDetector::RestartRate() {
   now_.excursions.RestartRate();
   now_.riser = Riser(linear_);
+  now_.calm_from = now_.points + Excursions::kRestart;
 }
 
 void SeriesDetector::End(std::vector<SeriesEvent>* events) {
@@ -66,7 +68,7 @@ void SeriesDetector::End(std::vector<SeriesEvent>* events) {
 
 void SeriesDetector::Keep(int64_t step, double value) {
   newest_.emplace_back(step, value);
-  if (newest_.size() > kNewest) newest_.pop_front();
+  if (newest_.size() > kRemembered) newest_.pop_front();
   if (++kept_ < kMarkEvery) return;
   kept_ = 0;
   marks_.push_back(now_);

@@ -23,8 +23,8 @@ class SeriesDetector {
   // attempt has as history the points with smaller steps, which are judged no more. Where it begins
   // more than 2,048 points back, its history ends before it does: up to as far as that again.
   void Take(uint32_t attempt, int64_t step, double value, std::vector<SeriesEvent>* events);
-  // The rate rose again: for 128 points small excursions are expected, and what was best before is
-  // no measure any more. Before the point of that step.
+  // The rate rose again: for 128 points small excursions are expected, and the loss may rise; what
+  // was best before them is no measure any more. Before the point of that step.
   void RestartRate();
   // No more points come: what is open is settled as it stands.
   void End(std::vector<SeriesEvent>* events);
@@ -50,7 +50,8 @@ class SeriesDetector {
     Stall stall;
     uint64_t points = 0;
     int64_t last_step = 0;
-    void Persist(Archive& a) { a(excursions, riser, stall, points, last_step); }
+    uint64_t calm_from = 0;  // points at which the 128 after a restart of the rate are over
+    void Persist(Archive& a) { a(excursions, riser, stall, points, last_step, calm_from); }
   };
   using Point = std::pair<int64_t, double>;  // step, value
 

@@ -37,13 +37,14 @@ struct Excursion {
   double peak = 0;           // largest excess over the level expected
   double peak_value = 0;     // the value there
   double before = 0;         // highest y - m of the 512 points before the onset; -inf: none
+  uint64_t compared = 0;     // of these points: those with a known level
   double first_quarter = 0;  // median excess, where the kind rests on it; else 0
   double last_quarter = 0;
   ExcursionKind kind = ExcursionKind::kSpike;
   bool linear = false;
-  bool jumped = false;       // nothing led up to the point that opened it
+  bool jumped = false;       // most of the way at once, in the point that opened it
   bool lasting = false;      // not short: more than 3 of its points, and more than half, at z >= 3
-  bool outstanding = false;  // its peak is 1.5 times what was seen before, or more
+  bool outstanding = false;  // its peak is 2.5 times what was seen before, or more
   bool restart = false;      // began within 128 points of a restart of the rate
   bool third = false;        // its peak is a third of the level, or more
 
@@ -56,8 +57,8 @@ struct Excursion {
 
   void Persist(Archive& a) {
     a(onset_step, opened_step, last_step, peak_step, points, above, window, level, scale, slope,
-      peak, peak_value, before, first_quarter, last_quarter, kind, linear, jumped, lasting,
-      outstanding, restart, third);
+      peak, peak_value, before, compared, first_quarter, last_quarter, kind, linear, jumped,
+      lasting, outstanding, restart, third);
   }
 };
 

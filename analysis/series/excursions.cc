@@ -9,6 +9,8 @@ namespace plumbline::rules {
 namespace {
 
 constexpr double kThird = 1.0 / 3;
+constexpr double kStandsOut = 2.5, kFarOut = 16;
+constexpr uint64_t kEnoughBefore = 128;
 constexpr uint64_t kLongestRun = 128;  // of points before the one that opens
 
 double Expected(double level, double slope, uint64_t d, uint64_t t) {
@@ -91,11 +93,14 @@ uint64_t Excursions::OnsetOf(uint64_t at) const {
   return at;
 }
 
-double Excursions::HighestBefore(uint64_t ordinal) const {
-  double highest = -std::numeric_limits<double>::infinity();
-  for (uint64_t i = ordinal - std::min(ordinal, kBefore); i < ordinal; ++i)
-    highest = std::fmax(highest, above_[i % kAbove]);
-  return highest;
+void Excursions::LookBefore(uint64_t ordinal, Excursion* is) const {
+  is->before = -std::numeric_limits<double>::infinity();
+  for (uint64_t i = ordinal - std::min(ordinal, kBefore); i < ordinal; ++i) {
+    const double above = above_[i % kAbove];
+    if (std::isnan(above)) continue;
+    ++is->compared;
+    is->before = std::max(is->before, above);
+  }
 }
 
 void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
@@ -111,8 +116,9 @@ void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
   open.is.scale = frame.scale;
   open.is.slope = frame.slope;
   open.is.linear = window_.linear();
-  open.is.before = HighestBefore(open.onset);
-  open.is.jumped = at_once && open.opening <= 1;
+  LookBefore(open.onset, &open.is);
+  open.is.jumped =
+      at_once && window_.y(at) - window_.y(at - 1) >= 0.75 * (window_.y(at) - frame.level);
   open.is.restart = open.onset < restart_until_;
   waiting_.clear();
   std::vector<Point> points;
@@ -156,7 +162,8 @@ void Excursions::Measure(const Point& point) {
     is.peak_step = point.step;
   }
   is.lasting |= !open.is_short();
-  is.outstanding |= is.peak >= 1.5 * is.before;
+  is.outstanding |= is.peak >= kStandsOut * is.before &&
+                    (is.compared >= kEnoughBefore || is.peak >= kFarOut * is.scale);
   is.third |= is.peak >= PartOf(kThird, is.level, is.scale, is.linear);
 }
 

@@ -7,6 +7,9 @@
 //   excursion before;
 // - a spike of 512 points ends there, and the history restarts with its newest 128;
 // - whether it is short is judged as it goes on: what was seen to be more warns, whatever follows.
+// In one thing it is stricter: a short one stands out at 2.5 times what was seen before (not 1.5),
+// and where that is under 128 points at z >= 16, which noise with the tails of Laplace or of
+// Student's t with 5 degrees of freedom asks for.
 #pragma once
 
 #include <array>
@@ -41,7 +44,8 @@ class Excursions {
   // What is open is judged as it stands; the next point is compared with what is history then.
   void Settle(std::vector<SeriesEvent>* events, Settled* settled);
   // Excursions that begin in the next 128 points are notes where they stay under a third.
-  void RestartRate() { restart_until_ = points_ + kBack; }
+  void RestartRate() { restart_until_ = points_ + kRestart; }
+  static constexpr uint64_t kRestart = 128;  // points
   // From now on values themselves. Nothing may be open: Settle comes before.
   void GoLinear();
   bool linear() const { return window_.linear(); }
@@ -88,7 +92,7 @@ class Excursions {
   void OpenAt(const Frame& frame, uint64_t at, bool at_once, std::vector<SeriesEvent>* events,
               Settled* settled);
   uint64_t OnsetOf(uint64_t at) const;
-  double HighestBefore(uint64_t ordinal) const;
+  void LookBefore(uint64_t ordinal, Excursion* is) const;
   double ExcessOf(const Open& open, double y) const;
   void Measure(const Point& point);
   void GoOn(std::vector<SeriesEvent>* events, Settled* settled);

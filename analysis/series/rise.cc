@@ -33,13 +33,10 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   const double rise = level() - best_;
   const double tenth = Tenth(0);
   if (rise < tenth / 2) told_ = false;
-  if (!(rise >= tenth) || told_ || since < next_look_) return std::nullopt;
+  if (!(rise >= tenth) || told_ || count_ < kBegin || since < next_look_) return std::nullopt;
   next_look_ = since + std::max<uint64_t>(1, since / 32);
-  const double sigma = Sigma(block);
-  const double noise =
-      6 * 1.25 * sigma *
-      std::sqrt(1 / static_cast<double>(block) + 1 / static_cast<double>(best_block_));
-  if (!(rise >= noise) || !(rise >= Tenth(sigma))) return std::nullopt;
+  const double sigma = SigmaOf(2 * block, 1);
+  if (!(rise >= 6 * ErrorOf(sigma, block)) || !(rise >= Tenth(sigma))) return std::nullopt;
   double low = 0;
   if (!RisesSince(&low)) return std::nullopt;
   told_ = true;
@@ -79,12 +76,23 @@ double Riser::Tenth(double sigma) const {
   return linear_ ? 0.1 * std::max(std::fabs(best_), 60 * sigma) : std::log(1.1);
 }
 
-double Riser::Sigma(uint64_t block) const {
+// Of a point, from differences of points that are `lag` apart, over the newest `points`.
+double Riser::SigmaOf(uint64_t points, uint64_t lag) const {
   std::vector<double> differences;
-  const uint64_t points = std::min<uint64_t>(2 * block, count_);
-  for (uint64_t i = count_ - points + 1; i < count_; ++i)
-    differences.push_back(At(points_, i) - At(points_, i - 1));
-  return DeviationOf(differences) / std::sqrt(2.0);
+  for (uint64_t i = count_ - std::min(points, count_) + lag; i < count_; ++i)
+    differences.push_back(At(points_, i) - At(points_, i - lag));
+  return differences.empty() ? 0 : DeviationOf(differences) / std::sqrt(2.0);
+}
+
+// The standard error of the difference of two medians. Where points two blocks apart differ by more
+// than neighbours do, noise is correlated: with r from one point to the next the neighbours' sigma
+// is sqrt(1 - r) of the true one, and a block counts as (1 - r)/(1 + r) of its points.
+double Riser::ErrorOf(double sigma, uint64_t block) const {
+  const double near = SigmaOf(8 * block, 1), apart = SigmaOf(8 * block, 2 * block);
+  const double sum = 1 / static_cast<double>(block) + 1 / static_cast<double>(best_block_);
+  if (!(apart > near)) return 1.25 * sigma * std::sqrt(sum);
+  const double less = (near / apart) * (near / apart);  // 1 - r
+  return 1.25 * std::max(sigma, apart) * std::sqrt((2 - less) / less * sum);
 }
 
 bool Riser::RisesSince(double* low) const {

@@ -1,5 +1,7 @@
 // Finds that a level has risen and stays: the newest block of points stands above the best block
-// before, by more than noise, and the points since rise (specs health: drift of a loss).
+// before, by more than noise, and the points since rise (specs health: drift of a loss). Beyond the
+// definition there, noise that is correlated from point to point counts for what it is: differences
+// of neighbours make it too small, and a block of it has fewer points than it seems.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +34,8 @@ class Riser {
   void Persist(Archive& a);
 
  private:
-  static constexpr uint64_t kFewest = 8, kRing = 128;
+  static constexpr uint64_t kFewest = 8, kRing = 512;
+  static constexpr uint64_t kBegin = 48;  // points: blocks of 8 are noise before
   using Ring = std::array<double, kRing>;
   static double At(const Ring& ring, uint64_t i) { return ring[i % kRing]; }
   static uint64_t BlockAt(uint64_t count) {
@@ -41,7 +44,8 @@ class Riser {
   void Fill();
   void Best(uint64_t block);
   double Tenth(double sigma) const;
-  double Sigma(uint64_t block) const;
+  double SigmaOf(uint64_t points, uint64_t lag) const;
+  double ErrorOf(double sigma, uint64_t block) const;
   bool RisesSince(double* low) const;
   int64_t OnsetStep(double under) const;
 

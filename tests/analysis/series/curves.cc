@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 
 namespace plumbline::rules::testing {
@@ -74,6 +75,80 @@ std::vector<double> Curve(const CurveSpec& spec) {
     values.push_back(value);
   }
   return values;
+}
+
+namespace {
+
+// Restarts of a cosine rate: the loss rises a little with the rate and falls again with it.
+void AddRestarts(CurveRandom& random, HealthyCurve* curve) {
+  const size_t cycle = 150 + random.Below(600);
+  const double rise = random.Uniform(0.01, 0.2);
+  for (size_t i = 0; i < curve->values.size(); ++i) {
+    const double done = static_cast<double>(i % cycle) / static_cast<double>(cycle);
+    const double rate = 0.05 + 0.95 * (1 + std::cos(std::numbers::pi * done)) / 2;
+    curve->rate.push_back(1e-3 * rate);
+    if (i < cycle) continue;
+    // It takes some points until the higher rate shows.
+    const double shows = 1 - std::exp(-static_cast<double>(i % cycle) / 20);
+    curve->values[i] *= 1 + rise * rate * shows;
+  }
+}
+
+// What a dashboard smoothed: an exponential mean.
+void Smooth(double keep, std::vector<double>* values) {
+  double mean = values->front();
+  for (double& value : *values) value = mean = keep * mean + (1 - keep) * value;
+}
+
+}  // namespace
+
+HealthyCurve Healthy(uint64_t number) {
+  const char* const families[] = {"plain",   "laplace", "student-5", "correlated", "rounded",
+                                  "plateau", "restart", "warm-up",   "curriculum", "overfit",
+                                  "smooth",  "growing", "wave",      "to-zero",    "short"};
+  const uint64_t family = number % std::size(families);
+  CurveRandom random(number + 77'000'000);
+  HealthyCurve curve;
+  curve.family = families[family];
+  CurveSpec spec;
+  spec.seed = number + 990'000'000;
+  spec.points = static_cast<size_t>(std::exp(random.Uniform(std::log(150), std::log(5000))));
+  spec.begin = random.Uniform(4, 12);
+  spec.floor = random.Uniform(0.5, 3);
+  spec.power = random.Uniform(0.2, 0.8);
+  spec.scale = std::exp(random.Uniform(std::log(3), std::log(300)));
+  spec.noise = std::exp(random.Uniform(std::log(0.001), std::log(0.15)));
+  if (curve.family == "laplace") spec.tail = CurveSpec::Tail::kLaplace;
+  if (curve.family == "student-5") spec.tail = CurveSpec::Tail::kStudent5;
+  if (curve.family == "correlated") spec.correlation = random.Uniform(0.2, 0.9);
+  if (curve.family == "rounded") spec.rounding = random.Below(2) == 0 ? 0.01 : 0.1;
+  if (curve.family == "plateau")
+    spec.plateau_from = spec.points / 4 + random.Below(spec.points / 2);
+  if (curve.family == "warm-up") spec.warm_up = 20 + random.Below(spec.points / 4);
+  if (curve.family == "growing") spec.grow = random.Uniform(0.5, 3);
+  if (curve.family == "wave") {
+    spec.wave = random.Uniform(0.005, 0.03);
+    spec.period = random.Uniform(200, 1000);
+  }
+  if (curve.family == "to-zero") {
+    spec.floor = random.Uniform(0.005, 0.05);
+    spec.power = random.Uniform(0.8, 1.5);
+  }
+  if (curve.family == "short") spec.points = 20 + random.Below(130);
+  if (curve.family == "curriculum") {
+    spec.step_down = random.Uniform(0.05, 0.5);
+    spec.step_at = spec.points / 4 + random.Below(spec.points / 2);
+  }
+  if (curve.family == "overfit") {
+    curve.evaluation = true;
+    spec.points = 20 + random.Below(300);
+    spec.noise = random.Uniform(0.002, 0.03);
+    spec.overfit = random.Uniform(0.02, 1);
+  }
+  curve.values = Curve(spec);
+  if (curve.family == "restart") AddRestarts(random, &curve);
+  if (curve.family == "smooth") Smooth(random.Uniform(0.8, 0.99), &curve.values);
+  return curve;
 }
 
 }  // namespace plumbline::rules::testing

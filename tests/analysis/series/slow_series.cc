@@ -94,6 +94,7 @@ struct Slow {
   size_t onset = 0, opening = 0;
   Compared f{};
   double before = 0;
+  size_t compared = 0;
   bool is_open = false, decided = false, warned = false, lasting = false, outstanding = false,
        third = false, restart = false;
   std::string kind;
@@ -150,8 +151,12 @@ struct Slow {
     onset = in[0].ordinal;
     opening = at - o;
     before = -INFINITY;
+    compared = 0;
     for (size_t i = onset < 512 ? 0 : onset - 512; i < onset; ++i)
-      if (above[i] == above[i]) before = std::max(before, above[i]);
+      if (above[i] == above[i]) {
+        before = std::max(before, above[i]);
+        ++compared;
+      }
     restart = onset < restart_until;
     is_open = true;
     decided = warned = lasting = outstanding = third = false;
@@ -173,7 +178,8 @@ struct Slow {
     const size_t i = in.size() - 1;
     if (!Above(i)) return;
     lasting |= !Short();
-    outstanding |= Excess(i) >= 1.5 * before;
+    const double e = Excess(i);
+    outstanding |= e >= 2.5 * before && (compared >= 128 || e >= 16 * f.s);
     third |= Excess(i) >= Share(1.0 / 3, f.m, f.s, linear);
   }
 
@@ -347,17 +353,25 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
     const double tenth = Share(0.1, low, 0, linear);
     if (rise < tenth / 2) told = false;
     const size_t since = n - best;
-    if (!(rise >= tenth) || told || since < next_look) continue;
+    if (!(rise >= tenth) || told || n < 48 || since < next_look) continue;
     next_look = since + std::max<size_t>(1, since / 32);
-    List differences;
-    const size_t points = std::min(n, 2 * block);
-    for (size_t i = n - points + 1; i < n; ++i) differences.push_back(y[i] - y[i - 1]);
-    const double sigma = Mad(differences) / std::sqrt(2.0);
+    const auto sigma_of = [&](size_t points, size_t lag) {
+      List differences;
+      for (size_t i = n - std::min(n, points) + lag; i < n; ++i)
+        differences.push_back(y[i] - y[i - lag]);
+      return differences.empty() ? 0 : Mad(differences) / std::sqrt(2.0);
+    };
+    const double sigma = sigma_of(2 * block, 1), near = sigma_of(8 * block, 1),
+                 apart = sigma_of(8 * block, 2 * block);
     const size_t best_block = std::min<size_t>(64, std::max<size_t>(8, best / 8));
-    if (!(rise >=
-          6 * 1.25 * sigma *
-              std::sqrt(1.0 / static_cast<double>(block) + 1.0 / static_cast<double>(best_block))))
-      continue;
+    double error =
+        1.25 * sigma *
+        std::sqrt(1.0 / static_cast<double>(block) + 1.0 / static_cast<double>(best_block));
+    if (apart > near) {
+      const double r = 1 - std::pow(near / apart, 2);
+      error *= std::max(1.0, apart / sigma) * std::sqrt((1 + r) / (1 - r));
+    }
+    if (!(rise >= 6 * error)) continue;
     if (!(rise >= Share(0.1, low, sigma, linear))) continue;
     const double slope = SlopeLow({y.begin() + static_cast<std::ptrdiff_t>(best), y.end()});
     if (!(slope > 0)) continue;
