@@ -131,7 +131,8 @@ bool IsRate(const Words& words) {
 
 SeriesRole LossRole(const Words& words) {
   if (!Has(words, "loss") || HasAny(words, kNotTheValue)) return SeriesRole::kNone;
-  if (HasAny(words, kTerms)) return SeriesRole::kAuxiliaryLoss;
+  const bool cross_entropy = InARow(words, "cross", "entropy");
+  if (!cross_entropy && HasAny(words, kTerms)) return SeriesRole::kAuxiliaryLoss;
   return HasAny(words, kEvaluations) ? SeriesRole::kEvaluationLoss : SeriesRole::kLoss;
 }
 

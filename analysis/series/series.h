@@ -2,6 +2,7 @@
 // entry.
 #pragma once
 
-#include "analysis/series/detector.h"   // IWYU pragma: export
-#include "analysis/series/excursion.h"  // IWYU pragma: export
-#include "analysis/series/role.h"       // IWYU pragma: export
+#include "analysis/series/detector.h"    // IWYU pragma: export
+#include "analysis/series/excursion.h"   // IWYU pragma: export
+#include "analysis/series/rate_watch.h"  // IWYU pragma: export
+#include "analysis/series/role.h"        // IWYU pragma: export

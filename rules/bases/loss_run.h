@@ -42,16 +42,6 @@ struct LossSeries {
   }
 };
 
-// The rate goes up again: back to 1.5 times a low that was at most 3/4 of an earlier value.
-class RateWatch {
- public:
-  bool Restarts(double rate);
-  void Persist(Archive& a) { a(high_, low_); }
-
- private:
-  double high_ = 0, low_ = 0;  // low_: since high_
-};
-
 class LossRun {
  public:
   using Key = std::tuple<v1::Role, std::string, std::string>;  // of, layer, op
