@@ -14,6 +14,7 @@
 //   [reduction]              or: collectives (support/simulated_reduction.h)
 //   [matmul]                 or: matrix products (support/matmul_run.h)
 //   [logprobs]               or: sampled tokens, both sides (support/simulated_rollout.h)
+//   [scalars]                or: a loss over steps, a rate, an evaluation (support/scalar_run.h)
 //   [hung]                   or: processes that do not go on, in protobuf text format
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]

@@ -1,0 +1,52 @@
+#include "analysis/series/block_medians.h"
+
+#include <algorithm>
+
+#include "analysis/series/robust.h"
+
+namespace plumbline::rules {
+namespace {
+
+BlockMedians::Block MiddleOf(const BlockMedians::Block& a, const BlockMedians::Block& b,
+                             const BlockMedians::Block& c) {
+  const double low = std::min(a.median, b.median), high = std::max(a.median, b.median);
+  return {std::max(low, std::min(high, c.median)), a.step};
+}
+
+}  // namespace
+
+void BlockMedians::Put(size_t level, const Block& block) {
+  if (level < open_.size()) {
+    Level& open = open_[level];
+    if (open.count < 2) {
+      open.held[open.count++] = block;
+      return;
+    }
+    open.count = 0;
+    return Put(level + 1, MiddleOf(open.held[0], open.held[1], block));
+  }
+  blocks_.push_back(block);
+  if (blocks_.size() < kMost) return;
+  for (size_t i = 0; i < kMost / 3; ++i)
+    blocks_[i] = MiddleOf(blocks_[3 * i], blocks_[3 * i + 1], blocks_[3 * i + 2]);
+  blocks_.resize(kMost / 3);
+  open_.emplace_back();
+  length_ *= 3;
+}
+
+GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most) {
+  GatheredBlocks gathered;
+  const auto& blocks = of.blocks();
+  const size_t count = blocks.size() - std::min(from, blocks.size());
+  const size_t each = std::max<size_t>(1, (count + most - 1) / most);
+  gathered.length = of.length() * each;
+  std::vector<double> group;
+  for (size_t i = from; i + each <= blocks.size(); i += each) {
+    group.clear();
+    for (size_t k = i; k < i + each; ++k) group.push_back(blocks[k].median);
+    gathered.medians.push_back(MedianOf(group));
+  }
+  return gathered;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,116 @@
+#include "analysis/series/detector.h"
+
+#include <cmath>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr size_t kRemembered = 2048;  // points
+constexpr uint64_t kMarkEvery = 1024;
+constexpr size_t kMostMarks = 10;
+
+}  // namespace
+
+double SeriesDetector::Y(double value) const { return linear_ ? value : std::log(value); }
+
+void SeriesDetector::Take(uint32_t attempt, int64_t step, double value,
+                          std::vector<SeriesEvent>* events) {
+  if (attempt != attempt_) {
+    attempt_ = attempt;
+    Resume(step, events);
+  }
+  if (!std::isfinite(value)) {
+    ++not_finite_;
+    return;
+  }
+  if (value <= 0 && !linear_) {
+    linear_ = true;
+    GoLinear(&now_, events);
+  }
+  Judge(step, value, events);
+  Keep(step, value);
+}
+
+void SeriesDetector::Judge(int64_t step, double value, std::vector<SeriesEvent>* events) {
+  ++now_.points;
+  now_.last_step = step;
+  const double y = Y(value);
+  if (!linear_) now_.stall.Take(step, y);
+  Excursions::Settled settled;
+  now_.excursions.Take({step, y}, events, &settled);
+  Feed(settled, events);
+}
+
+void SeriesDetector::Feed(const Excursions::Settled& settled, std::vector<SeriesEvent>* events) {
+  for (size_t i = 0; i < settled.points.size(); ++i) {
+    if (settled.restart == i) now_.riser = Riser(linear_);
+    if (now_.points <= now_.calm_from) continue;
+    const Excursions::Point& point = settled.points[i];
+    const std::optional<Rise> rise = now_.riser.Take(point.step, point.y);
+    if (!rise) continue;
+    SeriesEvent& event = events->emplace_back();
+    event.what = SeriesEvent::What::kRise;
+    event.rise = *rise;
+  }
+}
+
+void SeriesDetector::RestartRate() {
+  now_.excursions.RestartRate();
+  now_.riser = Riser(linear_);
+  now_.calm_from = now_.points + Excursions::kRestart;
+}
+
+void SeriesDetector::End(std::vector<SeriesEvent>* events) {
+  Excursions::Settled settled;
+  now_.excursions.Settle(events, &settled);
+  Feed(settled, events);
+}
+
+void SeriesDetector::Keep(int64_t step, double value) {
+  newest_.emplace_back(step, value);
+  if (newest_.size() > kRemembered) newest_.pop_front();
+  if (++kept_ < kMarkEvery) return;
+  kept_ = 0;
+  marks_.push_back(now_);
+  ThinMarks();
+}
+
+// Of three in a row whose outer ones lie closer together than the newest of them lies to now, the
+// middle one goes: what is left doubles its distance from one to the next.
+void SeriesDetector::ThinMarks() {
+  if (marks_.size() <= kMostMarks) return;
+  for (size_t i = marks_.size() - 4; i > 0; --i) {
+    if (marks_[i + 1].points - marks_[i - 1].points > now_.points - marks_[i + 1].points) continue;
+    marks_.erase(marks_.begin() + static_cast<ptrdiff_t>(i));
+    return;
+  }
+  marks_.erase(marks_.begin() + 1);
+}
+
+// The history is the points with smaller steps: the newest state of such, and what came after it.
+void SeriesDetector::Resume(int64_t step, std::vector<SeriesEvent>* events) {
+  End(events);  // what it has found stays found
+  if (now_.points == 0 || now_.last_step < step) return;
+  const uint64_t forgotten = now_.points - newest_.size();  // of newest_, those before
+  while (!newest_.empty() && newest_.back().first >= step) newest_.pop_back();
+  while (!marks_.empty() && marks_.back().last_step >= step) marks_.pop_back();
+  now_ = marks_.empty() ? State() : marks_.back();
+  std::vector<SeriesEvent> told;  // these points were judged before
+  if (linear_ != now_.excursions.linear()) GoLinear(&now_, &told);
+  kept_ = 0;
+  if (now_.points < forgotten) newest_.clear();
+  const size_t skip = now_.points < forgotten ? 0 : now_.points - forgotten;
+  for (size_t i = skip; i < newest_.size(); ++i, ++kept_)
+    Judge(newest_[i].first, newest_[i].second, &told);
+  End(&told);
+}
+
+void SeriesDetector::GoLinear(State* state, std::vector<SeriesEvent>* events) {
+  Excursions::Settled settled;
+  state->excursions.Settle(events, &settled);
+  state->excursions.GoLinear();
+  state->riser = Riser(true);
+  state->stall = Stall();
+}
+
+}  // namespace plumbline::rules

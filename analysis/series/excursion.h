@@ -1,0 +1,95 @@
+// What a series did when it left its level, and when its level rose: words that the rules on losses
+// and on gradient norms share.
+#pragma once
+
+#include <cstdint>
+
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+enum class ExcursionKind : uint8_t {
+  kSpike,       // away still when seen last; or back after more than 128 points
+  kRecovered,   // back within 128 points; of a divergence: back at last
+  kLevelShift,  // a new level
+  kDivergence,  // it grows, or lies a third above
+};
+const char* NameOf(ExcursionKind kind);  // as the contract has it: "level-shift"
+
+// A share of the level in the domain of a series: ln(1 + share); of values themselves share * max(
+// |level|, 60 scales).
+double PartOf(double share, double level, double scale, bool linear);
+// And back: 0.1 is ten percent.
+double ShareOf(double part, double level, double scale, bool linear);
+
+// Levels and excesses are in ln value, or in values themselves once one was <= 0 (`linear`).
+struct Excursion {
+  int64_t onset_step = 0;   // of its first point
+  int64_t opened_step = 0;  // of the point with which it was known
+  int64_t last_step = 0;    // of its newest point with z >= 3
+  int64_t peak_step = 0;
+  uint64_t points = 0;       // from the onset to the newest one with z >= 3
+  uint64_t above = 0;        // of these: with z >= 3
+  uint64_t window = 0;       // points that it was compared with
+  double level = 0;          // m, frozen
+  double scale = 0;          // s, frozen
+  double slope = 0;          // b, frozen
+  double peak = 0;           // largest excess over the level expected
+  double peak_value = 0;     // the value there
+  double before = 0;         // highest y - m of the 512 points before the onset; -inf: none
+  uint64_t compared = 0;     // of these points: those with a known level
+  double first_quarter = 0;  // median excess, where the kind rests on it; else 0
+  double last_quarter = 0;
+  ExcursionKind kind = ExcursionKind::kSpike;
+  bool linear = false;
+  bool jumped = false;       // most of the way at once, in the point that opened it
+  bool lasting = false;      // not short: more than 3 of its points, and more than half, at z >= 3
+  bool outstanding = false;  // its peak is 2.5 times what was seen before, or more
+  bool restart = false;      // began within 128 points of a restart of the rate
+  bool third = false;        // its peak is a third of the level, or more
+
+  // A warning; else a note.
+  bool warns() const { return (!restart || third) && (lasting || outstanding); }
+  double peak_z() const { return peak / scale; }
+  double peak_share() const { return ShareOf(peak, level, scale, linear); }
+  // A level or an excess over it as a value.
+  double value(double y) const;
+
+  void Persist(Archive& a) {
+    a(onset_step, opened_step, last_step, peak_step, points, above, window, level, scale, slope,
+      peak, peak_value, before, compared, first_quarter, last_quarter, kind, linear, jumped,
+      lasting, outstanding, restart, third);
+  }
+};
+
+// A rise that is no excursion: the newest block of points stands above the best one before.
+struct Rise {
+  int64_t onset_step = 0;
+  int64_t step = 0;         // at which it was found
+  double best = 0;          // median of the best block
+  double level = 0;         // of the newest one
+  double sigma = 0;         // of a point
+  double slope_low = 0;     // lower end of the 99 % interval, a point
+  uint64_t block = 0;       // points of the newest block
+  uint64_t best_block = 0;  // of the best one
+  uint64_t since = 0;       // points since that
+  bool linear = false;
+
+  double share() const { return ShareOf(level - best, best, sigma, linear); }
+  double value(double y) const;
+};
+
+struct SeriesEvent {
+  enum class What : uint8_t {
+    kOpened,    // `excursion`, of kind spike so far
+    kGrew,      // it warns now
+    kSettled,   // its kind is known
+    kReturned,  // a divergence is back: kind recovered now
+    kRise,      // `rise`
+  };
+  What what = What::kOpened;
+  Excursion excursion;
+  Rise rise;
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,259 @@
+#include "analysis/series/excursions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kThird = 1.0 / 3;
+constexpr double kStandsOut = 2.5, kFarOut = 16;
+constexpr uint64_t kEnoughBefore = 128;
+constexpr uint64_t kLongestRun = 128;  // of points before the one that opens
+
+double Expected(double level, double slope, uint64_t d, uint64_t t) {
+  const auto seen = static_cast<double>(t);
+  const auto on = static_cast<double>(std::min<uint64_t>(d, 128));
+  return level + std::min(slope, 0.0) * seen * std::log1p(on / seen);
+}
+
+double MedianOfPart(const std::vector<double>& values, size_t from, size_t count) {
+  std::vector<double> part(values.begin() + static_cast<ptrdiff_t>(from),
+                           values.begin() + static_cast<ptrdiff_t>(from + count));
+  return MedianOf(part);
+}
+
+}  // namespace
+
+void Excursions::Take(const Point& point, std::vector<SeriesEvent>* events, Settled* settled) {
+  const uint64_t ordinal = points_++;
+  const bool was_open = open_.has_value();
+  if (was_open) {
+    above_[ordinal % kAbove] = ExcessOf(*open_, point.y);
+    Measure(point);
+    GoOn(events, settled);
+  } else if (window_.count() < LevelWindow::kFewest) {
+    above_[ordinal % kAbove] = NAN;
+    Push(point);
+    run_ = window_.count();
+  } else {
+    JudgeOne(point, events, settled);
+  }
+  TellSettled(settled);
+}
+
+void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events, Settled* settled) {
+  const uint64_t ordinal = points_ - 1, at = window_.count();
+  const double level = window_.Level(), above = point.y - level;
+  above_[ordinal % kAbove] = above;
+  const uint64_t run = above >= 3 * window_.Floor(level) ? run_ : at + 1;
+  for (Waiting& waiting : waiting_) {
+    const double expected =
+        Expected(waiting.frame.level, waiting.frame.slope, at - waiting.at, waiting.ordinal);
+    ++waiting.seen;
+    if (point.y - expected >= 3 * waiting.frame.scale) ++waiting.above;
+  }
+  Frame frame;
+  const bool far = window_.Far(point.y, level, &frame);
+  if (far) {
+    const uint64_t from = std::max(run_, at - std::min(at, kLongestRun));
+    waiting_.push_back({frame, at, ordinal, from, 1, 1});
+  }
+  Push(point);
+  run_ = run;
+  for (const Waiting& waiting : waiting_) {
+    if (waiting.above < 7) continue;
+    return OpenAt(Frame(waiting.frame), waiting.at, false, events, settled);
+  }
+  if (far && above >= 8 * frame.scale &&
+      above >= PartOf(0.1, frame.level, frame.scale, window_.linear()))
+    return OpenAt(frame, at, true, events, settled);
+  std::erase_if(waiting_, [](const Waiting& w) { return w.seen - w.above > 2; });
+}
+
+// What an excursion could still take back waits.
+void Excursions::TellSettled(Settled* settled) {
+  const uint64_t count = window_.count();
+  uint64_t through = open_ ? count : std::max(run_, count - std::min(count, kLongestRun));
+  if (!waiting_.empty()) through = std::min(through, waiting_.front().from);
+  for (; told_ < through && told_ < count; ++told_)
+    settled->points.push_back({window_.step(told_), window_.y(told_)});
+}
+
+// The first of the unbroken points at z >= 3 that lead to it.
+uint64_t Excursions::OnsetOf(uint64_t at) const {
+  const uint64_t least = std::max({floor_, LevelWindow::kFewest, at - std::min(at, kLongestRun)});
+  while (at > least) {
+    const Frame frame = window_.FrameAt(at - 1);
+    if (!(window_.y(at - 1) - frame.level >= 3 * frame.scale)) break;
+    --at;
+  }
+  return at;
+}
+
+void Excursions::LookBefore(uint64_t ordinal, Excursion* is) const {
+  is->before = -std::numeric_limits<double>::infinity();
+  for (uint64_t i = ordinal - std::min(ordinal, kBefore); i < ordinal; ++i) {
+    const double above = above_[i % kAbove];
+    if (std::isnan(above)) continue;
+    ++is->compared;
+    is->before = std::max(is->before, above);
+  }
+}
+
+void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
+                        std::vector<SeriesEvent>* events, Settled* settled) {
+  const uint64_t count = window_.count(), from = OnsetOf(at);
+  Open& open = open_.emplace();
+  open.onset = points_ - (count - from);
+  open.opening = at - from;
+  open.is.onset_step = window_.step(from);
+  open.is.opened_step = window_.step(count - 1);
+  open.is.window = frame.window;
+  open.is.level = frame.level;
+  open.is.scale = frame.scale;
+  open.is.slope = frame.slope;
+  open.is.linear = window_.linear();
+  LookBefore(open.onset, &open.is);
+  open.is.jumped =
+      at_once && window_.y(at) - window_.y(at - 1) >= 0.75 * (window_.y(at) - frame.level);
+  open.is.restart = open.onset < restart_until_;
+  waiting_.clear();
+  std::vector<Point> points;
+  for (uint64_t i = from; i < count; ++i) points.push_back({window_.step(i), window_.y(i)});
+  window_.PopTo(from);
+  run_ = from;
+  TellSettled(settled);
+  for (const Point& point : points) Measure(point);
+  open.warned = open.is.warns();
+  Say(SeriesEvent::What::kOpened, events);
+  GoOn(events, settled);
+}
+
+double Excursions::ExcessOf(const Open& open, double y) const {
+  const uint64_t d = open.taken - std::min(open.taken, open.opening);
+  return y - Expected(open.is.level, open.is.slope, d, open.onset);
+}
+
+void Excursions::Measure(const Point& point) {
+  Open& open = *open_;
+  Excursion& is = open.is;
+  const double excess = ExcessOf(open, point.y);
+  const bool led_up = open.taken < open.opening;
+  ++open.taken;
+  if (!open.decided) open.excess.push_back(excess);
+  const bool above = excess >= 3 * is.scale;
+  // Of a divergence only the points that may be its end are history again.
+  if (is.kind == ExcursionKind::kDivergence && above) open.points.clear();
+  if (is.kind != ExcursionKind::kDivergence || !above) open.points.push_back(point);
+  if (!above) {
+    if (!led_up) ++open.under;
+    return;
+  }
+  open.under = 0;
+  ++is.above;
+  is.points = open.taken;
+  is.last_step = point.step;
+  if (excess > is.peak) {
+    is.peak = excess;
+    is.peak_value = is.value(point.y);
+    is.peak_step = point.step;
+  }
+  is.lasting |= !open.is_short();
+  is.outstanding |= is.peak >= kStandsOut * is.before &&
+                    (is.compared >= kEnoughBefore || is.peak >= kFarOut * is.scale);
+  is.third |= is.peak >= PartOf(kThird, is.level, is.scale, is.linear);
+}
+
+void Excursions::GoOn(std::vector<SeriesEvent>* events, Settled* settled) {
+  Open& open = *open_;
+  if (open.is.warns() && !open.warned) {
+    open.warned = true;
+    Say(SeriesEvent::What::kGrew, events);
+  }
+  if (open.under == 3) return Back(events, settled);
+  if (!open.decided && open.taken >= kBack && open.under == 0) {
+    Decide();
+    Say(SeriesEvent::What::kSettled, events);
+    if (open.is.kind == ExcursionKind::kLevelShift) return Close(0, !open.is_short(), settled);
+    if (open.is.kind == ExcursionKind::kDivergence) open.points.clear();
+  }
+  const bool spike = open.is.kind == ExcursionKind::kSpike;
+  if (spike && open.taken >= kLongest) Close(open.points.size() - kBack, true, settled);
+}
+
+void Excursions::Decide() {
+  Open& open = *open_;
+  Excursion& is = open.is;
+  open.decided = true;
+  const size_t points = open.excess.size(), quarter = points / 4;
+  if (points < 16) return;
+  is.first_quarter = MedianOfPart(open.excess, 0, quarter);
+  is.last_quarter = MedianOfPart(open.excess, points - quarter, quarter);
+  open.excess.clear();
+  if (is.last_quarter < 0.8 * is.first_quarter) return;
+  if (is.last_quarter > 1.5 * is.first_quarter ||
+      is.last_quarter >= PartOf(kThird, is.level, is.scale, is.linear)) {
+    is.kind = ExcursionKind::kDivergence;
+  } else if (points >= 64) {
+    is.kind = ExcursionKind::kLevelShift;
+  }
+}
+
+// Its newest points are the level's again.
+void Excursions::Back(std::vector<SeriesEvent>* events, Settled* settled) {
+  Open& open = *open_;
+  const bool diverged = open.is.kind == ExcursionKind::kDivergence;
+  if (!open.decided || diverged) open.is.kind = ExcursionKind::kRecovered;
+  if (diverged) Say(SeriesEvent::What::kReturned, events);
+  if (!open.decided) Say(SeriesEvent::What::kSettled, events);
+  Close(!diverged && open.is_short() ? 0 : open.points.size() - open.under, false, settled);
+}
+
+// Its points from number `from` on are history; the history begins with them, or goes on.
+void Excursions::Close(size_t from, bool restart, Settled* settled) {
+  const std::vector<Point> points = std::move(open_->points);
+  open_.reset();
+  if (restart) {
+    window_.PopTo(0);
+    told_ = 0;
+    settled->restart = settled->points.size();
+  }
+  for (size_t i = from; i < points.size(); ++i) Push(points[i]);
+  run_ = floor_ = window_.count();
+}
+
+void Excursions::Say(SeriesEvent::What what, std::vector<SeriesEvent>* events) const {
+  SeriesEvent& event = events->emplace_back();
+  event.what = what;
+  event.excursion = open_->is;
+}
+
+void Excursions::Settle(std::vector<SeriesEvent>* events, Settled* settled) {
+  waiting_.clear();
+  if (open_ && open_->under > 0) {
+    Back(events, settled);
+  } else if (open_) {
+    Open& open = *open_;
+    if (!open.decided) {
+      Decide();
+      Say(SeriesEvent::What::kSettled, events);
+    }
+    const bool shift = open.is.kind == ExcursionKind::kLevelShift && !open.is_short();
+    const bool diverged = open.is.kind == ExcursionKind::kDivergence;
+    const bool keep = shift || (!diverged && open.is_short());
+    Close(keep ? 0 : open.points.size(), shift, settled);
+  }
+  run_ = floor_ = window_.count();
+  TellSettled(settled);
+}
+
+void Excursions::GoLinear() {
+  const double level = window_.count() > 0 ? window_.Level() : 0;
+  window_.GoLinear();
+  for (double& above : above_) above = std::exp(level) * std::expm1(above);
+}
+
+}  // namespace plumbline::rules

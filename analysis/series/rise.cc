@@ -1,0 +1,135 @@
+#include "analysis/series/rise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr size_t kMostBlocks = 96;
+
+}  // namespace
+
+std::optional<Rise> Riser::Take(int64_t step, double y) {
+  const uint64_t block = BlockAt(count_ + 1);
+  if (window_.size() == block) {
+    window_.Replace(At(points_, count_ - block), y);
+  } else {
+    window_.Insert(y);
+  }
+  points_[count_ % kRing] = y;
+  steps_[count_ % kRing] = step;
+  levels_[count_ % kRing] = window_.median();
+  ++count_;
+  Best(block);
+  if (best_at_ == 0) return std::nullopt;
+  const uint64_t since = count_ - best_at_;
+  // What the ring still holds is not gathered: in a curve that falls the best block is a new one
+  // all the time.
+  if (since == kRing) Fill();
+  if (since > kRing) since_.Add(step, y);
+
+  const double rise = level() - best_;
+  const double tenth = Tenth(0);
+  if (rise < tenth / 2) told_ = false;
+  if (!(rise >= tenth) || told_ || count_ < kBegin || since < next_look_) return std::nullopt;
+  next_look_ = since + std::max<uint64_t>(1, since / 32);
+  const double sigma = SigmaOf(2 * block, 1);
+  if (!(rise >= 6 * ErrorOf(sigma, block)) || !(rise >= Tenth(sigma))) return std::nullopt;
+  double low = 0;
+  if (!RisesSince(&low)) return std::nullopt;
+  told_ = true;
+  return Rise{OnsetStep(best_ + sigma),
+              step,
+              best_,
+              level(),
+              sigma,
+              low,
+              block,
+              best_block_,
+              since,
+              linear_};
+}
+
+// The newest block that has no point in common with the newest one of all.
+void Riser::Best(uint64_t block) {
+  if (count_ < block + kFewest) return;
+  const uint64_t end = count_ - block;
+  if (end <= best_at_) return;
+  const double level = At(levels_, end - 1);
+  if (best_at_ != 0 && !(level < best_)) return;
+  best_at_ = end;
+  best_ = level;
+  best_block_ = BlockAt(end);
+  best_step_ = steps_[(end - 1) % kRing];
+  since_ = BlockMedians();
+  next_look_ = 0;
+}
+
+void Riser::Fill() {
+  since_ = BlockMedians();
+  for (uint64_t i = best_at_; i < count_; ++i) since_.Add(steps_[i % kRing], At(points_, i));
+}
+
+double Riser::Tenth(double sigma) const {
+  return linear_ ? 0.1 * std::max(std::fabs(best_), 60 * sigma) : std::log(1.1);
+}
+
+// Of a point, from differences of points that are `lag` apart, over the newest `points`.
+double Riser::SigmaOf(uint64_t points, uint64_t lag) const {
+  std::vector<double> differences;
+  for (uint64_t i = count_ - std::min(points, count_) + lag; i < count_; ++i)
+    differences.push_back(At(points_, i) - At(points_, i - lag));
+  return differences.empty() ? 0 : DeviationOf(differences) / std::sqrt(2.0);
+}
+
+// The standard error of the difference of two medians. Where points two blocks apart differ by more
+// than neighbours do, noise is correlated: with r from one point to the next the neighbours' sigma
+// is sqrt(1 - r) of the true one, and a block counts as (1 - r)/(1 + r) of its points.
+double Riser::ErrorOf(double sigma, uint64_t block) const {
+  const double near = SigmaOf(8 * block, 1), apart = SigmaOf(8 * block, 2 * block);
+  const double sum = 1 / static_cast<double>(block) + 1 / static_cast<double>(best_block_);
+  if (!(apart > near)) return 1.25 * sigma * std::sqrt(sum);
+  const double less = (near / apart) * (near / apart);  // 1 - r
+  return 1.25 * std::max(sigma, apart) * std::sqrt((2 - less) / less * sum);
+}
+
+bool Riser::RisesSince(double* low) const {
+  GatheredBlocks blocks;
+  if (count_ - best_at_ < kRing) {
+    BlockMedians few;
+    for (uint64_t i = best_at_; i < count_; ++i) few.Add(steps_[i % kRing], At(points_, i));
+    blocks = Gather(few, 0, kMostBlocks);
+  } else {
+    blocks = Gather(since_, 0, kMostBlocks);
+  }
+  *low = TheilSen({}, blocks.medians).low / static_cast<double>(blocks.length);
+  return *low > 0;
+}
+
+// The point after the last one that, with its neighbours, was not above `under`.
+int64_t Riser::OnsetStep(double under) const {
+  const uint64_t held = std::min(kRing, count_ - best_at_);
+  for (uint64_t i = count_ - 1; i-- > count_ - held + 1;) {
+    double three[] = {At(points_, i - 1), At(points_, i), At(points_, i + 1)};
+    if (MedianOf(three) <= under) return steps_[(i + 1) % kRing];
+  }
+  const auto& blocks = since_.blocks();
+  for (size_t i = blocks.size(); i-- > 0;) {
+    if (blocks[i].median <= under)
+      return i + 1 < blocks.size() ? blocks[i + 1].step : steps_[(count_ - held) % kRing];
+  }
+  return held == count_ - best_at_ ? steps_[best_at_ % kRing] : blocks.front().step;
+}
+
+void Riser::Persist(Archive& a) {
+  a(linear_, count_, points_, steps_, levels_, best_at_, best_, best_block_, best_step_, since_,
+    next_look_, told_);
+  if (!a.reading()) return;
+  window_.Clear();
+  for (uint64_t i = count_ - std::min(count_, BlockAt(count_)); i < count_; ++i)
+    window_.Insert(At(points_, i));
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,67 @@
+// Finds that a level has risen and stays: the newest block of points stands above the best block
+// before, by more than noise, and the points since rise (specs health: drift of a loss). Beyond the
+// definition there, noise that is correlated from point to point counts for what it is: differences
+// of neighbours make it too small, and a block of it has fewer points than it seems.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+
+#include "analysis/series/block_medians.h"
+#include "analysis/series/excursion.h"
+#include "analysis/series/robust.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+class Riser {
+ public:
+  explicit Riser(bool linear = false) : linear_(linear) {}
+
+  // The next point of the history. A rise is told once, and again only when the level had come half
+  // the way back.
+  std::optional<Rise> Take(int64_t step, double y);
+  // Median of the newest block of 8 to 64 points; NaN before there are 8.
+  double level() const { return count_ < kFewest ? NAN : At(levels_, count_ - 1); }
+  bool risen() const { return told_; }
+  // Points up to the end of the best block; 0: there is none yet.
+  uint64_t best_at() const { return best_at_; }
+
+  // window_ is found again.
+  void Persist(Archive& a);
+
+ private:
+  static constexpr uint64_t kFewest = 8, kRing = 512;
+  static constexpr uint64_t kBegin = 48;  // points: blocks of 8 are noise before
+  using Ring = std::array<double, kRing>;
+  static double At(const Ring& ring, uint64_t i) { return ring[i % kRing]; }
+  static uint64_t BlockAt(uint64_t count) {
+    return std::min<uint64_t>(64, std::max<uint64_t>(kFewest, count / 8));
+  }
+  void Fill();
+  void Best(uint64_t block);
+  double Tenth(double sigma) const;
+  double SigmaOf(uint64_t points, uint64_t lag) const;
+  double ErrorOf(double sigma, uint64_t block) const;
+  bool RisesSince(double* low) const;
+  int64_t OnsetStep(double under) const;
+
+  bool linear_;
+  uint64_t count_ = 0;
+  Ring points_{};
+  std::array<int64_t, kRing> steps_{};
+  Ring levels_{};         // L of the block that ends at a point
+  uint64_t best_at_ = 0;  // points up to the end of the best block
+  double best_ = 0;
+  uint64_t best_block_ = 0;
+  int64_t best_step_ = 0;
+  BlockMedians since_;      // of the points since; only beyond what the ring holds
+  uint64_t next_look_ = 0;  // at so many points since
+  bool told_ = false;
+  SortedWindow window_;  // the newest block
+};
+
+}  // namespace plumbline::rules

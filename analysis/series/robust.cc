@@ -1,0 +1,84 @@
+#include "analysis/series/robust.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace plumbline::rules {
+
+double MedianOf(std::span<double> values) {
+  if (values.empty()) return NAN;
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*std::max_element(values.begin(), middle) + *middle) / 2;
+}
+
+double SortedMedian(const double* values, size_t count) {
+  if (count == 0) return NAN;
+  return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+double DeviationOf(std::span<double> values) {
+  const double middle = MedianOf(values);
+  for (double& value : values) value = std::fabs(value - middle);
+  return 1.4826 * MedianOf(values);
+}
+
+double SmallestGap(std::span<double> values) {
+  std::sort(values.begin(), values.end());
+  double gap = HUGE_VAL;
+  for (size_t i = 1; i < values.size(); ++i) {
+    const double difference = values[i] - values[i - 1];
+    if (difference > 0 && difference < gap) gap = difference;
+  }
+  return std::isfinite(gap) ? gap : 0;
+}
+
+SlopeInterval TheilSen(std::span<const double> x, std::span<const double> y) {
+  const size_t n = y.size();
+  if (n < 2) return {0, -HUGE_VAL, HUGE_VAL};
+  std::vector<double> slopes;
+  slopes.reserve(n * (n - 1) / 2);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = i + 1; k < n; ++k) {
+      const double width = x.empty() ? static_cast<double>(k - i) : x[k] - x[i];
+      slopes.push_back((y[k] - y[i]) / width);
+    }
+  }
+  const double count = static_cast<double>(slopes.size()), of = static_cast<double>(n);
+  const double spread = 2.5758293035489004 * std::sqrt(of * (of - 1) * (2 * of + 5) / 18);
+  const double below = std::floor((count - spread) / 2);  // that many slopes lie under the interval
+  SlopeInterval interval{MedianOf(slopes), -HUGE_VAL, HUGE_VAL};
+  if (!(below >= 1)) return interval;
+  const auto rank = static_cast<ptrdiff_t>(below);
+  std::nth_element(slopes.begin(), slopes.begin() + (rank - 1), slopes.end());
+  interval.low = slopes[static_cast<size_t>(rank) - 1];
+  std::nth_element(slopes.begin(), slopes.end() - rank, slopes.end());
+  interval.high = *(slopes.end() - rank);
+  return interval;
+}
+
+void SortedWindow::Insert(double value) {
+  values_.insert(std::lower_bound(values_.begin(), values_.end(), value), value);
+}
+
+void SortedWindow::Erase(double value) {
+  values_.erase(std::lower_bound(values_.begin(), values_.end(), value));
+}
+
+// What lies between the two places moves by one.
+void SortedWindow::Replace(double gone, double come) {
+  const auto from = std::lower_bound(values_.begin(), values_.end(), gone);
+  if (come >= gone) {
+    const auto to = std::lower_bound(from + 1, values_.end(), come);
+    std::move(from + 1, to, from);
+    *(to - 1) = come;
+  } else {
+    const auto to = std::lower_bound(values_.begin(), from, come);
+    std::move_backward(to, from, from + 1);
+    *to = come;
+  }
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,44 @@
+// Medians and what is made of them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace plumbline::rules {
+
+// Of an even number the mean of the middle two; NaN of none. The values change places.
+double MedianOf(std::span<double> values);
+
+// Of values in ascending order.
+double SortedMedian(const double* values, size_t count);
+
+// 1.4826 x the median distance from the median: the deviation of normal values. They are replaced.
+double DeviationOf(std::span<double> values);
+
+// The smallest difference that is not 0 between two of them; 0: all are equal. They are sorted.
+double SmallestGap(std::span<double> values);
+
+// Theil-Sen: the median slope of all pairs, and its 99 % interval by Sen's normal approximation of
+// Kendall's statistic (1968), which holds for independent errors of any one distribution. `x` is
+// ascending; empty: 0, 1, 2, ... Too few points for a bound: it is infinite.
+struct SlopeInterval {
+  double slope = 0, low = 0, high = 0;
+};
+SlopeInterval TheilSen(std::span<const double> x, std::span<const double> y);
+
+// A handful of values in order, of which one comes and one goes.
+class SortedWindow {
+ public:
+  void Clear() { values_.clear(); }
+  void Insert(double value);
+  void Erase(double value);  // one that it holds
+  void Replace(double gone, double come);
+  size_t size() const { return values_.size(); }
+  double median() const { return SortedMedian(values_.data(), values_.size()); }
+
+ private:
+  std::vector<double> values_;
+};
+
+}  // namespace plumbline::rules

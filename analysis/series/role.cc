@@ -1,0 +1,200 @@
+#include "analysis/series/role.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
+
+namespace plumbline {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr std::pair<SeriesRole, const char*> kNames[] = {
+    {SeriesRole::kNone, "none"},
+    {SeriesRole::kLoss, "loss"},
+    {SeriesRole::kEvaluationLoss, "evaluation-loss"},
+    {SeriesRole::kAuxiliaryLoss, "auxiliary-loss"},
+    {SeriesRole::kGradientNorm, "gradient-norm"},
+    {SeriesRole::kRate, "rate"},
+    {SeriesRole::kLossScale, "loss-scale"},
+    {SeriesRole::kTokens, "tokens"},
+    {SeriesRole::kStepSeconds, "step-seconds"},
+    {SeriesRole::kMemory, "memory"},
+    {SeriesRole::kUpdateRatio, "update-ratio"},
+};
+
+// Written together though they are two words.
+struct Together {
+  std::string_view written, first, second;
+};
+constexpr Together kTogether[] = {
+    {"trainloss", "train", "loss"}, {"trainingloss", "train", "loss"},
+    {"valloss", "val", "loss"},     {"evalloss", "eval", "loss"},
+    {"testloss", "test", "loss"},   {"lmloss", "lm", "loss"},
+    {"celoss", "ce", "loss"},       {"nllloss", "nll", "loss"},
+    {"mseloss", "mse", "loss"},     {"bceloss", "bce", "loss"},
+    {"totalloss", "total", "loss"}, {"auxloss", "aux", "loss"},
+    {"zloss", "z", "loss"},         {"lossscale", "loss", "scale"},
+    {"gradnorm", "grad", "norm"},   {"learningrate", "learning", "rate"},
+    {"losses", "", "loss"},
+};
+
+// Words that make something else of a loss or a gradient norm: a spread, a weight, a setting.
+constexpr std::string_view kNotTheValue[] = {
+    "std",    "stddev",      "var",       "variance",   "min",     "max",      "best",
+    "lowest", "sum",         "count",     "num",        "weight",  "weights",  "coef",
+    "coeff",  "coefficient", "coefs",     "factor",     "scale",   "scaler",   "scaling",
+    "lambda", "mask",        "threshold", "target",     "ratio",   "delta",    "diff",
+    "change", "improvement", "gap",       "slope",      "grad",    "gradient", "gradients",
+    "norm",   "lr",          "rate",      "time",       "seconds", "secs",     "ms",
+    "tokens", "denominator", "divisor",   "divergence", "spike",   "spikes",   "patience",
+    "packet", "data",        "percent",   "quantile",   "p50",     "p90",      "p95",
+    "p99",    "histogram",   "skipped",   "nan",        "inf",     "error",    "errors"};
+constexpr std::string_view kEvaluations[] = {"val",        "valid",  "validation", "eval",
+                                             "evaluation", "test",   "testing",    "dev",
+                                             "heldout",    "holdout"};
+// Terms that are added to a loss.
+constexpr std::string_view kTerms[] = {
+    "aux",     "auxiliary",  "z",  "balance", "balancing",      "lb",   "router",
+    "routing", "entropy",    "kl", "penalty", "regularization", "reg",  "regularisation",
+    "commit",  "commitment", "l1", "l2",      "decay",          "orth", "sparsity"};
+// As rules/health/learning_rate.cc: a bound, a factor, a setting of the scheduler.
+constexpr std::string_view kNotTheRate[] = {
+    "min",      "max",      "base",      "initial", "init",      "target", "final",  "end",
+    "start",    "peak",     "warmup",    "scale",   "mult",      "ratio",  "factor", "decay",
+    "weight",   "steps",    "step",      "epoch",   "find",      "finder", "range",  "gamma",
+    "patience", "schedule", "scheduler", "scaler",  "multiplier"};
+
+bool Has(const Words& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+bool HasAny(const Words& words, std::span<const std::string_view> any) {
+  return std::any_of(any.begin(), any.end(), [&](std::string_view w) { return Has(words, w); });
+}
+
+// One right after the other.
+bool InARow(const Words& words, std::string_view first, std::string_view second) {
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i - 1] == first && words[i] == second) return true;
+  }
+  return false;
+}
+
+Words WordsOf(std::string_view name) {
+  std::string text;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (i > 0 && absl::ascii_isupper(name[i]) && absl::ascii_islower(name[i - 1])) text += ' ';
+    text += absl::ascii_tolower(name[i]);
+  }
+  const Words parts = absl::StrSplit(text, absl::ByAnyChar("/_-.: \t()[]"), absl::SkipEmpty());
+  Words words;
+  for (const std::string& part : parts) {
+    const auto* together = std::find_if(std::begin(kTogether), std::end(kTogether),
+                                        [&](const auto& known) { return known.written == part; });
+    if (together == std::end(kTogether)) {
+      words.push_back(part);
+      continue;
+    }
+    if (!together->first.empty()) words.emplace_back(together->first);
+    words.emplace_back(together->second);
+  }
+  return words;
+}
+
+bool IsLossScale(const Words& words) {
+  constexpr std::string_view kSettings[] = {"min",    "max",    "init",    "initial", "window",
+                                            "factor", "growth", "backoff", "interval"};
+  return (InARow(words, "loss", "scale") || InARow(words, "loss", "scaling")) &&
+         !HasAny(words, kSettings);
+}
+
+bool IsGradientNorm(const Words& words) {
+  constexpr std::string_view kOther[] = {"clip",  "clipping", "clipped",   "max",   "min",
+                                         "std",   "var",      "threshold", "ratio", "loss",
+                                         "scale", "param",    "limit",     "coef",  "count"};
+  const bool is = Has(words, "gnorm") || InARow(words, "grad", "norm") ||
+                  InARow(words, "gradient", "norm") || InARow(words, "grads", "norm") ||
+                  InARow(words, "gradients", "norm");
+  return is && !HasAny(words, kOther);
+}
+
+bool IsRate(const Words& words) {
+  const bool is = Has(words, "lr") || InARow(words, "learning", "rate");
+  return is && !HasAny(words, kNotTheRate);
+}
+
+SeriesRole LossRole(const Words& words) {
+  if (!Has(words, "loss") || HasAny(words, kNotTheValue)) return SeriesRole::kNone;
+  const bool cross_entropy = InARow(words, "cross", "entropy");
+  if (!cross_entropy && HasAny(words, kTerms)) return SeriesRole::kAuxiliaryLoss;
+  return HasAny(words, kEvaluations) ? SeriesRole::kEvaluationLoss : SeriesRole::kLoss;
+}
+
+bool IsTokens(const Words& words) {
+  constexpr std::string_view kOther[] = {"per",        "sec",    "second", "seconds", "s",
+                                         "throughput", "rate",   "time",   "loss",    "dropped",
+                                         "max",        "length", "ratio",  "share"};
+  return (Has(words, "tokens") || Has(words, "token")) && !HasAny(words, kOther);
+}
+
+bool IsStepSeconds(const Words& words) {
+  constexpr std::string_view kSteps[] = {"step", "iteration", "iter", "batch"};
+  constexpr std::string_view kTimes[] = {"seconds", "second", "secs",    "sec",
+                                         "s",       "time",   "duration"};
+  constexpr std::string_view kOther[] = {
+      "ms",    "data",   "wait",    "forward", "backward", "optimizer", "remaining",
+      "total", "tokens", "samples", "start",   "end",      "timestamp", "loss"};
+  return HasAny(words, kSteps) && HasAny(words, kTimes) && !HasAny(words, kOther);
+}
+
+bool IsMemory(const Words& words) {
+  constexpr std::string_view kWords[] = {"memory", "mem", "vram"};
+  constexpr std::string_view kOther[] = {"bandwidth", "loss", "clock", "time", "temperature"};
+  return HasAny(words, kWords) && !HasAny(words, kOther);
+}
+
+bool IsUpdateRatio(const Words& words) {
+  return (Has(words, "update") || Has(words, "updates")) && Has(words, "ratio");
+}
+
+}  // namespace
+
+const char* NameOf(SeriesRole role) {
+  for (const auto& [known, name] : kNames) {
+    if (known == role) return name;
+  }
+  return "none";
+}
+
+std::optional<SeriesRole> FindRole(std::string_view name) {
+  for (const auto& [role, known] : kNames) {
+    if (name == known) return role;
+  }
+  return std::nullopt;
+}
+
+SeriesRole RoleByName(std::string_view name) {
+  const Words words = WordsOf(name);
+  if (IsLossScale(words)) return SeriesRole::kLossScale;
+  if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
+  if (const SeriesRole loss = LossRole(words); loss != SeriesRole::kNone) return loss;
+  if (IsRate(words)) return SeriesRole::kRate;
+  if (IsUpdateRatio(words)) return SeriesRole::kUpdateRatio;
+  if (IsMemory(words)) return SeriesRole::kMemory;
+  if (IsTokens(words)) return SeriesRole::kTokens;
+  if (IsStepSeconds(words)) return SeriesRole::kStepSeconds;
+  return SeriesRole::kNone;
+}
+
+SeriesRole SeriesRoles::Of(std::string_view name) const {
+  const auto said = said_.find(name);
+  return said != said_.end() ? said->second : RoleByName(name);
+}
+
+}  // namespace plumbline

@@ -1,0 +1,8 @@
+// Series of scalars: what they are by name, and what happens to one as its points come. The room's
+// entry.
+#pragma once
+
+#include "analysis/series/detector.h"    // IWYU pragma: export
+#include "analysis/series/excursion.h"   // IWYU pragma: export
+#include "analysis/series/rate_watch.h"  // IWYU pragma: export
+#include "analysis/series/role.h"        // IWYU pragma: export

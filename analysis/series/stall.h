@@ -1,0 +1,44 @@
+// Does a series still fall? The slope of ln value against ln n over its newest half.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/series/block_medians.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+struct StallFigures {
+  bool known = false;        // from 500 points on
+  double slope = 0;          // of ln value against ln n: Theil-Sen over at most 96 block medians
+  double low = 0, high = 0;  // its 99 % interval
+  double begin = 0;          // median of ln value of the first 16 points
+  double newest = 0;         // of the newest half
+  uint64_t points = 0;
+  int64_t half_step = 0;  // where the newest half begins
+
+  bool stalled() const { return known && high >= 0; }
+  // It never was much better than in its first 16 points.
+  bool from_the_beginning() const;
+};
+
+class Stall {
+ public:
+  static constexpr uint64_t kFewest = 500;
+
+  // `y`: ln value.
+  void Take(int64_t step, double y);
+  StallFigures Look() const;
+  // At 4,096 points, and each time they have doubled: a run that goes on is looked at, too.
+  bool Due() const { return count_ >= 4096 && (count_ & (count_ - 1)) == 0; }
+
+  void Persist(Archive& a) { a(blocks_, first_, count_); }
+
+ private:
+  BlockMedians blocks_;
+  std::vector<double> first_;  // the first 16
+  uint64_t count_ = 0;
+};
+
+}  // namespace plumbline::rules

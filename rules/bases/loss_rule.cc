@@ -1,0 +1,89 @@
+#include "rules/bases/loss_rule.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace plumbline::rules {
+
+void LossRule::Judge(const SiteStep& step, VerdictSink& /*out*/) {
+  const bool scalar = !step.items.empty() && step.items.front().evidence->has_scalar();
+  if (scalar) shared_.Take(step);
+}
+
+void LossRule::JudgeStep(const StepEnd& step, VerdictSink& out) {
+  LossRun& run = shared_.run();
+  for (const LossRun::Told& told : run.Close(step)) {
+    if (auto found = Tell(*told.series, told.event, SaidOf(*told.series)))
+      Add(*told.series, *std::move(found), out);
+  }
+  for (const LossSeries* series : run.touched()) {
+    if (auto found = Look(*series, false, SaidOf(*series))) Add(*series, *std::move(found), out);
+  }
+}
+
+void LossRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
+  LossRun& run = shared_.run();
+  for (const LossRun::Told& told : run.Finish()) {
+    if (auto found = Tell(*told.series, told.event, SaidOf(*told.series)))
+      Add(*told.series, *std::move(found), out);
+  }
+  for (const auto& [key, series] : run.series()) {
+    if (auto found = Look(series, true, SaidOf(series))) Add(series, *std::move(found), out);
+    if (SaidOf(series).found) continue;
+    std::optional<v1::Verdict> rest = Rest(series);
+    if (!rest) continue;
+    google::protobuf::Struct& details = *rest->mutable_details();
+    Put(details, "series", series.op);
+    Put(details, "points", static_cast<double>(series.detector.points()));
+    Put(details, "role", NameOf(series.role));
+    const uint32_t ranks[] = {series.rank};
+    SetPlace(*rest, series.layer, series.op, series.step_first, series.step_last, ranks);
+    out.Add(*std::move(rest));
+  }
+}
+
+void LossRule::Add(const LossSeries& series, FindingBuilder found, VerdictSink& out) {
+  SaidOf(series).found = true;
+  out.Add(found.Take());
+}
+
+void LossRule::Persist(Archive& archive) {
+  archive.Version(1);
+  archive(shared_, said_);
+}
+
+void DescribeExcursion(const LossSeries& series, const Excursion& excursion,
+                       FindingBuilder* found) {
+  found->Samples(excursion.window)
+      .Witness("onset_step", static_cast<double>(excursion.onset_step))
+      .Witness("level", excursion.value(excursion.level))
+      .Witness("peak", excursion.peak_value)
+      .Witness("peak_step", static_cast<double>(excursion.peak_step))
+      .Witness("scale", excursion.scale)
+      .Witness("points", static_cast<double>(excursion.points))
+      .Witness("points_above", static_cast<double>(excursion.above));
+  if (!series.rate_known)
+    found->Assume("no learning rate is recorded: the rate did not go up again");
+}
+
+void PlaceOnset(const LossSeries& series, int64_t onset, int64_t last, const std::string& kind,
+                FindingBuilder* found) {
+  const uint32_t ranks[] = {series.rank};
+  found->At(series.layer, series.op, onset, last < onset ? onset : last, ranks);
+  google::protobuf::Struct& details = *found->verdict().mutable_details();
+  Put(details, "series", series.op);
+  Put(details, "step", static_cast<double>(onset));
+  Put(details, "kind", kind);
+  Put(details, "role", NameOf(series.role));
+}
+
+std::optional<v1::Verdict> FewPoints(const LossSeries& series, uint64_t fewest) {
+  const uint64_t points = series.detector.points();
+  if (points >= fewest) return std::nullopt;
+  return Inconclusive(
+      absl::StrCat("few-points: ", points, " finite values, ", fewest, " are needed for a pass"));
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,67 @@
+// The frame of the rules on losses: the run that they share, what each makes of its events, and a
+// last word on each series that it never had a finding on.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/archive.h"
+#include "rules/bases/loss_run.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+class LossRule : public Rule {
+ public:
+  bool ReadsScalar(const v1::Site& site) const override { return LossRun::Reads(site); }
+  void Judge(const SiteStep& step, VerdictSink& out) override;
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override;
+  void JudgeRun(const RunSummary& run, VerdictSink& out) override;
+  // What derives from it keeps nothing else.
+  void Persist(Archive& archive) final;
+
+ protected:
+  // What the rule said of a series so far.
+  struct Said {
+    bool found = false;
+    bool open = false;         // what it found is not over
+    int64_t onset = 0;         // of that
+    std::set<std::string> of;  // words of the rule's own: what it need not say again
+    void Persist(Archive& a) { a(found, open, onset, of); }
+  };
+  // The finding that an event makes, if any.
+  virtual std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,
+                                             Said& said) const = 0;
+  // What a series shows that an event does not: after each of its points, and at the run's end.
+  virtual std::optional<FindingBuilder> Look(const LossSeries& /*series*/, bool /*at_the_end*/,
+                                             Said& /*said*/) const {
+    return std::nullopt;
+  }
+  // Pass or inconclusive, of a series without a finding. nullopt: none of this rule's series.
+  virtual std::optional<v1::Verdict> Rest(const LossSeries& series) const = 0;
+
+ private:
+  Said& SaidOf(const LossSeries& series) { return said_[{series.of, series.layer, series.op}]; }
+  void Add(const LossSeries& series, FindingBuilder found, VerdictSink& out);
+
+  SharedLossRun shared_;
+  std::map<LossRun::Key, Said> said_;
+};
+
+// Parts that findings on losses have in common.
+
+// False alarms a point, at most: 95 % confidence, from healthy curves without one (docs/
+// measurements/losses.md).
+inline constexpr double kLossAlarms = 1.6e-6;
+
+// The window, the level and how far above it the peak lies, as witness.
+void DescribeExcursion(const LossSeries& series, const Excursion& excursion, FindingBuilder* found);
+// Layer, op, steps and rank; details `series`, `step` and `kind`; what was assumed.
+void PlaceOnset(const LossSeries& series, int64_t onset, int64_t last, const std::string& kind,
+                FindingBuilder* found);
+// "under 100 points", else nullopt.
+std::optional<v1::Verdict> FewPoints(const LossSeries& series, uint64_t fewest);
+
+}  // namespace plumbline::rules

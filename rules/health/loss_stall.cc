@@ -1,0 +1,126 @@
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "analysis/series/series.h"
+#include "rules/bases/loss_rule.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/loss-stall
+
+The loss does not fall any more, or never did.
+
+**Why.** A model of 50,000 tokens that learns nothing stands at ln 50,000 = 10.8 from its first step: a frozen parameter
+group, a rate of 0, labels that have nothing to do with the inputs. It costs what a good run costs, and it may be a day
+before somebody compares. A run that has learned and stands still late is another thing: most healthy ones do.
+
+**What it checks.** Each series with the word `loss` in its name (not evaluations), of 500 points or more. The newest half
+of the points is cut into at most 96 blocks; through the medians of ln loss against ln n goes a Theil-Sen line. Where the
+99 % interval of its slope reaches 0, the loss stalls: a note. It is a warning only where the run stalls from its
+beginning: the median of the newest half is more than 0.98 of that of the run's first 16 points. It looks at the end of
+the run, and at 4,096 points and each time they have doubled.
+
+**Bad.** `loss` at 10.81 over the first 16 steps, and at 10.79 over steps 500 to 1,000.
+
+**Good.** A late plateau, told as a note; a slow power law, whose slope against ln n stays what it was.
+
+**How to fix it.**
+- From the beginning: is the rate above 0 (`health/learning-rate`), do tensors change (`health/unchanged-tensor`), are the
+  labels those of these inputs?
+- Late: lower the rate, a larger batch, more data, or an end.
+
+**Strength.** `statistical`, `measured`: no warning on the healthy curves of `health/loss-spike` (docs/measurements/losses.md); the
+interval itself is one of 99 % for independent blocks.
+
+**Inconclusive when** the series has under 500 points, or values of 0 and less, of which there is no logarithm.
+
+**What it cannot see.** A stall that is shorter than half of the run. A run that learns nothing for thousands of steps and
+then does (grokking) is accused before it does.
+
+**Cost.** Some 10 KB a series; a line over 96 points when it looks.
+
+**Sources.** Amazon SageMaker Debugger `LossNotDecreasing`: 10 steps without a fall of 0.1 %, which accuses any noisy loss; hence
+a slope with an interval. Sen, "Estimates of the regression coefficient based on Kendall's tau", 1968.
+)page";
+
+constexpr RuleInfo kInfo = {
+    "health/loss-stall", "the loss stopped falling", v1::LEVEL_WARNING, "0.1.0", kPage, {}};
+
+constexpr char kBeginning[] = "beginning";
+
+class LossStall : public LossRule {
+ public:
+  explicit LossStall(const Options& /*options*/) {}
+
+ protected:
+  std::optional<FindingBuilder> Tell(const LossSeries& /*series*/, const SeriesEvent& /*event*/,
+                                     Said& /*said*/) const override {
+    return std::nullopt;
+  }
+
+  std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
+                                     Said& said) const override {
+    if (series.evaluation() || said.of.contains(kBeginning)) return std::nullopt;
+    if (!at_the_end && !series.detector.StallIsDue()) return std::nullopt;
+    const StallFigures stall = series.detector.LookForStall();
+    if (!stall.stalled()) return std::nullopt;
+    const bool beginning = stall.from_the_beginning();
+    if (!beginning && !at_the_end) return std::nullopt;
+    if (beginning) said.of.insert(kBeginning);
+    return Found(series, stall, beginning);
+  }
+
+  std::optional<v1::Verdict> Rest(const LossSeries& series) const override {
+    if (series.evaluation()) return std::nullopt;
+    if (series.detector.linear())
+      return Inconclusive("not-positive: a value is 0 or less, and has no logarithm");
+    if (auto few = FewPoints(series, 500)) return few;
+    return Pass(absl::StrFormat("it falls over its newest half: ln loss by %.3g in ln n",
+                                series.detector.LookForStall().slope));
+  }
+
+ private:
+  static FindingBuilder Found(const LossSeries& series, const StallFigures& stall, bool beginning) {
+    FindingBuilder found(beginning ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
+    found
+        .Title(beginning ? "the loss has not fallen since the beginning"
+                         : "the loss stopped falling")
+        .Explain(absl::StrFormat(
+            "The median of %s is %.4g over its newest half, from step %d on, and was %.4g over its "
+            "first "
+            "16 points; the slope of ln loss against ln n is between %.2g and %.2g there.",
+            series.op, std::exp(stall.newest), stall.half_step, std::exp(stall.begin), stall.low,
+            stall.high))
+        .Cause(beginning ? "never-fell" : "plateau", 0.8)
+        .Measured("slope of ln loss against ln n, upper end", stall.high, "")
+        .Threshold(0, "99 % interval of Theil and Sen")
+        .Samples(stall.points)
+        .FalseAlarm("measured", beginning ? kLossAlarms : 0.01)
+        .Witness("first", std::exp(stall.begin))
+        .Witness("newest", std::exp(stall.newest))
+        .Witness("slope", stall.slope)
+        .Witness("points", static_cast<double>(stall.points))
+        .Fix(beginning ? "Look whether the rate is above 0, tensors change, and labels belong to "
+                         "their inputs."
+                       : "Lower the rate, use more data, or end the run.");
+    PlaceOnset(series, stall.half_step, series.step_last, "stall", &found);
+    return found;
+  }
+};
+
+}  // namespace
+
+CatalogueEntry loss_stall() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<LossStall>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,258 @@
+// The detector against the slow one that follows the definition word for word: equal on random
+// curves with all that may be planted in them, at every size around a boundary, through checkpoints
+// and resumes; and it never breaks on numbers that are none.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include "analysis/series/series.h"
+#include "tests/analysis/series/curves.h"
+#include "tests/analysis/series/event_words.h"
+#include "tests/analysis/series/slow_series.h"
+
+namespace plumbline::rules::testing {
+namespace {
+
+SlowAnswer Sorted(const std::vector<SeriesEvent>& events) {
+  SlowAnswer answer;
+  for (const SeriesEvent& event : events) {
+    const bool rise = event.what == SeriesEvent::What::kRise;
+    (rise ? answer.rises : answer.excursions).push_back(WordsOf(event));
+  }
+  return answer;
+}
+
+std::vector<SeriesEvent> Judge(const std::vector<SlowPoint>& points,
+                               const std::set<uint64_t>& restarts = {}) {
+  SeriesDetector detector;
+  std::vector<SeriesEvent> events;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (restarts.contains(i)) detector.RestartRate();
+    detector.Take(0, points[i].step, points[i].value, &events);
+  }
+  detector.End(&events);
+  return events;
+}
+
+void ExpectSame(const std::vector<SlowPoint>& points, const std::string& what) {
+  const SlowAnswer fast = Sorted(Judge(points)), slow = JudgeSlowly({}, points);
+  ASSERT_EQ(fast.excursions, slow.excursions) << what;
+  ASSERT_EQ(fast.rises, slow.rises) << what;
+}
+
+// A curve in which anything may happen, often.
+std::vector<SlowPoint> Wild(uint64_t seed, size_t most) {
+  CurveRandom random(seed);
+  CurveSpec spec;
+  spec.points = 16 + random.Below(most);
+  spec.noise = std::pow(10, random.Uniform(-4, -0.5));
+  spec.correlation = random.Below(3) == 0 ? random.Uniform(0, 0.95) : 0;
+  spec.tail = static_cast<CurveSpec::Tail>(random.Below(3));
+  spec.rounding = random.Below(4) == 0 ? std::pow(10, -random.Uniform(0, 3)) : 0;
+  spec.scale = random.Uniform(1, 200);
+  spec.plateau_from = random.Below(3) == 0 ? random.Below(spec.points) : 0;
+  spec.seed = seed;
+  std::vector<double> values = Curve(spec);
+  const uint64_t faults = random.Below(6);
+  for (uint64_t f = 0; f < faults; ++f) {
+    const size_t at = random.Below(values.size());
+    const size_t length = static_cast<size_t>(std::pow(10, random.Uniform(0, 3)));
+    const double height = std::pow(10, random.Uniform(-2.5, 0.5));
+    const uint64_t shape = random.Below(4);
+    for (size_t i = at; i < std::min(values.size(), at + length); ++i) {
+      const double done = static_cast<double>(i - at) / static_cast<double>(length);
+      const double of = shape == 0   ? 1
+                        : shape == 1 ? 1 - done
+                        : shape == 2 ? done
+                                     : random.Uniform();
+      values[i] *= 1 + height * of;
+    }
+  }
+  std::vector<SlowPoint> points;
+  int64_t step = 0;
+  for (const double value : values) {
+    step += 1 + static_cast<int64_t>(random.Below(3));
+    points.push_back({step, value});
+  }
+  return points;
+}
+
+TEST(SeriesDetector, FollowsTheDefinitionOnWildCurves) {
+  size_t excursions = 0, rises = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const std::vector<SlowPoint> points = Wild(seed, 900);
+    ExpectSame(points, "seed " + std::to_string(seed));
+    if (HasFatalFailure()) return;
+    const SlowAnswer answer = JudgeSlowly({}, points);
+    excursions += answer.excursions.size();
+    rises += answer.rises.size();
+  }
+  EXPECT_GT(excursions, 200u);  // it compared something
+  EXPECT_GT(rises, 2u);
+}
+
+TEST(SeriesDetector, FollowsTheDefinitionOnLongCurves) {
+  for (uint64_t seed = 1000; seed < 1006; ++seed) {
+    ExpectSame(Wild(seed, 6000), "seed " + std::to_string(seed));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Shifts, spikes and ramps that begin and end around every boundary of the definition.
+TEST(SeriesDetector, FollowsTheDefinitionAroundEverySize) {
+  const size_t starts[] = {15, 16, 17, 31, 32, 33, 34, 64, 127, 128, 255, 256, 257, 300};
+  const size_t lengths[] = {1,  2,  3,  4,   6,   7,   8,   9,   15,  16,  17,
+                            63, 64, 65, 126, 127, 128, 129, 130, 511, 512, 513};
+  uint64_t seed = 5000;
+  for (const size_t start : starts) {
+    for (const size_t length : lengths) {
+      CurveRandom random(++seed);
+      std::vector<SlowPoint> points;
+      const double height =
+          random.Below(2) == 0 ? random.Uniform(0.04, 0.15) : random.Uniform(0.1, 1);
+      const size_t after = random.Below(2) == 0 ? random.Below(4) : 40;
+      const double noise = random.Below(2) == 0 ? 0.003 : 0.01;
+      for (size_t i = 0; i < start + length + after; ++i) {
+        const bool up = i >= start && i < start + length;
+        points.push_back(
+            {static_cast<int64_t>(i), 3 * std::exp(noise * random.Normal() + (up ? height : 0))});
+      }
+      ExpectSame(points, "start " + std::to_string(start) + " length " + std::to_string(length));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(SeriesDetector, ValuesThatAreNotPositiveAreJudgedAsTheyAre) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CurveRandom random(seed + 7000);
+    std::vector<SlowPoint> points = {{0, -0.5}};  // from the first on
+    double level = random.Uniform(-2, 2);
+    for (int64_t i = 1; i < 700; ++i) {
+      if (random.Below(150) == 0) level += random.Uniform(-1, 3);
+      const double spike = random.Below(100) == 0 ? random.Uniform(0, 5) : 0;
+      points.push_back({i, level + spike + 0.1 * random.Normal()});
+    }
+    ExpectSame(points, "seed " + std::to_string(seed));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(SeriesDetector, RestartsOfTheRateMakeNotes) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const std::vector<SlowPoint> points = Wild(seed + 8000, 800);
+    CurveRandom random(seed);
+    std::set<uint64_t> restarts;
+    for (int i = 0; i < 3; ++i) restarts.insert(random.Below(points.size()));
+    ASSERT_EQ(Sorted(Judge(points, restarts)).excursions,
+              JudgeSlowly({}, points, restarts).excursions)
+        << seed;
+  }
+}
+
+// What a resume repeats is judged on what came before it.
+TEST(SeriesDetector, AResumeHasThePointsBeforeItAsHistory) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const std::vector<SlowPoint> first = Wild(seed + 9000, seed % 4 == 0 ? 4000 : 900);
+    CurveRandom random(seed);
+    // Within what it remembers point by point.
+    const size_t oldest = first.size() > 1500 ? first.size() - 1000 : 0;
+    const size_t at = oldest + random.Below(first.size() - oldest);
+    const std::vector<SlowPoint> before(first.begin(), first.begin() + static_cast<ptrdiff_t>(at));
+    std::vector<SlowPoint> second;
+    for (int64_t i = 0; i < 300; ++i) {
+      const double up = i > 100 && i < 110 ? 0.4 : 0;
+      second.push_back(
+          {first[at].step + i, first[at].value * std::exp(up + 0.01 * random.Normal())});
+    }
+    SeriesDetector detector;
+    std::vector<SeriesEvent> events;
+    for (const SlowPoint& p : first) detector.Take(0, p.step, p.value, &events);
+    detector.End(&events);  // what it leaves open is settled, as a resume would
+    std::vector<SeriesEvent> own;
+    for (const SlowPoint& p : second) detector.Take(1, p.step, p.value, &own);
+    detector.End(&own);
+    ASSERT_EQ(Sorted(own).excursions, JudgeSlowly(before, second).excursions) << seed;
+  }
+}
+
+TEST(SeriesDetector, ACheckpointAfterAnyPointChangesNothing) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const std::vector<SlowPoint> points = Wild(seed + 600, 1500);
+    auto detector = std::make_unique<SeriesDetector>();
+    std::vector<SeriesEvent> events;
+    for (size_t i = 0; i < points.size(); ++i) {
+      detector->Take(0, points[i].step, points[i].value, &events);
+      if (i % 7 != 0) continue;
+      Archive out;
+      out(*detector);
+      const std::string bytes = out.Take();
+      detector = std::make_unique<SeriesDetector>();
+      Archive in(bytes);
+      in(*detector);
+      in.End();
+      ASSERT_TRUE(in.ok()) << in.error();
+    }
+    detector->End(&events);
+    const SlowAnswer answer = Sorted(events), whole = Sorted(Judge(points));
+    ASSERT_EQ(answer.excursions, whole.excursions) << seed;
+    ASSERT_EQ(answer.rises, whole.rises) << seed;
+  }
+}
+
+TEST(SeriesDetector, WhatIsNoNumberIsNoPoint) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const std::vector<SlowPoint> points = Wild(seed + 3000, 700);
+    CurveRandom random(seed);
+    SeriesDetector detector;
+    std::vector<SeriesEvent> events;
+    for (const SlowPoint& p : points) {
+      if (random.Below(4) == 0)
+        detector.Take(0, p.step, random.Below(2) == 0 ? NAN : -inf, &events);
+      detector.Take(0, p.step, p.value, &events);
+    }
+    detector.End(&events);
+    EXPECT_EQ(Sorted(events).excursions, Sorted(Judge(points)).excursions);
+  }
+}
+
+// Nothing that a file may hold breaks it or makes it slow.
+TEST(SeriesDetector, TakesAnyNumbers) {
+  const double odd[] = {0, -0.0, 5e-324, -5e-324, 1.7e308, -1.7e308, 1e-300, 1, -1, NAN, INFINITY};
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    CurveRandom random(seed);
+    SeriesDetector detector;
+    std::vector<SeriesEvent> events;
+    uint32_t attempt = 0;
+    int64_t step = 0;
+    for (int i = 0; i < 3000; ++i) {
+      if (random.Below(400) == 0) {
+        ++attempt;
+        step = static_cast<int64_t>(random.Below(static_cast<uint64_t>(step) + 1));
+      }
+      const double value = random.Below(3) == 0 ? odd[random.Below(std::size(odd))]
+                                                : std::exp(random.Uniform(-3, 3));
+      detector.Take(attempt, step++, value, &events);
+    }
+    detector.End(&events);
+    EXPECT_LT(events.size(), 6000u);
+  }
+}
+
+TEST(SeriesDetector, RemembersLittle) {
+  SeriesDetector detector;
+  std::vector<SeriesEvent> events;
+  CurveRandom random(1);
+  for (int64_t i = 0; i < 200'000; ++i)
+    detector.Take(0, i, std::exp(0.02 * random.Normal()), &events);
+  Archive archive;
+  archive(detector);
+  EXPECT_LT(archive.Take().size(), 500u << 10);
+}
+
+}  // namespace
+}  // namespace plumbline::rules::testing
