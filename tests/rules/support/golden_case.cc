@@ -15,6 +15,7 @@
 #include "tests/rules/support/matmul_run.h"
 #include "tests/rules/support/mixture_run.h"
 #include "tests/rules/support/routing_pair.h"
+#include "tests/rules/support/scalar_run.h"
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/simulated_rollout.h"
 #include "tests/rules/support/synthetic_routing.h"
@@ -176,7 +177,7 @@ GoldenCase ParseGoldenCase(const fs::path& path) {
     const bool input = line == "[router]" || line == "[attack]" || line == "[mixture]" ||
                        line == "[routing-pair]" || line == "[update]" || line == "[tensor]" ||
                        line == "[accumulation]" || line == "[reduction]" || line == "[matmul]" ||
-                       line == "[logprobs]" || line == "[hung]" || line == "[batch]";
+                       line == "[logprobs]" || line == "[scalars]" || line == "[hung]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]" || line == "[suppress]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -238,6 +239,7 @@ std::vector<v1::Batch> InputOf(const GoldenCase& c) {
   if (c.input_kind == "tensor") return {TensorRun(SpecInput<TensorRunSpec>(c.input))};
   if (c.input_kind == "reduction") return {ReductionRun(SpecInput<ReductionSpec>(c.input))};
   if (c.input_kind == "matmul") return MatmulRun(SpecInput<MatmulRunSpec>(c.input));
+  if (c.input_kind == "scalars") return ScalarRun(c.input);
   if (c.input_kind == "logprobs") return {RolloutRun(SpecInput<RolloutSpec>(c.input))};
   return BatchInput(c.input);
 }

@@ -13,6 +13,7 @@
 //   [tensor]                 or: tensors of a model (support/tensor_run.h)
 //   [reduction]              or: collectives (support/simulated_reduction.h)
 //   [matmul]                 or: matrix products (support/matmul_run.h)
+//   [scalars]                or: series of scalars (support/scalar_run.h)
 //   [logprobs]               or: sampled tokens, both sides (support/simulated_rollout.h)
 //   [hung]                   or: processes that do not go on, in protobuf text format
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
