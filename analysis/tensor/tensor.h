@@ -13,6 +13,7 @@
 #include "analysis/tensor/non_finite_words.h"     // IWYU pragma: export
 #include "analysis/tensor/position_rows.h"        // IWYU pragma: export
 #include "analysis/tensor/probability_rows.h"     // IWYU pragma: export
+#include "analysis/tensor/ratio_course.h"         // IWYU pragma: export
 #include "analysis/tensor/stochastic_chance.h"    // IWYU pragma: export
 #include "analysis/tensor/update_options.h"       // IWYU pragma: export
 #include "analysis/tensor/update_pool.h"          // IWYU pragma: export

@@ -13,6 +13,7 @@ from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._tensors import Unsupported
 from ._watch_modules import Modules
+from ._watch_ratio import Ratio
 from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
 
@@ -101,6 +102,7 @@ class Watch:
         self._trained = [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
         self._stepped = set()  # optimizers, since the step began
         self._screen = Screen()
+        self._ratio, self._moved = Ratio(self._trained), None
         self._pace, self._screened = _Pace(), NO_STEP
         self._moving = ()  # parameters whose gradient was not zero in the step that was screened last
         self._gradient_word = None
@@ -317,6 +319,7 @@ class Watch:
         self._moving = {name for name, norm in zip(names, each) if norm > 0}
         why = self._screen.gradients(names, each)
         look(self._run, why)
+        self._ratio.before()
         self._screening = perf_counter() - began
         if why is not None and not math.isfinite(total):
             self._observe_used_weights()  # on a device nobody has waited for the loss
@@ -327,6 +330,7 @@ class Watch:
             return
         began = perf_counter()
         sums = self._checksums()
+        self._moved = self._ratio.after()
         if self._replicas and not self._poisoned:
             self._run._own_scalar(self._checksum_name, combined(sums))
         moving = self._moving if all(g["lr"] for o in self._optimizers for g in o.param_groups) else ()
@@ -374,6 +378,9 @@ class Watch:
         rates = [group["lr"] for o in self._optimizers for group in o.param_groups][:_MOST_RATES]
         for number, rate in enumerate(rates):
             run._own_scalar("lr" if number == 0 else f"lr.{number}", float(rate))
+        moved, self._moved = self._moved, None
+        if moved is not None:
+            run._own_scalar("update_ratio", moved)
 
     def describe(self):
         """One line: what is watched, and what is not."""

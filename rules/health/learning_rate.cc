@@ -5,17 +5,15 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
+#include "analysis/rates/rates.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -24,29 +22,41 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/learning-rate
 
-The learning rate stands at zero, or the ranks have different ones.
+The learning rate stands at zero, starts again behind a resume, runs a whole multiple too fast, or differs between ranks.
 
 **Why.** At a rate of zero each step costs what it always does and changes nothing: a scheduler that was made for 10,000
 steps of a run of 100,000 leaves nine tenths of it at zero, and the loss merely looks as if it had converged. A rate that
-differs between data-parallel ranks moves their weights apart from the first such step on.
+differs between data-parallel ranks moves their weights apart from the first such step on. A rate that a resume puts back to 3e-4, after it
+had decayed to 5e-5, undoes what the decay had won: the loss jumps to where it was tens of thousands of steps ago. And a scheduler that is stepped
+once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
 
 **What it checks.** Each series of a learning rate (`lr`, `lr.1`, `learning_rate`, `train/lr`, `lr-AdamW/pg1`; not
 `min_lr`, `lr_scale` and the like), one value a rank and optimizer step, as `run.watch` tells it.
 - *Zero.* All parameter groups of a rank stand at exactly 0 in 10 steps in a row: after a rate that was not, or from the
   first step on. The onset is the first of them. With a declared length of the run (`--set
   health/learning-rate.steps=100000`) a rate that comes to rest within its last tenth is none.
+- *Starts again.* In the first step of a resume the rate is at least half of the maximum of the steps that the resume goes on from, though in the
+  last of these it had fallen below a quarter of it. A schedule that rose so within the run is cyclic, and none; nor is a
+  resume that goes back to where the rate was high.
+- *Too fast.* The slope behind a resume is a whole multiple (at least 2, to 2 %) of the slope before it, and the rate goes on
+  from where it was. Slopes are those of parabolas through the last 32 points before the resume and the first 16 to 128 behind it, each known to 1 %. Of a
+  run of several processes the multiple divides their number, or is by how much it grew. With a declared length (`--set
+  health/learning-rate.steps=100000`) or warm-up (`health/learning-rate.warmup=2000`): the rate comes to rest at a quarter of its maximum or less, or reaches its maximum, in a
+  half, a third, ... of it.
 - *Different.* The same series has values on two ranks in one step that are more than a millionth apart.
 
 **Bad.** `the rate is 0 in steps 10,000 to 10,009, and was 3e-7 before`.
 
 **Good.** A warm-up that begins at 0 and has left it by its second step; a schedule that ends where the run ends; a
-group of frozen parameters at 0 beside others that learn.
+group of frozen parameters at 0 beside others that learn; a resume that goes on where the rate was.
 
 **How to fix it.**
 - PyTorch: `T_max` of `CosineAnnealingLR`, `total_steps` of `OneCycleLR` in optimizer steps, not in epochs or
   micro-batches; with Accelerate, `scheduler.step()` counts once a process (`split_batches`, `step_with_optimizer`).
 - Megatron-LM: `--lr-decay-iters`, `--min-lr`; DeepSpeed: `total_num_steps` of the scheduler.
 - At zero from the start: `scheduler.step()` is never called, or a warm-up is counted in epochs.
+- Starts again: save and load the scheduler's state with the optimizer's; where one is begun on purpose, let a warm-up lead to it.
+- Too fast: step the scheduler once an optimizer step. Accelerate steps it once a process (`split_batches`, `step_scheduler_with_optimizer`).
 - Different on ranks: step the scheduler on every rank, on the same condition, with a number that was reduced over them.
 
 **Strength.** `proved`: the values are what the optimizer was given. At zero it is an error, different a warning.
@@ -54,10 +64,10 @@ group of frozen parameters at 0 beside others that learn.
 **Inconclusive when** fewer than 10 steps told a rate, or none of its values is a number.
 
 **What it cannot see.** One parameter group at zero beside others that are not: it may be frozen by design. A rate that
-is told seldom is judged by the values that were told. Not judged yet: a rate that jumps up again after a resume, and one
-that warms up or decays faster by a whole multiple than in the run that it resumes, or than was declared.
+is told seldom is judged by the values that were told. A schedule that starts again with a warm-up from 0; one that runs too fast from the first
+step on where nothing was declared; a resume on the flat part of a schedule.
 
-**Cost.** A few numbers a rank and series.
+**Cost.** A few numbers a rank and series, and some 2,500 points of its course a series.
 
 **Sources.** PyTorch documentation, `torch.optim.lr_scheduler`; Hugging Face Accelerate, `AcceleratedScheduler`.
 )page";
@@ -70,10 +80,17 @@ constexpr OptionInfo kOptions[] = {
      .reason = "a record does not say how long the run was to be",
      .low = 0,
      .high = 1e15},
+    {.name = "warmup",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "optimizer steps that the warm-up is meant to have; 0: not declared",
+     .default_value = "0",
+     .reason = "a record does not say how long the warm-up was to be",
+     .low = 0,
+     .high = 1e15},
 };
 
 constexpr RuleInfo kInfo = {"health/learning-rate",
-                            "the learning rate is zero, or differs between ranks",
+                            "the learning rate is zero, starts again, runs too fast or differs",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -81,35 +98,6 @@ constexpr RuleInfo kInfo = {"health/learning-rate",
 
 constexpr uint64_t kZeros = 10;
 constexpr double kApart = 1e-6;  // of the larger one: libraries differ in a last place
-
-// Words that make another thing of it: a bound, a factor, a setting of the scheduler.
-constexpr std::string_view kOthers[] = {
-    "min",      "max",      "base",      "initial", "init",      "target", "final",  "end",
-    "start",    "peak",     "warmup",    "scale",   "mult",      "ratio",  "factor", "decay",
-    "weight",   "steps",    "step",      "epoch",   "find",      "finder", "range",  "gamma",
-    "patience", "schedule", "scheduler", "scaler",  "multiplier"};
-
-struct RateName {
-  std::string stem;   // up to the rate's own word: groups share it
-  std::string group;  // what follows
-};
-
-// nullopt: the series is no learning rate.
-std::optional<RateName> NameOf(const std::string& op) {
-  const std::string lower = absl::AsciiStrToLower(op);
-  const std::vector<std::string> words = absl::StrSplit(lower, absl::ByAnyChar("/_-. "));
-  std::optional<RateName> name;
-  size_t at = 0;  // behind the word
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (std::find(std::begin(kOthers), std::end(kOthers), words[i]) != std::end(kOthers))
-      return std::nullopt;
-    at += words[i].size() + (i > 0 ? 1 : 0);
-    const bool rate = words[i] == "lr" || words[i] == "learningrate" ||
-                      (i > 0 && words[i] == "rate" && words[i - 1] == "learning");
-    if (rate && !name) name = RateName{op.substr(0, at), op.substr(at)};
-  }
-  return name;
-}
 
 // One rank's rate: the zeros that it stands in.
 struct RankRate {
@@ -182,12 +170,15 @@ std::optional<Apart> FindApart(const Told& told) {
 
 class LearningRate : public Rule {
  public:
-  explicit LearningRate(const Options& options) : steps_(options.Integer("steps")) {}
+  explicit LearningRate(const Options& options)
+      : steps_(options.Integer("steps")), warm_up_(options.Integer("warmup")) {}
 
-  bool ReadsScalar(const v1::Site& site) const override { return NameOf(site.op()).has_value(); }
+  bool ReadsScalar(const v1::Site& site) const override {
+    return RateNameOf(site.op()).has_value();
+  }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    const std::optional<RateName> name = NameOf(step.site.op());
+    const std::optional<RateName> name = RateNameOf(step.site.op());
     if (!name) return;
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
@@ -206,13 +197,14 @@ class LearningRate : public Rule {
       Take(step, told, rate);
       JudgeZero(key.first, rate, out);
       JudgeApart(step, key.first, told, rate, out);
+      JudgeCourse(step, key, told, rate, out);
     }
     open_.clear();
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, rate] : rates_) {
-      if (rate.told_zero || rate.told_apart) continue;
+      if (rate.told_zero || rate.told_apart || told_course_.contains(key)) continue;
       uint64_t points = 0;
       std::vector<uint32_t> ranks;
       for (const auto& [rank, of_rank] : rate.ranks) {
@@ -228,8 +220,9 @@ class LearningRate : public Rule {
 
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    const uint32_t version = archive.Version(2, 1);
     archive(rates_);
+    if (version >= 2) archive(courses_, told_course_);
   }
 
  private:
@@ -327,6 +320,57 @@ class LearningRate : public Rule {
     out.Add(found.Take());
   }
 
+  // The lowest rank's largest group.
+  static std::optional<std::pair<uint32_t, double>> Largest(const Told& told) {
+    std::optional<std::pair<uint32_t, double>> largest;
+    for (const auto& [op, values] : told.groups) {
+      for (const auto& [rank, value] : values) {
+        if (!std::isfinite(value) || (largest && rank > largest->first)) continue;
+        const double size = std::fabs(value);
+        if (!largest || rank < largest->first || size > largest->second) largest = {rank, size};
+      }
+    }
+    return largest;
+  }
+
+  void JudgeCourse(const StepEnd& step, const std::pair<std::string, std::string>& place,
+                   const Told& told, const Rate& rate, VerdictSink& out) {
+    const auto largest = Largest(told);
+    if (!largest) return;
+    const std::tuple key(step.role, place.first, place.second);
+    RateCourse& course = courses_[key];
+    course.Take(step.attempt, step.world_size, step.step, largest->second);
+    std::optional<FindingBuilder> found;
+    if (const auto restart = course.Restart()) {
+      found = RestartFinding(rate.op, *restart);
+    } else if (const auto faster = course.Faster()) {
+      found = FasterFinding(rate.op, *faster, step.world_size);
+    } else if (!told_course_.contains(key)) {
+      found = Declared(course, rate);
+    }
+    if (!found) return;
+    told_course_.insert(key);
+    found->verdict().mutable_site()->set_layer(place.first);
+    found->verdict().mutable_site()->add_ranks(largest->first);
+    out.Add(found->Take());
+  }
+
+  std::optional<FindingBuilder> Declared(const RateCourse& course, const Rate& rate) const {
+    const auto compare = [&](const char* what, const char* option, int64_t declared,
+                             int64_t seen) -> std::optional<FindingBuilder> {
+      const uint64_t multiple = WholeMultiple(declared, seen);
+      if (multiple == 0) return std::nullopt;
+      return DeclaredFinding(rate.op, {what, option, declared, seen, multiple});
+    };
+    if (const auto warm = course.WarmUp(); warm && warm_up_ > 0) {
+      if (auto found = compare("warms up", "warmup", warm_up_, *warm)) return found;
+    }
+    const auto rest = course.Rest();
+    // At rest at zero is an error of its own.
+    if (!rest || steps_ == 0 || rest->rate == 0) return std::nullopt;
+    return compare("decays", "steps", steps_, rest->step);
+  }
+
   static v1::Verdict Rest(const Rate& rate, uint64_t points) {
     if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
     if (points < kZeros)
@@ -335,9 +379,11 @@ class LearningRate : public Rule {
     return Pass("the rate never stood at zero, and was the same on all ranks");
   }
 
-  int64_t steps_;
+  int64_t steps_, warm_up_;
   std::map<std::pair<std::string, std::string>, Told> open_;  // by layer and stem, of this step
   std::map<std::tuple<v1::Role, std::string, std::string>, Rate> rates_;
+  std::map<std::tuple<v1::Role, std::string, std::string>, RateCourse> courses_;
+  std::set<std::tuple<v1::Role, std::string, std::string>> told_course_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 //   [tensor]                 or: tensors of a model (support/tensor_run.h)
 //   [reduction]              or: collectives (support/simulated_reduction.h)
 //   [matmul]                 or: matrix products (support/matmul_run.h)
+//   [series]                 or: series of scalars, by lines of text (support/series_run.h)
 //   [logprobs]               or: sampled tokens, both sides (support/simulated_rollout.h)
 //   [scalars]                or: a loss over steps, a rate, an evaluation (support/scalar_run.h)
 //   [hung]                   or: processes that do not go on, in protobuf text format

@@ -1,0 +1,164 @@
+#include "analysis/rates/rate_course.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analysis/rates/line_fit.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kExact = 0.01;      // relative error of a slope that says something
+constexpr double kWhole = 0.02;      // how far from a whole multiple
+constexpr double kMoves = 1e-4;      // of the maximum, over the points that are fitted
+constexpr double kContinues = 0.02;  // of the maximum: a resume that goes on where it was
+constexpr uint64_t kMostTimes = 1 << 20;
+// Points of a resume after which its slope is looked at: few, so that a fast schedule has not bent.
+constexpr uint64_t kLooks[] = {16, 32, 64, 128};
+
+std::vector<std::pair<double, double>> Pairs(const std::vector<RatePoint>& points) {
+  std::vector<std::pair<double, double>> pairs;
+  for (const RatePoint& p : points) pairs.emplace_back(static_cast<double>(p.step), p.rate);
+  return pairs;
+}
+
+bool Says(const SlopeAt& slope) {
+  return std::isfinite(slope.slope) && slope.error <= kExact * std::fabs(slope.slope);
+}
+
+double HighestOf(const std::vector<RatePoint>& points) {
+  double highest = 0;
+  for (const RatePoint& p : points) highest = std::max(highest, p.rate);
+  return highest;
+}
+
+// It fell below a quarter of what it had been, and rose to half of it, by itself.
+bool IsCyclic(const std::vector<RatePoint>& points) {
+  double highest = 0;
+  bool fell = false;
+  for (const RatePoint& p : points) {
+    highest = std::max(highest, p.rate);
+    fell |= p.rate < highest / 4;
+    if (fell && p.rate >= highest / 2) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void RateCourse::Take(uint32_t attempt, uint32_t world_size, int64_t step, double rate) {
+  const bool first = highest_.rate < 0;
+  if (first) {
+    first_ = {step, rate};
+    attempt_ = attempt;
+  }
+  if (attempt != attempt_) Resume(step);
+  attempt_ = attempt;
+  world_ = world_size;
+  ++points_;
+  if (first || rate != rest_.rate) {
+    rest_ = {step, rate};
+    at_rest_ = 0;
+  }
+  ++at_rest_;
+  if (rate > highest_.rate * (1 + 1e-9) || first) {
+    highest_ = {step, rate};
+    since_highest_ = 0;
+  } else {
+    ++since_highest_;
+  }
+  Keep({step, rate});
+}
+
+void RateCourse::Resume(int64_t step) {
+  resumed_ = PointsBefore(step);
+  std::erase_if(kept_, [&](const RatePoint& p) { return p.step >= step; });
+  recent_.clear();
+  skipped_ = 0;
+  world_before_ = world_;
+  points_ = 0;
+  at_rest_ = 0;
+}
+
+void RateCourse::Keep(RatePoint point) {
+  recent_.push_back(point);
+  if (recent_.size() > 2 * kRecent) recent_.erase(recent_.begin(), recent_.begin() + kRecent);
+  if (skipped_++ % stride_ != 0) return;
+  kept_.push_back(point);
+  if (kept_.size() < kKept) return;
+  size_t to = 0;
+  for (size_t from = 0; from < kept_.size(); from += 2) kept_[to++] = kept_[from];
+  kept_.resize(to);
+  stride_ *= 2;
+}
+
+// The whole course below the step, exact at its end where that is recent.
+std::vector<RatePoint> RateCourse::PointsBefore(int64_t step) const {
+  std::vector<RatePoint> points;
+  const int64_t exact = recent_.empty() ? step : recent_.front().step;
+  for (const RatePoint& p : kept_) {
+    if (p.step < step && p.step < exact) points.push_back(p);
+  }
+  for (const RatePoint& p : recent_) {
+    if (p.step < step) points.push_back(p);
+  }
+  return points;
+}
+
+std::optional<RateRestart> RateCourse::Restart() const {
+  if (points_ != 1 || resumed_.empty()) return std::nullopt;
+  const double highest = HighestOf(resumed_);
+  const RatePoint& before = resumed_.back();
+  const RatePoint& after = recent_.back();
+  // Between points that were not kept it may have been higher: both neighbours must be low.
+  const RatePoint& one_before = resumed_[resumed_.size() < 2 ? 0 : resumed_.size() - 2];
+  if (!(std::max(before.rate, one_before.rate) < highest / 4)) return std::nullopt;
+  if (!(after.rate >= highest / 2) || IsCyclic(resumed_)) return std::nullopt;
+  return RateRestart{highest, before, after};
+}
+
+std::optional<RateFaster> RateCourse::Faster() const {
+  if (resumed_.size() < kLooks[0]) return std::nullopt;
+  if (std::find(std::begin(kLooks), std::end(kLooks), points_) == std::end(kLooks))
+    return std::nullopt;
+  const std::vector<RatePoint> after(recent_.end() - static_cast<int64_t>(points_), recent_.end());
+  const size_t few = std::min<size_t>(resumed_.size(), kLooks[1]);
+  const std::vector<RatePoint> before(resumed_.end() - static_cast<int64_t>(few), resumed_.end());
+  const auto at = static_cast<double>(after.front().step);
+  const SlopeAt old_slope = FitSlope(Pairs(before), at), new_slope = FitSlope(Pairs(after), at);
+  if (!Says(old_slope) || !Says(new_slope)) return std::nullopt;
+  const double highest = HighestOf(resumed_);
+  // A rate that stands still has no speed.
+  const auto span = static_cast<double>(before.back().step - before.front().step);
+  if (!(std::fabs(old_slope.slope) * span >= kMoves * highest)) return std::nullopt;
+  const double reached =
+      before.back().rate + old_slope.slope * (at - static_cast<double>(before.back().step));
+  if (!(std::fabs(after.front().rate - reached) <= kContinues * highest)) return std::nullopt;
+  const double times = new_slope.slope / old_slope.slope;
+  if (!(times >= 2 - 2 * kWhole) || !(times < static_cast<double>(kMostTimes))) return std::nullopt;
+  const auto whole = static_cast<uint64_t>(std::llround(times));
+  if (!(std::fabs(times - static_cast<double>(whole)) <= kWhole * times) || !Explained(whole))
+    return std::nullopt;
+  return RateFaster{
+      whole, times, old_slope.slope, new_slope.slope, after.front().step, after.back().step};
+}
+
+bool RateCourse::Explained(uint64_t multiple) const {
+  if (world_ <= 1) return true;
+  if (world_ % multiple == 0) return true;
+  return world_before_ > 0 && world_ == multiple * world_before_;
+}
+
+std::optional<int64_t> RateCourse::WarmUp() const {
+  if (since_highest_ < kSettled || first_.step > 1) return std::nullopt;
+  if (!(first_.rate < highest_.rate / 2)) return std::nullopt;
+  return highest_.step;
+}
+
+std::optional<RatePoint> RateCourse::Rest() const {
+  if (at_rest_ < kSettled || !(rest_.rate <= highest_.rate / 4)) return std::nullopt;
+  if (rest_.step <= highest_.step) return std::nullopt;
+  return rest_;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,95 @@
+// The course of one learning rate over the steps of a run and its resumes, in bounded memory.
+//
+//   rate  __            __ restart: the resume begins at the top again
+//        /  \__        |  \.
+//       /      \__.....|   \__
+//      /       step ^ resume
+//
+// A resume at step s goes on from what earlier attempts told below s; what they told from s on it
+// overwrites.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+struct RatePoint {
+  int64_t step = 0;
+  double rate = 0;
+  void Persist(Archive& a) { a(step, rate); }
+};
+
+// Behind a resume the rate is back at the top though it had fallen.
+struct RateRestart {
+  double highest = 0;  // before the resume
+  RatePoint before;    // the last one that the resume goes on from
+  RatePoint after;     // its first
+};
+
+// Behind a resume the schedule runs `multiple` times as fast as before it.
+struct RateFaster {
+  uint64_t multiple = 0;
+  double measured = 0;                       // of the slopes
+  double slope_before = 0, slope_after = 0;  // a step
+  int64_t resumed = 0;                       // first step of the attempt
+  int64_t step = 0;                          // at which it was seen
+};
+
+class RateCourse {
+ public:
+  // Steps of one attempt ascend, attempts too; `rate` is finite, at least 0.
+  void Take(uint32_t attempt, uint32_t world_size, int64_t step, double rate);
+
+  // Of the newest point, once an attempt. At its first point: at least half of the maximum that the
+  // points before the resume had, which had fallen below a quarter of it; a schedule that did the
+  // same within the run is cyclic, and none.
+  std::optional<RateRestart> Restart() const;
+  // The slopes on both sides of the resume differ by a whole multiple (to 2 %) that the world's
+  // size explains, where it is known: it, a divisor of it, or its growth.
+  std::optional<RateFaster> Faster() const;
+
+  // Steps from the run's first one to where the rate reached its maximum, from below half of it;
+  // nullopt: not known yet, or the beginning was not seen.
+  std::optional<int64_t> WarmUp() const;
+  // The step in which the rate came to rest, at a quarter of its maximum or less.
+  std::optional<RatePoint> Rest() const;
+
+  double highest() const { return highest_.rate; }
+
+  void Persist(Archive& a) {
+    a(kept_, stride_, skipped_, recent_, resumed_, first_, highest_, rest_, attempt_, world_);
+    a(world_before_, points_, since_highest_, at_rest_);
+  }
+
+ private:
+  void Resume(int64_t step);
+  void Keep(RatePoint point);
+  std::vector<RatePoint> PointsBefore(int64_t step) const;
+  bool Explained(uint64_t multiple) const;
+
+  static constexpr size_t kKept = 1024;
+  static constexpr size_t kRecent = 128;
+  static constexpr uint64_t kSettled = 10;
+
+  std::vector<RatePoint> kept_;  // every stride_-th of what was told, all attempts, by step
+  uint64_t stride_ = 1;
+  uint64_t skipped_ = 0;            // since the last one kept
+  std::vector<RatePoint> recent_;   // the newest, each
+  std::vector<RatePoint> resumed_;  // before this attempt: what it goes on from; empty: the first
+  RatePoint first_;                 // of the run
+  RatePoint highest_{0, -1};        // over the steps that count
+  RatePoint rest_;                  // where the newest value began
+  uint32_t attempt_ = 0;
+  uint32_t world_ = 0, world_before_ = 0;  // 0: unknown
+  uint64_t points_ = 0;                    // of this attempt
+  uint64_t since_highest_ = 0;
+  uint64_t at_rest_ = 0;  // points of the newest value
+};
+
+}  // namespace plumbline::rules

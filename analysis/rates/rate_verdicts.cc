@@ -1,0 +1,95 @@
+#include "analysis/rates/rate_verdicts.h"
+
+#include <cstdlib>
+
+#include "absl/strings/str_format.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kCountOnce[] =
+    "Step the scheduler once an optimizer step: Accelerate steps it once a process "
+    "(step_scheduler_with_optimizer, split_batches); do not step it in every micro-batch.";
+constexpr int64_t kFewSteps = 10;
+
+FindingBuilder Begun(const std::string& op, int64_t first, int64_t last, const char* kind) {
+  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+  SetPlace(found.verdict(), "", op, first, last, std::initializer_list<uint32_t>{});
+  google::protobuf::Struct& details = *found.verdict().mutable_details();
+  Put(details, "series", op);
+  Put(details, "step", static_cast<double>(first));
+  Put(details, "kind", kind);
+  return found;
+}
+
+}  // namespace
+
+FindingBuilder RestartFinding(const std::string& op, const RateRestart& r) {
+  FindingBuilder found = Begun(op, r.after.step, r.after.step, "restart");
+  found.Title("the learning rate starts again behind a resume")
+      .Explain(absl::StrFormat(
+          "%s is %.6g in step %d, the first behind a resume; it had fallen from %.6g to %.6g in "
+          "step %d, which the resume goes on from.",
+          op, r.after.rate, r.after.step, r.highest, r.before.rate, r.before.step))
+      .Cause("schedule-not-restored", 0.8)
+      .Measured("rate behind the resume over its maximum", r.after.rate / r.highest, "share")
+      .Threshold(0.5, "half of the maximum, from below a quarter")
+      .Fix(
+          "Save and load the scheduler's state with the optimizer's (scheduler.state_dict(); "
+          "Megatron-LM without --override-opt_param-scheduler), or give it last_epoch.")
+      .Samples(2)
+      .Witness("rate_before", r.before.rate)
+      .Witness("step_before", static_cast<double>(r.before.step))
+      .Witness("rate", r.after.rate)
+      .Witness("highest", r.highest)
+      .Assume("the resume was to go on with the schedule, not to begin a new one");
+  return found;
+}
+
+FindingBuilder FasterFinding(const std::string& op, const RateFaster& f, uint32_t world_size) {
+  FindingBuilder found = Begun(op, f.resumed, f.step, "faster");
+  found.Title("the schedule runs a whole multiple faster than before the resume")
+      .Explain(absl::StrFormat(
+          "From step %d, a resume, %s changes by %.4g a step, and by %.4g before it: %.3f times as "
+          "fast%s.",
+          f.resumed, op, f.slope_after, f.slope_before, f.measured,
+          world_size > 1 && world_size == f.multiple
+              ? absl::StrFormat(", which is the number of processes, %d", world_size)
+              : ""))
+      .Cause("scheduler-stepped-oftener", world_size == f.multiple ? 0.9 : 0.6)
+      .Measured("speed of the schedule against that before the resume", f.measured, "times")
+      .Threshold(2, "a whole multiple, to 2 %")
+      .Fix(kCountOnce)
+      .Samples(2)
+      .Witness("slope_before", f.slope_before)
+      .Witness("slope_after", f.slope_after)
+      .Witness("multiple", static_cast<double>(f.multiple))
+      .Witness("world_size", static_cast<double>(world_size))
+      .Assume("nobody shortened the schedule at the resume on purpose");
+  return found;
+}
+
+uint64_t WholeMultiple(int64_t declared, int64_t seen) {
+  if (seen < kFewSteps || declared < 2 * seen - 2) return 0;
+  const int64_t multiple = (declared + seen / 2) / seen;
+  if (multiple < 2 || std::abs(declared - multiple * seen) > multiple) return 0;
+  return static_cast<uint64_t>(multiple);
+}
+
+FindingBuilder DeclaredFinding(const std::string& op, const DeclaredSchedule& s) {
+  FindingBuilder found = Begun(op, s.seen, s.seen, "faster");
+  found.Title(absl::StrFormat("the learning rate %s faster than declared", s.what))
+      .Explain(absl::StrFormat("%s %s in %d steps, and %d were declared: %d times as fast.", op,
+                               s.what, s.seen, s.declared, s.multiple))
+      .Cause("scheduler-stepped-oftener", 0.8)
+      .Measured("declared steps over those seen",
+                static_cast<double>(s.declared) / static_cast<double>(s.seen), "times")
+      .Threshold(2, absl::StrFormat("option %s, a whole multiple", s.option))
+      .Fix(kCountOnce)
+      .Samples(static_cast<uint64_t>(s.seen))
+      .Witness("steps_seen", static_cast<double>(s.seen))
+      .Witness("steps_declared", static_cast<double>(s.declared));
+  return found;
+}
+
+}  // namespace plumbline::rules

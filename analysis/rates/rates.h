@@ -1,0 +1,7 @@
+// Learning rates: their names, and their course over steps and resumes. The room's entry: who
+// stands outside includes this header alone.
+#pragma once
+
+#include "analysis/rates/rate_course.h"    // IWYU pragma: export
+#include "analysis/rates/rate_name.h"      // IWYU pragma: export
+#include "analysis/rates/rate_verdicts.h"  // IWYU pragma: export

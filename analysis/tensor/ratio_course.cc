@@ -1,0 +1,113 @@
+#include "analysis/tensor/ratio_course.h"
+
+#include <algorithm>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr uint64_t kFewInside = 16;
+
+void AddToMean(double x, uint64_t& count, double& mean) {
+  ++count;
+  mean += (x - mean) / static_cast<double>(count);
+}
+
+}  // namespace
+
+void RateAtWork::Tell(double rate) {
+  if (!std::isfinite(rate) || rate < 0) return;
+  newest_ = rate;
+  // A last place of a schedule's arithmetic is no warm-up.
+  if (rate > highest_ * (1 + 1e-9)) {
+    highest_ = rate;
+    since_highest_ = 0;
+  } else {
+    ++since_highest_;
+  }
+}
+
+bool OutsideRun::rising() const {
+  if (points - zeros < 2 * kHalf) return false;
+  double late = 0;
+  for (const double x : newest) late += x;
+  return (late - first_sum) / static_cast<double>(kHalf) > std::log10(1.5);
+}
+
+RatioCourse::Taken RatioCourse::Take(int64_t step, double ratio, std::optional<bool> at_work,
+                                     std::optional<double> gradient, const RatioLimits& limits) {
+  if (!(ratio >= 0) || std::isinf(ratio)) {
+    ++no_number_;
+    return Taken::kNoNumber;
+  }
+  if (at_work && !*at_work) {
+    ++resting_;
+    return Taken::kResting;
+  }
+  ++counted_;
+  const double log_ratio = std::log10(ratio);  // -inf where nothing changed
+  highest_ = std::max(highest_, log_ratio);
+  std::optional<double> log_gradient;
+  if (gradient && std::isfinite(*gradient) && *gradient > 0) log_gradient = std::log10(*gradient);
+  const int side = log_ratio < limits.low ? -1 : log_ratio > limits.high ? 1 : 0;
+  if (side == 0) {
+    Inside(log_ratio, log_gradient);
+    return Taken::kCounted;
+  }
+  Add(step, side, log_ratio, log_gradient);
+  if (!at_work) ++run_unrated_;
+  return Taken::kCounted;
+}
+
+void RatioCourse::Inside(double log_ratio, std::optional<double> log_gradient) {
+  AddToMean(log_ratio, inside_, inside_mean_);
+  if (log_gradient) AddToMean(*log_gradient, inside_gradients_, inside_gradient_mean_);
+  run_ = OutsideRun();
+  run_unrated_ = 0;
+}
+
+void RatioCourse::Add(int64_t step, int side, double log_ratio,
+                      std::optional<double> log_gradient) {
+  if (run_.side != side) {
+    run_ = OutsideRun();
+    run_.side = side;
+    run_.first = step;
+    run_unrated_ = 0;
+  }
+  ++run_.points;
+  run_.last = step;
+  if (log_gradient) {
+    run_.gradient_sum += *log_gradient;
+    ++run_.gradients;
+  }
+  if (std::isinf(log_ratio)) {
+    ++run_.zeros;
+    return;
+  }
+  run_.sum += log_ratio;
+  if (run_.points - run_.zeros <= OutsideRun::kHalf) run_.first_sum += log_ratio;
+  run_.newest.push_back(log_ratio);
+  if (run_.newest.size() > OutsideRun::kHalf) run_.newest.pop_front();
+}
+
+bool RatioCourse::Outside(const RatioLimits& limits) const {
+  if (run_.side == 0) return false;
+  if (run_.points >= limits.points) return true;
+  const uint64_t few = std::max<uint64_t>(20, limits.points / 5);
+  return run_.points >= few && static_cast<uint64_t>(run_.span()) >= 2 * limits.points;
+}
+
+bool RatioCourse::FellWithGradient() const {
+  if (run_.side >= 0 || inside_gradients_ < kFewInside || run_.gradients == 0) return false;
+  const double fall = inside_mean_ - run_.mean();
+  const double of_gradient =
+      inside_gradient_mean_ - run_.gradient_sum / static_cast<double>(run_.gradients);
+  return fall > 0 && std::fabs(fall - of_gradient) <= 0.5 * fall;
+}
+
+bool RatioCourse::MayBeSchedule() const {
+  if (run_.side >= 0) return false;
+  // What a tenth of the maximum is for the rate, by what the ratio itself once was.
+  return run_.rising() || !(run_.mean() >= highest_ - 1);
+}
+
+}  // namespace plumbline::rules

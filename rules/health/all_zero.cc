@@ -1,0 +1,359 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/frame/frame.h"
+#include "analysis/series/series.h"
+#include "base/half.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/all-zero
+
+A gradient, an activation or a weight is zero in every element, step after step.
+
+**Why.** Behind a layer whose activations are all zero nothing before it learns: a ReLU whose inputs have all become
+negative passes no gradient back, so it never comes to life again. Of a model of 32 layers of which the 20th died, 19 are
+paid for and stay as they were; the loss still falls, by what the other 12 can do.
+
+**What it checks.** Where the tensors of a run are observed: the number of zeros in gradients, activations, weights and
+buffers, each rank by itself. A step counts where the tensor has elements, all of them finite, in every call of the step.
+Ten such steps in a row without one element that is not zero are a finding. A weight or buffer counts only once it was seen
+not zero, or an update of it was: what is made as zeros (a bias, the second factor of LoRA, a gain of a residual branch) is
+none until it first moves. A gradient or activation that never was anything else counts only in steps at a learning rate
+above 0, where one was told: before the first update, zero factors make zero gradients.
+
+**Bad.** `blocks.3.mlp.0.weight: the gradient is 0 in all of 65,536 elements in 10 observed steps (16 to 52)`
+
+**Good.** Tensors with an element that is not zero in one of ten steps.
+
+**How to fix it.**
+- A gradient: follow the graph from the loss. `detach()`, `no_grad`, a mask that hides everything, a loss weight of 0, a
+  branch that is never taken; in fp16 an underflow that a loss scale would lift (`torch.amp.GradScaler`).
+- An activation: a smaller learning rate or a warm-up keeps ReLUs alive; GELU, SiLU or LeakyReLU have no dead side.
+- A weight: look for what resets it (a weight decay of 1/rate, an average that copies zeros, a checkpoint that was loaded in part).
+- Zero on purpose: `--set health/all-zero.zero='adapter.*'` (again for more).
+
+**Strength.** `proved`: the counts are exact.
+
+**Inconclusive when** fewer than ten steps were observed, the tensor is zero since it was first seen (it may have been made so), its
+values are NaN or infinite, the rate is 0, or the tensor is one expert's: without tokens it has no gradient, and
+`health/dead-expert` judges its load.
+
+**What it cannot see.** Tensors that are not observed; one that is zero in most elements and not in all; a gradient that is absent
+(`None`) instead of zero.
+
+**Cost.** Some 60 bytes a tensor and rank.
+
+**Sources.** Lu et al., "Dying ReLU and Initialization", 2019; SageMaker Debugger's rules `AllZero` and `DeadRelu`, which tell after one step.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "zero",
+     .type = OptionInfo::Type::kText,
+     .unit = "patterns of names",
+     .default_value = "",
+     .reason = "what is zero on purpose is said here"},
+};
+
+constexpr RuleInfo kInfo = {
+    "health/all-zero", "a tensor is all zero", v1::LEVEL_WARNING, "0.1.0", kPage, kOptions};
+
+constexpr uint64_t kZeroSteps = 10;
+constexpr size_t kMostZeroTensors = size_t{1} << 18;  // with each rank
+
+// What one step tells of a tensor on one rank, over all calls.
+struct ZeroLook {
+  bool elements = false;  // some call had any
+  bool zero = true;       // all of them, in all calls
+  bool poisoned = false;
+  uint64_t count = 0;
+};
+
+// One tensor on one rank.
+struct ZeroRun {
+  uint64_t steps = 0;  // that counted, zero or not
+  uint64_t zeros = 0;  // in a row, to the newest
+  uint64_t count = 0;  // elements
+  uint64_t poisoned = 0;
+  uint64_t resting = 0;  // zero at a rate of 0
+  int64_t zeros_first = 0;
+  bool moved = false;  // was not zero once
+  void Persist(Archive& a) { a(steps, zeros, count, poisoned, resting, zeros_first, moved); }
+};
+
+// One site's.
+struct ZeroSite {
+  std::map<uint32_t, ZeroRun> ranks;
+  std::string role;  // of the tensor
+  int64_t step_first = 0;
+  int64_t step_last = 0;
+  bool told = false;
+  void Persist(Archive& a) { a(ranks, role, step_first, step_last, told); }
+};
+
+// Weights and buffers hold what they were made with; gradients and activations are computed.
+bool IsComputed(std::string_view role) { return role == "gradient" || role == "activation"; }
+
+// "experts.3.w1", "mlp.expert_12.weight": a word that begins so.
+bool IsOfExpert(const std::string& layer) {
+  const std::vector<std::string> words = absl::StrSplit(layer, absl::ByAnyChar("./-_ "));
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return absl::StartsWithIgnoreCase(word, "expert");
+  });
+}
+
+class AllZero : public Rule {
+ public:
+  explicit AllZero(const Options& options)
+      : zero_(absl::StrSplit(options.Text("zero"), absl::ByAnyChar(" ,\n"), absl::SkipEmpty())) {}
+
+  bool ReadsScalar(const v1::Site& site) const override {
+    return RoleByName(site.op()) == SeriesRole::kRate;
+  }
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    for (const Item& item : step.items) {
+      const v1::Evidence& evidence = *item.evidence;
+      if (evidence.has_scalar()) {
+        if (RoleByName(step.site.op()) == SeriesRole::kRate) TakeRate(evidence.scalar().value());
+      } else if (evidence.has_tensor()) {
+        TakeTensor(step, item);
+      } else if (evidence.has_update() && evidence.update().summary().applied_l1() > 0) {
+        updated_.insert({step.site.layer(), item.source->rank()});
+      }
+    }
+  }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    for (const auto& [place, looks] : open_) {
+      ZeroSite* site = Find(step, place, looks.role);
+      if (site == nullptr) continue;
+      site->step_last = std::max(site->step_last, step.step);
+      for (const auto& [rank, look] : looks.ranks) {
+        const bool moved = updated_.contains({place.first, rank});
+        if (ZeroRun* run = FindRank(*site, rank)) Take(step, *site, look, moved, *run);
+      }
+      JudgeSite(step, place, *site, out);
+    }
+    open_.clear();
+    updated_.clear();
+    rate_.reset();
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, site] : sites_) {
+      if (site.told) continue;
+      v1::Verdict verdict = Rest(std::get<1>(key), site);
+      std::vector<uint32_t> ranks;
+      for (const auto& [rank, run] : site.ranks) ranks.push_back(rank);
+      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last, ranks);
+      out.Add(std::move(verdict));
+    }
+  }
+
+  // Between steps open_, updated_ and rate_ are empty.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(sites_, kept_);
+  }
+
+ private:
+  struct Looks {
+    std::string role;
+    std::map<uint32_t, ZeroLook> ranks;
+  };
+  using Place = std::pair<std::string, std::string>;  // layer, op
+
+  // The largest of the step's rates.
+  void TakeRate(double value) {
+    if (std::isfinite(value)) rate_ = std::max(rate_.value_or(0), std::fabs(value));
+  }
+
+  void TakeTensor(const SiteStep& step, const Item& item) {
+    const v1::TensorState& state = item.evidence->tensor();
+    const std::string& role = state.role();
+    if (!IsComputed(role) && role != "weight" && !role.empty()) return;
+    if (!state.has_summary() || !IsFloating(static_cast<DType>(state.dtype()))) return;
+    if (item.evidence->exercised() == v1::EXERCISED_NO) return;
+    const v1::TensorSummary& s = state.summary();
+    Looks& looks = open_[{step.site.layer(), step.site.op()}];
+    looks.role = role;
+    ZeroLook& look = looks.ranks[item.source->rank()];
+    look.poisoned |= s.nan() + s.pos_inf() + s.neg_inf() > 0;
+    look.elements |= s.count() > 0;
+    look.zero &= s.zero() == s.count();
+    look.count = std::max(look.count, s.count());
+  }
+
+  bool OnPurpose(const std::string& layer) const {
+    return std::any_of(zero_.begin(), zero_.end(),
+                       [&](const std::string& glob) { return GlobMatch(glob, layer); });
+  }
+
+  ZeroSite* Find(const StepEnd& step, const Place& place, const std::string& role) {
+    const auto key = std::tuple(step.role, place.first, place.second);
+    if (const auto found = sites_.find(key); found != sites_.end()) return &found->second;
+    if (kept_ >= kMostZeroTensors || OnPurpose(place.first)) return nullptr;
+    ZeroSite& site = sites_[key];
+    site.role = role;
+    site.step_first = site.step_last = step.step;
+    return &site;
+  }
+
+  // nullptr: there is no room.
+  ZeroRun* FindRank(ZeroSite& site, uint32_t rank) {
+    if (const auto found = site.ranks.find(rank); found != site.ranks.end()) return &found->second;
+    if (kept_ >= kMostZeroTensors) return nullptr;
+    ++kept_;
+    return &site.ranks[rank];
+  }
+
+  void Take(const StepEnd& step, const ZeroSite& site, const ZeroLook& look, bool updated,
+            ZeroRun& run) const {
+    run.moved |= updated;
+    if (look.poisoned) {
+      ++run.poisoned;
+      run.zeros = 0;
+      return;
+    }
+    if (!look.elements) return;
+    run.count = look.count;
+    if (!look.zero) {
+      ++run.steps;
+      run.zeros = 0;
+      run.moved = true;
+      return;
+    }
+    if (!run.moved && rate_ && !(*rate_ > 0)) {
+      ++run.resting;
+      return;
+    }
+    ++run.steps;
+    if (!run.moved && !IsComputed(site.role)) return;
+    if (run.zeros++ == 0) run.zeros_first = step.step;
+  }
+
+  static void JudgeSite(const StepEnd& step, const Place& place, ZeroSite& site, VerdictSink& out) {
+    if (site.told || (IsComputed(site.role) && IsOfExpert(place.first))) return;
+    std::vector<uint32_t> ranks;
+    const ZeroRun* shown = nullptr;
+    for (const auto& [rank, run] : site.ranks) {
+      if (run.zeros < kZeroSteps) continue;
+      ranks.push_back(rank);
+      if (shown == nullptr) shown = &run;
+    }
+    if (shown == nullptr) return;
+    site.told = true;
+    out.Add(Found(step, place, site, *shown, ranks));
+  }
+
+  static v1::Verdict Found(const StepEnd& step, const Place& place, const ZeroSite& site,
+                           const ZeroRun& shown, const std::vector<uint32_t>& ranks) {
+    const std::string what = site.role.empty() ? "buffer" : site.role;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found
+        .Title(what == "activation" ? "an activation is all zero"
+                                    : absl::StrCat("a ", what, " is all zero"))
+        .Explain(absl::StrFormat(
+            "%s: the %s is 0 in all of %d elements in %d observed steps in a row (%d to %d) on "
+            "%s%s.",
+            place.first, what, shown.count, shown.zeros, shown.zeros_first, step.step,
+            RankWords(ranks), shown.moved ? ", and was not before" : ""))
+        .Cause(CauseOf(site.role), 0.9)
+        .Measured("observed steps in a row with nothing but zeros",
+                  static_cast<double>(shown.zeros), "steps")
+        .Threshold(static_cast<double>(kZeroSteps), "observed steps in a row")
+        .Fix(FixOf(site.role))
+        .Samples(shown.zeros)
+        .Witness("elements", static_cast<double>(shown.count))
+        .Witness("zeros", static_cast<double>(shown.count))
+        .Witness("first_step", static_cast<double>(shown.zeros_first))
+        .At(place.first, place.second, shown.zeros_first, step.step, ranks);
+    if (IsComputed(site.role))
+      found.Assume("in these steps the tensor had a part in the loss (option zero)");
+    return found.Take();
+  }
+
+  static const char* CauseOf(std::string_view role) {
+    if (role == "gradient") return "no-gradient";
+    return role == "activation" ? "dead-activation" : "reset-to-zero";
+  }
+
+  static const char* FixOf(std::string_view role) {
+    if (role == "gradient") {
+      return "Follow the graph from the loss to it: detach(), a mask, a weight of 0, a dead ReLU, "
+             "or fp16 without a loss scale.";
+    }
+    if (role == "activation") {
+      return "Lower the rate or warm up, or take an activation without a dead side (GELU, SiLU, "
+             "LeakyReLU).";
+    }
+    return "Find what resets it: weight decay of 1/rate, an average that copies zeros, a "
+           "checkpoint loaded in part.";
+  }
+
+  // Of a site without a finding: what the ranks' worst case is.
+  static v1::Verdict Rest(const std::string& layer, const ZeroSite& site) {
+    uint64_t steps = 0, zeros = 0, poisoned = 0, resting = 0;
+    bool all_moved = true;
+    for (const auto& [rank, run] : site.ranks) {
+      steps = std::max(steps, run.steps);
+      zeros = std::max(zeros, run.zeros);
+      poisoned += run.poisoned;
+      resting += run.resting;
+      all_moved &= run.moved;
+    }
+    google::protobuf::Struct details;
+    Put(details, "steps", static_cast<double>(steps));
+    if (all_moved && zeros == 0 && steps > 0)
+      return Pass("it has elements that are not zero", std::move(details));
+    if (zeros >= kZeroSteps && IsComputed(site.role) && IsOfExpert(layer))
+      return Inconclusive("expert: without tokens it is zero; health/dead-expert judges its load",
+                          std::move(details));
+    if (steps == 0 && poisoned > 0)
+      return Inconclusive("poisoned: NaN or infinite values", std::move(details));
+    if (!all_moved && !IsComputed(site.role))
+      return Inconclusive("made-as-zero: it is zero since it was first seen, and no update of it",
+                          std::move(details));
+    if (!all_moved && resting > 0)
+      return Inconclusive("rate-zero: it is zero, at a learning rate of 0", std::move(details));
+    if (steps >= kZeroSteps && all_moved)
+      return Pass("it was not zero in one of ten steps", std::move(details));
+    return Inconclusive(absl::StrCat("few-steps: fewer than ", kZeroSteps, " in which it is zero"),
+                        std::move(details));
+  }
+
+  std::vector<std::string> zero_;
+  std::map<Place, Looks> open_;                         // of this step
+  std::set<std::pair<std::string, uint32_t>> updated_;  // layer and rank, of this step
+  std::optional<double> rate_;                          // of this step
+  std::map<std::tuple<v1::Role, std::string, std::string>, ZeroSite> sites_;
+  uint64_t kept_ = 0;  // ranks' tensors
+};
+
+}  // namespace
+
+CatalogueEntry all_zero() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<AllZero>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,374 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "analysis/frame/frame.h"
+#include "analysis/sample/sample.h"
+#include "analysis/series/series.h"
+#include "analysis/tensor/tensor.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/update-ratio
+
+A step moves the weights by far too little, or by far too much, of what they are.
+
+**Why.** A step of the optimizer usually changes a weight matrix by about a thousandth of its norm. At 10^-7 a run of 100,000 steps
+moves the weights by a hundredth, if all its steps point in one direction: the rate is a thousand times too small, and the loss falls as
+slowly as if the data were hard. At 0.3 three steps replace what the weights held, and nothing that was learned stays.
+
+**What it checks.** log10 of |change| / |weight| (Euclidean norms), against [-4, -1] (options `low`, `high`):
+- series whose role is the update ratio; `run.watch` tells `update_ratio`, of up to 1,024 elements of each of the 16 largest
+  parameters. A negative value is taken for the log10 itself;
+- observed updates of tensors with at least two axes, by the sampled elements before and after, or, where no elements were kept, by the mean
+  magnitudes of the change and of the weight that was observed beside it. Biases and gains are left out: near 0 a bias has no scale.
+
+A point counts where the weight is not zero and the rate is at work: told ten times without a new maximum (a warm-up is none),
+and at least a tenth of its maximum. A finding needs 100 counted points in a row on one side (option `points`), or 20 of them that lie
+over 200 steps or more.
+
+**Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
+
+**Good.** Around 10^-3; less in the decay of a schedule, more in its first steps.
+
+**How to fix it.**
+- Too small: the rate, its unit, a multiplier per layer; `unscale_` called twice; gradients averaged twice (a mean over micro-batches
+  and over ranks).
+- Too large: the rate; a warm-up; clipping (`clip_grad_norm_`), which AdamW's normalisation does not replace; an initialisation near zero.
+- Fine-tuning at 10^-6 on purpose: `--set health/update-ratio.low=-6`.
+
+**Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 1,500 steps (warm-up, cosine, linear and constant
+rates; the ratio log-normal around 10^-2 to 10^-3.2 at the peak, with correlated noise; SGD whose gradients fall by three decades; logged in each
+step or each tenth, with the rate and without) none alarmed, so at most 0.3 % with 95 % confidence. The limits themselves are customary.
+
+**Inconclusive when** fewer than 100 points counted, the rate was never at work, the ratio is too low and no rate was told that would show it is no
+decay or warm-up, or the ratio fell as far as the gradient's norm did: then the loss is at its minimum or the gradients
+vanish (`health/gradient-vanish`), and no rate is wrong.
+
+**What it cannot see.** A tensor that is never observed; one layer among many in a series of the whole model; a ratio that is wrong in the first
+steps alone.
+
+**Cost.** Some 600 bytes a series or tensor.
+
+**Sources.** Karpathy, "CS231n: Neural Networks, Part 3", ratio of weights to updates (about 10^-3); You et al., "Large Batch Training
+of Convolutional Networks", 2017 (LARS); SageMaker Debugger's rules `WeightUpdateRatio` and `ExplodingTensor`.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "low",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "log10 of change over weight",
+     .default_value = "-4",
+     .reason = "customary: a tenth of the usual thousandth, and a decade of room",
+     .low = -30,
+     .high = 0},
+    {.name = "high",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "log10 of change over weight",
+     .default_value = "-1",
+     .reason = "customary: ten steps replace the weight",
+     .low = -30,
+     .high = 30},
+    {.name = "points",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "counted points in a row",
+     .default_value = "100",
+     .reason = "customary: one step proves nothing of a rate",
+     .low = 20,
+     .high = 1e6},
+};
+
+constexpr RuleInfo kInfo = {"health/update-ratio",
+                            "updates are out of proportion to weights",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr double kFalseAlarmsOfRatio = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
+constexpr size_t kMostRatioSites = size_t{1} << 16;
+constexpr std::array<std::string_view, 9> kOneAxis = {"bias",  "norm", "ln",    "gain", "scale",
+                                                      "gamma", "beta", "norm1", "norm2"};
+
+// What one step tells of one site.
+struct RatioPoint {
+  std::optional<double> told;                                           // of a series
+  double change_squares = 0, weight_squares = 0, gradient_squares = 0;  // of sampled elements
+  double change_l1 = 0;                                                 // of the whole update
+  uint64_t change_count = 0;
+  std::optional<double> lr;
+  bool gradient = false;
+};
+
+// The weight that was observed in the same step.
+struct WeightLook {
+  double l1 = 0;
+  uint64_t count = 0;
+};
+
+struct RatioSite {
+  RatioCourse course;
+  RateAtWork own_rate;  // of updates that say theirs
+  uint32_t attempt = 0;
+  bool told = false;
+  uint64_t empty = 0;  // the weight is zero
+  int64_t step_first = 0;
+  int64_t step_last = 0;
+  void Persist(Archive& a) { a(course, own_rate, attempt, told, empty, step_first, step_last); }
+};
+
+bool IsOneAxisByName(const std::string& layer) {
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::AsciiStrToLower(layer), absl::ByAnyChar("./_-: "));
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return std::find(kOneAxis.begin(), kOneAxis.end(), word) != kOneAxis.end();
+  });
+}
+
+class UpdateRatio : public Rule {
+ public:
+  explicit UpdateRatio(const Options& options)
+      : limits_{.low = options.Number("low"),
+                .high = options.Number("high"),
+                .points = static_cast<uint64_t>(options.Integer("points"))} {}
+
+  bool ReadsScalar(const v1::Site& site) const override {
+    const SeriesRole role = RoleByName(site.op());
+    return role == SeriesRole::kUpdateRatio || role == SeriesRole::kRate ||
+           role == SeriesRole::kGradientNorm;
+  }
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    const SeriesRole role = RoleByName(step.site.op());
+    for (const Item& item : step.items) {
+      const v1::Evidence& evidence = *item.evidence;
+      if (evidence.has_scalar()) {
+        TakeScalar(step, role, evidence.scalar().value());
+      } else if (evidence.has_tensor()) {
+        TakeTensor(step.site.layer(), evidence.tensor());
+      } else if (evidence.has_update()) {
+        TakeUpdate(step, evidence.update());
+      }
+    }
+  }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    RateAtWork& rate = rates_[step.role];
+    if (rate_) rate.Tell(*rate_);
+    for (const auto& [place, point] : open_) {
+      if (!point.told && IsOneAxis(place.first)) continue;
+      RatioSite* site = Find(step, place);
+      if (site != nullptr) Take(step, place, point, rate, *site, out);
+    }
+    open_.clear();
+    weights_.clear();
+    rate_.reset();
+    gradient_.reset();
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, site] : sites_) {
+      if (site.told) continue;
+      v1::Verdict verdict = Rest(site);
+      Put(*verdict.mutable_details(), "points", static_cast<double>(site.course.counted()));
+      if (std::get<2>(key) != "update") Put(*verdict.mutable_details(), "series", std::get<2>(key));
+      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
+               std::vector<uint32_t>{});
+      out.Add(std::move(verdict));
+    }
+  }
+
+  // Between steps open_, weights_, rate_ and gradient_ are empty.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(sites_, rates_, flat_, deep_);
+  }
+
+ private:
+  using Place = std::pair<std::string, std::string>;  // layer, op
+
+  void TakeScalar(const SiteStep& step, SeriesRole role, double value) {
+    if (role == SeriesRole::kRate && std::isfinite(value))
+      rate_ = std::max(rate_.value_or(0), std::fabs(value));
+    if (role == SeriesRole::kGradientNorm && !gradient_) gradient_ = value;
+    if (role != SeriesRole::kUpdateRatio) return;
+    std::optional<double>& told = open_[{step.site.layer(), step.site.op()}].told;
+    if (!told || !std::isfinite(*told)) told = value;  // the lowest rank with a number
+  }
+
+  void TakeTensor(const std::string& layer, const v1::TensorState& state) {
+    if (state.role() != "weight") return;
+    const auto axes = std::count_if(state.shape().begin(), state.shape().end(),
+                                    [](int64_t extent) { return extent > 1; });
+    if (flat_.size() + deep_.size() < kMostRatioSites) (axes < 2 ? flat_ : deep_).insert(layer);
+    WeightLook& look = weights_[layer];
+    look.l1 += state.summary().l1();
+    look.count += state.summary().count();
+  }
+
+  // Of all ranks together: copies change nothing in the ratio, shards belong together.
+  void TakeUpdate(const SiteStep& step, const v1::Update& update) {
+    if (IsAverage(update.config()) || IsAccumulation(update.config())) return;
+    RatioPoint& point = open_[{step.site.layer(), step.site.op()}];
+    if (std::isfinite(update.config().lr()) && update.config().lr() > 0)
+      point.lr = std::max(point.lr.value_or(0), update.config().lr());
+    point.change_l1 += update.summary().applied_l1();
+    point.change_count += update.summary().count();
+    const auto c = DecodeUpdate(update);
+    if (!c.ok()) return;
+    for (size_t i = 0; i < c->size(); ++i) {
+      const double change = c->after[i] - c->before[i];
+      point.change_squares += change * change;
+      point.weight_squares += c->before[i] * c->before[i];
+      if (c->gradient.empty()) continue;
+      point.gradient_squares += c->gradient[i] * c->gradient[i];
+      point.gradient = true;
+    }
+  }
+
+  bool IsOneAxis(const std::string& layer) const {
+    if (flat_.contains(layer)) return true;
+    return !deep_.contains(layer) && IsOneAxisByName(layer);
+  }
+
+  RatioSite* Find(const StepEnd& step, const Place& place) {
+    const auto key = std::tuple(step.role, place.first, place.second);
+    if (const auto found = sites_.find(key); found != sites_.end()) return &found->second;
+    if (sites_.size() >= kMostRatioSites) return nullptr;
+    RatioSite& site = sites_[key];
+    site.step_first = site.step_last = step.step;
+    site.attempt = step.attempt;
+    return &site;
+  }
+
+  // NaN: it cannot be told. nullopt: the weight is zero, or nothing was observed beside it.
+  std::optional<double> RatioOf(const Place& place, const RatioPoint& point) const {
+    // A ratio is never negative: such a value is its log10.
+    if (point.told) return *point.told < 0 ? std::pow(10.0, *point.told) : *point.told;
+    if (point.weight_squares > 0 || std::isnan(point.weight_squares))
+      return std::sqrt(point.change_squares / point.weight_squares);
+    const auto weight = weights_.find(place.first);
+    if (weight == weights_.end() || point.change_count == 0 || weight->second.count == 0)
+      return std::nullopt;
+    const double mean = weight->second.l1 / static_cast<double>(weight->second.count);
+    if (mean == 0) return std::nullopt;
+    return point.change_l1 / static_cast<double>(point.change_count) / mean;
+  }
+
+  void Take(const StepEnd& step, const Place& place, const RatioPoint& point,
+            const RateAtWork& rate, RatioSite& site, VerdictSink& out) {
+    site.step_last = std::max(site.step_last, step.step);
+    if (site.attempt != step.attempt) site.course.Restart();
+    site.attempt = step.attempt;
+    const std::optional<double> ratio = RatioOf(place, point);
+    if (!ratio) {
+      ++site.empty;
+      return;
+    }
+    if (point.lr) site.own_rate.Tell(*point.lr);
+    const RateAtWork& known = site.own_rate.told() ? site.own_rate : rate;
+    std::optional<bool> at_work;
+    if (known.told()) at_work = known.at_work();
+    std::optional<double> gradient = gradient_;
+    if (!point.told)
+      gradient = point.gradient ? std::optional(std::sqrt(point.gradient_squares)) : std::nullopt;
+    site.course.Take(step.step, *ratio, at_work, gradient, limits_);
+    if (site.told || !IsWrong(site.course)) return;
+    site.told = true;
+    out.Add(Found(step, place, site, known));
+  }
+
+  bool IsWrong(const RatioCourse& course) const {
+    if (!course.Outside(limits_)) return false;
+    if (course.run().side > 0) return true;
+    return !course.FellWithGradient() && (course.rated() || !course.MayBeSchedule());
+  }
+
+  v1::Verdict Found(const StepEnd& step, const Place& place, const RatioSite& site,
+                    const RateAtWork& rate) const {
+    const OutsideRun& run = site.course.run();
+    const bool small = run.side < 0;
+    const double limit = small ? limits_.low : limits_.high;
+    const std::string who = place.second == "update" ? place.first : place.second;
+    const std::string mean = run.zeros == run.points ? "0" : absl::StrFormat("10^%.1f", run.mean());
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
+    found.FalseAlarm("measured", kFalseAlarmsOfRatio)
+        .Title(small ? "updates are far too small for the weights"
+                     : "updates are far too large for the weights")
+        .Explain(absl::StrFormat(
+            "%s: change over weight was %s 10^%g in %d points in a row (steps %d to %d), %s on "
+            "average%s.",
+            who, small ? "below" : "above", limit, run.points, run.first, step.step, mean,
+            rate.told() ? absl::StrFormat(", at a rate of %.3g", rate.newest()) : ""))
+        .Cause(small ? "updates-too-small" : "updates-too-large", 0.8)
+        .Measured("log10 of change over weight", run.zeros == run.points ? -HUGE_VAL : run.mean())
+        .Threshold(limit, small ? "option low, customary" : "option high, customary")
+        .Fix(small ? "Look at the rate and its unit, at multipliers per layer, and whether "
+                     "gradients are averaged or unscaled twice."
+                   : "Lower the rate, warm up, and clip the gradient's norm.")
+        .Samples(run.points)
+        .Witness("points", static_cast<double>(run.points))
+        .Witness("first_step", static_cast<double>(run.first))
+        .At(place.first, place.second, run.first, step.step, std::vector<uint32_t>{});
+    if (rate.told()) found.Witness("rate", rate.newest());
+    if (!rate.told()) found.Assume("the rate is at work in these points: none was told");
+    google::protobuf::Struct& details = *found.verdict().mutable_details();
+    if (place.second != "update") Put(details, "series", place.second);
+    Put(details, "step", static_cast<double>(run.first));
+    Put(details, "kind", small ? "too-small" : "too-large");
+    return found.Take();
+  }
+
+  v1::Verdict Rest(const RatioSite& site) const {
+    const RatioCourse& course = site.course;
+    if (course.Outside(limits_) && course.FellWithGradient())
+      return Inconclusive("fell-with-gradient: the ratio fell as far as the gradient's norm did");
+    if (course.Outside(limits_))
+      return Inconclusive("no-rate: it is low, and no learning rate says that this is no schedule");
+    if (course.counted() >= limits_.points)
+      return Pass("the weights change by a fitting part of what they are");
+    if (course.counted() + course.resting() == 0 && course.no_number() > 0)
+      return Inconclusive("poisoned: no value of it is a number");
+    if (course.counted() + course.resting() == 0)
+      return Inconclusive("no-weight: the weight is zero, or was not observed beside the update");
+    if (course.counted() == 0)
+      return Inconclusive("rate-not-at-work: it warms up, or is below a tenth of its maximum");
+    return Inconclusive(
+        absl::StrCat("few-points: fewer than ", limits_.points, " with the rate at work"));
+  }
+
+  RatioLimits limits_;
+  std::map<Place, RatioPoint> open_;           // of this step, as the next three
+  std::map<std::string, WeightLook> weights_;  // by layer
+  std::optional<double> rate_;                 // the largest
+  std::optional<double> gradient_;             // the whole model's norm
+  std::map<std::tuple<v1::Role, std::string, std::string>, RatioSite> sites_;
+  std::map<v1::Role, RateAtWork> rates_;
+  std::set<std::string> flat_, deep_;  // weights with fewer than two axes, and with more
+};
+
+}  // namespace
+
+CatalogueEntry update_ratio() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<UpdateRatio>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
