@@ -82,7 +82,7 @@ double Between(const Estimate& estimate, const std::vector<Leak>& leaks) {
 
 }  // namespace
 
-Leaks FindLeaks(const Ledger& ledger, const Estimate& estimate) {
+Leaks FindLeaks(const Ledger& ledger, const Estimate& estimate, const Allowances& allowances) {
   Leaks out;
   double squares = kAssumedPairs * Square(kAssumedDifference);
   out.freedom = kAssumedPairs;
@@ -107,7 +107,7 @@ Leaks FindLeaks(const Ledger& ledger, const Estimate& estimate) {
   for (Leak& leak : out.of) {
     if (leak.pairs == 0) continue;
     const double sd =
-        std::sqrt(variance / static_cast<double>(leak.pairs) + Square(Allowances().large));
+        std::sqrt(variance / static_cast<double>(leak.pairs) + Square(allowances.large));
     leak.z = leak.mean / sd;
     leak.found = leak.mean > kLeastLeak && leak.z >= out.threshold;
   }

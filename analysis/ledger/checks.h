@@ -23,7 +23,7 @@ struct Leaks {
 };
 
 // One ledger in a hundred without a leak has a finding.
-Leaks FindLeaks(const Ledger& ledger, const Estimate& estimate);
+Leaks FindLeaks(const Ledger& ledger, const Estimate& estimate, const Allowances& allowances);
 
 // Do the multipliers grow or shrink together from their smallest to their largest scale?
 struct ScaleBias {
