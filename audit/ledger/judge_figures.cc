@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "audit/ledger/ledger_result.h"
+#include "audit/ledger/words.h"
 #include "audit/render/text_util.h"
 
 namespace plumbline::audit {
@@ -13,7 +14,6 @@ namespace {
 using rules::FindingBuilder;
 
 std::string Percent(double share) { return absl::StrFormat("%.2f %%", 100 * share); }
-std::string Times(double ln) { return absl::StrFormat("x%.3f", std::exp(ln)); }
 
 v1::Verdict LeakFound(const std::string& name, const ledger::Leak& leak, double threshold) {
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
@@ -41,10 +41,10 @@ v1::Verdict LeakFound(const std::string& name, const ledger::Leak& leak, double 
 v1::Verdict Overstated(const ledger::StackEstimate& stack) {
   return FindingBuilder(v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL)
       .Title("the stack gains less than the product that is claimed")
-      .Explain(absl::StrCat("The claimed multipliers make ", Times(stack.claimed),
-                            "; all changes together were measured at ", Times(stack.ln), " (90 % ",
-                            Times(stack.ln - ledger::kNinety * stack.sd), " to ",
-                            Times(stack.ln + ledger::kNinety * stack.sd), ") at ",
+      .Explain(absl::StrCat("The claimed multipliers make ", FactorText(stack.claimed),
+                            "; all changes together were measured at ", FactorText(stack.ln),
+                            " (90 % ", FactorText(stack.ln - ledger::kNinety * stack.sd), " to ",
+                            FactorText(stack.ln + ledger::kNinety * stack.sd), ") at ",
                             ShortNumber(stack.flops), " FLOPs."))
       .Cause("overstated")
       .Measured("claimed less measured, ln", stack.overstated(), "standard deviations")
@@ -66,8 +66,8 @@ v1::Verdict ScaleBiasFound(const ledger::ScaleBias& bias) {
       .Title(shrinks ? "multipliers shrink together with scale"
                      : "multipliers grow together with scale")
       .Explain(absl::StrCat("From the smallest to the largest scale of each, ",
-                            Plural(bias.judged, "multiplier"), " changed by ", Times(bias.mean),
-                            " on average (", ShortNumber(bias.z()),
+                            Plural(bias.judged, "multiplier"), " changed by ",
+                            FactorText(bias.mean), " on average (", ShortNumber(bias.z()),
                             " standard deviations). Changes differ, and do not move together; what "
                             "small runs have in common does (their learning rate, their data, "
                             "their evaluation)."))

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "audit/ledger/ledger_result.h"
+#include "audit/ledger/words.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/text_util.h"
 #include "audit/session/version.h"
@@ -17,15 +18,15 @@ Json Number(double value) {
 }
 
 // A 90 % interval as factors.
-Json Interval(double ln, double variance) {
-  const double wide = ledger::kNinety * std::sqrt(variance);
+Json IntervalJson(double ln, double variance) {
+  const double wide = HalfInterval(variance);
   return {Number(std::exp(ln - wide)), Number(std::exp(ln + wide))};
 }
 
 Json FromProduct(const ledger::Product& product) {
   return {{"value", Number(std::exp(product.ln))},
-          {"seeds", Interval(product.ln, product.seeds_variance)},
-          {"all", Interval(product.ln, product.all_variance)},
+          {"seeds", IntervalJson(product.ln, product.seeds_variance)},
+          {"all", IntervalJson(product.ln, product.all_variance)},
           {"factors", product.factors},
           {"shared_bias", Number(product.shared_bias)}};
 }
@@ -40,11 +41,11 @@ Json FromStack(const ledger::StackEstimate& stack) {
   for (const ledger::LeaveOutEstimate& l : stack.leave_outs) {
     leave_outs.push_back({{"name", ValidUtf8(l.name)},
                           {"value", Number(std::exp(l.ln))},
-                          {"all", Interval(l.ln, l.sd * l.sd)},
+                          {"all", IntervalJson(l.ln, l.sd * l.sd)},
                           {"smallest_shown", Number(std::exp(l.detectable))}});
   }
   return {{"value", Number(std::exp(stack.ln))},
-          {"all", Interval(stack.ln, stack.sd * stack.sd)},
+          {"all", IntervalJson(stack.ln, stack.sd * stack.sd)},
           {"y", Number(stack.ln)},
           {"sd", Number(stack.sd)},
           {"flops", Number(stack.flops)},

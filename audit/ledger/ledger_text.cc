@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "audit/ledger/ledger_result.h"
+#include "audit/ledger/words.h"
 #include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
 #include "rules/engine/incidents.h"
@@ -15,10 +16,8 @@ namespace {
 
 constexpr size_t kMostNext = 3, kMostName = 24;
 
-std::string Times(double ln) { return absl::StrFormat("x%.3f", std::exp(ln)); }
-
-std::string Interval(double ln, double variance) {
-  const double wide = ledger::kNinety * std::sqrt(variance);
+std::string IntervalText(double ln, double variance) {
+  const double wide = HalfInterval(variance);
   return absl::StrFormat("[%.3f, %.3f]", std::exp(ln - wide), std::exp(ln + wide));
 }
 
@@ -110,8 +109,8 @@ class Text {
       std::string name = Printable(m.name);
       if (name.size() > kMostName) name = Printable(name.substr(0, kMostName - 3)) + "...";
       const std::string flags = Flags(m.name);
-      rows.push_back({name, Times(std::log(m.claimed)), Times(e.worth.y),
-                      Interval(e.worth.y, e.sd * e.sd), m.kept ? Times(e.s) : "not kept",
+      rows.push_back({name, FactorText(std::log(m.claimed)), FactorText(e.worth.y),
+                      IntervalText(e.worth.y, e.sd * e.sd), m.kept ? FactorText(e.s) : "not kept",
                       Flops(e.cells.back().flops), std::to_string(e.cells.back().pairs.size()),
                       flags});
     }
@@ -124,9 +123,10 @@ class Text {
     for (const ledger::Multiplier& m : ledger_.multipliers)
       claimed += m.kept ? std::log(m.claimed) : 0;
     const ledger::Product& p = estimate_.product;
-    Line("product", absl::StrCat(Times(p.ln), " at 90 %: ", Interval(p.ln, p.seeds_variance),
-                                 " by seeds alone, ", Interval(p.ln, p.all_variance),
-                                 " with all that does not average out; claimed ", Times(claimed)));
+    Line("product",
+         absl::StrCat(FactorText(p.ln), " at 90 %: ", IntervalText(p.ln, p.seeds_variance),
+                      " by seeds alone, ", IntervalText(p.ln, p.all_variance),
+                      " with all that does not average out; claimed ", FactorText(claimed)));
     if (p.factors > 0)
       Line("shared bias", absl::StrFormat("%.2f %% of loss, shared by all ablations, would alone "
                                           "explain the whole product",
@@ -135,9 +135,9 @@ class Text {
       return;
     const ledger::Product& rest = result_.without_flagged;
     Line("less flagged",
-         absl::StrCat(Times(rest.ln), " of ", Plural(rest.factors, "factor"),
-                      " at 90 %: ", Interval(rest.ln, rest.seeds_variance), " by seeds alone, ",
-                      Interval(rest.ln, rest.all_variance), " with all"));
+         absl::StrCat(FactorText(rest.ln), " of ", Plural(rest.factors, "factor"),
+                      " at 90 %: ", IntervalText(rest.ln, rest.seeds_variance), " by seeds alone, ",
+                      IntervalText(rest.ln, rest.all_variance), " with all"));
   }
 
   void StackLines() {
@@ -146,12 +146,13 @@ class Text {
       return;
     }
     const ledger::StackEstimate& s = *estimate_.stack;
-    Line("stack", absl::StrCat(Times(s.ln), " at 90 %: ", Interval(s.ln, s.sd * s.sd), " at ",
-                               Flops(s.flops), " FLOPs: the number to believe"));
+    Line("stack", absl::StrCat(FactorText(s.ln), " at 90 %: ", IntervalText(s.ln, s.sd * s.sd),
+                               " at ", Flops(s.flops), " FLOPs: the number to believe"));
     for (const ledger::LeaveOutEstimate& l : s.leave_outs)
-      Line("  without", absl::StrCat(l.name, ": ", Times(l.ln), " ", Interval(l.ln, l.sd * l.sd),
-                                     "; it would show ", Times(l.detectable),
-                                     " nine times in ten, less it may not"));
+      Line("  without",
+           absl::StrCat(l.name, ": ", FactorText(l.ln), " ", IntervalText(l.ln, l.sd * l.sd),
+                        "; it would show ", FactorText(l.detectable),
+                        " nine times in ten, less it may not"));
     if (!s.leave_outs.empty())
       Line("", "A leave-out that shows nothing does not show that the change does nothing.");
   }
@@ -209,8 +210,17 @@ class Text {
       IncidentSites sites{incident.findings.size(), {}, incident.fingerprint};
       for (const v1::Finding* finding : incident.findings)
         sites.named.push_back(Printable(finding->site().op()));
-      out_ += RenderIncident(incident.shown(), sites, style_) + "\n";
+      out_ += RenderIncident(Named(incident), sites, style_) + "\n";
     }
+  }
+
+  // A ledger has no steps: the name goes before the title instead of into a site.
+  static v1::Finding Named(const rules::Incident& incident) {
+    v1::Finding shown = incident.shown();
+    if (incident.findings.size() == 1 && !shown.site().op().empty())
+      shown.set_title(shown.site().op() + ": " + shown.title());
+    shown.clear_site();
+    return shown;
   }
 
   void NotJudged() {
