@@ -58,6 +58,7 @@ double StudentCdf(double t, double freedom) {
 
 double StudentQuantile(double p, double freedom) {
   if (!(p > 0 && p < 1) || !(freedom > 0)) return std::numeric_limits<double>::quiet_NaN();
+  if (p == 0.5) return 0;
   if (p < 0.5) return -StudentQuantile(1 - p, freedom);
   const double tail = 1 - p;
   double low = 0, high = 1;
