@@ -25,6 +25,7 @@ int Main(int argc, char** argv) {
   RegisterExplain(app, &status);
   RegisterFingerprint(app, &status);
   RegisterLedger(app, &status);
+  RegisterDiff(app, &status);
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
   RegisterCompletion(app, &status);

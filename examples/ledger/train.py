@@ -23,7 +23,7 @@ class Options:
     bigram: bool = False         # the last byte also votes by a table of its own
     normalise: bool = False      # the hidden layer is brought to one size
     more_documents: bool = False  # a sixteenth of what is read comes from a collection found elsewhere
-    rate: float = 2e-2           # falls to 0 in a straight line
+    rate: float = 2e-2           # of the smallest model; falls to 0 in a straight line
     batch: int = 32
 
 
@@ -132,6 +132,7 @@ def train(options, texts):
     random = np.random.default_rng(options.seed)
     hidden, steps = shape(options)
     model = Model(options, hidden, random)
+    rate = options.rate * (3e8 / options.flops) ** 0.25  # larger models want a smaller one
     for step in range(steps):
         ends = random.integers(8, len(training), options.batch)
         seen, target = windows(training, ends, options.context), training[ends]
@@ -140,5 +141,5 @@ def train(options, texts):
             part = options.batch // 16
             ends = random.integers(8, len(first), part)
             seen[:part], target[:part] = windows(first, ends, options.context), first[ends]
-        model.update(model.gradients(seen, target), options.rate * (1 - step / steps))
+        model.update(model.gradients(seen, target), rate * (1 - step / steps))
     return model.loss(first), model.loss(second)

@@ -99,7 +99,9 @@ TEST(WorkedExample, NextAblation) {
   EXPECT_EQ(next[0].flops, 2e20);
   for (size_t i = 0; i < next.size(); ++i) {
     EXPECT_GT(next[i].drop(), 0);
-    if (i > 0) EXPECT_LE(next[i].drop(), next[i - 1].drop());
+    if (i > 0) {
+      EXPECT_LE(next[i].drop(), next[i - 1].drop());
+    }
   }
 }
 
@@ -143,8 +145,8 @@ TEST(Selection, LogNormalCdf) {
 
 TEST(Cells, UnpairedWhereNoSeedIsShared) {
   std::vector<ledger::Run> runs = {{"w0", 1e19, 0, 3.0, {}}, {"w1", 1e19, 1, 3.1, {}},
-                           {"b5", 1e19, 5, 3.2, {}}, {"b6", 1e19, 6, 3.4, {}},
-                           {"b7", 1e19, 7, 3.3, {}}, {"b1", 1e20, 1, 2.9, {}}};
+                                   {"b5", 1e19, 5, 3.2, {}}, {"b6", 1e19, 6, 3.4, {}},
+                                   {"b7", 1e19, 7, 3.3, {}}, {"b1", 1e20, 1, 2.9, {}}};
   std::vector<Cell> cells = CellsOf(runs, {{0, 1}, {2, 3, 4, 5}});
   ASSERT_EQ(cells.size(), 1u) << "only one scale is in both";
   EXPECT_TRUE(cells[0].pairs.empty());

@@ -41,7 +41,9 @@ TEST(LedgerCases, SayWhatTheirNameSays) {
     ASSERT_TRUE(result.ok()) << result.status();
     const Counts counts = OfRule(*result, "ledger/" + path.parent_path().filename().string());
     const std::string name = path.filename().string();
-    if (name.starts_with("bad")) EXPECT_EQ(counts.findings, 1);
+    if (name.starts_with("bad")) {
+      EXPECT_EQ(counts.findings, 1);
+    }
     if (name.starts_with("near-miss")) {
       EXPECT_EQ(counts.findings, 0);
       EXPECT_GT(counts.passes, 0) << "silent because it was not judged";

@@ -164,7 +164,9 @@ TEST(LedgerFile, DamagedFiles) {
     }
     ++read;
     const auto result = JudgeLedger(*std::move(file), {});
-    if (result.ok()) EXPECT_FALSE(LedgerJson(*result).empty());
+    if (result.ok()) {
+      EXPECT_FALSE(LedgerJson(*result).empty());
+    }
   }
   EXPECT_GT(read, 10) << "some damage is a change of a number";
 }
