@@ -27,7 +27,9 @@ TEST(Departure, OneRunEachCannotTellUnder18PerThousand) {
 // Without noise the threshold is exact, and so is the onset.
 TEST(Departure, ExactSteps) {
   for (const size_t points : {64u, 65u, 127u, 128u, 500u, 1000u, 5003u}) {
-    for (const size_t at : {points / 3, points / 2 + 1}) {
+    // Of eight blocks half are four apart from a step in the middle, which then looks like noise.
+    const bool few = points < 100;
+    for (const size_t at : {few ? 8 : points / 3, few ? 9 : points / 2 + 1}) {
       for (const double step : {0.0180, 0.0184, -0.0184, 0.2}) {
         Curves a = {std::vector<double>(points, 1.0)}, b = a;
         for (size_t p = at; p < points; ++p) b[0][p] += step;
