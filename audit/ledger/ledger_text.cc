@@ -148,6 +148,10 @@ class Text {
     const ledger::StackEstimate& s = *estimate_.stack;
     Line("stack", absl::StrCat(FactorText(s.ln), " at 90 %: ", IntervalText(s.ln, s.sd * s.sd),
                                " at ", Flops(s.flops), " FLOPs: the number to believe"));
+    for (const ledger::Multiplier& m : ledger_.multipliers) {
+      if (m.kept && Flags(m.name).find("evaluation-leak") != std::string::npos)
+        Line("", "It holds what " + m.name + " leaks too.");
+    }
     for (const ledger::LeaveOutEstimate& l : s.leave_outs)
       Line("  without",
            absl::StrCat(l.name, ": ", FactorText(l.ln), " ", IntervalText(l.ln, l.sd * l.sd),
