@@ -24,6 +24,8 @@ int Main(int argc, char** argv) {
   RegisterRules(app, &status);
   RegisterExplain(app, &status);
   RegisterFingerprint(app, &status);
+  RegisterLedger(app, &status);
+  RegisterDiff(app, &status);
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
   RegisterCompletion(app, &status);

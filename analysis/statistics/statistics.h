@@ -8,4 +8,5 @@
 #include "analysis/statistics/cluster_sums.h"   // IWYU pragma: export
 #include "analysis/statistics/context_sums.h"   // IWYU pragma: export
 #include "analysis/statistics/e_bh.h"           // IWYU pragma: export
+#include "analysis/statistics/student.h"        // IWYU pragma: export
 #include "analysis/statistics/sum_error.h"      // IWYU pragma: export

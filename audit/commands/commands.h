@@ -14,6 +14,8 @@ void RegisterAudit(CLI::App& app, int* status);
 void RegisterRules(CLI::App& app, int* status);
 void RegisterExplain(CLI::App& app, int* status);
 void RegisterFingerprint(CLI::App& app, int* status);
+void RegisterLedger(CLI::App& app, int* status);
+void RegisterDiff(CLI::App& app, int* status);
 void RegisterCompletion(CLI::App& app, int* status);
 
 // Behind all others: what help says of exit statuses, and its examples.

@@ -1,0 +1,36 @@
+// Where two groups of loss curves part: seeds and noise are allowed for, a step or a drift that
+// stays is not. The room's only header. Pure; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace plumbline::departure {
+
+// ln loss of each run at the points that all runs of both sides have, in their order; all finite.
+using Curves = std::vector<std::vector<double>>;
+
+struct Departure {
+  size_t onset = 0;      // the first point that lies apart, as far as it can be told
+  double size = 0;       // of ln loss: median over the three blocks that gave it away, b less a
+  double threshold = 0;  // T at the first of them
+  size_t block = 0;      // points a block
+};
+
+struct Comparison {
+  size_t points = 0;
+  size_t block = 0;          // of the finer of the two sizes; 0: too few points, not judged
+  double smallest = 0;       // T, median over blocks: what lies below cannot be told from seeds
+  bool seeds_known = false;  // some side has two runs; else seeds are assumed to differ by 0.3 %
+  std::optional<Departure> departure;
+};
+
+inline constexpr size_t kLeastBlock = 8, kLeastBlocks = 8;
+inline constexpr double kAssumedSeeds = 0.003;  // standard deviation of ln loss between seeds
+inline constexpr double kAssumedFreedom = 6;    // degrees that this counts as
+
+// Sides of at least one run each, all of the same length. Fewer than 64 points: not judged.
+Comparison Compare(const Curves& a, const Curves& b);
+
+}  // namespace plumbline::departure

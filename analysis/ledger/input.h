@@ -1,0 +1,60 @@
+// A ledger as it was written down: runs, and what was measured with which of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace plumbline::ledger {
+
+struct Run {
+  std::string id;
+  double flops = 0;  // > 0, finite
+  int64_t seed = 0;
+  double loss = 0;              // nats; > 0, finite
+  std::optional<double> other;  // on a second evaluation set; the same
+};
+
+// Indices into Ledger::runs. No run is in both, or in one of them twice, and no two runs of an arm
+// have scale and seed in common.
+struct Arms {
+  std::vector<size_t> with, without;
+};
+
+struct Multiplier {
+  std::string name;
+  double claimed = 1;  // factor, > 0
+  bool kept = true;
+  Arms arms;
+};
+
+struct LeaveOut {
+  std::string name;  // of the change that was taken out of the stack
+  std::vector<size_t> runs;
+};
+
+struct Stack {
+  Arms arms;
+  std::vector<LeaveOut> leave_outs;
+};
+
+struct Ledger {
+  double target = 0;             // FLOPs of the run that it is for
+  std::optional<int64_t> tried;  // changes in all, at least those listed
+  std::vector<Run> runs;
+  std::vector<size_t> baseline;
+  std::vector<Multiplier> multipliers;
+  std::optional<Stack> stack;
+};
+
+// What does not average out, as standard deviations. Assumptions, all of them.
+struct Allowances {
+  double scale = 0.02;    // of a ln multiplier for each decade between two scales, of each change
+  double target = 0.005;  // the same for each decade up to the target, shared by all changes
+  double small = 0.001;   // of ln loss, shared by all ablations of one scale below the largest
+  double large = 0.0005;  // of ln loss, shared by all ablations at their largest scale
+};
+
+}  // namespace plumbline::ledger

@@ -1,0 +1,8 @@
+// What stacked compute multipliers are worth together. The room's entry: who stands outside
+// includes this header alone.
+#pragma once
+
+#include "analysis/ledger/checks.h"         // IWYU pragma: export
+#include "analysis/ledger/estimate.h"       // IWYU pragma: export
+#include "analysis/ledger/input.h"          // IWYU pragma: export
+#include "analysis/ledger/next_ablation.h"  // IWYU pragma: export

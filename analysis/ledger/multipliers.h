@@ -1,0 +1,42 @@
+// What each ablation says of its change, and how the errors of the ablations hang together.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "analysis/ledger/baseline.h"
+
+namespace plumbline::ledger {
+
+// One scale of an ablation.
+struct ScaleWorth {
+  double flops = 0;
+  double worth = 0;    // Y, ln of compute
+  double gain = 0;     // G
+  double share = 0;    // q of the mean over scales; all add up to 1
+  double decades = 0;  // below the largest scale
+};
+
+struct Worth {
+  std::vector<ScaleWorth> scales;  // ascending
+  double y = 0;                    // the mean over scales, ln of compute
+  // y is linear in the runs' ln losses; by run, ascending.
+  std::vector<std::pair<size_t, double>> coefficients;
+
+  const ScaleWorth& largest() const { return scales.back(); }
+};
+
+// `cells`: at least one, ascending (CellsOf). `variance`: of one run's ln loss.
+Worth WorthOf(const std::vector<Cell>& cells, const Baseline& baseline, double variance,
+              const Allowances& allowances);
+
+// Of the y: [n, n], C order. Seeds by way of shared runs, and what the allowances let ablations
+// have in common.
+std::vector<double> CovarianceOf(const std::vector<Worth>& worths, double variance,
+                                 const Allowances& allowances);
+
+// Sum of a_r * b_r over the runs that both have.
+double SharedSquares(const std::vector<std::pair<size_t, double>>& a,
+                     const std::vector<std::pair<size_t, double>>& b);
+
+}  // namespace plumbline::ledger

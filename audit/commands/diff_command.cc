@@ -1,0 +1,83 @@
+// plumb diff A B: two recorded runs, or two groups of them, side by side. Exit status 0 when they
+// were compared, whatever differs; 2 on bad usage or an input that could not be read whole.
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "audit/commands/commands.h"
+#include "audit/diff/diff_result.h"
+#include "audit/render/text_util.h"
+#include "base/command_line/usage.h"
+
+namespace plumbline::audit {
+namespace {
+
+struct DiffArguments {
+  std::vector<std::string> a, b;  // the first of each is the positional one
+  std::string path_a, path_b;
+  std::string format = "text";
+  std::string output;
+};
+
+// What could not be read is said, as plumb audit does.
+bool SideFailed(const DiffSide& side) {
+  for (const InputReport& input : side.audit.inputs) {
+    for (const Problem& problem : input.problems) {
+      if (problem.error)
+        Fail(problem.offset > 0 ? input.Line(problem) : input.path + ": " + problem.text);
+    }
+  }
+  return side.failed();
+}
+
+int RunDiff(DiffArguments arguments) {
+  arguments.a.insert(arguments.a.begin(), arguments.path_a);
+  arguments.b.insert(arguments.b.begin(), arguments.path_b);
+  for (const auto* side : {&arguments.a, &arguments.b}) {
+    for (const std::string& path : *side) {
+      std::error_code error;
+      if (!arguments.output.empty() && std::filesystem::equivalent(path, arguments.output, error))
+        return Fail("--output: expected a file that is not compared, found " + path);
+    }
+  }
+  absl::StatusOr<DiffSide> a = ReadSide(arguments.a), b = ReadSide(arguments.b);
+  if (!a.ok()) return Fail(std::string(a.status().message()));
+  if (!b.ok()) return Fail(std::string(b.status().message()));
+  const bool failed_a = SideFailed(*a), failed_b = SideFailed(*b);
+  const auto result = CompareSides(*std::move(a), *std::move(b));
+  const TextStyle style = arguments.output.empty() ? StyleFor(STDOUT_FILENO) : TextStyle{};
+  const std::string text =
+      arguments.format == "json" ? DiffJson(*result) : DiffText(*result, style);
+  if (!WriteOutput(arguments.output, text)) return kExitError;
+  return failed_a || failed_b ? kExitError : kExitClean;
+}
+
+}  // namespace
+
+void RegisterDiff(CLI::App& app, int* status) {
+  auto arguments = std::make_shared<DiffArguments>();
+  CLI::App* command = app.add_subcommand(
+      "diff", "Two recorded runs side by side: settings, curves, numerics, findings, time");
+  command
+      ->add_option("A", arguments->path_a, "A run: a file, or a directory (each run in it counts)")
+      ->type_name("PATH")
+      ->required();
+  command->add_option("B", arguments->path_b, "The other one")->type_name("PATH")->required();
+  command->add_option("--more-a", arguments->a, "Another seed of A; repeat it")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
+  command->add_option("--more-b", arguments->b, "Another seed of B; repeat it")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
+  command->add_option("--format", arguments->format, "Output format")
+      ->check(OneOf({"text", "json"}))
+      ->capture_default_str();
+  command
+      ->add_option("--output", arguments->output,
+                   "Write the result to FILE instead of standard output")
+      ->type_name("FILE");
+  command->callback([arguments, status] { *status = RunDiff(*arguments); });
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,83 @@
+// plumb ledger FILE: what stacked multipliers are worth. Exit status 0 when nothing at or above
+// --fail-on was found, 1 when something was, 2 on bad usage or a ledger that has a mistake.
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "audit/commands/commands.h"
+#include "audit/ledger/ledger_result.h"
+#include "audit/render/text_util.h"
+#include "base/command_line/usage.h"
+
+namespace plumbline::audit {
+namespace {
+
+struct LedgerArguments {
+  std::string path;
+  std::string format = "text";
+  std::string output;
+  std::string fail_on = "error";
+  ledger::Allowances allowances;
+};
+
+v1::Level LedgerFailLevel(const std::string& name) {
+  return name == "note" ? v1::LEVEL_NOTE : name == "warning" ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
+}
+
+int RunLedger(const LedgerArguments& arguments) {
+  std::error_code error;
+  if (!arguments.output.empty() &&
+      std::filesystem::equivalent(arguments.path, arguments.output, error))
+    return Fail("--output: expected another file than the ledger, found " + arguments.output);
+  absl::StatusOr<LedgerFile> file = ReadLedger(arguments.path);
+  if (!file.ok()) return Fail(std::string(file.status().message()));
+  const absl::StatusOr<LedgerResult> result = JudgeLedger(*std::move(file), arguments.allowances);
+  if (!result.ok()) return Fail(std::string(result.status().message()));
+  const TextStyle style = arguments.output.empty() ? StyleFor(STDOUT_FILENO) : TextStyle{};
+  const std::string text =
+      arguments.format == "json" ? LedgerJson(*result) : LedgerText(*result, style);
+  if (!WriteOutput(arguments.output, text)) return kExitError;
+  for (const v1::Finding* finding : result->findings()) {
+    if (finding->level() >= LedgerFailLevel(arguments.fail_on)) return kExitFindings;
+  }
+  return kExitClean;
+}
+
+}  // namespace
+
+void RegisterLedger(CLI::App& app, int* status) {
+  auto arguments = std::make_shared<LedgerArguments>();
+  CLI::App* command = app.add_subcommand(
+      "ledger", "What stacked compute multipliers are worth, and how much may be shared bias");
+  command->add_option("FILE", arguments->path, "The ledger (TOML); see docs/ledger.md")->required();
+  command->add_option("--format", arguments->format, "Output format")
+      ->check(OneOf({"text", "json"}))
+      ->capture_default_str();
+  command
+      ->add_option("--output", arguments->output,
+                   "Write the result to FILE instead of standard output")
+      ->type_name("FILE");
+  command
+      ->add_option("--fail-on", arguments->fail_on,
+                   "Lowest level of a finding that makes the exit status 1")
+      ->check(OneOf({"note", "warning", "error"}))
+      ->capture_default_str();
+  const auto allow = [command](const char* name, double* value, const char* text) {
+    command->add_option(name, *value, text)
+        ->check(AtLeastZero())
+        ->type_name("SD")
+        ->capture_default_str();
+  };
+  ledger::Allowances& a = arguments->allowances;
+  allow("--allow-scale", &a.scale,
+        "How far a change's ln multiplier moves in a decade of scale, each change by itself");
+  allow("--allow-target", &a.target, "The same in a decade up to the target, all changes together");
+  allow("--allow-small", &a.small,
+        "Bias of ln loss that all ablations of one scale share, below their largest");
+  allow("--allow-large", &a.large,
+        "Bias of ln loss that all ablations share at their largest scale");
+  command->callback([arguments, status] { *status = RunLedger(*arguments); });
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,272 @@
+#include "audit/diff/curves.h"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <set>
+
+namespace plumbline::audit {
+namespace {
+
+using Points = std::vector<SeriesPoint>;
+
+// Words of a name in small letters: `/ _ - . :` and blanks part them, and a capital behind a small
+// letter begins one.
+std::set<std::string> WordsOf(const std::string& name) {
+  std::set<std::string> words;
+  std::string word;
+  char before = 0;
+  const auto end = [&] {
+    if (!word.empty()) words.insert(word);
+    word.clear();
+  };
+  for (const char c : name) {
+    const auto u = static_cast<unsigned char>(c);
+    if (!std::isalnum(u)) {
+      end();
+    } else {
+      if (std::isupper(u) && std::islower(static_cast<unsigned char>(before))) end();
+      word += static_cast<char>(std::tolower(u));
+    }
+    before = c;
+  }
+  end();
+  return words;
+}
+
+bool HasAny(const std::set<std::string>& words, std::initializer_list<const char*> of) {
+  return std::any_of(of.begin(), of.end(), [&](const char* w) { return words.contains(w); });
+}
+
+// A curve of one run: position (step or tokens) and ln loss, ascending.
+struct Curve {
+  std::vector<double> at, ln;
+};
+
+bool Same(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
+}
+
+class Pairing {
+ public:
+  Pairing(const DiffSide& a, const DiffSide& b) : a_(a), b_(b) {
+    for (const RecordedRun& run : a.runs) runs_.push_back(&run);
+    for (const RecordedRun& run : b.runs) runs_.push_back(&run);
+    for (const RecordedRun* run : runs_) tokens_.push_back(TokensOf(*run));
+  }
+
+  SeriesDiff Compare(const std::string& name) const {
+    SeriesDiff out;
+    out.name = name;
+    out.role = DiffRoleOf(name);
+    std::vector<const Points*> points;
+    for (const RecordedRun* run : runs_) points.push_back(&run->series.at(name));
+    const std::vector<int64_t> steps = CommonSteps(points);
+    out.common = steps.size();
+    for (size_t r = 0; r < points.size(); ++r)
+      (r < a_.runs.size() ? out.only_a : out.only_b) += points[r]->size() - steps.size();
+    Exact(points, steps, &out);
+    if (out.role != DiffRole::kLoss) return out;
+    out.by_step = ByStep(points, steps);
+    out.by_tokens = ByTokens(points, steps);
+    return out;
+  }
+
+ private:
+  static std::vector<int64_t> CommonSteps(const std::vector<const Points*>& points) {
+    std::vector<int64_t> steps;
+    for (const SeriesPoint& p : *points[0]) steps.push_back(p.step);
+    for (size_t r = 1; r < points.size(); ++r) {
+      std::vector<int64_t> both;
+      auto p = points[r]->begin();
+      for (const int64_t step : steps) {
+        while (p != points[r]->end() && p->step < step) ++p;
+        if (p != points[r]->end() && p->step == step) both.push_back(step);
+      }
+      steps.swap(both);
+    }
+    return steps;
+  }
+
+  // Values at the common steps: [run][step].
+  static std::vector<std::vector<double>> At(const std::vector<const Points*>& points,
+                                             const std::vector<int64_t>& steps) {
+    std::vector<std::vector<double>> values;
+    for (const Points* run : points) {
+      std::vector<double>& mine = values.emplace_back();
+      auto p = run->begin();
+      for (const int64_t step : steps) {
+        while (p->step < step) ++p;
+        mine.push_back(p->value);
+      }
+    }
+    return values;
+  }
+
+  void Exact(const std::vector<const Points*>& points, const std::vector<int64_t>& steps,
+             SeriesDiff* out) const {
+    out->exact = a_.runs.size() == 1 && b_.runs.size() == 1;
+    if (!out->exact) return;
+    const auto values = At(points, steps);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (Same(values[0][i], values[1][i])) continue;
+      out->first_difference = steps[i];
+      out->value_a = values[0][i];
+      out->value_b = values[1][i];
+      return;
+    }
+  }
+
+  // Points at which each run's loss has a logarithm.
+  AlongAxis ByStep(const std::vector<const Points*>& points,
+                   const std::vector<int64_t>& steps) const {
+    const auto values = At(points, steps);
+    std::vector<double> at;
+    departure::Curves curves(points.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const bool all = std::all_of(values.begin(), values.end(), [i](const auto& run) {
+        return std::isfinite(run[i]) && run[i] > 0;
+      });
+      if (!all) continue;
+      at.push_back(static_cast<double>(steps[i]));
+      for (size_t r = 0; r < values.size(); ++r) curves[r].push_back(std::log(values[r][i]));
+    }
+    return Along(at, curves);
+  }
+
+  AlongAxis Along(const std::vector<double>& at, departure::Curves curves) const {
+    AlongAxis out;
+    const auto parted = curves.begin() + static_cast<std::ptrdiff_t>(a_.runs.size());
+    const departure::Curves a(curves.begin(), parted), b(parted, curves.end());
+    out.comparison = departure::Compare(a, b);
+    if (out.comparison.departure) out.onset = at[out.comparison.departure->onset];
+    if (!at.empty()) out.first = at.front(), out.last = at.back();
+    return out;
+  }
+
+  // Tokens seen by each step; a series that does not rise counts a step's own.
+  static Points TokensOf(const RecordedRun& run) {
+    for (const auto& [name, points] : run.series) {
+      if (DiffRoleOf(name) != DiffRole::kTokens || points.empty()) continue;
+      Points out = points;
+      bool rises = points.back().value > points.front().value;
+      for (size_t i = 1; i < out.size(); ++i) rises &= out[i].value >= out[i - 1].value;
+      double sum = 0;
+      for (SeriesPoint& p : out) {
+        sum += p.value;
+        if (!rises) p.value = sum;
+      }
+      return std::isfinite(sum) ? out : Points();
+    }
+    return {};
+  }
+
+  std::optional<AlongAxis> ByTokens(const std::vector<const Points*>& points,
+                                    const std::vector<int64_t>& steps) const {
+    std::vector<Curve> curves;
+    for (size_t r = 0; r < points.size(); ++r) {
+      curves.push_back(OverTokens(*points[r], tokens_[r]));
+      if (curves.back().at.size() < 2) return std::nullopt;
+    }
+    if (SameTokens(steps)) return std::nullopt;
+    return Interpolated(curves);
+  }
+
+  // Then the axis of steps says it all.
+  bool SameTokens(const std::vector<int64_t>& steps) const {
+    std::vector<const Points*> tokens;
+    for (const Points& t : tokens_) tokens.push_back(&t);
+    const std::vector<int64_t> with = CommonSteps(tokens);
+    std::vector<int64_t> both;
+    std::set_intersection(steps.begin(), steps.end(), with.begin(), with.end(),
+                          std::back_inserter(both));
+    if (both.empty()) return false;
+    const auto values = At(tokens, both);
+    return std::all_of(values.begin(), values.end(),
+                       [&values](const auto& run) { return run == values[0]; });
+  }
+
+  static Curve OverTokens(const Points& loss, const Points& tokens) {
+    Curve curve;
+    auto t = tokens.begin();
+    for (const SeriesPoint& p : loss) {
+      while (t != tokens.end() && t->step < p.step) ++t;
+      if (t == tokens.end()) break;
+      const bool usable = t->step == p.step && std::isfinite(p.value) && p.value > 0;
+      if (!usable || (!curve.at.empty() && !(t->value > curve.at.back()))) continue;
+      curve.at.push_back(t->value);
+      curve.ln.push_back(std::log(p.value));
+    }
+    return curve;
+  }
+
+  // At the points of the run that has the fewest in the stretch that all have; the others in a
+  // straight line between theirs.
+  AlongAxis Interpolated(const std::vector<Curve>& runs) const {
+    double first = -std::numeric_limits<double>::infinity(), last = -first;
+    for (const Curve& run : runs) {
+      first = std::max(first, run.at.front());
+      last = std::min(last, run.at.back());
+    }
+    std::vector<double> at;
+    bool any = false;
+    for (const Curve& run : runs) {
+      std::vector<double> inside;
+      for (const double x : run.at) {
+        if (x >= first && x <= last) inside.push_back(x);
+      }
+      if (!any || inside.size() < at.size()) at = inside;
+      any = true;
+    }
+    departure::Curves curves;
+    for (const Curve& run : runs) curves.push_back(On(run, at));
+    return Along(at, std::move(curves));
+  }
+
+  static std::vector<double> On(const Curve& run, const std::vector<double>& at) {
+    std::vector<double> out;
+    size_t i = 0;
+    for (const double x : at) {
+      while (i + 2 < run.at.size() && run.at[i + 1] <= x) ++i;
+      const double share = (x - run.at[i]) / (run.at[i + 1] - run.at[i]);
+      out.push_back(run.ln[i] + share * (run.ln[i + 1] - run.ln[i]));
+    }
+    return out;
+  }
+
+  const DiffSide &a_, &b_;
+  std::vector<const RecordedRun*> runs_;
+  std::vector<Points> tokens_;
+};
+
+}  // namespace
+
+DiffRole DiffRoleOf(const std::string& name) {
+  const std::set<std::string> words = WordsOf(name);
+  if (HasAny(words, {"tokens"}) && !HasAny(words, {"second", "sec", "s", "per", "loss"}))
+    return DiffRole::kTokens;
+  if (!HasAny(words, {"loss"})) return DiffRole::kNone;
+  const bool other =
+      HasAny(words, {"val", "valid", "validation", "eval", "evaluation", "test", "dev", "aux",
+                     "auxiliary", "balance", "balancing", "z", "router", "scale", "scaler"});
+  return other ? DiffRole::kNone : DiffRole::kLoss;
+}
+
+std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b) {
+  std::vector<SeriesDiff> out;
+  if (a.runs.empty() || b.runs.empty()) return out;
+  const Pairing pairing(a, b);
+  for (const auto& [name, points] : a.runs[0].series) {
+    const auto has = [&name = name](const RecordedRun& run) { return run.series.contains(name); };
+    if (std::all_of(a.runs.begin(), a.runs.end(), has) &&
+        std::all_of(b.runs.begin(), b.runs.end(), has))
+      out.push_back(pairing.Compare(name));
+  }
+  return out;
+}
+
+}  // namespace plumbline::audit

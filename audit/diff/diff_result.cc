@@ -1,0 +1,148 @@
+#include "audit/diff/diff_result.h"
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "audit/render/finding_json.h"
+#include "audit/render/finding_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+using Texts = std::map<std::string, std::string>;
+using FindingKey = std::tuple<std::string, std::string, std::string>;
+
+// What all runs of a side say alike.
+Texts AgreedSettings(const DiffSide& side) {
+  Texts agreed;
+  if (side.runs.empty()) return agreed;
+  for (const auto& [name, value] : side.runs[0].settings) {
+    bool all = true;
+    for (const RecordedRun& run : side.runs) {
+      const auto found = run.settings.find(name);
+      all &= found != run.settings.end() && found->second == value;
+    }
+    if (all) agreed.emplace(name, value);
+  }
+  return agreed;
+}
+
+// What both have and have otherwise; `lone`: also what one has alone.
+std::vector<TextDifference> Differences(const Texts& a, const Texts& b, bool lone) {
+  std::vector<TextDifference> out;
+  for (const auto& [name, value] : a) {
+    const auto other = b.find(name);
+    if (other == b.end() ? lone : other->second != value)
+      out.push_back({name, value, other == b.end() ? "" : other->second});
+  }
+  for (const auto& [name, value] : b) {
+    if (lone && !a.contains(name)) out.push_back({name, "", value});
+  }
+  return out;
+}
+
+// The models that results follow, and the biases that were measured, by rule and site.
+Texts Numerics(const DiffSide& side) {
+  Texts out;
+  const auto name = [](const std::string& rule, const v1::FindingSite& site) {
+    v1::FindingSite place;
+    place.set_layer(site.layer());
+    place.set_op(site.op());
+    return rule + " " + (place.layer().empty() ? place.op() : place.layer() + " " + place.op());
+  };
+  for (const v1::Verdict* verdict : side.audit.report.verdicts()) {
+    const auto model = verdict->details().fields().find("model");
+    if (model == verdict->details().fields().end()) continue;
+    out.emplace(name(verdict->rule(), verdict->site()),
+                VerdictValue(*verdict)["details"]["model"].dump());
+  }
+  for (const v1::Finding* finding : side.audit.report.findings()) {
+    std::string text;
+    const auto model = finding->details().fields().find("model");
+    if (model != finding->details().fields().end())
+      text = FindingValue(*finding)["details"]["model"].dump();
+    if (finding->has_bias())
+      absl::StrAppend(&text, text.empty() ? "" : ", ", "bias ", ShortNumber(finding->bias().mean()),
+                      " ", finding->bias().unit());
+    if (!text.empty()) out[name(finding->rule(), finding->site())] = text;
+  }
+  return out;
+}
+
+std::map<FindingKey, const v1::Finding*> FindingsOf(const DiffSide& side) {
+  std::map<FindingKey, const v1::Finding*> out;
+  for (const v1::Finding* f : side.audit.report.findings()) {
+    if (!f->suppressed()) out.emplace(FindingKey(f->rule(), f->site().layer(), f->site().op()), f);
+  }
+  return out;
+}
+
+void CompareFindings(DiffResult* result) {
+  const auto a = FindingsOf(result->a), b = FindingsOf(result->b);
+  for (const auto& [key, finding] : a) {
+    if (b.contains(key)) {
+      ++result->findings_in_both;
+    } else {
+      result->only_a.push_back(finding);
+    }
+  }
+  for (const auto& [key, finding] : b) {
+    if (!a.contains(key)) result->only_b.push_back(finding);
+  }
+}
+
+// Series that the runs of one side have and not all of the other.
+std::vector<std::string> OnlyIn(const DiffSide& side, const std::vector<SeriesDiff>& common) {
+  std::set<std::string> names;
+  for (const RecordedRun& run : side.runs) {
+    for (const auto& [name, points] : run.series) names.insert(name);
+  }
+  for (const SeriesDiff& series : common) names.erase(series.name);
+  return {names.begin(), names.end()};
+}
+
+std::map<std::string, double> SecondsAStep(const DiffSide& side) {
+  std::map<std::string, double> out;
+  double runs = 0;
+  for (const RecordedRun& run : side.runs) runs += run.steps > 0 ? 1 : 0;
+  for (const RecordedRun& run : side.runs) {
+    for (const auto& [kind, seconds] : run.seconds)
+      out[kind] += seconds / static_cast<double>(run.steps) / runs;
+  }
+  return out;
+}
+
+void CompareTimes(DiffResult* result) {
+  const auto a = SecondsAStep(result->a), b = SecondsAStep(result->b);
+  std::set<std::string> kinds;
+  for (const auto& [kind, seconds] : a) kinds.insert(kind);
+  for (const auto& [kind, seconds] : b) kinds.insert(kind);
+  for (const std::string& kind : kinds) {
+    const auto in_a = a.find(kind), in_b = b.find(kind);
+    result->times.push_back(
+        {kind, in_a == a.end() ? 0 : in_a->second, in_b == b.end() ? 0 : in_b->second});
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<const DiffResult> CompareSides(DiffSide a, DiffSide b) {
+  auto result = std::make_unique<DiffResult>();
+  result->a = std::move(a);
+  result->b = std::move(b);
+  result->settings =
+      Differences(AgreedSettings(result->a), AgreedSettings(result->b), /*lone=*/true);
+  result->series = CompareSeries(result->a, result->b);
+  result->series_only_a = OnlyIn(result->a, result->series);
+  result->series_only_b = OnlyIn(result->b, result->series);
+  result->numerics = Differences(Numerics(result->a), Numerics(result->b), /*lone=*/false);
+  CompareFindings(result.get());
+  CompareTimes(result.get());
+  return result;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,188 @@
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "audit/diff/diff_result.h"
+#include "audit/render/finding_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostListed = 20;  // differences of a kind; the rest is counted
+constexpr size_t kMargin = 4;
+
+std::string Percent(double ln) { return absl::StrFormat("%.2f %%", 100 * std::expm1(ln)); }
+
+class DiffWriter {
+ public:
+  DiffWriter(const DiffResult& result, const TextStyle& style) : result_(result), style_(style) {}
+
+  std::string Render() {
+    Side("A", result_.a);
+    Side("B", result_.b);
+    Curves();
+    Texts("Settings", "settings", result_.settings);
+    Texts("Numerics", "models and biases", result_.numerics);
+    Found();
+    Times();
+    Last();
+    return std::move(out_);
+  }
+
+ private:
+  void Line(size_t indent, const std::string& text) {
+    for (const std::string& line :
+         Wrap(Printable(text), static_cast<size_t>(style_.width) - indent))
+      out_ += std::string(indent, ' ') + line + "\n";
+  }
+  void Heading(const std::string& text) { out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n"; }
+
+  void Side(const char* name, const DiffSide& side) {
+    std::string text = absl::StrCat(name, "  ", Plural(side.runs.size(), "run"));
+    for (size_t i = 0; i < side.runs.size() && i < kMostListed; ++i)
+      absl::StrAppend(&text, i == 0 ? ": " : ", ", side.runs[i].path,
+                      side.runs[i].run.empty() ? "" : " (" + side.runs[i].run + ")");
+    Line(0, text);
+    if (side.left_out > 0)
+      Line(kMargin, absl::StrCat(side.left_out, " values left out: more than are kept"));
+    for (const InputReport& input : side.audit.inputs) {
+      for (const Problem& problem : input.problems) Line(kMargin, input.Line(problem));
+    }
+  }
+
+  void Curves() {
+    Heading("Series");
+    if (result_.series.empty()) Line(2, "none that all runs of both sides have");
+    size_t same = 0, listed = 0;
+    for (const SeriesDiff& series : result_.series) {
+      const bool loss = series.role == DiffRole::kLoss;
+      if (!loss && series.exact && !series.first_difference) {
+        ++same;
+        continue;
+      }
+      if (!loss && (!series.exact || listed++ >= kMostListed)) continue;
+      One(series);
+    }
+    if (same > 0)
+      Line(2, absl::StrCat(Plural(same, "other series", "other series"), ": equal bit by bit"));
+    if (listed > kMostListed)
+      Line(2, absl::StrCat("and ", listed - kMostListed, " more that differ"));
+    Names("in A alone", result_.series_only_a);
+    Names("in B alone", result_.series_only_b);
+  }
+
+  void Names(const std::string& where, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    std::string text = where + ": ";
+    for (size_t i = 0; i < names.size() && i < kMostListed; ++i)
+      absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
+    if (names.size() > kMostListed)
+      absl::StrAppend(&text, ", ", names.size() - kMostListed, " more");
+    Line(2, text);
+  }
+
+  void One(const SeriesDiff& series) {
+    std::string text = absl::StrCat(series.name, ", ", Plural(series.common, "common step"), ": ");
+    if (!series.exact) {
+      absl::StrAppend(&text, "several runs, not compared bit by bit");
+    } else if (series.common == 0) {
+      absl::StrAppend(&text, "nothing to compare");
+    } else if (!series.first_difference) {
+      absl::StrAppend(&text, "equal bit by bit");
+    } else {
+      absl::StrAppend(&text, "first differs at step ", *series.first_difference, ", ",
+                      ExactNumber(series.value_a), " and ", ExactNumber(series.value_b));
+    }
+    Line(2, text);
+    if (series.by_step) Along("step", *series.by_step);
+    if (series.by_tokens) Along("token", *series.by_tokens);
+  }
+
+  void Along(const std::string& axis, const AlongAxis& along) {
+    const departure::Comparison& c = along.comparison;
+    if (c.block == 0) {
+      Line(kMargin, absl::StrCat("by ", axis, ": ", Plural(c.points, "common point"),
+                                 ", too few to tell a departure (64)"));
+      return;
+    }
+    if (c.departure) {
+      Line(kMargin, absl::StrCat("by ", axis, ": departs at ", axis, " ", ShortNumber(*along.onset),
+                                 ", B ", c.departure->size > 0 ? "above" : "below", " A by ",
+                                 Percent(std::fabs(c.departure->size)), " (", "told from ",
+                                 Percent(c.departure->threshold), " on)"));
+    } else {
+      Line(kMargin, absl::StrCat("by ", axis, ": no departure; less than ", Percent(c.smallest),
+                                 " could not be told"));
+    }
+    if (!c.seeds_known)
+      Line(kMargin,
+           "one run a side: seeds are assumed to differ by 0.3 %, so that nothing under "
+           "1.8 % can be told");
+  }
+
+  void Texts(const char* heading, const char* what, const std::vector<TextDifference>& list) {
+    Heading(heading);
+    if (list.empty()) Line(2, absl::StrCat("no difference in the ", what, " that both hold"));
+    for (size_t i = 0; i < list.size() && i < kMostListed; ++i) {
+      const TextDifference& d = list[i];
+      Line(2, absl::StrCat(d.name, ": ", d.a.empty() ? "(none)" : d.a, " | ",
+                           d.b.empty() ? "(none)" : d.b));
+    }
+    if (list.size() > kMostListed)
+      Line(2, absl::StrCat("and ", list.size() - kMostListed, " more"));
+  }
+
+  void Found() {
+    Heading("Findings");
+    Line(2, absl::StrCat(Plural(result_.findings_in_both, "finding"), " in both"));
+    Findings("A alone", result_.only_a);
+    Findings("B alone", result_.only_b);
+  }
+
+  void Findings(const char* where, const std::vector<const v1::Finding*>& findings) {
+    for (size_t i = 0; i < findings.size() && i < kMostListed; ++i) {
+      const v1::Finding& f = *findings[i];
+      v1::FindingSite site = f.site();
+      site.clear_run();
+      Line(2, absl::StrCat(where, ": ", std::string(LevelName(f.level())), " ", f.rule(), " ",
+                           SiteText(site), ": ", f.title()));
+    }
+    if (findings.size() > kMostListed)
+      Line(2, absl::StrCat(where, ": and ", findings.size() - kMostListed, " more"));
+  }
+
+  void Times() {
+    if (result_.times.empty()) return;
+    Heading("Time, ms a step");
+    for (const TimeDifference& t : result_.times)
+      Line(2, absl::StrFormat("%-12s %10.3f | %10.3f", t.kind, 1e3 * t.a, 1e3 * t.b));
+  }
+
+  // What matters in one line.
+  void Last() {
+    std::string departs;
+    for (const SeriesDiff& series : result_.series) {
+      if (series.by_step && series.by_step->onset)
+        absl::StrAppend(&departs, departs.empty() ? "" : ", ", series.name, " at step ",
+                        ShortNumber(*series.by_step->onset));
+    }
+    out_ += "\n";
+    Line(0,
+         absl::StrCat(departs.empty() ? "no departure" : "departure: " + departs, "; ",
+                      Plural(result_.settings.size(), "setting"), ", ",
+                      Plural(result_.numerics.size(), "model"), " and ",
+                      Plural(result_.only_a.size() + result_.only_b.size(), "finding"), " differ"));
+  }
+
+  const DiffResult& result_;
+  const TextStyle& style_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string DiffText(const DiffResult& result, const TextStyle& style) {
+  return DiffWriter(result, style).Render();
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace plumbline::audit {
+
+// The bytes of a plain file. Errors say what was expected and found, without the path.
+absl::StatusOr<std::string> WholeFile(const std::string& path, uint64_t most_bytes);
+
+}  // namespace plumbline::audit

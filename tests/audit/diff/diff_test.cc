@@ -1,0 +1,238 @@
+// plumb diff on run records: series, the first value that differs, departures of single runs and of
+// groups, settings, findings, times, and inputs that cannot be read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "audit/diff/diff_result.h"
+#include "tests/audit/dump_builder.h"
+#include "tests/audit/plumb_process.h"
+#include "tests/audit/record_builder.h"
+#include "tests/support/batches.h"
+#include "tests/support/files.h"
+
+namespace plumbline::audit::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+struct Trained {
+  uint64_t seed = 0;
+  int64_t steps = 800;
+  double noise = 0.005;
+  double level = 0.003;      // standard deviation of a run's own level
+  int64_t from = INT64_MAX;  // the step from which on the loss is `factor` as high
+  double factor = 1;
+  double tokens = 1000;  // a step
+  std::string name = "loss";
+  bool rows = false;  // scalars by columns
+  uint32_t world = 1;
+};
+
+double LossAt(double tokens) { return 2 + 3 / std::sqrt(1 + tokens / 20000); }
+
+// A record of one process that trained.
+std::string Record(const Trained& t) {
+  std::mt19937_64 random(t.seed);
+  std::normal_distribution<double> normal;
+  const double level = std::exp(t.level * normal(random));
+  std::vector<v1::Batch> batches;
+  for (int64_t step = 0; step < t.steps; ++step) {
+    v1::Batch& batch = batches.emplace_back(test::BatchOf(test::SourceOf("demo", 0, t.world)));
+    batch.set_stream_id(1);
+    batch.set_sequence(batches.size());
+    const double tokens = t.tokens * static_cast<double>(step + 1);
+    const double loss = LossAt(tokens) * level * std::exp(t.noise * normal(random)) *
+                        (step >= t.from ? t.factor : 1);
+    if (t.rows) {
+      if (step == 0) {
+        v1::SeriesSet& set = *batch.add_series_sets();
+        set.set_id(7);
+        set.add_sites()->set_op(t.name);
+        set.add_sites()->set_op("tokens");
+        set.add_sites()->set_op("missing");
+      }
+      v1::SeriesRows& rows = *batch.add_series();
+      rows.set_set(7);
+      rows.add_source(0);
+      rows.add_step(step);
+      for (const double v : {loss, tokens, 0.0}) rows.add_value(v);
+      rows.set_absent(std::string(1, '\4'));
+    } else {
+      test::AddScalar(&batch, t.name, step, loss);
+      test::AddScalar(&batch, "tokens", step, tokens);
+    }
+    test::AddProgress(&batch, step).set_finished(step + 1 == t.steps);
+  }
+  return RecordFile(RecordPlan{.world_size = t.world}, batches);
+}
+
+class Diff : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& name, const Trained& t) {
+    return dir_.Write(name, Record(t));
+  }
+
+  static Json Run(std::vector<std::string> arguments, int status = 0) {
+    arguments.insert(arguments.begin(), "diff");
+    arguments.insert(arguments.end(), {"--format", "json"});
+    const Ended ended = RunPlumb(arguments);
+    EXPECT_EQ(ended.status, status) << ended.output;
+    return Json::parse(ended.output, nullptr, false);
+  }
+
+  static Json Series(const Json& json, const std::string& name) {
+    for (const auto& series : json["series"]) {
+      if (series["name"] == name) return series;
+    }
+    return nullptr;
+  }
+
+  test::TempFolder dir_;
+};
+
+TEST_F(Diff, TheSameRunTwice) {
+  const std::string a = Write("a.plrec", {}), b = Write("b.plrec", {});
+  const Json json = Run({a, b});
+  EXPECT_EQ(json["schema"], "plumbline.diff/1");
+  const Json loss = Series(json, "loss");
+  EXPECT_EQ(loss["role"], "loss");
+  EXPECT_EQ(loss["common_steps"], 800);
+  EXPECT_EQ(loss["exact"], true);
+  EXPECT_TRUE(loss["first_difference"].is_null());
+  EXPECT_TRUE(loss["by_step"]["departure"].is_null());
+  EXPECT_TRUE(loss["by_tokens"].is_null()) << "the tokens are the same at each step";
+  EXPECT_TRUE(json["settings"].empty());
+  EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("equal bit by bit"));
+  EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("nothing under 1.8 % can be told"));
+}
+
+TEST_F(Diff, TheFirstDifferenceAndTheDeparture) {
+  for (const bool rows : {false, true}) {
+    const std::string a = Write("a.plrec", {.rows = rows});
+    const std::string b = Write("b.plrec", {.from = 500, .factor = 1.05, .rows = rows});
+    const Json loss = Series(Run({a, b}), "loss");
+    EXPECT_EQ(loss["first_difference"]["step"], 500);
+    EXPECT_NEAR(
+        loss["first_difference"]["b"].get<double>() / loss["first_difference"]["a"].get<double>(),
+        1.05, 1e-12);
+    const Json& departure = loss["by_step"]["departure"];
+    ASSERT_TRUE(departure.is_object()) << loss;
+    EXPECT_NEAR(departure["onset"], 500, 3);
+    EXPECT_NEAR(departure["size"], std::log(1.05), 0.01);
+    EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("departure: loss at step"));
+  }
+}
+
+TEST_F(Diff, AbsentValuesAreNoPoints) {
+  const std::string a = Write("a.plrec", {.rows = true});
+  EXPECT_TRUE(Series(Run({a, a}), "missing").is_null());
+}
+
+// Other seeds differ from the first step on, and do not part.
+TEST_F(Diff, SeedsDoNotPart) {
+  const std::string a = Write("a.plrec", {.seed = 1}), b = Write("b.plrec", {.seed = 2});
+  const Json loss = Series(Run({a, b}), "loss");
+  EXPECT_EQ(loss["first_difference"]["step"], 0);
+  EXPECT_TRUE(loss["by_step"]["departure"].is_null());
+  EXPECT_EQ(loss["by_step"]["seeds"], "assumed");
+}
+
+TEST_F(Diff, GroupsTellLess) {
+  std::vector<std::string> a, b;
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    a.push_back(Write("a" + std::to_string(seed), {.seed = seed, .noise = 0.002}));
+    b.push_back(Write("b" + std::to_string(seed),
+                      {.seed = 10 + seed, .noise = 0.002, .from = 400, .factor = 0.98}));
+  }
+  const Json one = Series(Run({a[0], b[0]}), "loss");
+  const Json json =
+      Run({a[0], b[0], "--more-a", a[1], "--more-a", a[2], "--more-b", b[1], "--more-b", b[2]});
+  EXPECT_EQ(json["a"]["runs"].size(), 3u);
+  const Json loss = Series(json, "loss");
+  EXPECT_EQ(loss["exact"], false);
+  EXPECT_EQ(loss["by_step"]["seeds"], "measured");
+  EXPECT_LT(loss["by_step"]["smallest"], one["by_step"]["smallest"]);
+  ASSERT_TRUE(loss["by_step"]["departure"].is_object());
+  EXPECT_NEAR(loss["by_step"]["departure"]["onset"], 400, 12);
+  EXPECT_LT(loss["by_step"]["departure"]["size"], 0);
+}
+
+// Twice the batch: by step the losses are far apart, by tokens they are one curve.
+TEST_F(Diff, CurvesByTokens) {
+  const std::string a = Write("a.plrec", {.seed = 1});
+  const std::string b = Write("b.plrec", {.seed = 2, .tokens = 2000});
+  const Json loss = Series(Run({a, b}), "loss");
+  EXPECT_TRUE(loss["by_step"]["departure"].is_object());
+  ASSERT_TRUE(loss["by_tokens"].is_object());
+  EXPECT_TRUE(loss["by_tokens"]["departure"].is_null()) << loss["by_tokens"];
+}
+
+TEST_F(Diff, SettingsThatDiffer) {
+  const std::string a = Write("a.plrec", {}), b = Write("b.plrec", {.world = 2});
+  const Json settings = Run({a, b})["settings"];
+  ASSERT_EQ(settings.size(), 1u);
+  EXPECT_EQ(settings[0]["name"], "trainer: world size");
+  EXPECT_EQ(settings[0]["a"], "1");
+  EXPECT_EQ(settings[0]["b"], "2");
+}
+
+TEST_F(Diff, SeriesOfOneSide) {
+  const std::string a = Write("a.plrec", {}), b = Write("b.plrec", {.name = "train/lm_loss"});
+  const Json json = Run({a, b});
+  EXPECT_EQ(json["series_only_a"], Json::array({"loss"}));
+  EXPECT_EQ(json["series_only_b"], Json::array({"train/lm_loss"}));
+}
+
+TEST_F(Diff, ValuesThatAreNoNumbers) {
+  const std::string a = Write("a.plrec", {});
+  const std::string b =
+      Write("b.plrec", {.from = 700, .factor = std::numeric_limits<double>::quiet_NaN()});
+  const Json loss = Series(Run({a, b}), "loss");
+  EXPECT_EQ(loss["first_difference"]["step"], 700);
+  EXPECT_EQ(loss["first_difference"]["b"], "nan");
+  EXPECT_EQ(loss["by_step"]["points"], 700) << "points without a logarithm are left out";
+  EXPECT_TRUE(loss["by_step"]["departure"].is_null());
+  EXPECT_TRUE(Series(Run({b, b}), "loss")["first_difference"].is_null()) << "NaN is NaN";
+}
+
+TEST_F(Diff, TooFewSteps) {
+  const std::string a = Write("a.plrec", {.steps = 40}), b = Write("b.plrec", {.steps = 40});
+  EXPECT_EQ(Series(Run({a, b}), "loss")["by_step"]["judged"], false);
+  EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("too few to tell a departure"));
+}
+
+TEST_F(Diff, WhatCannotBeRead) {
+  const std::string a = Write("a.plrec", {});
+  EXPECT_EQ(RunPlumb({"diff", a}).status, 2);
+  EXPECT_EQ(RunPlumb({"diff", a, "/none"}).status, 2);
+  const std::string junk = dir_.Write("junk", "this is no record");
+  EXPECT_EQ(RunPlumb({"diff", a, junk}).status, 2);
+  std::string cut = Record({});
+  cut[cut.size() / 2] = static_cast<char>(cut[cut.size() / 2] ^ 0x55);
+  const std::string damaged = dir_.Write("damaged.plrec", cut);
+  const Ended ended = RunPlumb({"diff", a, damaged});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.output, HasSubstr("loss")) << "what could be read is compared";
+  EXPECT_EQ(RunPlumb({"diff", a, a, "--output", a}).status, 2);
+  EXPECT_EQ(RunPlumb({"diff", "--help"}).status, 0);
+}
+
+TEST(DiffNames, Roles) {
+  for (const char* loss : {"loss", "train/loss", "lm_loss", "lm loss", "trainLoss", "Loss/train"})
+    EXPECT_EQ(DiffRoleOf(loss), DiffRole::kLoss) << loss;
+  for (const char* none : {"val/loss", "evalLoss", "aux_loss", "load_balancing_loss", "loss_scale",
+                           "z_loss", "lr", "closs", "flawless", "tokens_per_second"})
+    EXPECT_EQ(DiffRoleOf(none), DiffRole::kNone) << none;
+  for (const char* tokens : {"tokens", "consumed_tokens", "tokens/total"})
+    EXPECT_EQ(DiffRoleOf(tokens), DiffRole::kTokens) << tokens;
+}
+
+}  // namespace
+}  // namespace plumbline::audit::testing
