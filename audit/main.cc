@@ -26,6 +26,7 @@ int Main(int argc, char** argv) {
   RegisterFingerprint(app, &status);
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
+  RegisterMcp(app, &status);
   RegisterCompletion(app, &status);
   try {
     app.parse(argc, argv);

@@ -14,6 +14,7 @@ void RegisterAudit(CLI::App& app, int* status);
 void RegisterRules(CLI::App& app, int* status);
 void RegisterExplain(CLI::App& app, int* status);
 void RegisterFingerprint(CLI::App& app, int* status);
+void RegisterMcp(CLI::App& app, int* status);
 void RegisterCompletion(CLI::App& app, int* status);
 
 // "plumb: MESSAGE" on standard error; returns kExitError.

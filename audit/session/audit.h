@@ -8,6 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "audit/readers/input/reader.h"
+#include "audit/session/selection.h"
+#include "audit/session/series_collector.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
 
@@ -18,6 +20,7 @@ struct AuditOptions {
   const Reader* forced = nullptr;  // nullptr: formats are recognised by content
   const Reader* mapped = nullptr;  // of the user's own format: asked before all others
   rules::EngineConfig engine;
+  bool collect_series = false;  // for a format that plots them
 };
 
 // What a renderer writes.
@@ -25,7 +28,12 @@ struct AuditResult {
   std::deque<InputReport> inputs;
   rules::Report report;
   rules::Coverage coverage;
+  SeriesCollector series;                        // empty unless it was asked for
+  Selection selection;                           // of the findings of `report`
+  std::vector<rules::Suppression> suppressions;  // that were asked for
 
+  // Those that are reported, in the report's order.
+  std::vector<const v1::Finding*> findings() const { return selection.Of(report.findings()).shown; }
   bool inputs_failed() const;
 };
 
