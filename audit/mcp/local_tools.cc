@@ -1,4 +1,7 @@
 // Tools that need no server.
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -79,10 +82,21 @@ Json RuleObject(const char* id, const char* status, v1::Level level, const char*
   return value;
 }
 
+// A file system whose files the kernel makes up as they are read: some of them never end.
+bool IsKernels(const std::string& path) {
+  struct statfs about {};
+  if (statfs(path.c_str(), &about) != 0) return false;
+  const auto type = static_cast<uint64_t>(about.f_type);
+  return type == PROC_SUPER_MAGIC || type == SYSFS_MAGIC || type == DEBUGFS_MAGIC ||
+         type == TRACEFS_MAGIC;
+}
+
 // Is the path something to audit here? No device or pipe, which might never end, and no tree that
 // would keep the client waiting for ever.
 absl::Status CheckPath(const std::string& path) {
   std::error_code error;
+  if (IsKernels(path))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a file that was recorded"));
   const fs::file_status status = fs::status(path, error);
   if (fs::is_regular_file(status)) {
     if (fs::file_size(path, error) <= kMostFileBytes) return absl::OkStatus();
@@ -104,6 +118,10 @@ absl::Status CheckPath(const std::string& path) {
     if (bytes > kMostFileBytes)
       return absl::ResourceExhaustedError(
           absl::StrCat(path, ": expected at most 32 GiB; plumb audit reads more"));
+  }
+  if (error) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": expected a readable directory, found: ", error.message()));
   }
   return absl::OkStatus();
 }

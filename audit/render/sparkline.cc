@@ -69,11 +69,13 @@ std::string MarkLine(size_t column, size_t columns, int64_t step) {
 
 size_t SparkColumns::ColumnOf(int64_t step) const {
   step = std::clamp(step, step_first, step_last);
-  const auto span = static_cast<unsigned __int128>(static_cast<uint64_t>(step_last) -
-                                                   static_cast<uint64_t>(step_first)) +
-                    1;
-  const uint64_t offset = static_cast<uint64_t>(step) - static_cast<uint64_t>(step_first);
-  return static_cast<size_t>(offset * static_cast<unsigned __int128>(columns.size()) / span);
+  uint64_t span = static_cast<uint64_t>(step_last) - static_cast<uint64_t>(step_first);
+  uint64_t offset = static_cast<uint64_t>(step) - static_cast<uint64_t>(step_first);
+  if (span >> 40 != 0) {  // the product below must fit; nobody sees the bits that go
+    span >>= 24;
+    offset >>= 24;
+  }
+  return static_cast<size_t>(offset * columns.size() / (span + 1));
 }
 
 SparkColumns ColumnsOf(const CollectedSeries& series, size_t most_columns) {
