@@ -43,10 +43,12 @@ class HtmlPage {
       : result_(result), incidents_(rules::IncidentsOf(result.findings())) {}
 
   std::string Render() {
-    const std::string body =
-        Summary() + Findings() + Losses() + Inputs() +
-        Groups("Inconclusive", InconclusiveGroups(result_), result_.coverage.inconclusive) +
-        Groups("Passed", PassedGroups(result_), std::nullopt);
+    std::string body = Summary();
+    body += Findings();
+    body += Losses();  // those that no finding has drawn
+    body += Inputs();
+    body += Groups("Inconclusive", InconclusiveGroups(result_), result_.coverage.inconclusive);
+    body += Groups("Passed", PassedGroups(result_), std::nullopt);
     return std::string("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n") +
            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
            "'unsafe-inline'\">\n"

@@ -68,7 +68,7 @@ std::string MarkLine(size_t column, size_t columns, int64_t step) {
 }  // namespace
 
 size_t SparkColumns::ColumnOf(int64_t step) const {
-  step = std::clamp(step, step_first, step_last);
+  step = std::clamp((step >> bucket_bits) * (int64_t{1} << bucket_bits), step_first, step_last);
   uint64_t span = static_cast<uint64_t>(step_last) - static_cast<uint64_t>(step_first);
   uint64_t offset = static_cast<uint64_t>(step) - static_cast<uint64_t>(step_first);
   if (span >> 40 != 0) {  // the product below must fit; nobody sees the bits that go
@@ -81,6 +81,7 @@ size_t SparkColumns::ColumnOf(int64_t step) const {
 SparkColumns ColumnsOf(const CollectedSeries& series, size_t most_columns) {
   SparkColumns all;
   if (series.buckets.empty()) return all;
+  all.bucket_bits = series.bucket_bits;
   all.step_first = series.buckets.front().step;
   all.step_last = std::max(series.buckets.back().step, series.buckets.back().last_step);
   const uint64_t span =

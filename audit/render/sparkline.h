@@ -23,8 +23,9 @@ struct SparkColumns {
   int64_t step_first = 0, step_last = 0;
   double min = 0, max = 0;  // of all finite values; meaningless when there are none
   bool any_finite = false;
+  int bucket_bits = 0;  // of the series
 
-  // The column of a step; one outside the series belongs to the nearest.
+  // The column where the bucket of a step is drawn; of a step outside the series, the nearest.
   size_t ColumnOf(int64_t step) const;
 };
 SparkColumns ColumnsOf(const CollectedSeries& series, size_t most_columns);

@@ -1,5 +1,6 @@
 """A client of plumb mcp: starts it, asks, holds every answer to the protocol's shape."""
 
+import contextlib
 import json
 import subprocess
 
@@ -75,4 +76,5 @@ class Client:
             self.process.kill()
             self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            pipe.close()
+            with contextlib.suppress(BrokenPipeError):  # what it did not read
+                pipe.close()
