@@ -28,6 +28,7 @@ int Main(int argc, char** argv) {
   RegisterDiff(app, &status);
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
+  RegisterMcp(app, &status);
   RegisterCompletion(app, &status);
   AddHelpEnds(app);
   try {

@@ -18,7 +18,9 @@
 #include "audit/readers/input/reader.h"
 #include "audit/readers/rollout/column_map.h"
 #include "audit/readers/scalars/scalar_map.h"
+#include "audit/render/html_report.h"
 #include "audit/render/json_report.h"
+#include "audit/render/sarif_report.h"
 #include "audit/render/text_report.h"
 #include "audit/session/audit.h"
 #include "base/clock.h"
@@ -39,6 +41,8 @@ struct AuditArguments {
   std::vector<std::string> settings;
   std::vector<std::string> contracts;
   std::string suppressions;
+  std::string baseline;
+  std::optional<int64_t> since;
   std::string server;
   std::string run;
   bool quiet = false;
@@ -51,7 +55,7 @@ v1::Level FailLevel(const std::string& name) {
 // An input that was not read as a whole outranks findings.
 int ExitStatus(const AuditResult& result, v1::Level fail_on) {
   if (result.inputs_failed()) return kExitError;
-  for (const v1::Finding* finding : result.report.findings()) {
+  for (const v1::Finding* finding : result.findings()) {
     if (!finding->suppressed() && finding->level() >= fail_on) return kExitFindings;
   }
   return kExitClean;
@@ -68,7 +72,27 @@ bool OutputIsInput(const AuditArguments& arguments) {
 
 std::string Render(const AuditArguments& arguments, const AuditResult& result) {
   if (arguments.format == "json") return RenderJson(result);
-  return RenderText(result, arguments.output.empty() ? StyleFor(STDOUT_FILENO) : TextStyle{});
+  if (arguments.format == "html") return RenderHtml(result);
+  if (arguments.format == "sarif") {
+    std::error_code none;
+    return RenderSarif(result, ExitStatus(result, FailLevel(arguments.fail_on)),
+                       std::filesystem::current_path(none).string());
+  }
+  return RenderText(result, StyleFor(arguments.output.empty() ? STDOUT_FILENO : -1));
+}
+
+bool Plots(const AuditArguments& arguments) {
+  return arguments.format == "text" || arguments.format == "html";
+}
+
+// --baseline and --since; empty, or what is wrong.
+std::string Select(const AuditArguments& arguments, Selection* selection) {
+  selection->since = arguments.since;
+  if (arguments.baseline.empty()) return "";
+  auto baseline = Baseline::Read(arguments.baseline);
+  if (!baseline.ok()) return "--baseline: " + std::string(baseline.status().message());
+  selection->baseline = *std::move(baseline);
+  return "";
 }
 
 // Contract files as a setting of the rule that holds a run to them; empty, or what is wrong.
@@ -94,8 +118,10 @@ void SayProblems(const AuditResult& result) {
   }
 }
 
-int Report(const AuditArguments& arguments, const absl::StatusOr<AuditResult>& result) {
+int Report(const AuditArguments& arguments, const Selection& selection,
+           absl::StatusOr<AuditResult> result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
+  result->selection = selection;
   SayProblems(*result);
   if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
   return ExitStatus(*result, FailLevel(arguments.fail_on));
@@ -121,7 +147,10 @@ int RunOnServer(const AuditArguments& arguments) {
     return Fail(
         "--server: expected no PATH, --as or --map beside it: what is audited is what the "
         "server holds");
+  Selection selection;
+  if (const std::string wrong = Select(arguments, &selection); !wrong.empty()) return Fail(wrong);
   ServerRunOptions options;
+  options.collect_series = Plots(arguments);
   options.server = arguments.server;
   options.run = arguments.run;
   options.engine.rules = arguments.rules;
@@ -137,7 +166,7 @@ int RunOnServer(const AuditArguments& arguments) {
     result =
         AuditServerRun(options, [&line](const AuditProgress& progress) { line.Show(progress); });
   }
-  return Report(arguments, result);
+  return Report(arguments, selection, std::move(result));
 }
 
 // A map of series goes into the options; empty, or what is wrong. `taken`: it was one.
@@ -156,7 +185,10 @@ int RunAudit(const AuditArguments& arguments) {
   if (!arguments.server.empty() || of_server) return RunOnServer(arguments);
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
+  Selection selection;
+  if (const std::string wrong = Select(arguments, &selection); !wrong.empty()) return Fail(wrong);
   AuditOptions options;
+  options.collect_series = Plots(arguments);
   options.paths = arguments.paths;
   options.engine.rules = arguments.rules;
   options.engine.settings = arguments.settings;
@@ -198,7 +230,7 @@ int RunAudit(const AuditArguments& arguments) {
     ProgressLine line(arguments.quiet);
     result = RunAudit(options, [&line](const AuditProgress& progress) { line.Show(progress); });
   }
-  return Report(arguments, result);
+  return Report(arguments, selection, std::move(result));
 }
 
 // What --as may name, for completion.
@@ -217,7 +249,7 @@ void RegisterAudit(CLI::App& app, int* status) {
   command->add_option("PATH", arguments->paths,
                       "Files, or directories that are audited as one run");
   command->add_option("--format", arguments->format, "Output format")
-      ->check(OneOf({"text", "json"}))
+      ->check(OneOf({"text", "json", "sarif", "html"}))
       ->capture_default_str();
   command
       ->add_option("--output", arguments->output,
@@ -245,6 +277,15 @@ void RegisterAudit(CLI::App& app, int* status) {
           "Findings that are known (TOML): judged and shown, and no reason for exit status "
           "1; see plumb explain meta/unused-suppression")
       ->type_name("FILE");
+  command
+      ->add_option("--baseline", arguments->baseline,
+                   "An earlier JSON report: only findings of a rule, layer and op that it has not "
+                   "are reported and count for the exit status")
+      ->type_name("FILE");
+  command
+      ->add_option("--since", arguments->since,
+                   "Report only findings that reach this step or a later one")
+      ->type_name("STEP");
   command
       ->add_option("--as", arguments->as,
                    "Read every file as FORMAT instead of recognising it by content")

@@ -16,6 +16,7 @@ void RegisterExplain(CLI::App& app, int* status);
 void RegisterFingerprint(CLI::App& app, int* status);
 void RegisterLedger(CLI::App& app, int* status);
 void RegisterDiff(CLI::App& app, int* status);
+void RegisterMcp(CLI::App& app, int* status);
 void RegisterCompletion(CLI::App& app, int* status);
 
 // Behind all others: what help says of exit statuses, and its examples.

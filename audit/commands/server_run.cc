@@ -95,6 +95,9 @@ class Replay {
     });
     if (!engine.ok()) return engine.status();
     engine_ = std::move(*engine);
+    if (options_.collect_series)
+      engine_->SetOnSeries([this](const rules::StepSeries& step) { result_.series.Take(step); });
+    result_.suppressions = options_.engine.suppressions;
     for (const v1::Gap& gap : header.gaps()) input_.Add(0, Words(gap), !Meant(gap));
     return absl::OkStatus();
   }

@@ -14,6 +14,7 @@ struct ServerRunOptions {
   std::string run;
   // Where rules and settings are empty, the server's own: then the findings are the server's.
   rules::EngineConfig engine;
+  bool collect_series = false;  // for a format that plots them
 };
 
 // The run's batches and events in the order in which the server judged them. What the server does

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "audit/live/answers.h"
 #include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/live.h"
@@ -163,10 +164,7 @@ int ListSeries(Client& client, const SeriesOptions& options, bool caught_up) {
   for (const v1::SeriesInfo& s : response->series()) {
     const std::string name = NameOf(s.site());
     if (options.format == "json") {
-      absl::StrAppend(&out, "{\"series\":", JsonString(name), ",\"role\":\"", RoleName(s.role()),
-                      "\",\"attempt\":", s.attempt(), ",\"ranks\":", s.ranks(),
-                      ",\"step_first\":", s.step_first(), ",\"step_last\":", s.step_last(),
-                      ",\"samples\":", s.samples(), "}\n");
+      out += SeriesInfoJson(s);
     } else if (options.format == "csv") {
       absl::StrAppend(&out, CsvText(name), ",", RoleName(s.role()), ",", s.attempt(), ",",
                       s.ranks(), ",", s.step_first(), ",", s.step_last(), ",", s.samples(), "\n");
@@ -199,6 +197,18 @@ v1::QuerySeriesRequest RequestOf(const SeriesOptions& options) {
 }
 
 }  // namespace
+
+std::string SeriesInfoJson(const v1::SeriesInfo& s) {
+  return absl::StrCat("{\"series\":", JsonString(NameOf(s.site())), ",\"role\":\"",
+                      RoleName(s.role()), "\",\"attempt\":", s.attempt(), ",\"ranks\":", s.ranks(),
+                      ",\"step_first\":", s.step_first(), ",\"step_last\":", s.step_last(),
+                      ",\"samples\":", s.samples(), "}\n");
+}
+
+absl::StatusOr<std::string> SeriesJson(const v1::SeriesColumns& columns) {
+  if (!Cells(columns).Whole()) return absl::DataLossError("the server's answer is not whole");
+  return JsonOf(columns);
+}
 
 int QuerySeries(const SeriesOptions& options) {
   Client client(options.server);

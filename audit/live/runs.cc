@@ -2,6 +2,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "audit/live/answers.h"
 #include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/known_run.h"
@@ -92,6 +93,8 @@ std::string RunText(const v1::RunInfo& run) {
   return text;
 }
 
+}  // namespace
+
 std::string RunJson(const v1::RunInfo& run) {
   std::string json = absl::StrCat(
       "{\"run\":", JsonString(run.run()), ",\"state\":\"", StateOf(run),
@@ -128,6 +131,8 @@ std::string RunJson(const v1::RunInfo& run) {
   }
   return json + "]}\n";
 }
+
+namespace {
 
 constexpr double kRetrySeconds = 86400;  // it reads all that is kept of the run
 

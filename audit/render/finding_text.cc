@@ -180,6 +180,20 @@ std::string WitnessText(const google::protobuf::Struct& witness) {
   return SentenceOrFields(witness, "text");
 }
 
+std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
+  std::vector<FindingLine> lines = {{"why", finding.explanation()},
+                                    {"witness", WitnessText(finding.witness())},
+                                    {"cause", CauseText(finding.cause())},
+                                    {"measured", MeasuredText(finding)}};
+  if (finding.has_bias()) lines.push_back({"bias", BiasText(finding.bias())});
+  if (finding.has_forecast())
+    lines.push_back({"forecast", SentenceOrFields(finding.forecast(), "words")});
+  lines.push_back({"strength", StrengthText(finding)});
+  lines.push_back({"fix", finding.fix()});
+  lines.push_back({"finding", finding.fingerprint()});
+  return lines;
+}
+
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
   std::string out = Inked(style, LevelInk(finding.level()), LevelName(finding.level())) + "  " +
                     Inked(style, Ink::kBold, Printable(finding.rule()));
@@ -191,16 +205,8 @@ std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
        Wrap(Printable(finding.title()), static_cast<size_t>(style.width) - kIndent)) {
     out += std::string(kIndent, ' ') + Inked(style, Ink::kBold, line) + "\n";
   }
-  AppendLine(style, "why", finding.explanation(), &out);
-  AppendLine(style, "witness", WitnessText(finding.witness()), &out);
-  AppendLine(style, "cause", CauseText(finding.cause()), &out);
-  AppendLine(style, "measured", MeasuredText(finding), &out);
-  if (finding.has_bias()) AppendLine(style, "bias", BiasText(finding.bias()), &out);
-  if (finding.has_forecast())
-    AppendLine(style, "forecast", SentenceOrFields(finding.forecast(), "words"), &out);
-  AppendLine(style, "strength", StrengthText(finding), &out);
-  AppendLine(style, "fix", finding.fix(), &out);
-  AppendLine(style, "finding", finding.fingerprint(), &out);
+  for (const FindingLine& line : FindingLines(finding))
+    AppendLine(style, line.label, line.text, &out);
   return out;
 }
 

@@ -25,6 +25,14 @@ std::string SiteText(const v1::FindingSite& site);
 // otherwise each field follows as "key value".
 std::string WitnessText(const google::protobuf::Struct& witness);
 
+// What a finding says below its title, in that order: why, witness, cause, ... Foreign text as it
+// came; the text of a line that does not apply is empty.
+struct FindingLine {
+  const char* label;
+  std::string text;
+};
+std::vector<FindingLine> FindingLines(const v1::Finding& finding);
+
 // Several lines, each ended by a newline; the first says level, rule and site, the others are
 // indented. Nothing in the finding can steer the terminal. Thread-safe.
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style);

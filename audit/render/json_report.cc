@@ -61,10 +61,11 @@ std::string RenderJson(const AuditResult& result) {
   for (const InputReport& input : result.inputs)
     json["inputs"].push_back(FromInput(input, result.roles));
   json["findings"] = Json::array();
-  for (const v1::Finding* finding : result.report.findings())
+  const Selection::Result chosen = result.selection.Of(result.report.findings());
+  for (const v1::Finding* finding : chosen.shown)
     json["findings"].push_back(FindingValue(*finding));
   json["incidents"] = Json::array();
-  for (const rules::Incident& incident : rules::IncidentsOf(result.report.findings()))
+  for (const rules::Incident& incident : rules::IncidentsOf(chosen.shown))
     json["incidents"].push_back(FromIncident(incident));
   json["verdicts"] = Json::array();
   for (const v1::Verdict* verdict : result.report.verdicts())
@@ -72,6 +73,9 @@ std::string RenderJson(const AuditResult& result) {
   json["coverage"] = {{"judged", result.coverage.judged},
                       {"inconclusive", result.coverage.inconclusive},
                       {"dropped", result.coverage.dropped}};
+  if (result.selection.baseline || result.selection.since) {
+    json["left_out"] = {{"baseline", chosen.known}, {"since", chosen.before}};
+  }
   return TerminalSafeJson(json.dump(2)) + "\n";
 }
 

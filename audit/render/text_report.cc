@@ -7,21 +7,15 @@
 #include <vector>
 
 #include "audit/render/finding_text.h"
+#include "audit/render/sparkline.h"
+#include "audit/render/verdict_groups.h"
 #include "rules/engine/incidents.h"
 
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostSites = 4;  // named in a group of verdicts; the rest is counted
-
-constexpr size_t kMostReasons = 3;  // said one by one; more of them are counted in one line
-
-// Verdicts of one rule that say the same, over sites and steps.
-struct Group {
-  std::string reason;  // of the first
-  std::vector<std::string> sites;
-};
-using Groups = std::map<std::pair<std::string, std::string>, Group>;  // by (rule, reason's id)
+constexpr size_t kMostSparklines = 4;  // of one incident
+constexpr size_t kMostReasons = 3;     // said one by one; more of them are counted in one line
 
 void AppendWrapped(const TextStyle& style, size_t indent, const std::string& text,
                    std::string* out) {
@@ -34,35 +28,41 @@ std::string Heading(const TextStyle& style, const char* text) {
   return Inked(style, Ink::kBold, text) + "\n";
 }
 
-std::string SitesText(const std::vector<std::string>& sites) {
+// The series that its findings speak of, each once.
+std::string Sparklines(const AuditResult& result, const rules::Incident& incident,
+                       const TextStyle& style) {
   std::string out;
-  for (size_t i = 0; i < sites.size() && i < kMostSites; ++i)
-    out += (i == 0 ? "" : "; ") + sites[i];
-  if (sites.size() > kMostSites)
-    out += "; and " + std::to_string(sites.size() - kMostSites) + " more";
+  std::set<const CollectedSeries*> drawn;
+  for (const v1::Finding* finding : incident.findings) {
+    const CollectedSeries* series = result.series.Find(*finding);
+    if (series == nullptr || !drawn.insert(series).second) continue;
+    if (drawn.size() > kMostSparklines) break;
+    out += SparklineText(*series, OnsetOf(*finding), style);
+  }
   return out;
 }
 
 std::string Findings(const AuditResult& result, const TextStyle& style) {
   std::string out;
-  for (const rules::Incident& incident : rules::IncidentsOf(result.report.findings())) {
+  for (const rules::Incident& incident : rules::IncidentsOf(result.findings())) {
     IncidentSites sites{incident.findings.size(), {}, incident.fingerprint};
     for (const v1::Finding* finding : incident.findings) {
       v1::FindingSite site = finding->site();
       site.clear_run();
       sites.named.push_back(SiteText(site));
     }
-    out += RenderIncident(incident.shown(), sites, style) + "\n";
+    out +=
+        RenderIncident(incident.shown(), sites, style) + Sparklines(result, incident, style) + "\n";
   }
   return out;
 }
 
 // How many for which reason, the most frequent first.
-std::string Counted(const Groups& groups) {
+std::string Counted(const std::vector<VerdictGroup>& groups) {
   std::map<std::string, size_t> by_reason;
   size_t all = 0;
-  for (const auto& [key, group] : groups) {
-    by_reason[key.second] += group.sites.size();
+  for (const VerdictGroup& group : groups) {
+    by_reason[group.words.substr(0, group.words.find(':'))] += group.sites.size();
     all += group.sites.size();
   }
   std::vector<std::pair<std::string, size_t>> reasons(by_reason.begin(), by_reason.end());
@@ -77,48 +77,31 @@ std::string Counted(const Groups& groups) {
 // Where something was judged, and the reasons are many, they are counted: what could not be judged
 // is no news then.
 std::string Inconclusive(const AuditResult& result, const TextStyle& style) {
-  Groups groups;
-  for (const v1::Verdict* verdict : result.report.verdicts()) {
-    if (verdict->kind() != v1::Verdict::KIND_INCONCLUSIVE) continue;
-    const std::string id = verdict->reason().substr(0, verdict->reason().find(':'));
-    Group& group = groups[{verdict->rule(), id}];
-    if (group.sites.empty()) group.reason = verdict->reason();
-    group.sites.push_back(SiteText(verdict->site()));
-  }
-  if (groups.empty()) return "";
-  std::string out = Heading(style, "Inconclusive");
+  const std::vector<VerdictGroup> groups = InconclusiveGroups(result);
   if (groups.size() > kMostReasons && result.coverage.judged > 0) {
+    std::string out = Heading(style, "Inconclusive");
     AppendWrapped(style, 2, Printable(Counted(groups)), &out);
     return out + "\n";
   }
-  for (const auto& [key, group] : groups) {
-    out += "  " + Inked(style, Ink::kCyan, Printable(key.first)) + "\n";
-    AppendWrapped(style, 4, Printable(group.reason), &out);
+  std::string out;
+  for (const VerdictGroup& group : groups) {
+    out += "  " + Inked(style, Ink::kCyan, Printable(group.rule)) + "\n";
+    AppendWrapped(style, 4, Printable(group.words), &out);
     AppendWrapped(style, 4, "at " + SitesText(group.sites), &out);
   }
-  return out + "\n";
+  return out.empty() ? out : Heading(style, "Inconclusive") + out + "\n";
 }
 
 std::string Passed(const AuditResult& result, const TextStyle& style) {
-  std::map<std::string, std::map<std::string, std::vector<std::string>>> sites;  // rule, assumed
-  for (const v1::Verdict* verdict : result.report.verdicts()) {
-    if (verdict->kind() != v1::Verdict::KIND_PASS) continue;
-    std::string assumed;
-    for (const std::string& assumption : verdict->assumptions())
-      assumed += (assumed.empty() ? "assuming " : "; ") + assumption;
-    sites[verdict->rule()][assumed].push_back(SiteText(verdict->site()));
+  std::string out, rule;
+  for (const VerdictGroup& group : PassedGroups(result)) {
+    if (group.rule != rule) out += "  " + Inked(style, Ink::kGreen, Printable(group.rule)) + "\n";
+    rule = group.rule;
+    // What a pass rests on that nobody recorded.
+    if (!group.words.empty()) AppendWrapped(style, 4, Printable(group.words), &out);
+    AppendWrapped(style, 4, "at " + SitesText(group.sites), &out);
   }
-  if (sites.empty()) return "";
-  std::string out = Heading(style, "Passed");
-  for (const auto& [rule, lists] : sites) {
-    out += "  " + Inked(style, Ink::kGreen, Printable(rule)) + "\n";
-    for (const auto& [assumed, list] : lists) {
-      // What a pass rests on that nobody recorded.
-      if (!assumed.empty()) AppendWrapped(style, 4, Printable(assumed), &out);
-      AppendWrapped(style, 4, "at " + SitesText(list), &out);
-    }
-  }
-  return out + "\n";
+  return out.empty() ? out : Heading(style, "Passed") + out + "\n";
 }
 
 // What was taken for what: "loss: train/loss, lm loss".
@@ -158,42 +141,17 @@ std::string InputProblems(const AuditResult& result, const TextStyle& style) {
   return out.empty() ? out : Heading(style, "Inputs") + out + "\n";
 }
 
-std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
-  std::map<v1::Level, uint64_t, std::greater<>> by_level;
-  uint64_t suppressed = 0;
-  for (const v1::Finding* finding : findings) {
-    finding->suppressed() ? ++suppressed : ++by_level[finding->level()];
-  }
-  std::string out = Plural(findings.size() - suppressed, "finding");
-  for (auto level = by_level.begin(); level != by_level.end(); ++level) {
-    out +=
-        (level == by_level.begin() ? " (" : ", ") + Plural(level->second, LevelName(level->first));
-  }
-  if (!by_level.empty()) out += ")";
-  const size_t incidents = rules::IncidentsOf(findings).size();
-  if (incidents < findings.size()) out += " in " + Plural(incidents, "incident");
-  return suppressed == 0 ? out : out + ", " + std::to_string(suppressed) + " suppressed";
-}
-
-std::string LastLine(const AuditResult& result) {
-  const rules::Coverage& coverage = result.coverage;
-  const auto findings =
-      result.nothing_there ? std::vector<const v1::Finding*>() : result.report.findings();
-  const std::string inconclusive = std::to_string(coverage.inconclusive) + " inconclusive";
-  if (findings.empty() && coverage.judged == 0) return "0 judged, " + inconclusive;
-  return FindingCounts(findings) + ", " + std::to_string(coverage.judged) + " judged, " +
-         inconclusive + ", " + std::to_string(coverage.dropped) + " dropped";
-}
-
 }  // namespace
 
 std::string RenderText(const AuditResult& result, const TextStyle& style) {
   // Where nothing was judged, what is wrong with the inputs is the reason for all else.
   const bool first = result.inputs_failed() && result.coverage.judged == 0;
+  const std::string left_out = LeftOutText(result);
   return (first ? InputProblems(result, style) : "") +
          (result.nothing_there ? "" : Findings(result, style)) + Passed(result, style) +
          Inconclusive(result, style) + SeriesRead(result, style) +
-         (first ? "" : InputProblems(result, style)) + LastLine(result) + "\n";
+         (first ? "" : InputProblems(result, style)) + (left_out.empty() ? "" : left_out + "\n") +
+         SummaryText(result) + "\n";
 }
 
 }  // namespace plumbline::audit

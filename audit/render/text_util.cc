@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -26,10 +27,25 @@ const char* NonFinite(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
+// As the C library chooses: the first that says anything.
+bool Utf8Locale() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    std::string lower;
+    for (const char c : std::string_view(value)) {
+      if (c != '-') lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+    return lower.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
 }  // namespace
 
 TextStyle StyleFor(int fd) {
   TextStyle style;
+  style.unicode = Utf8Locale();
   if (isatty(fd) == 0) return style;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");

@@ -12,11 +12,13 @@ namespace plumbline::audit {
 
 struct TextStyle {
   bool colour = false;
-  int width = 100;  // columns a line may take; at least 40
+  int width = 100;       // columns a line may take; at least 40
+  bool unicode = false;  // block characters may be drawn with
 };
 
 // The style for a file descriptor: colour and width of a terminal, unless NO_COLOR is set (to
-// anything but nothing); plain and 100 columns otherwise.
+// anything but nothing); plain and 100 columns otherwise, also for -1 (a file). Unicode where the
+// locale of the environment is UTF-8.
 TextStyle StyleFor(int fd);
 
 using plumbline::Printable;

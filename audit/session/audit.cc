@@ -149,6 +149,9 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
     refused ? result.report.Add(OfRefusedInputs(v)) : result.report.Add(v);
   });
   if (!engine.ok()) return engine.status();
+  if (options.collect_series)
+    (*engine)->SetOnSeries([&result](const rules::StepSeries& step) { result.series.Take(step); });
+  result.suppressions = options.engine.suppressions;
   Inputs inputs = FindInputs(options.paths, options.forced, options.mapped);
   std::vector<std::unique_ptr<Source>> sources;
   AuditProgress progress;

@@ -8,6 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "audit/readers/input/reader.h"
+#include "audit/session/selection.h"
+#include "audit/session/series_collector.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
 
@@ -18,7 +20,8 @@ struct AuditOptions {
   const Reader* forced = nullptr;  // nullptr: formats are recognised by content
   const Reader* mapped = nullptr;  // of the user's own format: asked before all others
   ReaderOptions readers;
-  rules::EngineConfig engine;  // its roles of series are named in the report, too
+  rules::EngineConfig engine;   // its roles of series are named in the report, too
+  bool collect_series = false;  // for a format that plots them
 };
 
 // What a renderer writes.
@@ -27,9 +30,14 @@ struct AuditResult {
   SeriesRoles roles;  // what the user said of the inputs' series
   rules::Report report;
   rules::Coverage coverage;
-  std::vector<std::string> notes;  // on the inputs as a whole, for people
-  bool nothing_there = false;      // every path that was named leads nowhere
+  std::vector<std::string> notes;                // on the inputs as a whole, for people
+  bool nothing_there = false;                    // every path that was named leads nowhere
+  SeriesCollector series;                        // empty unless it was asked for
+  Selection selection;                           // of the findings of `report`
+  std::vector<rules::Suppression> suppressions;  // that were asked for
 
+  // Those that are reported, in the report's order.
+  std::vector<const v1::Finding*> findings() const { return selection.Of(report.findings()).shown; }
   bool inputs_failed() const;
 };
 

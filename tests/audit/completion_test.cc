@@ -97,7 +97,7 @@ void ExpectAPage(std::vector<std::string> words) {
 
 TEST(PlumbHelp, MakesManualPages) {
   for (const char* command :
-       {"audit", "rules", "explain", "fingerprint", "watch", "runs", "capsule", "doctor"})
+       {"audit", "rules", "explain", "fingerprint", "mcp", "watch", "runs", "capsule", "doctor"})
     ExpectAPage({command});
   for (const char* command : {"incidents", "history", "incident", "series", "verdicts", "info"})
     ExpectAPage({"query", command});

@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "audit/render/html_report.h"
 #include "audit/render/json_report.h"
+#include "audit/render/sarif_report.h"
 #include "audit/render/text_report.h"
 #include "audit/session/audit.h"
 
@@ -41,6 +43,7 @@ void AuditBytes(const uint8_t* data, size_t size, const char* format) {
   AuditOptions options;
   options.paths = {"/proc/self/fd/" + std::to_string(fd)};
   options.forced = FindReader(format);
+  options.collect_series = true;
   const auto result = RunAudit(options, nullptr);
   close(fd);
   Require(result.ok(), "wrong inputs are no wrong usage");
@@ -53,6 +56,9 @@ void AuditBytes(const uint8_t* data, size_t size, const char* format) {
         text);
   }
   Require(!RenderText(*result, TextStyle{}).empty(), "the text is not empty");
+  Require(!RenderHtml(*result).empty(), "the page is not empty");
+  const auto sarif = nlohmann::json::parse(RenderSarif(*result, 0, "/"), nullptr, false);
+  Require(!sarif.is_discarded(), "the SARIF report is JSON");
 }
 
 }  // namespace plumbline::audit

@@ -1,0 +1,215 @@
+#include "audit/render/html_report.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "audit/render/finding_json.h"
+#include "audit/render/finding_text.h"
+#include "audit/render/html_style.h"
+#include "audit/render/html_text.h"
+#include "audit/render/series_plot.h"
+#include "audit/render/text_util.h"
+#include "audit/render/verdict_groups.h"
+#include "audit/session/version.h"
+#include "rules/engine/incidents.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostPlots = 100;        // of all findings; each is some 30 KB
+constexpr size_t kMostOfIncident = 4;     // plots
+constexpr size_t kMostLosses = 8;         // plots of losses that no finding speaks of
+constexpr size_t kMostSitesListed = 500;  // of one incident
+
+std::string Element(const char* name, const char* attributes, const std::string& inner) {
+  return std::string("<") + name + attributes + ">" + inner + "</" + name + ">\n";
+}
+
+std::string Cell(const std::string& text) { return "<td>" + HtmlText(text) + "</td>"; }
+
+std::string NumberCell(uint64_t value) {
+  return "<td class=\"number\">" + std::to_string(value) + "</td>";
+}
+
+std::string Header(const std::vector<const char*>& columns) {
+  std::string out = "<thead><tr>";
+  for (const char* column : columns) out += std::string("<th scope=\"col\">") + column + "</th>";
+  return out + "</tr></thead>\n";
+}
+
+class HtmlPage {
+ public:
+  explicit HtmlPage(const AuditResult& result)
+      : result_(result), incidents_(rules::IncidentsOf(result.findings())) {}
+
+  std::string Render() {
+    std::string body = Summary();
+    body += Findings();
+    body += Losses();  // those that no finding has drawn
+    body += Inputs();
+    body += Groups("Inconclusive", InconclusiveGroups(result_), result_.coverage.inconclusive);
+    body += Groups("Passed", PassedGroups(result_), std::nullopt);
+    return std::string("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n") +
+           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+           "'unsafe-inline'\">\n"
+           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+           "<meta name=\"referrer\" content=\"no-referrer\">\n" +
+           Element("title", "", "Plumbline report: " + HtmlText(SummaryText(result_))) + "<style>" +
+           kHtmlStyle + "</style>\n</head>\n<body>\n" + Element("main", "", body) +
+           "</body>\n</html>\n";
+  }
+
+ private:
+  std::string Summary() const {
+    std::string out =
+        Element("h1", "", "Plumbline report") + Element("p", "", HtmlText(SummaryText(result_)));
+    const std::string left_out = LeftOutText(result_);
+    if (!left_out.empty()) out += Element("p", " class=\"dim\"", HtmlText(left_out));
+    return out + Element("p", " class=\"dim\"", "plumb " + HtmlText(kVersion));
+  }
+
+  std::string Findings() {
+    std::string out = Element("h2", "", "Findings");
+    if (incidents_.empty()) return out + Element("p", "", "None.");
+    for (const rules::Incident& incident : incidents_) out += Article(incident);
+    return out;
+  }
+
+  std::string Article(const rules::Incident& incident) {
+    const v1::Finding& shown = incident.shown();
+    const std::string level(LevelName(shown.level()));
+    std::string out = "<article class=\"" + HtmlText(level) + "\">\n<h3><span class=\"level " +
+                      HtmlText(level) + "\">" + HtmlText(level) + "</span> " +
+                      HtmlText(shown.title()) + "</h3>\n";
+    std::string place = "<code>" + HtmlText(shown.rule()) + "</code> ";
+    place += HtmlText(SiteText(shown.site()));
+    if (shown.suppressed()) place += " (suppressed)";
+    out += Element("p", " class=\"dim\"", place);
+    out += ActAndCommand(shown) + Lines(shown);
+    out += PlotsOf(incident) + SitesOf(incident);
+    return out + "</article>\n";
+  }
+
+  // What to do first, and the command to copy, where the rule says them.
+  static std::string ActAndCommand(const v1::Finding& finding) {
+    const auto json = FindingValue(finding);
+    std::string out;
+    const std::string act = json.value("act", ""), command = json.value("command", "");
+    if (!act.empty()) out += Element("p", " class=\"act\"", HtmlText(act));
+    if (!command.empty()) out += Element("pre", "", HtmlLines(command));
+    return out;
+  }
+
+  static std::string Lines(const v1::Finding& finding) {
+    std::string out;
+    for (const FindingLine& line : FindingLines(finding)) {
+      if (line.text.empty()) continue;
+      out += Element("dt", "", HtmlText(line.label)) + Element("dd", "", HtmlText(line.text));
+    }
+    return Element("dl", "", out);
+  }
+
+  std::string PlotsOf(const rules::Incident& incident) {
+    std::string out;
+    size_t drawn = 0;
+    for (const v1::Finding* finding : incident.findings) {
+      const CollectedSeries* series = result_.series.Find(*finding);
+      if (series == nullptr || plotted_.size() >= kMostPlots || drawn >= kMostOfIncident) continue;
+      if (!in_incident_.insert({&incident, series}).second) continue;
+      ++drawn;
+      plotted_.insert(series);
+      out += Figure(*series, OnsetOf(*finding));
+    }
+    return out;
+  }
+
+  static std::string Figure(const CollectedSeries& series, std::optional<int64_t> onset) {
+    const std::string svg = SeriesSvg(series, onset);
+    if (svg.empty()) return "";
+    std::string caption = series.Name();
+    if (!series.run.empty()) caption += ", run " + series.run;
+    return Element("figure", "", svg + Element("figcaption", "", HtmlText(caption)));
+  }
+
+  // The other findings of the incident.
+  static std::string SitesOf(const rules::Incident& incident) {
+    if (incident.findings.size() < 2) return "";
+    std::string rows;
+    for (size_t i = 0; i < incident.findings.size() && i < kMostSitesListed; ++i) {
+      const v1::Finding& finding = *incident.findings[i];
+      rows += "<tr>" + Cell(SiteText(finding.site())) +
+              Cell(std::string(LevelName(finding.level()))) +
+              Cell(std::string(StrengthName(finding.strength()))) + "<td><code>" +
+              HtmlText(finding.fingerprint()) + "</code></td></tr>\n";
+    }
+    std::string inner =
+        Element("summary", "",
+                HtmlText(Plural(incident.findings.size(), "site")) + " in incident <code>" +
+                    HtmlText(incident.fingerprint) + "</code>") +
+        Element("table", "",
+                Header({"site", "level", "strength", "finding"}) + Element("tbody", "", rows));
+    if (incident.findings.size() > kMostSitesListed) {
+      inner += Element("p", "",
+                       std::to_string(incident.findings.size() - kMostSitesListed) +
+                           " more are in the JSON report.");
+    }
+    return Element("details", "", inner);
+  }
+
+  std::string Losses() const {
+    std::string out;
+    size_t drawn = 0;
+    for (const CollectedSeries& series : result_.series.series()) {
+      if (!ReadsAsLoss(series.op) || series.buckets.empty() || plotted_.contains(&series)) continue;
+      if (drawn++ == kMostLosses) break;
+      out += Figure(series, std::nullopt);
+    }
+    return out.empty() ? out : Element("h2", "", "Losses") + out;
+  }
+
+  std::string Inputs() const {
+    std::string rows;
+    for (const InputReport& input : result_.inputs) {
+      std::string problems;
+      for (const Problem& problem : input.problems) {
+        problems += Element(
+            "li", "",
+            std::string(problem.error ? "refused: " : "noted: ") + HtmlText(input.Line(problem)));
+      }
+      if (!problems.empty()) problems = Element("ul", "", problems);
+      rows += "<tr>" + Cell(input.path) + Cell(input.format) + NumberCell(input.bytes) +
+              NumberCell(input.records) + "<td>" + problems + "</td></tr>\n";
+    }
+    return Element("h2", "", "Inputs") +
+           Element("table", "",
+                   Header({"path", "format", "bytes", "records", "problems"}) +
+                       Element("tbody", "", rows));
+  }
+
+  static std::string Groups(const char* title, const std::vector<VerdictGroup>& groups,
+                            std::optional<uint64_t> count) {
+    if (groups.empty()) return "";
+    std::string rows;
+    for (const VerdictGroup& group : groups) {
+      rows += "<tr><td><code>" + HtmlText(group.rule) + "</code></td>" + Cell(group.words) +
+              Cell(SitesText(group.sites)) + "</tr>\n";
+    }
+    const std::string number = count ? Plural(*count, "verdict") : Plural(groups.size(), "line");
+    return Element("h2", "", title) +
+           Element("details", "",
+                   Element("summary", "", HtmlText(number)) +
+                       Element("table", "",
+                               Header({"rule", "words", "sites"}) + Element("tbody", "", rows)));
+  }
+
+  const AuditResult& result_;
+  const std::vector<rules::Incident> incidents_;
+  std::set<const CollectedSeries*> plotted_;
+  std::set<std::pair<const rules::Incident*, const CollectedSeries*>> in_incident_;
+};
+
+}  // namespace
+
+std::string RenderHtml(const AuditResult& result) { return HtmlPage(result).Render(); }
+
+}  // namespace plumbline::audit

@@ -1,0 +1,16 @@
+// The report as one HTML page for a browser.
+#pragma once
+
+#include <string>
+
+#include "audit/session/audit.h"
+
+namespace plumbline::audit {
+
+// One file that loads nothing: no script, no font, no image, and a content security policy that
+// says so. Findings, one block an incident, with plots of the series they speak of; losses; what
+// could not be told and what passed, folded; inputs. All foreign text is escaped. The same result
+// gives the same bytes.
+std::string RenderHtml(const AuditResult& result);
+
+}  // namespace plumbline::audit

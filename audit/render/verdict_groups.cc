@@ -1,0 +1,101 @@
+#include "audit/render/verdict_groups.h"
+
+#include <map>
+#include <utility>
+
+#include "audit/render/finding_text.h"
+#include "rules/engine/incidents.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostNamed = 4;  // in a group of verdicts; the rest is counted
+
+using Groups = std::map<std::pair<std::string, std::string>, VerdictGroup>;
+
+std::vector<VerdictGroup> ListOf(Groups groups) {
+  std::vector<VerdictGroup> list;
+  for (auto& [key, group] : groups) list.push_back(std::move(group));
+  return list;
+}
+
+std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
+  std::map<v1::Level, uint64_t, std::greater<>> by_level;
+  uint64_t suppressed = 0;
+  for (const v1::Finding* finding : findings) {
+    finding->suppressed() ? ++suppressed : ++by_level[finding->level()];
+  }
+  std::string out = Plural(findings.size() - suppressed, "finding");
+  for (auto level = by_level.begin(); level != by_level.end(); ++level) {
+    out +=
+        (level == by_level.begin() ? " (" : ", ") + Plural(level->second, LevelName(level->first));
+  }
+  if (!by_level.empty()) out += ")";
+  const size_t incidents = rules::IncidentsOf(findings).size();
+  if (incidents < findings.size()) out += " in " + Plural(incidents, "incident");
+  return suppressed == 0 ? out : out + ", " + std::to_string(suppressed) + " suppressed";
+}
+
+}  // namespace
+
+std::vector<VerdictGroup> InconclusiveGroups(const AuditResult& result) {
+  Groups groups;
+  for (const v1::Verdict* verdict : result.report.verdicts()) {
+    if (verdict->kind() != v1::Verdict::KIND_INCONCLUSIVE) continue;
+    const std::string id = verdict->reason().substr(0, verdict->reason().find(':'));
+    VerdictGroup& group = groups[{verdict->rule(), id}];
+    if (group.sites.empty()) group = {verdict->rule(), verdict->reason(), {}};
+    group.sites.push_back(SiteText(verdict->site()));
+  }
+  return ListOf(std::move(groups));
+}
+
+std::vector<VerdictGroup> PassedGroups(const AuditResult& result) {
+  Groups groups;
+  for (const v1::Verdict* verdict : result.report.verdicts()) {
+    if (verdict->kind() != v1::Verdict::KIND_PASS) continue;
+    std::string assumed;
+    for (const std::string& assumption : verdict->assumptions())
+      assumed += (assumed.empty() ? "assuming " : "; ") + assumption;
+    VerdictGroup& group = groups[{verdict->rule(), assumed}];
+    if (group.sites.empty()) group = {verdict->rule(), assumed, {}};
+    group.sites.push_back(SiteText(verdict->site()));
+  }
+  return ListOf(std::move(groups));
+}
+
+std::string SitesText(const std::vector<std::string>& sites) {
+  std::string out;
+  for (size_t i = 0; i < sites.size() && i < kMostNamed; ++i)
+    out += (i == 0 ? "" : "; ") + sites[i];
+  if (sites.size() > kMostNamed)
+    out += "; and " + std::to_string(sites.size() - kMostNamed) + " more";
+  return out;
+}
+
+std::string LeftOutText(const AuditResult& result) {
+  const Selection& selection = result.selection;
+  const Selection::Result chosen = selection.Of(result.report.findings());
+  std::string out;
+  if (selection.baseline) {
+    out = Plural(chosen.known, "finding") + " left out: known from the baseline " +
+          Printable(selection.baseline->path());
+  }
+  if (selection.since) {
+    out += (out.empty() ? "" : "; ") + Plural(chosen.before, "finding") +
+           " left out: over before step " + std::to_string(*selection.since);
+  }
+  return out;
+}
+
+std::string SummaryText(const AuditResult& result) {
+  const rules::Coverage& coverage = result.coverage;
+  const auto findings =
+      result.nothing_there ? std::vector<const v1::Finding*>() : result.findings();
+  const std::string inconclusive = std::to_string(coverage.inconclusive) + " inconclusive";
+  if (findings.empty() && coverage.judged == 0) return "0 judged, " + inconclusive;
+  return FindingCounts(findings) + ", " + std::to_string(coverage.judged) + " judged, " +
+         inconclusive + ", " + std::to_string(coverage.dropped) + " dropped";
+}
+
+}  // namespace plumbline::audit

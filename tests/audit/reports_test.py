@@ -1,0 +1,168 @@
+"""plumb audit's reports as their readers take them: SARIF by its schema, HTML by a parser, text in a terminal's locale,
+a baseline from one night to the next."""
+
+import html.parser
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+import jsonschema
+import recorded_run
+import support
+from recorded_run import HOSTILE, ONSET, plumb
+
+SUBSET = pathlib.Path(__file__).parent / "data" / "sarif-2.1.0-subset.schema.json"
+LONG = os.environ.get("PLUMB_LONG") == "1"
+
+
+class Page(html.parser.HTMLParser):
+    """Every element and attribute of a page, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.text = [], [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+class Reports(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = support.scratch()
+        cls.folder = cls.scratch.__enter__()
+        recorded_run.train("night", record=cls.folder / "runs" / "night")
+        recorded_run.train(HOSTILE, record=cls.folder / "runs" / "hostile")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.__exit__(None, None, None)
+
+    def audit(self, *arguments, run="night", **environment):
+        return plumb("audit", f"runs/{run}", *arguments, cwd=self.folder, **environment)
+
+    # ---- SARIF
+
+    def sarif(self, *arguments, run="night"):
+        status, out, err = self.audit("--format", "sarif", *arguments, run=run)
+        log = json.loads(out)
+        jsonschema.Draft7Validator(json.loads(SUBSET.read_text())).validate(log)
+        self.assertEqual(log["runs"][0]["invocations"][0]["exitCode"], status)
+        return log
+
+    def test_sarif_is_valid_and_points_to_the_input(self):
+        for run in ("night", "hostile"):
+            result = self.sarif(run=run)["runs"][0]["results"][0]
+            uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+            self.assertTrue((self.folder / uri).is_file(), uri)
+        self.assertEqual(result["ruleId"], "precision/non-finite")
+
+    def test_sarif_of_a_damaged_input_says_so(self):
+        record = next((self.folder / "runs" / "night").rglob("*.plr*"), None) or next(
+            p for p in (self.folder / "runs" / "night").rglob("*") if p.is_file())
+        (self.folder / "cut").write_bytes(record.read_bytes()[:-7] + b"garbage")
+        status, out, _ = plumb("audit", "cut", "--format", "sarif", cwd=self.folder)
+        log = json.loads(out)
+        jsonschema.Draft7Validator(json.loads(SUBSET.read_text())).validate(log)
+        invocation = log["runs"][0]["invocations"][0]
+        self.assertEqual(invocation["exitCode"], status)
+        self.assertEqual(invocation["executionSuccessful"], status != 2)
+        self.assertTrue(invocation["toolExecutionNotifications"])
+
+    @unittest.skipUnless(LONG and shutil.which("npm"), "long form, with npm")
+    def test_sarif_by_the_standards_own_schema(self):
+        """The schema as a public package carries it."""
+        package = "@microsoft/jest-sarif@1.0.0-beta.0"
+        with support.scratch() as folder:
+            subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, timeout=support.PATIENCE)
+            subprocess.run(["tar", "xzf", *[p.name for p in folder.glob("*.tgz")]], cwd=folder, check=True)
+            schema = json.loads(next(folder.rglob("sarif-2.1.0*.json")).read_text())
+        baseline = self.folder / "official.json"
+        baseline.write_text(self.audit("--format", "json", "--rules", "health/*")[1])
+        for arguments in ((), ("--baseline", str(baseline))):
+            for run in ("night", "hostile"):
+                jsonschema.Draft4Validator(schema).validate(self.sarif(*arguments, run=run))
+
+    # ---- HTML
+
+    def test_html_loads_nothing_and_runs_nothing(self):
+        for run in ("night", "hostile"):
+            status, out, _ = self.audit("--format", "html", run=run)
+            self.assertEqual(status, 1)
+            page = Page(out)
+            self.assertFalse({"script", "img", "link", "iframe", "object", "base", "form"} & set(page.tags))
+            for tag, name, value in page.attributes:
+                self.assertFalse(name.startswith("on") or name in ("src", "href", "style", "srcset"), (tag, name))
+                self.assertNotIn("//", value)
+            self.assertEqual(page.tags.count("svg"), 1)
+            self.assertIn(f"step {ONSET}", page.text)
+            self.assertNotIn("\x1b", out)
+        self.assertIn("<script>alert(1)</script>", page.text)
+
+    # ---- text
+
+    def test_sparkline_in_the_locales_letters(self):
+        _, unicode_text, _ = self.audit(LC_ALL="C.UTF-8")
+        _, ascii_text, _ = self.audit(LC_ALL="C")
+        for text, top in ((unicode_text, "\u2588"), (ascii_text, "#")):
+            lines = text.splitlines()
+            head = next(i for i, line in enumerate(lines) if line.startswith("  series     loss, steps 0-59"))
+            self.assertIn("min 3.41, max 4", lines[head])
+            self.assertEqual(lines[head + 1][13], top)
+            self.assertEqual(lines[head + 1][13 + ONSET], "!")
+            self.assertEqual(lines[head + 2].index("^"), 13 + ONSET)
+            self.assertIn(f"step {ONSET}", lines[head + 2])
+        self.assertTrue(ascii_text.isascii())
+        self.assertNotIn("\x1b", unicode_text)
+
+    # ---- baseline and since
+
+    def test_only_what_is_new_is_reported_and_counts(self):
+        status, report, _ = self.audit("--format", "json")
+        self.assertEqual(status, 1)
+        baseline = self.folder / "baseline.json"
+        baseline.write_text(report)
+        known = len(json.loads(report)["findings"])
+        for run in ("night", "hostile"):  # another run, the same rule, layer and op
+            status, out, err = self.audit("--baseline", str(baseline), run=run)
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn(f"{known} finding", out)
+            self.assertIn("left out: known from the baseline", out)
+        status, out, _ = self.audit("--format", "json", "--baseline", str(baseline))
+        self.assertEqual((json.loads(out)["findings"], json.loads(out)["left_out"]["baseline"]), ([], known))
+        fewer = json.loads(report)
+        fewer["findings"] = [f for f in fewer["findings"] if f["rule"] != "precision/non-finite"]
+        baseline.write_text(json.dumps(fewer))
+        status, out, _ = self.audit("--baseline", str(baseline))
+        self.assertEqual(status, 1)
+        self.assertIn("precision/non-finite", out)
+        log = self.sarif("--baseline", str(baseline))
+        self.assertEqual({r["baselineState"] for r in log["runs"][0]["results"]}, {"new"})
+
+    def test_a_baseline_that_is_none_is_bad_usage(self):
+        for name, text in (("broken", "{\"schema\": \"plumbl"), ("foreign", "{\"runs\": []}"), ("empty", "")):
+            (self.folder / name).write_text(text)
+            status, out, err = self.audit("--baseline", name)
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn(f"--baseline: {name}: byte ", err)
+        self.assertEqual(self.audit("--baseline", "nowhere.json")[0], 2)
+
+    def test_since_leaves_out_what_was_over(self):
+        self.assertEqual(self.audit("--since", str(ONSET))[0], 1)
+        status, out, _ = self.audit("--since", str(ONSET + 1), "--rules", "precision/non-finite")
+        self.assertEqual(status, 0)
+        self.assertIn(f"left out: over before step {ONSET + 1}", out)
+        self.assertEqual(self.audit("--since", "soon")[0], 2)
+
+
+if __name__ == "__main__":
+    support.main()
