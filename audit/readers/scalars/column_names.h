@@ -1,0 +1,35 @@
+// The columns of series by the names that a file repeats in every record.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "audit/readers/scalars/point_file.h"
+
+namespace plumbline::audit {
+
+// Records mostly repeat their names in one order: then a name costs one comparison. Memory is
+// bounded. Not thread-safe.
+class ColumnNames {
+ public:
+  // A new record.
+  void Begin() { next_ = 0; }
+  // The column of `prefix` + `name`.
+  uint32_t Of(PointSink* sink, std::string_view prefix, std::string_view name);
+
+ private:
+  struct Entry {
+    std::string name;  // with its prefix
+    uint32_t column;
+  };
+  static constexpr size_t kMostNames = 1 << 16;
+
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string, size_t> index_;
+  size_t next_ = 0;  // the entry that the name is expected to have
+};
+
+}  // namespace plumbline::audit

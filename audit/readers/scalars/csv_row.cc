@@ -1,0 +1,81 @@
+#include "audit/readers/scalars/csv_row.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace plumbline::audit {
+namespace {
+
+const char* FindChar(const char* from, const char* to, char c) {
+  const void* at = std::memchr(from, c, static_cast<size_t>(to - from));
+  return at == nullptr ? to : static_cast<const char*>(at);
+}
+
+}  // namespace
+
+const char* CellEnd(const char* from, const char* to, char separator) {
+  if (from == to || *from != '"') return FindChar(from, to, separator);
+  const char* at = from + 1;
+  while (at != to) {
+    at = FindChar(at, to, '"');
+    if (at == to) return to;
+    if (at + 1 == to || at[1] != '"') break;
+    at += 2;
+  }
+  return FindChar(at, to, separator);
+}
+
+std::string CellText(std::string_view cell) {
+  while (!cell.empty() && cell.front() == ' ') cell.remove_prefix(1);
+  while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
+  if (cell.size() < 2 || cell.front() != '"' || cell.back() != '"') return std::string(cell);
+  std::string text;
+  for (size_t i = 1; i + 1 < cell.size(); ++i) {
+    text += cell[i];
+    if (cell[i] == '"' && cell[i + 1] == '"') ++i;
+  }
+  return text;
+}
+
+std::vector<std::string> SplitRow(std::string_view row, char separator) {
+  std::vector<std::string> cells;
+  const char* at = row.data();
+  const char* to = at + row.size();
+  while (true) {
+    const char* end = CellEnd(at, to, separator);
+    cells.push_back(CellText({at, static_cast<size_t>(end - at)}));
+    if (end == to) return cells;
+    at = end + 1;
+  }
+}
+
+char SeparatorOf(std::string_view header) {
+  char best = 0;
+  std::ptrdiff_t most = 0;
+  for (const char separator : {',', '\t', ';'}) {
+    bool quoted = false;
+    std::ptrdiff_t count = 0;
+    for (const char c : header) {
+      quoted ^= c == '"';
+      count += !quoted && c == separator ? 1 : 0;
+    }
+    if (count > most) {
+      most = count;
+      best = separator;
+    }
+  }
+  return best;
+}
+
+bool IsOpen(std::string_view row) {
+  if (std::memchr(row.data(), '"', row.size()) == nullptr) return false;
+  return std::count(row.begin(), row.end(), '"') % 2 == 1;
+}
+
+bool IsAbsent(std::string_view cell) {
+  static constexpr std::string_view kWords[] = {"",    "none", "None", "null", "NULL", "NA",
+                                                "N/A", "n/a",  "-",    "--",   "<NA>"};
+  return std::find(std::begin(kWords), std::end(kWords), cell) != std::end(kWords);
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,26 @@
+// A row of a table as text, and which separator the table has.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::audit {
+
+// The end of the cell that begins at `from`: its separator, or `to`. Quotes are passed.
+const char* CellEnd(const char* from, const char* to, char separator);
+
+// Quotes taken off, doubled ones made single.
+std::string CellText(std::string_view cell);
+std::vector<std::string> SplitRow(std::string_view row, char separator);
+
+// Comma, tab or semicolon, whichever parts the header into most; 0: none.
+char SeparatorOf(std::string_view header);
+
+// A quote is open at the row's end: the row goes on in the next line.
+bool IsOpen(std::string_view row);
+
+// What tables write where there is no value.
+bool IsAbsent(std::string_view cell);
+
+}  // namespace plumbline::audit

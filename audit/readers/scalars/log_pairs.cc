@@ -1,0 +1,436 @@
+#include "audit/readers/scalars/log_pairs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <iterator>
+#include <optional>
+
+#include "audit/readers/scalars/number_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+bool IsPairDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsPairLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool IsSpaceByte(char c) { return c == ' ' || c == '\t'; }
+
+// A set of bytes.
+class Bytes {
+ public:
+  constexpr explicit Bytes(std::string_view bytes) {
+    for (const char c : bytes) in_[static_cast<unsigned char>(c)] = true;
+  }
+  constexpr bool operator[](char c) const { return in_[static_cast<unsigned char>(c)]; }
+
+ private:
+  std::array<bool, 256> in_{};
+};
+
+struct UnitOf {
+  std::string_view name;
+  double factor;
+};
+constexpr UnitOf kUnits[] = {{"ns", 1e-9},
+                             {"us", 1e-6},
+                             {"µs", 1e-6},
+                             {"ms", 1e-3},
+                             {"msec", 1e-3},
+                             {"s", 1},
+                             {"sec", 1},
+                             {"secs", 1},
+                             {"seconds", 1},
+                             {"min", 60},
+                             {"h", 3600},
+                             {"%", 0.01},
+                             {"KB", 1e3},
+                             {"MB", 1e6},
+                             {"GB", 1e9},
+                             {"TB", 1e12},
+                             {"KiB", 1024.0},
+                             {"MiB", 1048576.0},
+                             {"GiB", 1073741824.0},
+                             {"TiB", 1099511627776.0},
+                             {"K", 1e3},
+                             {"k", 1e3},
+                             {"M", 1e6},
+                             {"G", 1e9},
+                             {"B", 1e9},
+                             {"T", 1e12}};
+
+const UnitOf* FindUnit(std::string_view name) {
+  if (name.empty() || name.size() > 7) return nullptr;
+  for (const UnitOf& unit : kUnits) {
+    if (unit.name == name) return &unit;
+  }
+  return nullptr;
+}
+
+// Letters, '/', '%' and the micro sign: a unit, known or not.
+const char* UnitEnd(const char* from, const char* to) {
+  while (from != to && (IsPairLetter(*from) || *from == '/' || *from == '%' ||
+                        static_cast<unsigned char>(*from) >= 0x80))
+    ++from;
+  return from;
+}
+
+// A digit in groups of three: "208,000.00".
+const char* GroupsEnd(const char* from, const char* to) {
+  const char* at = from;
+  if (at != to && (*at == '-' || *at == '+')) ++at;
+  const char* first = at;
+  while (at != to && IsPairDigit(*at)) ++at;
+  if (at == first || at - first > 3) return from;
+  const char* groups = at;
+  while (to - at > 3 && *at == ',' && IsPairDigit(at[1]) && IsPairDigit(at[2]) &&
+         IsPairDigit(at[3]) && (to - at == 4 || !IsPairDigit(at[4])))
+    at += 4;
+  return at == groups ? from : at;
+}
+
+// A number, with commas between its thousands or not; `from`: none.
+const char* ScanGrouped(const char* from, const char* to, double* value) {
+  const char* groups = GroupsEnd(from, to);
+  if (groups == from) return ScanNumber(from, to, value);
+  char digits[64];
+  size_t size = 0;
+  const char* at = from;
+  while (at != to && size < sizeof digits && (at < groups || IsPairDigit(*at) || *at == '.')) {
+    if (*at != ',') digits[size++] = *at;
+    ++at;
+  }
+  const char* stop = ScanNumber(digits, digits + size, value);
+  return stop == digits + size ? at : from;
+}
+
+// Words that make of what stands before a number a sentence, not a name.
+constexpr std::string_view kSentence[] = {"did",      "not",    "was",     "is",     "reached",
+                                          "improved", "from",   "than",    "saving", "saved",
+                                          "loading",  "loaded", "writing", "wrote",  "to",
+                                          "best:",    "until",  "exceeds", "after",  "with",
+                                          "because",  "took"};
+
+constexpr int kMostWords = 6;       // of a name with ':' or '=' behind it
+constexpr int kMostPlainWords = 3;  // of one without
+constexpr size_t kMostNameBytes = 96;
+
+bool IsSentence(std::string_view name, int most) {
+  int words = 0;
+  for (size_t at = 0; at < name.size();) {
+    if (IsSpaceByte(name[at])) {
+      ++at;
+      continue;
+    }
+    size_t end = at;
+    while (end < name.size() && !IsSpaceByte(name[end])) ++end;
+    const std::string_view word = name.substr(at, end - at);
+    if (++words > most) return true;
+    if (std::find(std::begin(kSentence), std::end(kSentence), word) != std::end(kSentence))
+      return true;
+    at = end;
+  }
+  return false;
+}
+
+void Trim(std::string_view* text, const Bytes& front, const Bytes& back) {
+  while (!text->empty() && front[text->front()]) text->remove_prefix(1);
+  while (!text->empty() && back[text->back()]) text->remove_suffix(1);
+}
+
+constexpr Bytes kNothing("");
+constexpr Bytes kSpaces(" \t");
+constexpr Bytes kSigns(":=");
+
+// The name in what stands before a number; empty: it is none.
+std::string_view NameIn(std::string_view text) {
+  static constexpr Bytes kLead(" \t,;|)]}.-*>:=");
+  static constexpr Bytes kOpen(" \t([");
+  static constexpr Bytes kQuotes("'\"");
+  static constexpr Bytes kTail(" \t:=('\"[");
+  static constexpr Bytes kNever("'\"{}[]<>\\`;:=");
+  Trim(&text, kLead, kOpen);
+  const bool parted = !text.empty() && kSigns[text.back()];
+  Trim(&text, kQuotes, kTail);
+  // "phase: train loss" in front of a colon: a value that is no number, and then the name.
+  if (parted) {
+    const size_t sign = text.find_last_of(":=");
+    if (sign != std::string_view::npos) {
+      text.remove_prefix(sign + 1);
+      Trim(&text, kSpaces, kNothing);
+      text.remove_prefix(std::min(text.size(), text.find_first_of(" \t")));
+      Trim(&text, kSpaces, kNothing);
+    }
+  }
+  if (text.empty() || text.size() > kMostNameBytes) return {};
+  bool letter = false;
+  for (const char c : text) {
+    if (c < 0x20 || c > 0x7E || kNever[c]) return {};
+    letter |= IsPairLetter(c);
+  }
+  if (!letter || IsSentence(text, parted ? kMostWords : kMostPlainWords)) return {};
+  return text;
+}
+
+// "elapsed time (ms)" -> "elapsed time", 0.001.
+double TakeUnitOf(std::string_view* name) {
+  if (!name->ends_with(')')) return 1;
+  const size_t open = name->rfind('(');
+  if (open == std::string_view::npos || open == 0) return 1;
+  const UnitOf* unit = FindUnit(name->substr(open + 1, name->size() - open - 2));
+  if (unit == nullptr) return 1;
+  *name = name->substr(0, open);
+  Trim(name, kNothing, kSpaces);
+  return unit->factor;
+}
+
+uint64_t HashOf(std::string_view text) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15ull;
+  uint64_t hash = text.size() * kMix;
+  while (!text.empty()) {
+    uint64_t word = 0;
+    const size_t size = std::min<size_t>(text.size(), 8);
+    std::memcpy(&word, text.data(), size);
+    hash = (hash ^ word) * kMix;
+    hash ^= hash >> 29;
+    text.remove_prefix(size);
+  }
+  return hash;
+}
+
+// What may stand in front of a number, and behind it and its unit.
+constexpr Bytes kBefore(" \t:=[(|,'\"{");
+constexpr Bytes kBehind(" \t,;|)]}'\"(<\r");
+bool MayStandBehind(const char* at, const char* end) {
+  if (at == end || kBehind[*at]) return true;
+  return *at == '.' && (at + 1 == end || IsSpaceByte(at[1]));
+}
+
+// More of the number or its unit may have stood behind the end of the text: "4," of "4,321".
+bool MayGoOn(const char* at, const char* end) {
+  constexpr std::ptrdiff_t kLongest = 6;
+  static constexpr Bytes kDone("|;:=)]}'\"(");
+  return end - at < kLongest && std::none_of(at, end, [](char c) { return kDone[c]; });
+}
+
+// "number of nan iterations: 0": the word belongs to a name.
+bool IsWordOfName(std::string_view before, const char* behind, const char* end) {
+  static constexpr Bytes kLead(" \t,;|");
+  if (end - behind < 2 || *behind != ' ' || !IsPairLetter(behind[1])) return false;
+  Trim(&before, kLead, kSpaces);
+  return !before.empty() && !kSigns[before.back()] && before.find(' ') != std::string_view::npos;
+}
+
+constexpr Bytes kEnds("|;,");
+constexpr Bytes kStops("0123456789+-.nNiI|;,(");
+
+}  // namespace
+
+LogNames::Name LogNames::Of(std::string_view text) {
+  Place& place = places_[HashOf(text) % kPlaces];
+  if (place.text == text && !text.empty())
+    return {text.substr(place.begin, place.size), place.factor};
+  Name found;
+  found.name = NameIn(text);
+  found.factor = TakeUnitOf(&found.name);
+  if (text.size() <= kMostText) {
+    place.text = text;
+    place.begin = found.name.empty() ? 0 : static_cast<size_t>(found.name.data() - text.data());
+    place.size = found.name.size();
+    place.factor = found.factor;
+  }
+  return found;
+}
+
+// At a byte that may begin a number. Passes it, or what is none up to the next space.
+bool LogPairs::TryNumber(LogPair* pair) {
+  double value = 0;
+  const char* stop = ScanGrouped(at_, end_, &value);
+  if (stop == at_) {
+    ++at_;
+    return false;
+  }
+  const char* unit_end = UnitEnd(stop, end_);
+  const std::string_view tight(stop, static_cast<size_t>(unit_end - stop));
+  const bool word = IsPairLetter(*at_) || (at_ + 1 != end_ && IsPairLetter(at_[1]));
+  const UnitOf* unit = FindUnit(tight);
+  const bool fits = MayStandBehind(unit_end, end_) && tight.size() <= 24 &&
+                    (!word || tight.empty() || unit != nullptr);
+  if (word && IsWordOfName({name_, static_cast<size_t>(at_ - name_)}, unit_end, end_)) {
+    at_ = unit_end;
+    return false;
+  }
+  const char* total = unit_end;
+  // "3/10": the first of the two.
+  if (!fits && *stop == '/' && stop + 1 != end_ && IsPairDigit(stop[1])) {
+    total = stop + 1;
+    while (total != end_ && IsPairDigit(*total)) ++total;
+  }
+  const bool ratio = total != unit_end && MayStandBehind(total, end_);
+  if (!fits && !ratio) {
+    // A time, a date, a version: it ends a name that a sign stands behind.
+    const bool valued = at_ != begin_ && (kSigns[at_[-1]] || (at_ - begin_ > 1 && kSigns[at_[-2]]));
+    while (at_ != end_ && !IsSpaceByte(*at_) && *at_ != '|' && *at_ != ',') ++at_;
+    if (valued) name_ = at_;
+    return false;
+  }
+  pair->value = value;
+  pair->at_end = MayGoOn(ratio ? total : unit_end, end_);
+  const LogNames::Name name = names_->Of({name_, static_cast<size_t>(at_ - name_)});
+  at_ = ratio ? total : unit_end;
+  // "250.0 ms": a unit behind a space.
+  if (!ratio && tight.empty() && end_ - at_ > 1 && *at_ == ' ') {
+    const char* far = UnitEnd(at_ + 1, end_);
+    const UnitOf* behind = FindUnit({at_ + 1, static_cast<size_t>(far - at_ - 1)});
+    static constexpr Bytes kBehindUnit(" ,;|)]");
+    if (behind != nullptr && (far == end_ || kBehindUnit[*far])) {
+      unit = behind;
+      at_ = far;
+    }
+  }
+  name_ = at_;
+  if (unit != nullptr && !ratio) pair->value *= unit->factor;
+  pair->name = name.name;
+  pair->value *= name.factor;
+  return !name.name.empty();
+}
+
+// At an opening parenthesis right behind a value: what is in it belongs to that.
+bool LogPairs::PassParentheses() {
+  constexpr std::ptrdiff_t kMost = 64;
+  for (const char* p = name_; p != at_; ++p) {
+    if (!IsSpaceByte(*p)) return false;
+  }
+  if (name_ == begin_) return false;
+  const auto room = std::min(end_ - at_, kMost);
+  const void* close = std::memchr(at_, ')', static_cast<size_t>(room));
+  if (close == nullptr) return false;
+  at_ = name_ = static_cast<const char*>(close) + 1;
+  return true;
+}
+
+bool LogPairs::Next(LogPair* pair) {
+  while (at_ != end_) {
+    const char c = *at_;
+    if (!kStops[c]) {
+      ++at_;
+    } else if (kEnds[c]) {
+      name_ = ++at_;
+    } else if (c == '(') {
+      if (!PassParentheses()) ++at_;
+    } else if (at_ != begin_ && !kBefore[at_[-1]]) {
+      ++at_;
+    } else if (TryNumber(pair)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// ---- dictionaries --------------------------------------------------------------------------
+
+bool LogDictionary::Read(std::string_view text) {
+  text_ = text;
+  at_ = 0;
+  name_.clear();
+  members_.clear();
+  return ReadValue(0);
+}
+
+void LogDictionary::PassSpaces() {
+  while (at_ < text_.size() && IsSpaceByte(text_[at_])) ++at_;
+}
+
+void LogDictionary::Add(double value, bool at_end) {
+  if (members_.size() < kMostMembers) members_.push_back({name_, value, at_end});
+}
+
+bool LogDictionary::PassText(std::string_view* inside) {
+  const char quote = text_[at_];
+  const size_t begin = ++at_;
+  while (at_ < text_.size() && text_[at_] != quote) at_ += text_[at_] == '\\' ? 2 : 1;
+  if (at_ >= text_.size()) {
+    at_ = text_.size();
+    return false;
+  }
+  *inside = text_.substr(begin, at_ - begin);
+  ++at_;
+  return true;
+}
+
+// A key and its colon; appended to the name.
+bool LogDictionary::ReadKey() {
+  static constexpr Bytes kAfterKey(":,{}[]'\"");
+  PassSpaces();
+  if (at_ == text_.size()) return false;
+  std::string_view key;
+  if (text_[at_] == '\'' || text_[at_] == '"') {
+    if (!PassText(&key)) return false;
+  } else {
+    const size_t begin = at_;
+    while (at_ < text_.size() && !kAfterKey[text_[at_]]) ++at_;
+    key = text_.substr(begin, at_ - begin);
+  }
+  PassSpaces();
+  if (at_ == text_.size() || text_[at_] != ':') return false;
+  ++at_;
+  if (!name_.empty()) name_ += '/';
+  name_.append(key.substr(0, kMostNameBytes));
+  return true;
+}
+
+// At depth 0 only a dictionary is one.
+bool LogDictionary::ReadValue(size_t depth) {
+  PassSpaces();
+  if (at_ == text_.size()) return false;
+  if (text_[at_] != '{') return depth > 0 && ReadOther();
+  if (depth == kMostDepth) return false;
+  ++at_;
+  const size_t length = name_.size();
+  PassSpaces();
+  if (at_ < text_.size() && text_[at_] == '}') {
+    ++at_;
+    return true;
+  }
+  while (ReadKey() && ReadValue(depth + 1)) {
+    name_.resize(length);
+    PassSpaces();
+    if (at_ == text_.size()) return false;
+    if (text_[at_] == '}') {
+      ++at_;
+      return true;
+    }
+    if (text_[at_] != ',') return false;
+    ++at_;
+  }
+  return false;
+}
+
+// A number, a text, a word, a list, "tensor(2.3, device='cuda:0')": up to the comma or brace that
+// ends it.
+bool LogDictionary::ReadOther() {
+  const size_t begin = at_;
+  size_t open = 0;
+  while (at_ < text_.size()) {
+    const char c = text_[at_];
+    std::string_view inside;
+    if (c == '\'' || c == '"') {
+      if (!PassText(&inside)) return false;
+      continue;
+    }
+    if (c == '(' || c == '[' || c == '{') ++open;
+    if (open == 0 && (c == ',' || c == '}')) break;
+    if ((c == ')' || c == ']' || c == '}') && open > 0) --open;
+    ++at_;
+  }
+  std::string_view value = text_.substr(begin, at_ - begin);
+  const bool at_end = at_ == text_.size();
+  Trim(&value, kSpaces, kSpaces);
+  // A scalar of a library: the first thing in its parentheses.
+  const size_t parenthesis = value.find('(');
+  if (parenthesis != std::string_view::npos && IsPairLetter(value.front()))
+    value = value.substr(parenthesis + 1, value.find_first_of(",)", parenthesis) - parenthesis - 1);
+  if (const std::optional<double> number = NumberOf(value)) Add(*number, at_end);
+  return true;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,99 @@
+// Names and numbers within a line of a log.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::audit {
+
+struct LogPair {
+  std::string_view name;
+  double value = 0;
+  bool at_end = false;  // the text ends so close behind that more of the number may have been cut
+};
+
+// What the texts in front of numbers mean: a name and a factor, or nothing. A log repeats them, so
+// that each is looked at once. Memory is bounded. Not thread-safe.
+class LogNames {
+ public:
+  struct Name {
+    std::string_view name;  // within the text; empty: it is none
+    double factor = 1;      // of a unit at the name's end
+  };
+  Name Of(std::string_view text);
+
+ private:
+  static constexpr size_t kPlaces = 1024;
+  static constexpr size_t kMostText = 128;
+
+  struct Place {
+    std::string text;
+    size_t begin = 0, size = 0;  // of the name
+    double factor = 1;
+  };
+  std::vector<Place> places_ = std::vector<Place>(kPlaces);
+};
+
+// "loss: 2.1 | grad norm 0.4, lr=[1e-4] | dt: 393.25ms | mem 25.68GiB(27.05%) | tok/s 1,024".
+//
+// Values are in seconds, bytes and fractions where a unit is written (12ms: 0.012, 45.3%: 0.453,
+// 3.2GB: 3.2e9, 3.2GiB, 1.5K), behind the number or at the end of the name ("time (ms): 12"). What
+// has no name, or a name that is a sentence, is passed over, as are dates, times and versions.
+class LogPairs {
+ public:
+  LogPairs(std::string_view text, LogNames* names)
+      : begin_(text.data()),
+        at_(text.data()),
+        name_(text.data()),
+        end_(text.data() + text.size()),
+        names_(names) {}
+
+  // The next; valid as long as the text. False: none is left. The names outlive the pairs.
+  bool Next(LogPair* pair);
+
+ private:
+  bool TryNumber(LogPair* pair);
+  bool PassParentheses();
+
+  const char* begin_;
+  const char* at_;
+  const char* name_;  // where the next name begins
+  const char* end_;
+  LogNames* names_;
+};
+
+// A printed dictionary ("{'loss': 2.3, 'lr': 1e-4}"), of Python or JSON; `text` begins with its
+// brace. Names of dictionaries within it join by '/'. None, True, texts and lists are no values.
+// Keeps what it reads until the next call.
+class LogDictionary {
+ public:
+  struct Member {
+    std::string name;
+    double value;
+    bool at_end;
+  };
+
+  // False: it is none, or cut; what was read before that is in members() all the same.
+  bool Read(std::string_view text);
+  const std::vector<Member>& members() const { return members_; }
+
+ private:
+  static constexpr size_t kMostDepth = 16;
+  static constexpr size_t kMostMembers = 1 << 14;
+
+  bool ReadKey();
+  bool ReadValue(size_t depth);
+  bool ReadOther();
+  bool PassText(std::string_view* inside);
+  void PassSpaces();
+  void Add(double value, bool at_end);
+
+  std::string_view text_;
+  size_t at_ = 0;
+  std::string name_;
+  std::vector<Member> members_;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,275 @@
+#include "audit/readers/scalars/log_words.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <iterator>
+
+namespace plumbline::audit {
+namespace {
+
+bool IsLogDigit(char c) { return c >= '0' && c <= '9'; }
+char Small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+bool IsLogLetter(char c) { return Small(c) >= 'a' && Small(c) <= 'z'; }
+bool IsNameByte(char c) { return IsLogLetter(c) || IsLogDigit(c) || c == '_'; }
+
+bool HasWordAt(std::string_view text, size_t at, std::string_view word) {
+  if (text.size() - at < word.size()) return false;
+  for (size_t i = 0; i < word.size(); ++i) {
+    if (Small(text[at + i]) != word[i]) return false;
+  }
+  const size_t end = at + word.size();
+  return end == text.size() || !IsNameByte(text[end]);
+}
+
+// The longest first.
+constexpr std::string_view kMarkWords[] = {"iterations", "iteration", "iter",
+                                           "steps",      "step",      "updates"};
+
+// In front of '_' or of a space these say that the number is no step, or that it is one.
+constexpr std::string_view kJoinedBefore[] = {"global_",  "train_",     "trainer_", "training_",
+                                              "current_", "optimizer_", "n_",       "opt_"};
+constexpr std::string_view kNotBefore[] = {
+    "max",   "total",        "warmup",    "num", "accumulation",  "per",  "logging", "save",
+    "every", "optimization", "decay",     "of",  "skipped",       "nan",  "number",  "maximum",
+    "from",  "until",        "remaining", "log", "eval_interval", "each", "last"};
+
+// The word that ends in front of `at`, spaces between them passed.
+std::string_view WordBefore(std::string_view text, size_t at) {
+  while (at > 0 && text[at - 1] == ' ') --at;
+  size_t begin = at;
+  while (begin > 0 && IsNameByte(text[begin - 1])) --begin;
+  return text.substr(begin, at - begin);
+}
+
+template <size_t N>
+bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) {
+  return std::any_of(std::begin(words), std::end(words), [&](std::string_view known) {
+    return word.size() == known.size() && HasWordAt(word, 0, known);
+  });
+}
+
+// May a word that begins at `at` be the step's? "global_step" may, "max_steps" and "s/step" not.
+bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
+  if (at == 0) return word != "updates";
+  const char before = text[at - 1];
+  if (before == '_') {
+    size_t begin = at;
+    while (begin > 0 && IsNameByte(text[begin - 1])) --begin;
+    const std::string_view joined = text.substr(begin, at - begin);
+    if (word == "updates") return joined == "num_";
+    return std::find(std::begin(kJoinedBefore), std::end(kJoinedBefore), joined) !=
+           std::end(kJoinedBefore);
+  }
+  if (word == "updates" || IsNameByte(before) || before == '/') return false;
+  if (before == '-' && at > 1 && text[at - 2] == '-') return false;  // an option: "--steps 100"
+  return before != ' ' || !IsOneOf(WordBefore(text, at), kNotBefore);
+}
+
+size_t PassSpaces(std::string_view text, size_t at) {
+  while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
+  return at;
+}
+
+// "1,000" too; at most 15 digits.
+size_t ReadCount(std::string_view text, size_t at, int64_t* count) {
+  const size_t begin = at;
+  int64_t value = 0;
+  size_t digits = 0;
+  while (at < text.size()) {
+    const bool group = text[at] == ',' && digits > 0 && at + 3 < text.size() &&
+                       IsLogDigit(text[at + 1]) && IsLogDigit(text[at + 2]) &&
+                       IsLogDigit(text[at + 3]) &&
+                       (at + 4 == text.size() || !IsLogDigit(text[at + 4]));
+    if (!IsLogDigit(text[at]) && !group) break;
+    if (!group) {
+      if (++digits > 15) return begin;
+      value = 10 * value + (text[at] - '0');
+    }
+    ++at;
+  }
+  if (digits == 0) return begin;
+  *count = value;
+  return at;
+}
+
+// "(train)", "(val)" behind the word.
+size_t PassMode(std::string_view text, size_t at, LogMark* mark) {
+  if (at >= text.size() || text[at] != '(') return at;
+  const size_t close = text.find(')', at);
+  if (close == std::string_view::npos || close - at > 8) return at;
+  const std::string_view mode = text.substr(at + 1, close - at - 1);
+  mark->evaluation = mode == "val" || mode == "test" || mode == "eval";
+  return mark->evaluation || mode == "train" ? close + 1 : at;
+}
+
+// What may stand behind the number.
+bool EndsCount(std::string_view text, size_t at) {
+  if (at == text.size()) return true;
+  const char next = at + 1 < text.size() ? text[at + 1] : ' ';
+  switch (text[at]) {
+    case ' ':
+    case '\t':
+    case '|':
+    case ']':
+    case ')':
+    case ';':
+    case ',':
+    case '{':
+      return true;
+    case ':':
+      return !IsLogDigit(next);
+    case '-':
+      return next == ' ';
+    case '.':
+      return !IsLogDigit(next);
+    default:
+      return false;
+  }
+}
+
+// `at` is behind the word. True: a number follows.
+bool ReadStep(std::string_view text, size_t at, LogMark* mark) {
+  at = PassSpaces(text, PassMode(text, at, mark));
+  if (at < text.size() && (text[at] == ':' || text[at] == '=' || text[at] == '#'))
+    at = PassSpaces(text, at + 1);
+  const bool bracket = at < text.size() && text[at] == '[';
+  if (bracket) at = PassSpaces(text, at + 1);
+  const size_t number = at;
+  at = ReadCount(text, at, &mark->step);
+  if (at == number) return false;
+  size_t slash = PassSpaces(text, at);
+  if (slash < text.size() && text[slash] == '/') {
+    const size_t total = PassSpaces(text, slash + 1);
+    const size_t end = ReadCount(text, total, &mark->total);
+    if (end == total) return false;
+    at = end;
+  }
+  if (bracket) {
+    slash = PassSpaces(text, at);
+    if (slash == text.size() || text[slash] != ']') return false;
+    at = slash + 1;
+  }
+  if (!EndsCount(text, at)) return false;
+  mark->end = at;
+  return true;
+}
+
+std::optional<LogMark> StepAt(std::string_view text, size_t at) {
+  for (const std::string_view word : kMarkWords) {
+    if (!HasWordAt(text, at, word) || !FitsBefore(text, at, word)) continue;
+    LogMark mark;
+    mark.begin = at;
+    if (!ReadStep(text, at + word.size(), &mark)) return std::nullopt;
+    const bool opened = at > 0 && text[at - 1] == '[';
+    mark.alone = opened && mark.end < text.size() && text[mark.end] == ']' &&
+                 PassSpaces(text, mark.end + 1) == text.size();
+    return mark;
+  }
+  return std::nullopt;
+}
+
+// Bytes at which a mark may begin.
+constexpr std::array<bool, 256> MarkBytes() {
+  std::array<bool, 256> bytes{};
+  for (const char c : {'s', 'S', 'i', 'I', 'u', 'U', '{', '%'})
+    bytes[static_cast<uint8_t>(c)] = true;
+  return bytes;
+}
+constexpr std::array<bool, 256> kMarkBytes = MarkBytes();
+
+bool IsBefore(char c) { return !IsLogLetter(c) && !IsLogDigit(c); }
+
+// The number behind `word` in the text, the word not within another; -1: none.
+int64_t NumberBehind(std::string_view text, std::string_view word) {
+  for (size_t at = 0; at + word.size() < text.size(); ++at) {
+    if (Small(text[at]) != word[0] || (at > 0 && !IsBefore(text[at - 1]))) continue;
+    bool same = true;
+    for (size_t i = 1; i < word.size() && same; ++i) same = Small(text[at + i]) == word[i];
+    if (!same) continue;
+    size_t digits = at + word.size();
+    while (digits < text.size() && std::strchr(" :=[#", text[digits]) != nullptr &&
+           text[digits] != '\0')
+      ++digits;
+    int64_t count = 0;
+    if (ReadCount(text, digits, &count) > digits) return count;
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::optional<LogMark> FindMark(std::string_view line) {
+  for (size_t at = 0; at < line.size(); ++at) {
+    const char c = line[at];
+    if (!kMarkBytes[static_cast<uint8_t>(c)]) continue;
+    const char next = at + 1 < line.size() ? line[at + 1] : ' ';
+    if (c == '{') {
+      if (next == '\'' || next == '"') return LogMark{LogMark::Kind::kDictionary, at, at};
+    } else if (c == '%') {
+      if (next == '|') return LogMark{LogMark::Kind::kBar, at, at};
+    } else if (at == 0 || !IsLogLetter(line[at - 1])) {
+      if (std::optional<LogMark> mark = StepAt(line, at)) return mark;
+    }
+  }
+  return std::nullopt;
+}
+
+int64_t RankInPrefix(std::string_view prefix) {
+  constexpr int64_t kMostRank = 1 << 20;
+  // srun --label: "  3: ..."
+  size_t at = PassSpaces(prefix, 0);
+  int64_t rank = -1;
+  const size_t end = ReadCount(prefix, at, &rank);
+  const bool label =
+      end > at && end + 1 < prefix.size() && prefix[end] == ':' && prefix[end + 1] == ' ';
+  if (!label) rank = NumberBehind(prefix, "rank");
+  // torchrun --tee: "[default3]:..."
+  if (rank < 0 && prefix.starts_with('[')) {
+    rank = NumberBehind(prefix.substr(0, 24), "default");
+    if (rank < 0) rank = NumberBehind(prefix.substr(0, 24), "trainer");
+  }
+  return rank <= kMostRank ? rank : -1;
+}
+
+int64_t EpochInPrefix(std::string_view prefix) { return NumberBehind(prefix, "epoch"); }
+
+bool IsEvaluationPrefix(std::string_view prefix) {
+  static constexpr std::string_view kWords[] = {"validation", "validating", "valid", "evaluation",
+                                                "evaluating", "eval",       "val"};
+  constexpr size_t kNear = 40;
+  if (prefix.size() > kNear) prefix.remove_prefix(prefix.size() - kNear);
+  for (size_t at = 0; at < prefix.size(); ++at) {
+    if (Small(prefix[at]) != 'v' && Small(prefix[at]) != 'e') continue;
+    if (at > 0 && std::strchr(" [(|:<", prefix[at - 1]) == nullptr) continue;
+    for (const std::string_view word : kWords) {
+      if (!HasWordAt(prefix, at, word)) continue;
+      const size_t end = at + word.size();
+      // Part of a path, a host or a file is no word.
+      if (end == prefix.size() || std::strchr(" ])|:>", prefix[end]) != nullptr) return true;
+    }
+  }
+  return false;
+}
+
+std::string_view WithoutEscapes(std::string_view line, std::string* scratch) {
+  constexpr char kEscape = '\x1b';
+  size_t at = line.find(kEscape);
+  if (at == std::string_view::npos) return line;
+  scratch->clear();
+  while (at != std::string_view::npos) {
+    scratch->append(line.substr(0, at));
+    line.remove_prefix(at + 1);
+    // "[" parameters, then one letter; of other sequences one byte.
+    size_t end = line.starts_with('[') ? 1 : 0;
+    if (end == 1) {
+      while (end < line.size() && line[end] >= 0x20 && line[end] < 0x40) ++end;
+    }
+    line.remove_prefix(std::min(line.size(), end + 1));
+    at = line.find(kEscape);
+  }
+  scratch->append(line);
+  return *scratch;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,34 @@
+// What marks a line of a trainer's log: "iteration 10/100", "step: 10", "iter 10", a printed
+// dictionary, a progress bar.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace plumbline::audit {
+
+struct LogMark {
+  enum class Kind { kStep, kDictionary, kBar };
+  Kind kind = Kind::kStep;
+  size_t begin = 0, end = 0;  // of the mark; of a dictionary its brace, of a bar its '%'
+  int64_t step = 0;
+  int64_t total = 0;        // 0: not said
+  bool evaluation = false;  // "Iter(val) [10/100]"
+  bool alone = false;       // in brackets of its own, and nothing follows: "[step=10/100]"
+};
+
+// The first mark of a line; nothing: it has none.
+std::optional<LogMark> FindMark(std::string_view line);
+
+// What stands before a mark: a time, a host, a logger, a rank.
+int64_t RankInPrefix(std::string_view prefix);   // -1: none
+int64_t EpochInPrefix(std::string_view prefix);  // -1: none
+// "validation loss at iteration 1000", "[eval] step 10".
+bool IsEvaluationPrefix(std::string_view prefix);
+
+// Colours and cursor movements taken out, into *scratch where there are any.
+std::string_view WithoutEscapes(std::string_view line, std::string* scratch);
+
+}  // namespace plumbline::audit

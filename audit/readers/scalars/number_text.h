@@ -1,0 +1,19 @@
+// Numbers as people write them into logs and tables.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace plumbline::audit {
+
+// The number at `from`, a sign, `nan` and `inf` in any case included; where it ends, or `from`
+// itself where there is none. Beyond the range of double: infinite, or 0.
+const char* ScanNumber(const char* from, const char* to, double* value);
+
+// The whole of a cell: spaces around it and quotes are passed. Nothing: empty, or no number.
+std::optional<double> NumberOf(std::string_view text);
+
+// A whole number within 2^53: what a step may be.
+bool IsWhole(double value);
+
+}  // namespace plumbline::audit

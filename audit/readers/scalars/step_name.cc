@@ -1,0 +1,132 @@
+#include "audit/readers/scalars/step_name.h"
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+
+#include "audit/readers/scalars/number_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+// In the order in which they are asked.
+constexpr std::string_view kStepNames[] = {"step",
+                                           "_step",
+                                           "global_step",
+                                           "iteration",
+                                           "iter",
+                                           "trainer/global_step",
+                                           "global step",
+                                           "train/global_step",
+                                           "train/step",
+                                           "steps",
+                                           "iterations",
+                                           "global_iter",
+                                           "global_iteration",
+                                           "n_iter",
+                                           "it",
+                                           "train_step",
+                                           "training_step",
+                                           "train_steps",
+                                           "train_iter",
+                                           "optimizer_step",
+                                           "num_updates",
+                                           "n_updates",
+                                           "num_steps",
+                                           "update",
+                                           "updates",
+                                           "step_num",
+                                           "current_step",
+                                           "total_steps"};
+constexpr std::string_view kEpochNames[] = {"epoch", "epochs", "trainer/epoch", "train/epoch"};
+
+constexpr std::string_view kTrainingWords[] = {
+    "loss",     "losses", "lr",    "perplexity",       "ppl",    "nll",         "bpb", "mfu", "acc",
+    "accuracy", "grad",   "gnorm", "crossentropyloss", "reward", "crossentropy"};
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return lower;
+}
+
+bool IsWordLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+
+}  // namespace
+
+int StepNameRank(std::string_view name) {
+  constexpr size_t kLongest = 24;
+  if (name.size() > kLongest) return -1;
+  const std::string lower = Lower(name);
+  const auto* at = std::find(std::begin(kStepNames), std::end(kStepNames), lower);
+  if (at != std::end(kStepNames)) return static_cast<int>(at - std::begin(kStepNames));
+  const auto* epoch = std::find(std::begin(kEpochNames), std::end(kEpochNames), lower);
+  if (epoch == std::end(kEpochNames)) return -1;
+  return static_cast<int>(std::size(kStepNames) +
+                          static_cast<size_t>(epoch - std::begin(kEpochNames)));
+}
+
+bool IsEpochName(std::string_view name) {
+  return StepNameRank(name) >= static_cast<int>(std::size(kStepNames));
+}
+
+bool HasTrainingWord(std::string_view name) {
+  const std::string lower = Lower(name);
+  if (lower.find("learning rate") != std::string::npos ||
+      lower.find("learning_rate") != std::string::npos)
+    return true;
+  for (size_t begin = 0; begin < lower.size();) {
+    if (!IsWordLetter(lower[begin])) {
+      ++begin;
+      continue;
+    }
+    size_t end = begin;
+    while (end < lower.size() && IsWordLetter(lower[end])) ++end;
+    const std::string_view word(lower.data() + begin, end - begin);
+    if (word.ends_with("loss")) return true;
+    if (std::find(std::begin(kTrainingWords), std::end(kTrainingWords), word) !=
+        std::end(kTrainingWords))
+      return true;
+    begin = end;
+  }
+  return false;
+}
+
+bool StepChoice::MayBe(std::string_view name) const {
+  return wanted_.empty() ? StepNameRank(name) >= 0 : name == wanted_;
+}
+
+void StepChoice::Offer(std::string_view name, double value) {
+  if (!MayBe(name)) return;
+  auto at = seen_.find(name);
+  if (at == seen_.end()) {
+    if (seen_.size() == kMostCandidates) return;
+    at = seen_.emplace(std::string(name), Seen{}).first;
+  }
+  Seen& seen = at->second;
+  if (!IsWhole(value)) {
+    ++seen.other;
+    return;
+  }
+  ++seen.whole;
+  seen.falls += value < seen.last ? 1 : 0;
+  seen.last = value;
+}
+
+std::optional<std::string> StepChoice::Best() const {
+  uint64_t most = 0;
+  for (const auto& [name, seen] : seen_) {
+    if (!IsEpochName(name) && seen.whole > seen.other) most = std::max(most, seen.whole);
+  }
+  using Rating = std::tuple<bool, bool, int, std::string>;  // smaller is better
+  std::optional<Rating> best;
+  for (const auto& [name, seen] : seen_) {
+    const bool epoch = IsEpochName(name);
+    if (seen.whole <= seen.other || (!epoch && 2 * seen.whole < most)) continue;
+    const Rating rating{epoch, 8 * seen.falls > seen.whole, StepNameRank(name), name};
+    if (!best || rating < *best) best = rating;
+  }
+  return best ? std::optional(std::get<3>(*best)) : std::nullopt;
+}
+
+}  // namespace plumbline::audit
