@@ -15,7 +15,8 @@ const std::vector<const Reader*>& Readers() {
   static const RunRecordReader run_record;
   static const std::vector<const Reader*> readers = {
       &safetensors,      &run_record,          &NativeRollouts(), &PrimeRlRollouts(),
-      &NemoRlRollouts(), &TensorBoardReader(), &WandbReader()};
+      &NemoRlRollouts(), &TensorBoardReader(), &WandbReader(),    &JsonLinesReader(),
+      &CsvReader(),      &TrainerLogReader()};
   return readers;
 }
 

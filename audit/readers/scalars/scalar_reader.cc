@@ -165,4 +165,19 @@ const Reader& WandbReader() {
   return reader;
 }
 
+const Reader& CsvReader() {
+  static const ScalarReader reader(CsvFormat());
+  return reader;
+}
+
+const Reader& JsonLinesReader() {
+  static const ScalarReader reader(JsonLinesFormat());
+  return reader;
+}
+
+const Reader& TrainerLogReader() {
+  static const ScalarReader reader(TrainerLogFormat());
+  return reader;
+}
+
 }  // namespace plumbline::audit

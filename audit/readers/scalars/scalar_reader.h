@@ -37,5 +37,8 @@ class ScalarReader : public Reader {
 // Static storage.
 const Reader& TensorBoardReader();
 const Reader& WandbReader();
+const Reader& CsvReader();
+const Reader& JsonLinesReader();
+const Reader& TrainerLogReader();
 
 }  // namespace plumbline::audit
