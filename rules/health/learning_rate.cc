@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -187,7 +188,7 @@ class LearningRate : public Rule {
   bool ReadsScalar(const v1::Site& site) const override { return NameOf(site.op()).has_value(); }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    const std::optional<RateName> name = NameOf(step.site.op());
+    const std::optional<RateName>& name = Name(step.site.op());
     if (!name) return;
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
@@ -226,13 +227,21 @@ class LearningRate : public Rule {
     }
   }
 
-  // Between steps open_ is empty.
+  // Between steps open_ is empty; names_ are found again.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(rates_);
   }
 
  private:
+  // Names are few, and come again with each step.
+  const std::optional<RateName>& Name(const std::string& op) {
+    constexpr size_t kMost = 4096;
+    if (const auto known = names_.find(op); known != names_.end()) return known->second;
+    if (names_.size() >= kMost) names_.clear();
+    return names_.emplace(op, NameOf(op)).first->second;
+  }
+
   // A rank's largest rate; what is no number says nothing.
   static void Take(const StepEnd& step, const Told& told, Rate& rate) {
     std::map<uint32_t, double> largest;
@@ -338,6 +347,7 @@ class LearningRate : public Rule {
   int64_t steps_;
   std::map<std::pair<std::string, std::string>, Told> open_;  // by layer and stem, of this step
   std::map<std::tuple<v1::Role, std::string, std::string>, Rate> rates_;
+  std::unordered_map<std::string, std::optional<RateName>> names_;
 };
 
 }  // namespace
