@@ -41,8 +41,8 @@ class Rule {
   // matched nothing because it ran.
   virtual bool judges_evidence() const { return true; }
 
-  // Scalars come by the million: only those of a site that some rule reads reach Judge, of every
-  // rule then. The answer depends on the site and the options alone.
+  // Scalars come by the million: where all that a step has of a site are scalars, it reaches Judge
+  // of those rules alone that read it. The answer depends on the site and the options alone.
   virtual bool ReadsScalar(const v1::Site& /*site*/) const { return false; }
 
   // True: Judge is also shown late evidence (SiteStep::late). What it says of it must not need the

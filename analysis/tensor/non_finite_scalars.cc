@@ -62,9 +62,10 @@ void NonFiniteScalars::Take(const SiteStep& step) {
     found = true;
     bad.ranks.push_back(item.source->rank());
   }
+  if (!found) return;
   const std::vector<std::string> words = WordsOf(bad.op);
   const bool plain = words.size() == 1 || (words.size() == 2 && words[0] == "train");
-  if (!found || !(plain || finite_.contains({bad.layer, bad.op}))) return;
+  if (!(plain || finite_.contains({bad.layer, bad.op}))) return;
   std::sort(bad.ranks.begin(), bad.ranks.end());
   bad.ranks.erase(std::unique(bad.ranks.begin(), bad.ranks.end()), bad.ranks.end());
   if (told == 1 && world > 1) bad.ranks.clear();

@@ -359,6 +359,20 @@ class Engine::Impl {
     }
   }
 
+  // Of a step of scalars those rules that read them: they come by the million.
+  template <typename What>
+  void EachReader(Run& run, const SiteStep& step, const What& what) {
+    const bool scalars = std::all_of(step.items.begin(), step.items.end(),
+                                     [](const Item& item) { return item.evidence->has_scalar(); });
+    if (!scalars) return Each(run, &step, what);
+    for (const size_t i : run.rules.ReadersOf(step.site)) {
+      Rule* rule = run.rules.At(i);
+      if (rule == nullptr) continue;
+      Sink sink(this, run, run.rules.Id(i), &step);
+      what(*rule, sink);
+    }
+  }
+
   RunRules::OnSetAside SettingAside(Run& run) {
     return [this, &run](size_t i, uint64_t bytes) {
       v1::Verdict verdict = Inconclusive(absl::StrCat(
@@ -462,7 +476,7 @@ class Engine::Impl {
   RunState::OnClose Judging(Run& run) {
     return {[this, &run](const SiteStep& step) {
               run.rules.Show(step);
-              Each(run, &step, [&](Rule& rule, Sink& sink) {
+              EachReader(run, step, [&](Rule& rule, Sink& sink) {
                 if (!step.late || rule.judges_late()) rule.Judge(step, sink);
               });
             },

@@ -10,6 +10,21 @@ RunRules::RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes)
   for (const ActiveRule& rule : *active_) rules_.push_back(rule.entry->make(rule.options));
 }
 
+const std::vector<size_t>& RunRules::ReadersOf(const v1::Site& site) {
+  constexpr size_t kMost = 1 << 16;  // sites; beyond it they are asked again
+  std::string joined;
+  if (!site.layer().empty()) joined = site.layer() + '\n' + site.op();
+  const std::string& key = joined.empty() ? site.op() : joined;
+  const auto known = readers_.find(key);
+  if (known != readers_.end()) return known->second;
+  if (readers_.size() >= kMost) readers_.clear();
+  std::vector<size_t>& readers = readers_[key];
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    if (rules_[i]->ReadsScalar(site)) readers.push_back(i);
+  }
+  return readers;
+}
+
 void RunRules::Show(const SiteStep& step) {
   if (most_bytes_ == 0) return;
   // What a rule keeps of an item may be a name, a node of a map and some sums, however small it is.

@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/archive.h"
@@ -32,9 +33,13 @@ class RunRules {
 
   size_t size() const { return rules_.size(); }
   // nullptr: it judges this run no further.
-  Rule* At(size_t i) const { return set_aside_.contains(Id(i)) ? nullptr : rules_[i].get(); }
+  Rule* At(size_t i) const {
+    return !set_aside_.empty() && set_aside_.contains(Id(i)) ? nullptr : rules_[i].get();
+  }
   const char* Id(size_t i) const { return (*active_)[i].entry->info->id; }
 
+  // Those that read the scalars of a site, ascending. Valid until the next call.
+  const std::vector<size_t>& ReadersOf(const v1::Site& site);
   // They are shown this, by whoever calls them.
   void Show(const SiteStep& step);
   // After a step, or what came late of one: weighs where so much was shown since the last time.
@@ -56,7 +61,8 @@ class RunRules {
   std::vector<std::unique_ptr<Rule>> rules_;  // parallel to active_; fresh ones where set aside
   uint64_t shown_ = 0;                        // bytes since they were weighed
   uint64_t bytes_ = 0;
-  std::set<std::string> set_aside_;  // ids
+  std::set<std::string> set_aside_;                               // ids
+  std::unordered_map<std::string, std::vector<size_t>> readers_;  // by site; found again
 };
 
 }  // namespace plumbline::rules

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -178,7 +179,7 @@ class LearningRate : public Rule {
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    const std::optional<RateName> name = RateNameOf(step.site.op());
+    const std::optional<RateName>& name = Name(step.site.op());
     if (!name) return;
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
@@ -218,7 +219,7 @@ class LearningRate : public Rule {
     }
   }
 
-  // Between steps open_ is empty.
+  // Between steps open_ is empty; names_ are found again.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(2, 1);
     archive(rates_);
@@ -226,6 +227,14 @@ class LearningRate : public Rule {
   }
 
  private:
+  // Names are few, and come again with each step.
+  const std::optional<RateName>& Name(const std::string& op) {
+    constexpr size_t kMost = 4096;
+    if (const auto known = names_.find(op); known != names_.end()) return known->second;
+    if (names_.size() >= kMost) names_.clear();
+    return names_.emplace(op, RateNameOf(op)).first->second;
+  }
+
   // A rank's largest rate; what is no number says nothing.
   static void Take(const StepEnd& step, const Told& told, Rate& rate) {
     std::map<uint32_t, double> largest;
@@ -384,6 +393,7 @@ class LearningRate : public Rule {
   std::map<std::tuple<v1::Role, std::string, std::string>, Rate> rates_;
   std::map<std::tuple<v1::Role, std::string, std::string>, RateCourse> courses_;
   std::set<std::tuple<v1::Role, std::string, std::string>> told_course_;
+  std::unordered_map<std::string, std::optional<RateName>> names_;
 };
 
 }  // namespace

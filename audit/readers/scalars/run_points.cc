@@ -80,16 +80,16 @@ uint32_t RunPoints::WorldSize() const {
 }
 
 PointLane* PointRuns::Lane(const std::string& run, uint32_t rank) {
-  RunPoints& points = runs[run];
-  points.run = run;
-  const auto known = points.lanes.find(rank);
-  if (known != points.lanes.end()) return &known->second;
+  RunPoints& of_run = runs[run];
+  of_run.run = run;
+  const auto known = of_run.lanes.find(rank);
+  if (known != of_run.lanes.end()) return &known->second;
   if (lanes >= limits.lanes) {
-    if (points.lanes.empty()) runs.erase(run);
+    if (of_run.lanes.empty()) runs.erase(run);
     return nullptr;
   }
   ++lanes;
-  PointLane& lane = points.lanes[rank];
+  PointLane& lane = of_run.lanes[rank];
   lane.rank = rank;
   return &lane;
 }

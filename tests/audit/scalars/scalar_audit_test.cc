@@ -47,12 +47,13 @@ TEST(ScalarAudit, AFolderAsPeopleHaveIt) {
   dir.Write("exp1/checkpoints/step-10/optimizer.bin", std::string(5000, '\x7f'));
   dir.Write("exp1/train.tfrecord", TfRecord("\x0a\x03"
                                             "abc"));
-  dir.Write("wandb/offline-run-20240101_000000-abc/run-abc.wandb", WandbRun()
-                                                                       .Begin("abc")
-                                                                       .History(0, {{"loss", "1"}})
-                                                                       .History(1, {{"loss", "1"}})
-                                                                       .Exit(0)
-                                                                       .bytes());
+  dir.Write("wandb/offline-run-20240101_000000-abc/run-abc.wandb",
+            WandbRun()
+                .Begin("abc")
+                .History(0, {{"loss", "1"}, {"lr", "0.1"}})
+                .History(1, {{"loss", "1"}, {"lr", "0.1"}})
+                .Exit(0)
+                .bytes());
   dir.Write("wandb/offline-run-20240101_000000-abc/files/wandb-metadata.json",
             "{\"os\": \"Linux\"}\n");
   dir.Write("wandb/offline-run-20240101_000000-abc/logs/debug.log", "2024-01-01 INFO MainThread\n");
