@@ -35,7 +35,8 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   if (rise < tenth / 2) told_ = false;
   if (!(rise >= tenth) || told_ || count_ < kBegin || since < next_look_) return std::nullopt;
   next_look_ = since + std::max<uint64_t>(1, since / 32);
-  const double sigma = SigmaOf(2 * block, 1);
+  const double sigma = SigmaOf(count_ - std::min(2 * block, count_), count_, 1);
+  if (near_ < 0) LookBeforeBest();
   if (!(rise >= 6 * ErrorOf(sigma, block)) || !(rise >= Tenth(sigma))) return std::nullopt;
   double low = 0;
   if (!RisesSince(&low)) return std::nullopt;
@@ -65,6 +66,7 @@ void Riser::Best(uint64_t block) {
   best_step_ = steps_[(end - 1) % kRing];
   since_ = BlockMedians();
   next_look_ = 0;
+  near_ = -1;
 }
 
 void Riser::Fill() {
@@ -76,23 +78,31 @@ double Riser::Tenth(double sigma) const {
   return linear_ ? 0.1 * std::max(std::fabs(best_), 60 * sigma) : std::log(1.1);
 }
 
-// Of a point, from differences of points that are `lag` apart, over the newest `points`.
-double Riser::SigmaOf(uint64_t points, uint64_t lag) const {
+// Of a point, from differences of points that are `lag` apart, of those numbered [from, to).
+double Riser::SigmaOf(uint64_t from, uint64_t to, uint64_t lag) const {
   std::vector<double> differences;
-  for (uint64_t i = count_ - std::min(points, count_) + lag; i < count_; ++i)
+  for (uint64_t i = from + lag; i < to; ++i)
     differences.push_back(At(points_, i) - At(points_, i - lag));
   return differences.empty() ? 0 : DeviationOf(differences) / std::sqrt(2.0);
+}
+
+// In the eight blocks up to the end of the best one, which no rise has touched.
+void Riser::LookBeforeBest() {
+  const uint64_t oldest = count_ - std::min(kRing, count_);
+  const uint64_t to = std::max(best_at_, std::min(count_, oldest + 4 * best_block_));
+  const uint64_t from = std::max(oldest, to - std::min(8 * best_block_, to));
+  near_ = SigmaOf(from, to, 1);
+  apart_ = SigmaOf(from, to, 2 * best_block_);
 }
 
 // The standard error of the difference of two medians. Where points two blocks apart differ by more
 // than neighbours do, noise is correlated: with r from one point to the next the neighbours' sigma
 // is sqrt(1 - r) of the true one, and a block counts as (1 - r)/(1 + r) of its points.
 double Riser::ErrorOf(double sigma, uint64_t block) const {
-  const double near = SigmaOf(8 * block, 1), apart = SigmaOf(8 * block, 2 * block);
   const double sum = 1 / static_cast<double>(block) + 1 / static_cast<double>(best_block_);
-  if (!(apart > near)) return 1.25 * sigma * std::sqrt(sum);
-  const double less = (near / apart) * (near / apart);  // 1 - r
-  return 1.25 * std::max(sigma, apart) * std::sqrt((2 - less) / less * sum);
+  if (!(apart_ > near_)) return 1.25 * sigma * std::sqrt(sum);
+  const double less = (near_ / apart_) * (near_ / apart_);  // 1 - r
+  return 1.25 * std::max(sigma, apart_) * std::sqrt((2 - less) / less * sum);
 }
 
 bool Riser::RisesSince(double* low) const {
@@ -124,8 +134,8 @@ int64_t Riser::OnsetStep(double under) const {
 }
 
 void Riser::Persist(Archive& a) {
-  a(linear_, count_, points_, steps_, levels_, best_at_, best_, best_block_, best_step_, since_,
-    next_look_, told_);
+  a(linear_, count_, points_, steps_, levels_, best_at_, best_, best_block_, best_step_, near_,
+    apart_, since_, next_look_, told_);
   if (!a.reading()) return;
   window_.Clear();
   for (uint64_t i = count_ - std::min(count_, BlockAt(count_)); i < count_; ++i)

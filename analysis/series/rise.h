@@ -44,7 +44,8 @@ class Riser {
   void Fill();
   void Best(uint64_t block);
   double Tenth(double sigma) const;
-  double SigmaOf(uint64_t points, uint64_t lag) const;
+  double SigmaOf(uint64_t from, uint64_t to, uint64_t lag) const;
+  void LookBeforeBest();
   double ErrorOf(double sigma, uint64_t block) const;
   bool RisesSince(double* low) const;
   int64_t OnsetStep(double under) const;
@@ -58,7 +59,9 @@ class Riser {
   double best_ = 0;
   uint64_t best_block_ = 0;
   int64_t best_step_ = 0;
-  BlockMedians since_;      // of the points since; only beyond what the ring holds
+  double near_ = -1;    // sigma before the end of the best block, by neighbours; < 0: not known yet
+  double apart_ = 0;    // by points two blocks apart
+  BlockMedians since_;  // of the points since; only beyond what the ring holds
   uint64_t next_look_ = 0;  // at so many points since
   bool told_ = false;
   SortedWindow window_;  // the newest block

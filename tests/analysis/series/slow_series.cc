@@ -338,6 +338,8 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
   List y, levels;
   bool told = false;
   size_t next_look = 0, best_was = 0;
+  bool first_look = true;
+  double near = 0, apart = 0;
   for (const Slow::P& p : history) {
     y.push_back(p.y);
     const size_t n = y.size();
@@ -347,7 +349,10 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
     for (size_t j = 8; j + block <= n; ++j)
       if (best == 0 || levels[j - 1] < levels[best - 1]) best = j;
     if (best == 0) continue;
-    if (best != best_was) next_look = 0;
+    if (best != best_was) {
+      next_look = 0;
+      first_look = true;
+    }
     best_was = best;
     const double low = levels[best - 1], rise = levels.back() - low;
     const double tenth = Share(0.1, low, 0, linear);
@@ -355,21 +360,28 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
     const size_t since = n - best;
     if (!(rise >= tenth) || told || n < 48 || since < next_look) continue;
     next_look = since + std::max<size_t>(1, since / 32);
-    const auto sigma_of = [&](size_t points, size_t lag) {
+    const auto sigma_of = [&](size_t from, size_t to, size_t lag) {
       List differences;
-      for (size_t i = n - std::min(n, points) + lag; i < n; ++i)
-        differences.push_back(y[i] - y[i - lag]);
+      for (size_t i = from + lag; i < to; ++i) differences.push_back(y[i] - y[i - lag]);
       return differences.empty() ? 0 : Mad(differences) / std::sqrt(2.0);
     };
-    const double sigma = sigma_of(2 * block, 1), near = sigma_of(8 * block, 1),
-                 apart = sigma_of(8 * block, 2 * block);
+    const double sigma = sigma_of(n - std::min(n, 2 * block), n, 1);
     const size_t best_block = std::min<size_t>(64, std::max<size_t>(8, best / 8));
+    if (first_look) {  // of those that lie in the newest 512
+      const size_t oldest = n < 512 ? 0 : n - 512;
+      const size_t to = std::max(best, std::min(n, oldest + 4 * best_block));
+      const size_t from = std::max(oldest, to < 8 * best_block ? 0 : to - 8 * best_block);
+      near = sigma_of(from, to, 1);
+      apart = sigma_of(from, to, 2 * best_block);
+      first_look = false;
+    }
     double error =
-        1.25 * sigma *
-        std::sqrt(1.0 / static_cast<double>(block) + 1.0 / static_cast<double>(best_block));
+        1.25 * std::sqrt(1.0 / static_cast<double>(block) + 1.0 / static_cast<double>(best_block));
     if (apart > near) {
       const double r = 1 - std::pow(near / apart, 2);
-      error *= std::max(1.0, apart / sigma) * std::sqrt((1 + r) / (1 - r));
+      error *= std::max(sigma, apart) * std::sqrt((1 + r) / (1 - r));
+    } else {
+      error *= sigma;
     }
     if (!(rise >= 6 * error)) continue;
     if (!(rise >= Share(0.1, low, sigma, linear))) continue;
