@@ -1,0 +1,71 @@
+// The frame of all formats that hold scalars (TensorBoard, W&B, CSV, JSON lines, trainer logs): one
+// file gives points in its own order; the frame (scalar_reader.h) joins the files of a run, finds
+// the attempts and makes rows of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "audit/readers/input/reader.h"
+
+namespace plumbline::audit {
+
+// Where points go.
+class PointSink {
+ public:
+  virtual ~PointSink() = default;
+  // The column of a series; the same name gives the same one. Names beyond a bound are counted and
+  // give kNoColumn.
+  virtual uint32_t Column(std::string_view name) = 0;
+  // In the order of the file: a step that was seen before tells of a resume. NaN and infinities are
+  // values; an absent value is no point. kNoColumn is ignored.
+  virtual void Add(int64_t step, uint32_t column, double value) = 0;
+  // The file says so itself: a new process writes from here on (a W&B run that was resumed).
+  virtual void Resumed() = 0;
+  // Values whose step could not be told, or that are no numbers though they should be.
+  virtual void Unplaced(uint64_t values) = 0;
+  // What the file says of its run and rank; empty and negative: nothing. Flags of the user win.
+  virtual void Belongs(std::string_view run, int64_t rank) = 0;
+
+  static constexpr uint32_t kNoColumn = UINT32_MAX;
+};
+
+// One open file. Not thread-safe.
+class PointFile {
+ public:
+  virtual ~PointFile() = default;
+  // Reads on, about a megabyte at most. False: nothing more is there now; of a file that grows Read
+  // may be called again and goes on where it stopped. Problems and records go to the file's
+  // InputReport.
+  virtual bool Read(PointSink* sink) = 0;
+  virtual uint64_t bytes_read() const = 0;
+  // The file is at its end for good: an unfinished last record is a problem now (no error,
+  // CONTRACT.md).
+  virtual void Close(PointSink* sink) = 0;
+};
+
+// What the user says of files that do not say it themselves (--map, --run).
+struct ScalarOptions {
+  std::string run;           // empty: from the file or its folder's name
+  std::string step;          // name of the step column; empty: by the names people use
+  std::string rank_pattern;  // a regular expression whose first group is the rank, over the path;
+                             // empty: none
+};
+
+// One format. Static storage.
+struct PointFormat {
+  const char* name;  // as in CONTRACT.md: "tensorboard"
+  bool (*recognise)(std::string_view path, std::string_view head);
+  // nullptr: the file could not be opened; its report has the problem.
+  std::unique_ptr<PointFile> (*open)(InputReport* report, const ScalarOptions& options);
+};
+
+const PointFormat& TensorBoardFormat();
+const PointFormat& WandbFormat();
+const PointFormat& CsvFormat();
+const PointFormat& JsonLinesFormat();  // also one JSON document: trainer_state.json
+const PointFormat& TrainerLogFormat();
+
+}  // namespace plumbline::audit
