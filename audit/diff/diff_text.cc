@@ -96,6 +96,11 @@ class DiffWriter {
     Line(2, text);
     if (series.by_step) Along("step", *series.by_step);
     if (series.by_tokens) Along("token", *series.by_tokens);
+    if (series.by_step && series.by_step->comparison.block > 0 &&
+        !series.by_step->comparison.seeds_known)
+      Line(kMargin,
+           "one run a side: seeds are assumed to differ by 0.3 %, so that nothing under 1.8 % can "
+           "be told");
   }
 
   void Along(const std::string& axis, const AlongAxis& along) {
@@ -114,15 +119,11 @@ class DiffWriter {
       Line(kMargin, absl::StrCat("by ", axis, ": no departure; less than ", Percent(c.smallest),
                                  " could not be told"));
     }
-    if (!c.seeds_known)
-      Line(kMargin,
-           "one run a side: seeds are assumed to differ by 0.3 %, so that nothing under "
-           "1.8 % can be told");
   }
 
   void Texts(const char* heading, const char* what, const std::vector<TextDifference>& list) {
     Heading(heading);
-    if (list.empty()) Line(2, absl::StrCat("no difference in the ", what, " that both hold"));
+    if (list.empty()) Line(2, absl::StrCat("no difference in the ", what, " that are recorded"));
     for (size_t i = 0; i < list.size() && i < kMostListed; ++i) {
       const TextDifference& d = list[i];
       Line(2, absl::StrCat(d.name, ": ", d.a.empty() ? "(none)" : d.a, " | ",

@@ -62,6 +62,7 @@ class Collector {
 
   // nullptr: one too many.
   Run* RunOf(const v1::Source& source) {
+    if (runs_.size() >= kMostDiffRuns && !runs_.contains(source.run())) return nullptr;
     Run& run = runs_[source.run()];
     uint32_t& world = run.worlds[source.role() == v1::ROLE_ROLLOUT ? "rollout" : "trainer"];
     world = std::max(world, source.world_size());
@@ -69,16 +70,21 @@ class Collector {
   }
 
   void Declare(uint64_t stream, const v1::SeriesSet& set) {
+    if (sets_.size() >= kMostDiffSets) return;
     std::vector<std::string>& names = sets_[{stream, set.id()}];
     names.clear();
     for (const v1::Site& site : set.sites()) names.push_back(NameOf(site));
   }
 
   void Add(const v1::Source& source, const std::string& name, int64_t step, double value) {
-    Run& run = *RunOf(source);
+    Run* of = RunOf(source);
+    if (of == nullptr || points_ >= kMostDiffPoints) {
+      ++side_->left_out;
+      return;
+    }
+    Run& run = *of;
     const auto found = run.series.find(name);
-    if ((found == run.series.end() && run.series.size() >= kMostDiffSeries) ||
-        points_ >= kMostDiffPoints) {
+    if (found == run.series.end() && run.series.size() >= kMostDiffSeries) {
       ++side_->left_out;
       return;
     }
@@ -120,7 +126,9 @@ class Collector {
       Add(source, NameOf(evidence.site()), evidence.step(), evidence.scalar().value());
       return;
     }
-    Run& run = *RunOf(source);
+    Run* of = RunOf(source);
+    if (of == nullptr) return;
+    Run& run = *of;
     if (evidence.has_span()) {
       std::string kind = v1::Span::Kind_Name(evidence.span().kind());
       kind = kind.rfind("KIND_", 0) == 0 ? kind.substr(5) : kind;

@@ -43,6 +43,7 @@ absl::StatusOr<DiffSide> ReadSide(const std::vector<std::string>& paths);
 
 // Kept a side; what is beyond is counted.
 inline constexpr uint64_t kMostDiffPoints = 20'000'000;
-inline constexpr size_t kMostDiffSeries = 4096, kMostDiffSettings = 20'000;
+inline constexpr size_t kMostDiffSeries = 4096, kMostDiffSettings = 20'000, kMostDiffRuns = 1024,
+                        kMostDiffSets = 65536;
 
 }  // namespace plumbline::audit

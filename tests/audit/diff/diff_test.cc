@@ -79,7 +79,7 @@ class Diff : public ::testing::Test {
     return dir_.Write(name, Record(t));
   }
 
-  static Json Run(std::vector<std::string> arguments, int status = 0) {
+  static Json Compared(std::vector<std::string> arguments, int status = 0) {
     arguments.insert(arguments.begin(), "diff");
     arguments.insert(arguments.end(), {"--format", "json"});
     const Ended ended = RunPlumb(arguments);
@@ -99,7 +99,7 @@ class Diff : public ::testing::Test {
 
 TEST_F(Diff, TheSameRunTwice) {
   const std::string a = Write("a.plrec", {}), b = Write("b.plrec", {});
-  const Json json = Run({a, b});
+  const Json json = Compared({a, b});
   EXPECT_EQ(json["schema"], "plumbline.diff/1");
   const Json loss = Series(json, "loss");
   EXPECT_EQ(loss["role"], "loss");
@@ -117,7 +117,7 @@ TEST_F(Diff, TheFirstDifferenceAndTheDeparture) {
   for (const bool rows : {false, true}) {
     const std::string a = Write("a.plrec", {.rows = rows});
     const std::string b = Write("b.plrec", {.from = 500, .factor = 1.05, .rows = rows});
-    const Json loss = Series(Run({a, b}), "loss");
+    const Json loss = Series(Compared({a, b}), "loss");
     EXPECT_EQ(loss["first_difference"]["step"], 500);
     EXPECT_NEAR(
         loss["first_difference"]["b"].get<double>() / loss["first_difference"]["a"].get<double>(),
@@ -132,13 +132,13 @@ TEST_F(Diff, TheFirstDifferenceAndTheDeparture) {
 
 TEST_F(Diff, AbsentValuesAreNoPoints) {
   const std::string a = Write("a.plrec", {.rows = true});
-  EXPECT_TRUE(Series(Run({a, a}), "missing").is_null());
+  EXPECT_TRUE(Series(Compared({a, a}), "missing").is_null());
 }
 
 // Other seeds differ from the first step on, and do not part.
 TEST_F(Diff, SeedsDoNotPart) {
   const std::string a = Write("a.plrec", {.seed = 1}), b = Write("b.plrec", {.seed = 2});
-  const Json loss = Series(Run({a, b}), "loss");
+  const Json loss = Series(Compared({a, b}), "loss");
   EXPECT_EQ(loss["first_difference"]["step"], 0);
   EXPECT_TRUE(loss["by_step"]["departure"].is_null());
   EXPECT_EQ(loss["by_step"]["seeds"], "assumed");
@@ -151,9 +151,9 @@ TEST_F(Diff, GroupsTellLess) {
     b.push_back(Write("b" + std::to_string(seed),
                       {.seed = 10 + seed, .noise = 0.002, .from = 400, .factor = 0.98}));
   }
-  const Json one = Series(Run({a[0], b[0]}), "loss");
-  const Json json =
-      Run({a[0], b[0], "--more-a", a[1], "--more-a", a[2], "--more-b", b[1], "--more-b", b[2]});
+  const Json one = Series(Compared({a[0], b[0]}), "loss");
+  const Json json = Compared(
+      {a[0], b[0], "--more-a", a[1], "--more-a", a[2], "--more-b", b[1], "--more-b", b[2]});
   EXPECT_EQ(json["a"]["runs"].size(), 3u);
   const Json loss = Series(json, "loss");
   EXPECT_EQ(loss["exact"], false);
@@ -168,7 +168,7 @@ TEST_F(Diff, GroupsTellLess) {
 TEST_F(Diff, CurvesByTokens) {
   const std::string a = Write("a.plrec", {.seed = 1});
   const std::string b = Write("b.plrec", {.seed = 2, .tokens = 2000});
-  const Json loss = Series(Run({a, b}), "loss");
+  const Json loss = Series(Compared({a, b}), "loss");
   EXPECT_TRUE(loss["by_step"]["departure"].is_object());
   ASSERT_TRUE(loss["by_tokens"].is_object());
   EXPECT_TRUE(loss["by_tokens"]["departure"].is_null()) << loss["by_tokens"];
@@ -176,7 +176,7 @@ TEST_F(Diff, CurvesByTokens) {
 
 TEST_F(Diff, SettingsThatDiffer) {
   const std::string a = Write("a.plrec", {}), b = Write("b.plrec", {.world = 2});
-  const Json settings = Run({a, b})["settings"];
+  const Json settings = Compared({a, b})["settings"];
   ASSERT_EQ(settings.size(), 1u);
   EXPECT_EQ(settings[0]["name"], "trainer: world size");
   EXPECT_EQ(settings[0]["a"], "1");
@@ -185,7 +185,7 @@ TEST_F(Diff, SettingsThatDiffer) {
 
 TEST_F(Diff, SeriesOfOneSide) {
   const std::string a = Write("a.plrec", {}), b = Write("b.plrec", {.name = "train/lm_loss"});
-  const Json json = Run({a, b});
+  const Json json = Compared({a, b});
   EXPECT_EQ(json["series_only_a"], Json::array({"loss"}));
   EXPECT_EQ(json["series_only_b"], Json::array({"train/lm_loss"}));
 }
@@ -194,17 +194,17 @@ TEST_F(Diff, ValuesThatAreNoNumbers) {
   const std::string a = Write("a.plrec", {});
   const std::string b =
       Write("b.plrec", {.from = 700, .factor = std::numeric_limits<double>::quiet_NaN()});
-  const Json loss = Series(Run({a, b}), "loss");
+  const Json loss = Series(Compared({a, b}), "loss");
   EXPECT_EQ(loss["first_difference"]["step"], 700);
   EXPECT_EQ(loss["first_difference"]["b"], "nan");
   EXPECT_EQ(loss["by_step"]["points"], 700) << "points without a logarithm are left out";
   EXPECT_TRUE(loss["by_step"]["departure"].is_null());
-  EXPECT_TRUE(Series(Run({b, b}), "loss")["first_difference"].is_null()) << "NaN is NaN";
+  EXPECT_TRUE(Series(Compared({b, b}), "loss")["first_difference"].is_null()) << "NaN is NaN";
 }
 
 TEST_F(Diff, TooFewSteps) {
   const std::string a = Write("a.plrec", {.steps = 40}), b = Write("b.plrec", {.steps = 40});
-  EXPECT_EQ(Series(Run({a, b}), "loss")["by_step"]["judged"], false);
+  EXPECT_EQ(Series(Compared({a, b}), "loss")["by_step"]["judged"], false);
   EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("too few to tell a departure"));
 }
 

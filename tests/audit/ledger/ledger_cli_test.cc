@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 const char kExample[] = PLUMBLINE_SOURCE_DIR "/tests/audit/ledger/data/worked_example.toml";
 
-Json Run(std::vector<std::string> more = {}) {
+Json Estimated(std::vector<std::string> more = {}) {
   std::vector<std::string> arguments = {"ledger", kExample, "--format", "json"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return Json::parse(RunPlumb(arguments).output);
@@ -31,7 +31,7 @@ std::vector<std::string> Flagged(const Json& json, const std::string& rule) {
 }
 
 TEST(LedgerCli, TheWorkedExample) {
-  const Json json = Run();
+  const Json json = Estimated();
   EXPECT_EQ(json["schema"], "plumbline.ledger/1");
   const double y[] = {0.0986, 0.0591, 0.1869, 0.1708}, s[] = {0.0937, 0.0536, 0.1632, 0.1625};
   for (size_t i = 0; i < 4; ++i) {
@@ -91,14 +91,15 @@ TEST(LedgerCli, ExitStatus) {
 }
 
 TEST(LedgerCli, AllowancesWidenAndAreSaid) {
-  const Json before = Run(), after = Run({"--allow-target", "0.05", "--allow-large", "0.002"});
+  const Json before = Estimated(),
+             after = Estimated({"--allow-target", "0.05", "--allow-large", "0.002"});
   const auto width = [](const Json& json) {
     return json["product"]["all"][1].get<double>() - json["product"]["all"][0].get<double>();
   };
   EXPECT_GT(width(after), width(before));
   EXPECT_EQ(after["assumptions"]["target"], 0.05);
   EXPECT_EQ(before["assumptions"]["target"], 0.005);
-  const Json none = Run(
+  const Json none = Estimated(
       {"--allow-scale", "0", "--allow-target", "0", "--allow-small", "0", "--allow-large", "0"});
   EXPECT_LT(width(none), width(before));
 }
@@ -108,7 +109,7 @@ TEST(LedgerCli, Output) {
   const std::string file = dir.File("out.json");
   const Ended ended = RunPlumb({"ledger", kExample, "--format", "json", "--output", file});
   EXPECT_EQ(ended.status, 1);
-  EXPECT_EQ(Json::parse(test::ReadFile(file)), Run());
+  EXPECT_EQ(Json::parse(test::ReadFile(file)), Estimated());
   const std::string copy = dir.Write("l.toml", test::ReadFile(kExample));
   EXPECT_EQ(RunPlumb({"ledger", copy, "--output", copy}).status, 2) << "the ledger itself";
   EXPECT_EQ(test::ReadFile(copy), test::ReadFile(kExample));
