@@ -156,8 +156,9 @@ bool CheckServer(Client& client, const std::string& address, bool asked, Report&
     report.Failed("server", "it still judges its journal; try again when it is done");
     return false;
   }
-  report.Ok("server", absl::StrCat(address, ", plumbd ", info->version(), ", ", info->evidence(),
-                                   " items from ", info->streams(), " streams so far"));
+  report.Ok("server", absl::StrCat(address, ", plumbd ", info->version(), ", ",
+                                   Plural(info->evidence(), "item"), " from ",
+                                   Plural(info->streams(), "stream"), " so far"));
   return true;
 }
 

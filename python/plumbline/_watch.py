@@ -26,6 +26,10 @@ _LONGEST = 64  # steps between two of them at most
 _watched = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
 
 
+def _counted(number, what):
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 class _Backward:
     """Tensor.backward, which tells the watches whose trainer calls it on a scalar."""
 
@@ -386,7 +390,7 @@ class Watch:
         """One line: what is watched, and what is not."""
         optimizers = ", ".join(type(o).__name__ for o in self._optimizers) or "no optimizer"
         unknown = [type(o).__name__ for o in self._optimizers if self._updates[id(o)].kind is None]
-        text = f"watching {len(self._trained)} trained parameters, {optimizers}"
+        text = f"watching {_counted(len(self._trained), 'trained parameter')}, {optimizers}"
         held = {id(p) for o in self._optimizers for group in o.param_groups for p in group["params"]}
         missing = [name for name, p in self._trained if id(p) not in held]
         if missing:
@@ -396,7 +400,7 @@ class Watch:
             text += ", the ranks' copies and sums of DistributedDataParallel"
         text += self._routers.describe() if self._routers is not None else ""
         if self._modules.chosen:
-            text += f", the outputs of {len(self._modules.chosen)} modules"
+            text += f", the outputs of {_counted(len(self._modules.chosen), 'module')}"
         if self._modules.unhooked:
             text += f"; not inside of {', '.join(self._modules.unhooked)}"
         if unknown:

@@ -23,16 +23,20 @@ plumbline_status_t Unwritten(const char* call, const absl::Status& why, plumblin
               std::string(call) + ": the record is not written: " + std::string(why.message()));
 }
 
+std::string Counted(uint64_t n, const std::string& one, const std::string& many) {
+  return std::to_string(n) + " " + (n == 1 ? one : many);
+}
+
 std::string Undelivered(const transport::Outbox& outbox) {
   const transport::Outbox::State left = outbox.state();
-  return std::to_string(left.batches) + " batches (" + std::to_string(left.items) +
-         " evidence items of them in memory)";
+  return Counted(left.batches, "batch", "batches") + " (" +
+         Counted(left.items, "evidence item", "evidence items") + " in memory)";
 }
 
 std::string WhereSpooled(const transport::Outbox& outbox) {
   const uint64_t batches = outbox.state().spooled;
   if (batches == 0) return "";
-  return "; " + std::to_string(batches) + " of these batches are kept in " + outbox.spool_path() +
+  return "; " + Counted(batches, "batch is", "batches are") + " kept in " + outbox.spool_path() +
          " for the next process of this rank, or `plumb spool send`";
 }
 

@@ -64,6 +64,13 @@ TEST(Facade, StepsAloneAreReportedAndExitSaysGoodbye) {
   EXPECT_EQ(o.calls[3], "close");
 }
 
+TEST(Facade, ARankThatIsKnownLateIsTaken) {
+  const Outcome o = Spawn("set-rank");
+  ExpectOk(o);
+  ASSERT_FALSE(o.calls.empty());
+  EXPECT_THAT(o.calls[0], HasSubstr(" rank=3/8 "));
+}
+
 TEST(Facade, MistakesAreNamedAndHarmless) { ExpectOk(Spawn("mistakes")); }
 
 TEST(Facade, OlderAndNewerCallersAreUnderstood) {
@@ -199,6 +206,8 @@ TEST(Facade, ForkedChildrenReturnAtOnce) {
   const Outcome o = Spawn("fork-after-load");
   ExpectOk(o);
   EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "close"), 1);
+  // A run of its own that a child opens is no run, which is said.
+  EXPECT_THAT(o.output, HasSubstr("this process was forked from one that had opened a run"));
 }
 
 TEST(Facade, ManyForksWhileTheAgentLoads) {

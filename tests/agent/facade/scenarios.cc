@@ -16,6 +16,24 @@ extern "C" __attribute__((visibility("default"), used)) const char* test_depende
 namespace scenario {
 namespace {
 
+// Known late, as long as nothing was recorded.
+void SetRank() {
+  plumbline_run_t* run = Open();
+  plumbline_site_t* site = Site(run, "layers.3");
+  REQUIRE(plumbline_set_rank(nullptr, 0, 1) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_set_rank(run, 8, 8) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_set_rank(run, -1, 8) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(strstr(plumbline_last_error(), "rank -1 of world size 8") != nullptr);
+  REQUIRE(plumbline_set_rank(run, 3, 8) == PLUMBLINE_OK);
+  REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
+  REQUIRE(Observe(site) == PLUMBLINE_OK);
+  REQUIRE(plumbline_set_rank(run, 4, 8) == PLUMBLINE_FAILED_PRECONDITION);
+  REQUIRE(strstr(plumbline_last_error(), "as rank 3 of 8 already") != nullptr);
+  REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_set_rank(run, 4, 8) == PLUMBLINE_DISABLED);
+}
+
 void LoadsOnFirstDueCall() {
   plumbline_run_t* run = Open(2);
   plumbline_site_t* site = Site(run, "layers.3");
@@ -269,7 +287,8 @@ struct Scenario {
   const char* name;
   void (*run)();
 };
-constexpr Scenario kScenarios[] = {{"loads-on-first-due-call", LoadsOnFirstDueCall},
+constexpr Scenario kScenarios[] = {{"set-rank", SetRank},
+                                   {"loads-on-first-due-call", LoadsOnFirstDueCall},
                                    {"loads-at-first-step-end", LoadsAtFirstStepEnd},
                                    {"mistakes", Mistakes},
                                    {"sizes", Sizes},
