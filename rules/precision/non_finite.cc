@@ -249,7 +249,9 @@ class NonFinite : public Rule {
       for (const char* op : {"weight", "update"})
         s.finite_step = std::max(s.finite_step, group.FiniteAt(first.layer, op, step));
     } else if (first.behind_loss() && s.ordered) {
-      s.in_front = InFrontText(trace.LookedInFront(first), group.weights);
+      // "Nothing was observed before it" says it all where no weight ever was.
+      if (s.before || group.weights)
+        s.in_front = InFrontText(trace.LookedInFront(first), group.weights);
     }
     return s;
   }
