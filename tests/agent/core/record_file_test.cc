@@ -93,7 +93,7 @@ TEST(Record, OneFileOnePerProcess) {
       ASSERT_TRUE(WIFEXITED(status));
       attempts.push_back(WEXITSTATUS(status));
     }
-    EXPECT_THAT(attempts, UnorderedElementsAre(0, 1, 2, 3));
+    EXPECT_THAT(attempts, ::testing::UnorderedElementsAre(0, 1, 2, 3));
   }
 }
 
