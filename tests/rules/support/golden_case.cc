@@ -177,7 +177,8 @@ GoldenCase ParseGoldenCase(const fs::path& path) {
     const bool input = line == "[router]" || line == "[attack]" || line == "[mixture]" ||
                        line == "[routing-pair]" || line == "[update]" || line == "[tensor]" ||
                        line == "[accumulation]" || line == "[reduction]" || line == "[matmul]" ||
-                       line == "[logprobs]" || line == "[scalars]" || line == "[hung]" || line == "[batch]";
+                       line == "[logprobs]" || line == "[scalars]" || line == "[hung]" ||
+                       line == "[batch]";
     if (input || line == "[expect]" || line == "[set]" || line == "[suppress]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
