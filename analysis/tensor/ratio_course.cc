@@ -5,11 +5,14 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr uint64_t kFewInside = 16;
+constexpr uint64_t kFewInside = 8;
+constexpr uint64_t kNewestInside = 16;
+constexpr double kDecadesOfDoubt = 0.3;  // points that are inside by noise are the higher ones
 
+// The newest points weigh most.
 void AddToMean(double x, uint64_t& count, double& mean) {
   ++count;
-  mean += (x - mean) / static_cast<double>(count);
+  mean += (x - mean) / static_cast<double>(std::min(count, kNewestInside));
 }
 
 }  // namespace
@@ -101,7 +104,8 @@ bool RatioCourse::FellWithGradient() const {
   const double fall = inside_mean_ - run_.mean();
   const double of_gradient =
       inside_gradient_mean_ - run_.gradient_sum / static_cast<double>(run_.gradients);
-  return fall > 0 && std::fabs(fall - of_gradient) <= 0.5 * fall;
+  return fall > 0 && of_gradient >= fall / 4 &&
+         std::fabs(fall - of_gradient) <= fall / 2 + kDecadesOfDoubt;
 }
 
 bool RatioCourse::MayBeSchedule() const {

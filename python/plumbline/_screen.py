@@ -91,6 +91,7 @@ class Screen:
 
     def __init__(self):
         self._usual = {}  # name -> [observations, mean of log2 of the norm]
+        self._zeros = {}  # name -> how often the norm was zero
         self._notable = set()  # not again until it is as usual
         self._sums = None
         self._unchanged = {}
@@ -113,7 +114,8 @@ class Screen:
         usual = self._usual.setdefault(name, [0, 0.0])
         settled = usual[0] >= _SETTLED
         if value == 0.0:
-            return "the gradient is zero" if settled else None
+            self._zeros[name] = self._zeros.get(name, 0) + 1
+            return "the gradient is zero" if settled or self._zeros[name] >= _SETTLED else None
         exponent = math.log2(value)
         far = settled and abs(exponent - usual[1]) > _FAR
         usual[0] += 1

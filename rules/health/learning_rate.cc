@@ -3,7 +3,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -343,22 +342,24 @@ class LearningRate : public Rule {
   }
 
   void JudgeCourse(const StepEnd& step, const std::pair<std::string, std::string>& place,
-                   const Told& told, const Rate& rate, VerdictSink& out) {
-    const auto largest = Largest(told);
+                   const Told& values, const Rate& rate, VerdictSink& out) {
+    const auto largest = Largest(values);
     if (!largest) return;
     const std::tuple key(step.role, place.first, place.second);
     RateCourse& course = courses_[key];
     course.Take(step.attempt, step.world_size, step.step, largest->second);
+    const auto known = told_course_.find(key);
+    const bool told = known != told_course_.end() && known->second == step.attempt;
     std::optional<FindingBuilder> found;
     if (const auto restart = course.Restart()) {
       found = RestartFinding(rate.op, *restart);
-    } else if (const auto faster = course.Faster()) {
+    } else if (const auto faster = course.Faster(); faster && !told) {
       found = FasterFinding(rate.op, *faster, step.world_size);
-    } else if (!told_course_.contains(key)) {
+    } else if (known == told_course_.end()) {
       found = Declared(course, rate);
     }
     if (!found) return;
-    told_course_.insert(key);
+    told_course_[key] = step.attempt;
     found->verdict().mutable_site()->set_layer(place.first);
     found->verdict().mutable_site()->add_ranks(largest->first);
     out.Add(found->Take());
@@ -392,7 +393,7 @@ class LearningRate : public Rule {
   std::map<std::pair<std::string, std::string>, Told> open_;  // by layer and stem, of this step
   std::map<std::tuple<v1::Role, std::string, std::string>, Rate> rates_;
   std::map<std::tuple<v1::Role, std::string, std::string>, RateCourse> courses_;
-  std::set<std::tuple<v1::Role, std::string, std::string>> told_course_;
+  std::map<std::tuple<v1::Role, std::string, std::string>, uint32_t> told_course_;  // attempt
   std::unordered_map<std::string, std::optional<RateName>> names_;
 };
 

