@@ -4,6 +4,7 @@
 
 #include "audit/readers/dumps/reader.h"
 #include "audit/readers/input/reader.h"
+#include "audit/readers/nccl_log/reader.h"
 #include "audit/readers/record/run_record.h"
 #include "audit/readers/rollout/jsonl.h"
 #include "audit/readers/scalars/scalar_reader.h"
@@ -13,10 +14,12 @@ namespace plumbline::audit {
 const std::vector<const Reader*>& Readers() {
   static const SafetensorsReader safetensors;
   static const RunRecordReader run_record;
+  static const NcclLogReader nccl_log;
   static const std::vector<const Reader*> readers = {
-      &safetensors,      &run_record,          &NativeRollouts(), &PrimeRlRollouts(),
-      &NemoRlRollouts(), &TensorBoardReader(), &WandbReader(),    &JsonLinesReader(),
-      &CsvReader(),      &TrainerLogReader()};
+      &safetensors,         &run_record,        &nccl_log,
+      &NativeRollouts(),    &PrimeRlRollouts(), &NemoRlRollouts(),
+      &TensorBoardReader(), &WandbReader(),     &JsonLinesReader(),
+      &CsvReader(),         &TrainerLogReader()};
   return readers;
 }
 

@@ -112,8 +112,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TrainerFiles,
                                            TrainerFile{"metrics.csv", CsvFormat},
                                            TrainerFile{"scalars.jsonl", JsonLinesFormat},
                                            TrainerFile{"trainer_state.json", JsonLinesFormat}),
-                         [](const auto& info) {
-                           std::string name = info.param.name;
+                         [](const auto& shape) {
+                           std::string name = shape.param.name;
                            for (char& c : name) c = c == '.' ? '_' : c;
                            return name;
                          });

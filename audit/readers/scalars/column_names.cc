@@ -1,6 +1,6 @@
 #include "audit/readers/scalars/column_names.h"
 
-#include "audit/readers/scalars/text_lines.h"
+#include "audit/readers/scalars/text_file.h"
 
 namespace plumbline::audit {
 

@@ -14,7 +14,7 @@
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/scalars/text_lines.h"
+#include "audit/readers/scalars/text_file.h"
 
 namespace plumbline::audit {
 namespace {

@@ -212,6 +212,11 @@ bool MayGoOn(const char* at, const char* end) {
   return end - at < kLongest && std::none_of(at, end, [](char c) { return kDone[c]; });
 }
 
+bool BehindSign(const char* from, const char* at) {
+  while (at != from && IsSpaceByte(at[-1])) --at;
+  return at != from && kSigns[at[-1]];
+}
+
 // "number of nan iterations: 0": the word belongs to a name.
 bool IsWordOfName(std::string_view before, const char* behind, const char* end) {
   static constexpr Bytes kLead(" \t,;|");
@@ -274,6 +279,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
     return false;
   }
   pair->value = value;
+  pair->behind_sign = BehindSign(name_, at_);
   pair->at_end = MayGoOn(ratio ? total : unit_end, end_);
   const LogNames::Name name = names_->Of({name_, static_cast<size_t>(at_ - name_)});
   at_ = ratio ? total : unit_end;

@@ -11,6 +11,7 @@ namespace plumbline::audit {
 struct LogPair {
   std::string_view name;
   double value = 0;
+  bool behind_sign = false;  // a ':' or '=' stands before it
   bool at_end = false;  // the text ends so close behind that more of the number may have been cut
 };
 

@@ -16,7 +16,7 @@
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/scalars/text_lines.h"
+#include "audit/readers/scalars/text_file.h"
 
 namespace plumbline::audit {
 namespace {
@@ -165,7 +165,8 @@ class LogParser {
   void TakePairs(std::string_view text, bool ended, LogRecord* record) {
     LogPairs pairs(text, &names_);
     for (LogPair pair; pairs.Next(&pair);) {
-      if (!ended && pair.at_end && std::isfinite(pair.value)) {
+      // A number may go on; a "nan" may be the beginning of a name.
+      if (!ended && pair.at_end && (std::isfinite(pair.value) || !pair.behind_sign)) {
         record->cut = true;
       } else {
         record->values.push_back({pair.name, pair.value});

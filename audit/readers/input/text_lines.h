@@ -1,4 +1,4 @@
-// Lines of a text file that may still grow, about a megabyte at a time.
+// Lines of a text file that may still grow, a piece at a time.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,6 @@
 #include <string_view>
 
 #include "audit/readers/input/byte_stream.h"
-#include "audit/readers/input/reader.h"
-#include "audit/readers/scalars/point_file.h"
 
 namespace plumbline::audit {
 
@@ -24,10 +22,12 @@ enum class LineEnds {
   kNewlineOrReturn,  // a progress bar's carriage return ends a line, too
 };
 
-// Memory: a megabyte and twice the longest line that is kept. Not thread-safe.
+// Memory: `read` bytes and twice the longest line that is kept. Not thread-safe.
 class TextLines {
  public:
-  TextLines(std::unique_ptr<ByteStream> stream, size_t most, LineEnds ends);
+  static constexpr size_t kRead = 1 << 20;
+
+  TextLines(std::unique_ptr<ByteStream> stream, size_t most, LineEnds ends, size_t read = kRead);
 
   // Reads on; false: nothing more is there now. What Next gave before is gone.
   bool Fill();
@@ -46,6 +46,7 @@ class TextLines {
   std::unique_ptr<ByteStream> stream_;
   size_t most_;
   LineEnds ends_;
+  size_t read_;
   std::string buffer_;
   size_t begin_ = 0;           // of the next line
   size_t searched_ = 0;        // no line ends between begin_ and here
@@ -55,38 +56,5 @@ class TextLines {
   bool skipping_ = false;  // within a line that is too long
   uint64_t skipped_at_ = 0;
 };
-
-// A file of points that is text: what its formats have in common. Not thread-safe.
-class TextPointFile : public PointFile {
- public:
-  TextPointFile(InputReport* report, std::unique_ptr<ByteStream> stream, size_t most_line,
-                LineEnds ends);
-
-  bool Read(PointSink* sink) final;
-  uint64_t bytes_read() const final { return lines_.stream().file_bytes_read(); }
-  void Close(PointSink* sink) final;
-
- protected:
-  // One line that is ended, or the last one.
-  virtual void Take(const TextLine& line, PointSink* sink) = 0;
-  // Nothing more is there now, or ever.
-  virtual void Pause(PointSink* /*sink*/) {}
-  virtual void Finish(PointSink* /*sink*/) {}
-  InputReport& report() { return *report_; }
-
- private:
-  void ReportStream();
-
-  InputReport* report_;
-  TextLines lines_;
-  bool stream_reported_ = false;
-};
-
-// nullptr: the file cannot be opened, and its report says why.
-std::unique_ptr<ByteStream> OpenText(InputReport* report);
-
-// A name as it may stand in evidence: at most 200 bytes, no control characters, UTF-8 (what is none
-// becomes '?').
-std::string PlainName(std::string_view name);
 
 }  // namespace plumbline::audit

@@ -1,0 +1,70 @@
+// Calls of one communicator, put together over its ranks as they are read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "audit/readers/nccl_log/line.h"
+
+namespace plumbline::audit {
+
+// What a rank states of a call, and is compared.
+struct NcclStatement {
+  NcclCollective collective = NcclCollective::kOther;
+  uint64_t count = 0;
+  uint32_t datatype = 0, op = 0, root = 0;
+  friend auto operator<=>(const NcclStatement&, const NcclStatement&) = default;
+};
+
+// A call with what each rank states.
+struct NcclJoined {
+  uint64_t number = 0;   // opCount
+  uint32_t ordinal = 0;  // among the calls of one number, which one group call makes
+  std::map<uint32_t, NcclStatement> ranks;
+
+  bool agrees() const;
+};
+
+// Keeps what the rules need: every kind of call once, the first calls, and all on which ranks
+// disagree, up to a bound; the rest is compared and counted. Memory is bounded. Not thread-safe.
+class NcclJoinedCalls {
+ public:
+  static constexpr size_t kMostKept = 64;
+
+  // `ranks`: of the communicator; a call that all have stated is closed. Beyond `most_open` calls
+  // the oldest are closed as they are.
+  void Add(uint32_t rank, const NcclCall& call, size_t ranks, size_t most_open);
+  // The calls kept, in their order. What is still open counts as it is.
+  std::vector<NcclJoined> Take();
+
+  uint64_t compared() const { return compared_; }    // calls that more than one rank stated
+  uint64_t differing() const { return differing_; }  // of these, with different statements
+  uint64_t too_late() const { return too_late_; }    // statements behind what was kept open
+
+ private:
+  using Key = std::pair<uint64_t, uint32_t>;
+  static constexpr size_t kMostOpenRanks = 1 << 20;  // statements of open calls
+  static constexpr size_t kFirstKept = 16;
+
+  struct Place {
+    uint64_t number = UINT64_MAX;
+    uint32_t ordinal = 0;
+  };
+  void Close(std::map<Key, NcclJoined>::iterator at);
+
+  std::map<Key, NcclJoined> open_;
+  size_t open_ranks_ = 0;
+  Key floor_ = {0, 0};  // of what was closed because too much was open
+  bool floored_ = false;
+  std::map<uint32_t, Place> places_;  // by rank: where it is
+  std::set<NcclStatement> kinds_;
+  std::vector<NcclJoined> kept_, different_;
+  uint64_t compared_ = 0, differing_ = 0, too_late_ = 0;
+};
+
+}  // namespace plumbline::audit

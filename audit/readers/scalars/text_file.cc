@@ -1,0 +1,60 @@
+#include "audit/readers/scalars/text_file.h"
+
+#include <utility>
+
+#include "audit/readers/input/file.h"
+#include "audit/readers/input/json_cursor.h"
+
+namespace plumbline::audit {
+
+TextPointFile::TextPointFile(InputReport* report, std::unique_ptr<ByteStream> stream,
+                             size_t most_line, LineEnds ends)
+    : report_(report), lines_(std::move(stream), most_line, ends) {}
+
+bool TextPointFile::Read(PointSink* sink) {
+  if (!lines_.Fill()) {
+    if (lines_.stream().problem() && lines_.stream().problem()->error) ReportStream();
+    Pause(sink);
+    return false;
+  }
+  for (TextLine line; lines_.Next(&line);) Take(line, sink);
+  return true;
+}
+
+void TextPointFile::Close(PointSink* sink) {
+  while (Read(sink)) {
+  }
+  TextLine line;
+  if (lines_.Rest(&line)) Take(line, sink);
+  ReportStream();
+  Finish(sink);
+}
+
+void TextPointFile::ReportStream() {
+  const std::optional<Problem>& problem = lines_.stream().problem();
+  if (!problem || stream_reported_) return;
+  stream_reported_ = true;
+  report_->Add(problem->offset, problem->text, problem->error);
+}
+
+std::unique_ptr<ByteStream> OpenText(InputReport* report) {
+  absl::StatusOr<InputFile> file = InputFile::Open(report->path);
+  if (file.ok()) return ByteStream::Open(std::move(*file));
+  report->Add(0, std::string(file.status().message()));
+  return nullptr;
+}
+
+std::string PlainName(std::string_view name) {
+  constexpr size_t kMostName = 200;
+  std::string plain(name.substr(0, kMostName));
+  while (plain.size() == kMostName && !plain.empty() && (plain.back() & 0x80) != 0)
+    plain.pop_back();  // the cut may lie within a character
+  const bool utf8 = IsUtf8(plain);
+  for (char& c : plain) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F || (byte >= 0x80 && !utf8)) c = '?';
+  }
+  return plain;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,46 @@
+// A file of points that is text: what its formats have in common.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "audit/readers/input/text_lines.h"
+#include "audit/readers/scalars/point_file.h"
+
+namespace plumbline::audit {
+
+// Not thread-safe.
+class TextPointFile : public PointFile {
+ public:
+  TextPointFile(InputReport* report, std::unique_ptr<ByteStream> stream, size_t most_line,
+                LineEnds ends);
+
+  bool Read(PointSink* sink) final;
+  uint64_t bytes_read() const final { return lines_.stream().file_bytes_read(); }
+  void Close(PointSink* sink) final;
+
+ protected:
+  // One line that is ended, or the last one.
+  virtual void Take(const TextLine& line, PointSink* sink) = 0;
+  // Nothing more is there now, or ever.
+  virtual void Pause(PointSink* /*sink*/) {}
+  virtual void Finish(PointSink* /*sink*/) {}
+  InputReport& report() { return *report_; }
+
+ private:
+  void ReportStream();
+
+  InputReport* report_;
+  TextLines lines_;
+  bool stream_reported_ = false;
+};
+
+// nullptr: the file cannot be opened, and its report says why.
+std::unique_ptr<ByteStream> OpenText(InputReport* report);
+
+// A name as it may stand in evidence: at most 200 bytes, no control characters, UTF-8 (what is none
+// becomes '?').
+std::string PlainName(std::string_view name);
+
+}  // namespace plumbline::audit
