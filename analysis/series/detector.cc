@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kRemembered = 2048;  // points
 constexpr uint64_t kMarkEvery = 1024;
-constexpr size_t kMostMarks = 10;
+constexpr size_t kMostMarks = 6;
 
 }  // namespace
 
@@ -36,22 +36,23 @@ void SeriesDetector::Judge(int64_t step, double value, std::vector<SeriesEvent>*
   now_.last_step = step;
   const double y = Y(value);
   if (!linear_) now_.stall.Take(step, y);
-  Excursions::Settled settled;
-  now_.excursions.Take({step, y}, events, &settled);
-  Feed(settled, events);
+  now_.excursions.Take({step, y}, events, &settled_);
+  Feed(events);
 }
 
-void SeriesDetector::Feed(const Excursions::Settled& settled, std::vector<SeriesEvent>* events) {
-  for (size_t i = 0; i < settled.points.size(); ++i) {
-    if (settled.restart == i) now_.riser = Riser(linear_);
+void SeriesDetector::Feed(std::vector<SeriesEvent>* events) {
+  for (size_t i = 0; i < settled_.points.size(); ++i) {
+    if (settled_.restart == i) now_.riser = Riser(linear_);
     if (now_.points <= now_.calm_from) continue;
-    const Excursions::Point& point = settled.points[i];
+    const Excursions::Point& point = settled_.points[i];
     const std::optional<Rise> rise = now_.riser.Take(point.step, point.y);
     if (!rise) continue;
     SeriesEvent& event = events->emplace_back();
     event.what = SeriesEvent::What::kRise;
     event.rise = *rise;
   }
+  settled_.points.clear();
+  settled_.restart.reset();
 }
 
 void SeriesDetector::RestartRate() {
@@ -61,9 +62,8 @@ void SeriesDetector::RestartRate() {
 }
 
 void SeriesDetector::End(std::vector<SeriesEvent>* events) {
-  Excursions::Settled settled;
-  now_.excursions.Settle(events, &settled);
-  Feed(settled, events);
+  now_.excursions.Settle(events, &settled_);
+  Feed(events);
 }
 
 void SeriesDetector::Keep(int64_t step, double value) {

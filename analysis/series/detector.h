@@ -41,6 +41,7 @@ class SeriesDetector {
   StallFigures LookForStall() const { return now_.stall.Look(); }
   bool StallIsDue() const { return now_.stall.Due(); }
 
+  // settled_ is of one call.
   void Persist(Archive& a) { a(now_, newest_, marks_, attempt_, linear_, kept_, not_finite_); }
 
  private:
@@ -56,7 +57,7 @@ class SeriesDetector {
   using Point = std::pair<int64_t, double>;  // step, value
 
   void Judge(int64_t step, double value, std::vector<SeriesEvent>* events);
-  void Feed(const Excursions::Settled& settled, std::vector<SeriesEvent>* events);
+  void Feed(std::vector<SeriesEvent>* events);
   void Keep(int64_t step, double value);
   void ThinMarks();
   void Resume(int64_t step, std::vector<SeriesEvent>* events);
@@ -70,6 +71,7 @@ class SeriesDetector {
   bool linear_ = false;
   uint64_t kept_ = 0;  // points, since the last mark
   uint64_t not_finite_ = 0;
+  Excursions::Settled settled_;
 };
 
 }  // namespace plumbline::rules

@@ -90,6 +90,7 @@ bool LevelWindow::Far(double y, double level, Frame* frame) {
   const double slope = SteadySlope();
   if (bound_at_ != 0 && !(above >= 6 * LeastScale(slope))) return false;
   KeepBound(slope);
+  if (!(above >= 6 * LeastScale(slope))) return false;
   if (!(above >= 6 * ScaleOf(count_, kWidest, slope, level))) return false;
   *frame = FrameAt(count_);
   return above >= 6 * frame->scale;

@@ -52,9 +52,8 @@ class LossRule : public Rule {
 
 // Parts that findings on losses have in common.
 
-// False alarms a point, at most: 95 % confidence, from healthy curves without one (docs/
-// measurements/losses.md).
-inline constexpr double kLossAlarms = 1.6e-6;
+// Warnings a point of a healthy series, at most, at 95 % confidence (docs/measurements/losses.md).
+inline constexpr double kLossAlarms = 1e-6;
 
 // The window, the level and how far above it the peak lies, as witness.
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion, FindingBuilder* found);

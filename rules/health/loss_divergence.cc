@@ -31,7 +31,9 @@ are apart). Points count, not steps.
 - *Drift.* L, the median of the newest n = 8 to 64 points, is 10 % above the lowest L of an earlier block, and by 6 x 1.25
   sigma sqrt(1/n + 1/n') (sigma from the differences of neighbours), and the 99 % Theil-Sen interval of the slope since
   that block lies above 0: a warning. The onset is the point after the last one whose 3-point median was at most the
-  best L + sigma.
+  best L + sigma. Where points two blocks apart differ by more than neighbours do, before the best block's end, noise is
+  correlated: sigma and the number of points that count are corrected for it. The first 48 points, and the 128 after a
+  restart of the rate, are not judged so.
 - A restart of the rate (see `health/loss-spike`) begins the comparison anew. One divergence is told once, at the earlier
   onset; a divergence that comes back is said to be `recovered`.
 - *Overfit.* An evaluation that rises like this, or step by step out of its noise, while the training loss falls: a note.
@@ -47,8 +49,8 @@ overfitting.
   (`precision/epsilon-underflow`): the loss is where they show last.
 - An evaluation that overfits: stop there, or use more data.
 
-**Strength.** `statistical`, `measured`: no warning on the healthy curves of `health/loss-spike`: under 1.6 in a million
-points at 95 % confidence (docs/measurements/losses.md). An error where it diverges, a warning where it drifts.
+**Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1 warning in a million points at 95 % confidence, on
+28,000 simulated healthy curves (docs/measurements/losses.md). An error where it diverges, a warning where it drifts.
 
 **Inconclusive when** the series has under 100 points. Findings are made before.
 

@@ -154,6 +154,18 @@ TEST_F(LossRules, EverySeriesHasAVerdictOfEachRule) {
                                       "spike val_loss pass", "stall train/loss not"}));
 }
 
+// It is told while the run goes on, once.
+TEST_F(LossRules, ARunThatNeverLearnsIsToldBeforeItsEnd) {
+  Begin();
+  for (int64_t step = 0; step < 5000; ++step)
+    Step(step, "loss", {10.8 + 0.2 * std::sin(17.0 * static_cast<double>(step))});
+  Finish();
+  const std::vector<Heard> found = Findings("health/loss-stall");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].at, 4095);
+  EXPECT_EQ(found[0].verdict.finding().level(), v1::LEVEL_WARNING);
+}
+
 TEST_F(LossRules, AResumeThatRepeatsStepsIsNoJump) {
   Begin();
   for (int64_t step = 0; step < 200; ++step)
