@@ -154,7 +154,11 @@ TEST(LedgerFile, DamagedFiles) {
     std::string text = whole;
     const size_t at = random() % text.size();
     if (i % 4 == 0) text.resize(at);
-    if (i % 4 == 1) text[at] = static_cast<char>(random());
+    if (i % 8 == 1) text[at] = static_cast<char>(random());
+    if (i % 8 == 5) {
+      const size_t digit = text.find_first_of("0123456789", at);
+      if (digit != std::string::npos) text[digit] = static_cast<char>('0' + random() % 10);
+    }
     if (i % 4 == 2) text.erase(at, random() % 40);
     if (i % 4 == 3) text.insert(at, text.substr(random() % text.size(), random() % 200));
     auto file = ParseLedger(text, "l.toml");
