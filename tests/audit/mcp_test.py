@@ -1,6 +1,7 @@
 """plumb mcp as an editor meets it, against a real plumbd that a run has reported to."""
 
 import json
+import pathlib
 import unittest
 
 import jsonschema
@@ -91,6 +92,17 @@ class Served(unittest.TestCase):
         self.assertEqual(audit["findings"][0]["rule"], "precision/non-finite")
         live = self.answer("list_incidents", run="night", rule="precision/non-finite")["incidents"][0]
         self.assertEqual(audit["findings"][0]["fingerprint"], live["finding"])
+
+    def test_reports_of_what_the_server_holds(self):
+        of_run = ("audit", "--server", self.server.address, "--run", "night", "--quiet", "--format")
+        status, sarif, _ = recorded_run.plumb(*of_run, "sarif")
+        self.assertEqual(status, 1)
+        subset = json.loads((pathlib.Path(__file__).parent / "data" / "sarif-2.1.0-subset.schema.json").read_text())
+        jsonschema.Draft7Validator(subset).validate(json.loads(sarif))
+        artifact = json.loads(sarif)["runs"][0]["artifacts"][0]["location"]["uri"]
+        self.assertEqual(artifact, f"plumbd://{self.server.address.replace(':', '%3A')}/night")
+        self.assertIn('class="onset"', recorded_run.plumb(*of_run, "html")[1])
+        self.assertIn("  series     loss, steps 0-59", recorded_run.plumb(*of_run, "text")[1])
 
     def test_resources(self):
         resources = self.client.ask("resources/list")["result"]["resources"]
