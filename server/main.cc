@@ -291,6 +291,9 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
     return delivered ? 0 : 1;
   }
 
+  const bool relay = !config.relay_upstream.empty();
+  if (auto s = PortsAreFree(config, relay); !s.ok()) return Fail(s);
+
   // What is written from here on, sockets too, is for the owner alone.
   const mode_t mask = umask(077);
   plumbline::server::TakeOverGrpcLog();
@@ -305,8 +308,6 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   const auto manager = plumbline::server::ServiceManager::FromEnvironment();
-  const bool relay = !config.relay_upstream.empty();
-  if (auto s = PortsAreFree(config, relay); !s.ok()) return Fail(s);
   auto server = relay ? plumbline::server::StartRelay(config)
                       : StartWhenThereIsRoom(signals, config, manager);
   if (absl::IsCancelled(server.status())) {
