@@ -2,6 +2,7 @@
 // stands outside includes this header alone.
 #pragma once
 
+#include "analysis/rates/apart.h"          // IWYU pragma: export
 #include "analysis/rates/rate_course.h"    // IWYU pragma: export
 #include "analysis/rates/rate_name.h"      // IWYU pragma: export
 #include "analysis/rates/rate_verdicts.h"  // IWYU pragma: export

@@ -97,7 +97,6 @@ constexpr RuleInfo kInfo = {"health/learning-rate",
                             kOptions};
 
 constexpr uint64_t kZeros = 10;
-constexpr double kApart = 1e-6;  // of the larger one: libraries differ in a last place
 
 // One rank's rate: the zeros that it stands in.
 struct RankRate {
@@ -144,29 +143,8 @@ struct Rate {
 
 // What one step tells of a stem.
 struct Told {
-  std::map<std::string, std::map<uint32_t, double>> groups;  // by name, by rank
+  RatesOfStep groups;
 };
-
-// Two ranks whose rates of one group are apart.
-struct Apart {
-  std::string op;
-  uint32_t low_rank = 0, high_rank = 0;
-  double low = 0, high = 0;
-};
-
-std::optional<Apart> FindApart(const Told& told) {
-  for (const auto& [op, values] : told.groups) {
-    Apart apart{op, 0, 0, HUGE_VAL, -HUGE_VAL};
-    for (const auto& [rank, value] : values) {
-      if (!std::isfinite(value)) continue;
-      if (value < apart.low) std::tie(apart.low, apart.low_rank) = std::pair(value, rank);
-      if (value > apart.high) std::tie(apart.high, apart.high_rank) = std::pair(value, rank);
-    }
-    const double largest = std::max(std::fabs(apart.low), std::fabs(apart.high));
-    if (std::isfinite(largest) && apart.high - apart.low > kApart * largest) return apart;
-  }
-  return std::nullopt;
-}
 
 class LearningRate : public Rule {
  public:
@@ -303,7 +281,7 @@ class LearningRate : public Rule {
   static void JudgeApart(const StepEnd& step, const std::string& layer, const Told& told,
                          Rate& rate, VerdictSink& out) {
     if (rate.told_apart) return;
-    const std::optional<Apart> apart = FindApart(told);
+    const std::optional<ApartRates> apart = FindApart(told.groups);
     if (!apart) return;
     rate.told_apart = true;
     std::vector<uint32_t> ranks;
@@ -315,7 +293,7 @@ class LearningRate : public Rule {
                                  apart->high_rank))
         .Cause("ranks-differ", 1)
         .Measured("largest minus smallest rate", apart->high - apart->low)
-        .Threshold(kApart * std::max(std::fabs(apart->low), std::fabs(apart->high)),
+        .Threshold(kRatesApart * std::max(std::fabs(apart->low), std::fabs(apart->high)),
                    "a millionth of the larger one")
         .Fix(
             "Step the scheduler on every rank, on the same condition, with numbers that were "
