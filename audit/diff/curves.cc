@@ -2,44 +2,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <set>
 
+#include "analysis/series/role.h"
+
 namespace plumbline::audit {
 namespace {
 
 using Points = std::vector<SeriesPoint>;
-
-// Words of a name in small letters: `/ _ - . :` and blanks part them, and a capital behind a small
-// letter begins one.
-std::set<std::string> WordsOf(const std::string& name) {
-  std::set<std::string> words;
-  std::string word;
-  char before = 0;
-  const auto end = [&] {
-    if (!word.empty()) words.insert(word);
-    word.clear();
-  };
-  for (const char c : name) {
-    const auto u = static_cast<unsigned char>(c);
-    if (!std::isalnum(u)) {
-      end();
-    } else {
-      if (std::isupper(u) && std::islower(static_cast<unsigned char>(before))) end();
-      word += static_cast<char>(std::tolower(u));
-    }
-    before = c;
-  }
-  end();
-  return words;
-}
-
-bool HasAny(const std::set<std::string>& words, std::initializer_list<const char*> of) {
-  return std::any_of(of.begin(), of.end(), [&](const char* w) { return words.contains(w); });
-}
 
 // A curve of one run: position (step or tokens) and ln loss, ascending.
 struct Curve {
@@ -246,14 +219,14 @@ class Pairing {
 }  // namespace
 
 DiffRole DiffRoleOf(const std::string& name) {
-  const std::set<std::string> words = WordsOf(name);
-  if (HasAny(words, {"tokens"}) && !HasAny(words, {"second", "sec", "s", "per", "loss"}))
-    return DiffRole::kTokens;
-  if (!HasAny(words, {"loss"})) return DiffRole::kNone;
-  const bool other =
-      HasAny(words, {"val", "valid", "validation", "eval", "evaluation", "test", "dev", "aux",
-                     "auxiliary", "balance", "balancing", "z", "router", "scale", "scaler"});
-  return other ? DiffRole::kNone : DiffRole::kLoss;
+  switch (RoleByName(name)) {
+    case SeriesRole::kLoss:
+      return DiffRole::kLoss;
+    case SeriesRole::kTokens:
+      return DiffRole::kTokens;
+    default:
+      return DiffRole::kNone;
+  }
 }
 
 std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b) {

@@ -11,8 +11,7 @@
 namespace plumbline::audit {
 
 enum class DiffRole { kNone, kLoss, kTokens };
-// By the words of a name: "loss", "train/lm_loss" are losses; of evaluations and auxiliary terms
-// none.
+// What analysis/series/role.h takes a series for: a training loss, tokens, or neither.
 DiffRole DiffRoleOf(const std::string& name);
 
 // Curves along one axis.

@@ -176,8 +176,8 @@ NcclCallKind ParseNcclCall(std::string_view text, NcclCall* call) {
 }
 
 std::optional<NcclInit> ParseNcclInit(std::string_view text) {
-  const bool complete = text.find(" - Init COMPLETE") != std::string_view::npos;
-  if (!complete && text.find(" - Init START") == std::string_view::npos) return std::nullopt;
+  const bool complete = text.find("- Init COMPLETE") != std::string_view::npos;
+  if (!complete && text.find("- Init START") == std::string_view::npos) return std::nullopt;
   NcclInit init;
   init.complete = complete;
   bool comm = false, rank = false, nranks = false;
