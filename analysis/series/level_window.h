@@ -51,7 +51,8 @@ class LevelWindow {
   void GoLinear();
   bool linear() const { return linear_; }
 
-  // What follows steady_at_ is found again.
+  // steady_at_ with newest_, halves_at_ with first_half_ and second_half_, and bound_at_ with
+  // bound_slope_ and half_lengths_ are found again.
   void Persist(Archive& a) {
     a(linear_, count_, y_, step_);
     if (a.reading()) steady_at_ = halves_at_ = bound_at_ = 0;

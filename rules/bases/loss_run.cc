@@ -86,8 +86,10 @@ void LossRun::Judge(const StepEnd& step, const Key& key, const Value& value) {
 void LossRun::Compare(LossSeries* series) {
   const LossSeries* training = Training(series->of);
   series->training = training == nullptr ? NAN : training->detector.level();
-  if (series->best_at == series->detector.best_at() && series->best_at != 0) return;
-  series->best_at = series->detector.best_at();
+  // A history that began anew has no best block yet: the one before counts.
+  const uint64_t best_at = series->detector.best_at();
+  if (best_at == 0 || best_at == series->best_at) return;
+  series->best_at = best_at;
   series->training_at_best = series->training;
 }
 

@@ -5,6 +5,7 @@
 // Values of a step wait until the step closes, so that the rate of the same step is known before.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -30,7 +31,7 @@ struct LossSeries {
   // Of an evaluation: the training loss's level when the best block was found (NaN: not known),
   // and now.
   uint64_t best_at = 0;
-  double training_at_best = 0, training = 0;
+  double training_at_best = NAN, training = NAN;
 
   bool evaluation() const { return role == SeriesRole::kEvaluationLoss; }
   // The training loss fell meanwhile, or nobody knows.

@@ -26,7 +26,7 @@ A loss is NaN or infinite.
 
 **Why.** One NaN in a loss makes every gradient of that step NaN, and an optimizer without a check writes it into all
 weights: from the next step on the model is lost, and each hour until somebody looks is paid for. Adam keeps it, too: its
-second moment is NaN from then on, and a checkpoint of such a run is of no use, however many steps later it was written.
+second moment is NaN from then on, and a checkpoint of such a run is of no use, 1 step later or 10,000.
 
 **What it checks.** Each series with the word `loss` in its name (`lm loss`, `train_loss`, `val/loss`, `aux_loss`,
 `z_loss`; not `loss_scale`, `loss_weight` and the like), every value of every rank. The first value that is NaN or

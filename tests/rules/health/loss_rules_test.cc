@@ -135,10 +135,10 @@ TEST_F(LossRules, ANanBlindsNothing) {
 TEST_F(LossRules, EverySeriesHasAVerdictOfEachRule) {
   Begin();
   for (int64_t step = 0; step < 120; ++step) {
-    Step(step, "train/loss", {Healthy(step)});
-    Step(step, "val_loss", {Healthy(step)});
-    Step(step, "loss_scale", {65536.0});
-    Step(step, "aux_loss", {0.01});
+    Step(4 * step, "train/loss", {Healthy(step)});
+    Step(4 * step + 1, "val_loss", {Healthy(step)});
+    Step(4 * step + 2, "loss_scale", {65536.0});
+    Step(4 * step + 3, "aux_loss", {0.01});
   }
   Finish();
   std::vector<std::string> words;
