@@ -9,7 +9,7 @@ namespace plumbline::rules {
 
 void LossRule::Judge(const SiteStep& step, VerdictSink& /*out*/) {
   const bool scalar = !step.items.empty() && step.items.front().evidence->has_scalar();
-  if (scalar) shared_.Take(step);
+  if (scalar) shared_.Take(step, roles_);
 }
 
 void LossRule::JudgeStep(const StepEnd& step, VerdictSink& out) {

@@ -15,7 +15,8 @@ namespace plumbline::rules {
 
 class LossRule : public Rule {
  public:
-  bool ReadsScalar(const v1::Site& site) const override { return LossRun::Reads(site); }
+  explicit LossRule(const Options& options) : roles_(options.roles()) {}
+  bool ReadsScalar(const v1::Site& site) const override { return LossRun::Reads(site, roles_); }
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void JudgeStep(const StepEnd& step, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
@@ -46,6 +47,7 @@ class LossRule : public Rule {
   Said& SaidOf(const LossSeries& series) { return said_[{series.of, series.layer, series.op}]; }
   void Add(const LossSeries& series, FindingBuilder found, VerdictSink& out);
 
+  const SeriesRoles roles_;  // what the user said
   SharedLossRun shared_;
   std::map<LossRun::Key, Said> said_;
 };

@@ -15,20 +15,22 @@ bool IsRead(SeriesRole role) {
 
 }  // namespace
 
-bool LossRun::Reads(const v1::Site& site) { return IsRead(RoleByName(site.op())); }
+bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
+  return IsRead(said.Of(site.op()));
+}
 
 // To read a name costs more than to judge a point.
-SeriesRole LossRun::RoleOf(const std::string& name) {
+SeriesRole LossRun::RoleOf(const std::string& name, const SeriesRoles& said) {
   constexpr size_t kMost = 4096;
   if (roles_.size() > kMost) roles_.clear();
   const auto [entry, fresh] = roles_.try_emplace(name, SeriesRole::kNone);
-  if (fresh) entry->second = RoleByName(name);
+  if (fresh) entry->second = said.Of(name);
   return entry->second;
 }
 
-void LossRun::Take(const SiteStep& step) {
+void LossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
-  const SeriesRole role = RoleOf(step.site.op());
+  const SeriesRole role = RoleOf(step.site.op(), said);
   if (!IsRead(role)) return;
   const Item* taken = nullptr;
   for (const Item& item : step.items) {
@@ -115,9 +117,9 @@ const std::vector<LossRun::Told>& LossRun::Finish() {
   return told_;
 }
 
-void SharedLossRun::Take(const SiteStep& step) {
+void SharedLossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   run_ = step.cache.Get<LossRun>([&] {
-    run_->Take(step);
+    run_->Take(step, said);
     return run_;
   });
 }

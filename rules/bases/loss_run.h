@@ -51,8 +51,9 @@ class LossRun {
     SeriesEvent event;
   };
 
-  static bool Reads(const v1::Site& site);
-  void Take(const SiteStep& step);
+  // `said`: what the user said of series by name, the same in each call.
+  static bool Reads(const v1::Site& site, const SeriesRoles& said);
+  void Take(const SiteStep& step, const SeriesRoles& said);
   // What the step's values told; once for each step, the same for who asks again.
   const std::vector<Told>& Close(const StepEnd& step);
   // What is open at the run's end is settled.
@@ -74,7 +75,7 @@ class LossRun {
   void Judge(const StepEnd& step, const Key& key, const Value& value);
   void Compare(LossSeries* series);
   const LossSeries* Training(v1::Role of) const;
-  SeriesRole RoleOf(const std::string& name);
+  SeriesRole RoleOf(const std::string& name, const SeriesRoles& said);
 
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
@@ -89,7 +90,7 @@ class LossRun {
 // The rules of a run that judge losses hold one LossRun.
 class SharedLossRun {
  public:
-  void Take(const SiteStep& step);
+  void Take(const SiteStep& step, const SeriesRoles& said);
   LossRun& run() { return *run_; }
   void Persist(Archive& a) { a(run_); }
 

@@ -122,17 +122,18 @@ bool IsOfExpert(const std::string& layer) {
 class AllZero : public Rule {
  public:
   explicit AllZero(const Options& options)
-      : zero_(absl::StrSplit(options.Text("zero"), absl::ByAnyChar(" ,\n"), absl::SkipEmpty())) {}
+      : roles_(options.roles()),
+        zero_(absl::StrSplit(options.Text("zero"), absl::ByAnyChar(" ,\n"), absl::SkipEmpty())) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return RoleByName(site.op()) == SeriesRole::kRate;
+    return roles_.Of(site.op()) == SeriesRole::kRate;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     for (const Item& item : step.items) {
       const v1::Evidence& evidence = *item.evidence;
       if (evidence.has_scalar()) {
-        if (RoleByName(step.site.op()) == SeriesRole::kRate) TakeRate(evidence.scalar().value());
+        if (roles_.Of(step.site.op()) == SeriesRole::kRate) TakeRate(evidence.scalar().value());
       } else if (evidence.has_tensor()) {
         TakeTensor(step, item);
       } else if (evidence.has_update() && evidence.update().summary().applied_l1() > 0) {
@@ -340,6 +341,7 @@ class AllZero : public Rule {
                         std::move(details));
   }
 
+  const SeriesRoles roles_;  // what the user said
   std::vector<std::string> zero_;
   std::map<Place, Looks> open_;                         // of this step
   std::set<std::pair<std::string, uint32_t>> updated_;  // layer and rank, of this step

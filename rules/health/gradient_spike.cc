@@ -134,15 +134,16 @@ struct NormSeries {
 
 class GradientSpike : public Rule {
  public:
-  explicit GradientSpike(const Options& options) : explosion_(options.Number("explosion")) {}
+  explicit GradientSpike(const Options& options)
+      : roles_(options.roles()), explosion_(options.Number("explosion")) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    const SeriesRole role = RoleByName(site.op());
+    const SeriesRole role = roles_.Of(site.op());
     return role == SeriesRole::kGradientNorm || role == SeriesRole::kRate;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    const SeriesRole role = RoleByName(step.site.op());
+    const SeriesRole role = roles_.Of(step.site.op());
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
@@ -314,6 +315,7 @@ class GradientSpike : public Rule {
     return Pass("the norm keeps to its level");
   }
 
+  const SeriesRoles roles_;  // what the user said
   double explosion_;
   std::map<Place, double> open_;  // of this step
   std::optional<double> rate_;    // of this step, the largest

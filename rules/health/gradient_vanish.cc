@@ -84,14 +84,15 @@ struct VanishingNorm {
 
 class GradientVanish : public Rule {
  public:
-  explicit GradientVanish(const Options& options) : norm_(options.Number("norm")) {}
+  explicit GradientVanish(const Options& options)
+      : roles_(options.roles()), norm_(options.Number("norm")) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return RoleByName(site.op()) == SeriesRole::kGradientNorm;
+    return roles_.Of(site.op()) == SeriesRole::kGradientNorm;
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    if (RoleByName(step.site.op()) != SeriesRole::kGradientNorm) return;
+    if (roles_.Of(step.site.op()) != SeriesRole::kGradientNorm) return;
     std::optional<double> norm;  // the lowest rank's that has a number
     bool scalar = false;
     for (const Item& item : step.items) {
@@ -167,6 +168,7 @@ class GradientVanish : public Rule {
     return found.Take();
   }
 
+  const SeriesRoles roles_;  // what the user said
   double norm_;
   std::map<std::tuple<v1::Role, std::string, std::string>, VanishingNorm> series_;
 };

@@ -14,6 +14,7 @@
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
 #include "analysis/rates/rates.h"
+#include "analysis/series/series.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -149,11 +150,11 @@ struct Told {
 class LearningRate : public Rule {
  public:
   explicit LearningRate(const Options& options)
-      : steps_(options.Integer("steps")), warm_up_(options.Integer("warmup")) {}
+      : roles_(options.roles()),
+        steps_(options.Integer("steps")),
+        warm_up_(options.Integer("warmup")) {}
 
-  bool ReadsScalar(const v1::Site& site) const override {
-    return RateNameOf(site.op()).has_value();
-  }
+  bool ReadsScalar(const v1::Site& site) const override { return NameIn(site.op()).has_value(); }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     const std::optional<RateName>& name = Name(step.site.op());
@@ -205,11 +206,19 @@ class LearningRate : public Rule {
 
  private:
   // Names are few, and come again with each step.
+  // What the user said of a name wins.
+  std::optional<RateName> NameIn(const std::string& op) const {
+    const auto said = roles_.said().find(op);
+    if (said == roles_.said().end()) return RateNameOf(op);
+    if (said->second != SeriesRole::kRate) return std::nullopt;
+    return RateNameOf(op).value_or(RateName{op, ""});
+  }
+
   const std::optional<RateName>& Name(const std::string& op) {
     constexpr size_t kMost = 4096;
     if (const auto known = names_.find(op); known != names_.end()) return known->second;
     if (names_.size() >= kMost) names_.clear();
-    return names_.emplace(op, RateNameOf(op)).first->second;
+    return names_.emplace(op, NameIn(op)).first->second;
   }
 
   // A rank's largest rate; what is no number says nothing.
@@ -367,6 +376,7 @@ class LearningRate : public Rule {
     return Pass("the rate never stood at zero, and was the same on all ranks");
   }
 
+  const SeriesRoles roles_;
   int64_t steps_, warm_up_;
   std::map<std::pair<std::string, std::string>, Told> open_;  // by layer and stem, of this step
   std::map<std::tuple<v1::Role, std::string, std::string>, Rate> rates_;

@@ -73,7 +73,7 @@ constexpr char kBackFix[] =
 
 class LossDivergence : public LossRule {
  public:
-  explicit LossDivergence(const Options& /*options*/) {}
+  explicit LossDivergence(const Options& options) : LossRule(options) {}
 
  protected:
   std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,

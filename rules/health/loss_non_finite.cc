@@ -86,7 +86,8 @@ struct Series {
 
 class LossNonFinite : public Rule {
  public:
-  bool ReadsScalar(const v1::Site& site) const override { return IsLoss(RoleByName(site.op())); }
+  explicit LossNonFinite(const Options& options) : said_(options.roles()) {}
+  bool ReadsScalar(const v1::Site& site) const override { return IsLoss(said_.Of(site.op())); }
   // A value alone says it: nobody else's is needed.
   bool judges_late() const override { return true; }
 
@@ -128,7 +129,7 @@ class LossNonFinite : public Rule {
     constexpr size_t kMost = 4096;
     if (roles_.size() > kMost) roles_.clear();
     const auto [entry, fresh] = roles_.try_emplace(name, false);
-    if (fresh) entry->second = IsLoss(RoleByName(name));
+    if (fresh) entry->second = IsLoss(said_.Of(name));
     return entry->second;
   }
 
@@ -208,14 +209,15 @@ class LossNonFinite : public Rule {
   static constexpr size_t kMostRanks = 1024;  // named
 
   std::map<std::tuple<v1::Role, std::string, std::string>, Series> series_;
+  const SeriesRoles said_;  // by the user
   std::unordered_map<std::string, bool> roles_;
 };
 
 }  // namespace
 
 CatalogueEntry loss_non_finite() {
-  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
-            return std::make_unique<LossNonFinite>();
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<LossNonFinite>(options);
           }};
 }
 

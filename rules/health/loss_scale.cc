@@ -160,11 +160,10 @@ bool CountsSkipped(const std::string& op) {
   });
 }
 
-bool IsLossScale(const std::string& op) { return RoleByName(op) == SeriesRole::kLossScale; }
-
 class LossScale : public Rule {
  public:
-  explicit LossScale(const Options& options) : floor_(options.Number("floor")) {}
+  explicit LossScale(const Options& options)
+      : roles_(options.roles()), floor_(options.Number("floor")) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
     return IsLossScale(site.op()) || CountsSkipped(site.op());
@@ -351,7 +350,7 @@ class LossScale : public Rule {
     return found.Take();
   }
 
-  static v1::Verdict Rest(const std::string& op, const ScaleSeries& s) {
+  v1::Verdict Rest(const std::string& op, const ScaleSeries& s) const {
     if (s.points == 0)
       return Inconclusive("no-number: no value of it is a number that such a series may have");
     if (s.judged < kScaleWindow)
@@ -362,6 +361,9 @@ class LossScale : public Rule {
     return Pass("the scale found its level and kept it");
   }
 
+  bool IsLossScale(const std::string& op) const { return roles_.Of(op) == SeriesRole::kLossScale; }
+
+  const SeriesRoles roles_;  // what the user said
   double floor_;
   std::map<std::tuple<v1::Role, std::string, std::string>, ScaleSeries> series_;
 };

@@ -123,7 +123,7 @@ std::string EndOf(const Excursion& e, ExcursionKind kind, bool opened) {
 
 class LossSpike : public LossRule {
  public:
-  explicit LossSpike(const Options& /*options*/) {}
+  explicit LossSpike(const Options& options) : LossRule(options) {}
 
  protected:
   std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,

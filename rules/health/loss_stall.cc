@@ -57,7 +57,7 @@ constexpr char kBeginning[] = "beginning";
 
 class LossStall : public LossRule {
  public:
-  explicit LossStall(const Options& /*options*/) {}
+  explicit LossStall(const Options& options) : LossRule(options) {}
 
  protected:
   std::optional<FindingBuilder> Tell(const LossSeries& /*series*/, const SeriesEvent& /*event*/,

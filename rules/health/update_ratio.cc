@@ -144,18 +144,19 @@ bool IsOneAxisByName(const std::string& layer) {
 class UpdateRatio : public Rule {
  public:
   explicit UpdateRatio(const Options& options)
-      : limits_{.low = options.Number("low"),
+      : roles_(options.roles()),
+        limits_{.low = options.Number("low"),
                 .high = options.Number("high"),
                 .points = static_cast<uint64_t>(options.Integer("points"))} {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    const SeriesRole role = RoleByName(site.op());
+    const SeriesRole role = roles_.Of(site.op());
     return role == SeriesRole::kUpdateRatio || role == SeriesRole::kRate ||
            role == SeriesRole::kGradientNorm;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    const SeriesRole role = RoleByName(step.site.op());
+    const SeriesRole role = roles_.Of(step.site.op());
     for (const Item& item : step.items) {
       const v1::Evidence& evidence = *item.evidence;
       if (evidence.has_scalar()) {
@@ -353,6 +354,7 @@ class UpdateRatio : public Rule {
         absl::StrCat("few-points: fewer than ", limits_.points, " with the rate at work"));
   }
 
+  const SeriesRoles roles_;  // what the user said
   RatioLimits limits_;
   std::map<Place, RatioPoint> open_;           // of this step, as the next three
   std::map<std::string, WeightLook> weights_;  // by layer
