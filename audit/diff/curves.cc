@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "analysis/series/role.h"
+#include "analysis/series/series.h"
 
 namespace plumbline::audit {
 namespace {

@@ -11,7 +11,7 @@
 namespace plumbline::audit {
 
 enum class DiffRole { kNone, kLoss, kTokens };
-// What analysis/series/role.h takes a series for: a training loss, tokens, or neither.
+// What analysis/series takes a series for: a training loss, tokens, or neither.
 DiffRole DiffRoleOf(const std::string& name);
 
 // Curves along one axis.
