@@ -120,9 +120,10 @@ TEST(PlumbdProcess, APortThatIsTakenIsAnErrorNotASharedPort) {
   const Ended second = RunPlumbd({"--grpc", first.address(), "--http", "off", "--data", data});
   EXPECT_EQ(second.status, 2);
   const std::string port = first.address().substr(first.address().rfind(':') + 1);
-  EXPECT_THAT(second.errors, HasSubstr("plumbd: cannot listen on " + first.address() + ": port " + port +
-                               " is in use; is another plumbd running? (--grpc HOST:PORT takes "
-                               "another)\n");
+  EXPECT_THAT(second.errors,
+              HasSubstr("plumbd: cannot listen on " + first.address() + ": port " + port +
+                        " is in use; is another plumbd running? (--grpc HOST:PORT takes "
+                        "another)\n"));
   EXPECT_FALSE(std::filesystem::exists(data));  // found before anything was opened
 }
 
