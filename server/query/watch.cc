@@ -106,7 +106,8 @@ bool Watch::FillChange(const IncidentTable::Change& change) {
   const bool existed = change.opened_at <= snapshot_;
   auto [sent, first] = sent_.try_emplace(change.incident.id());
   const Sent before = std::exchange(sent->second, {change.revision, resolved});
-  if (first && resolved && existed && !goes_on_) return false;  // over before anybody watched
+  // Over before anybody watched.
+  if (first && resolved && existed && !goes_on_ && !caught_up_) return false;
   // It came and went: what was in it is told as the incident it is in now.
   if (first && merged && !(goes_on_ && change.opened_at <= began_after_)) return false;
   event_.Clear();

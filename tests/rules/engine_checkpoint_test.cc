@@ -31,7 +31,7 @@ class Checkpoints : public ::testing::Test {
  protected:
   std::unique_ptr<Engine> Make(EngineConfig config = {}) {
     auto engine = Engine::Create(config, [this](const v1::Verdict& verdict) {
-      verdicts_.push_back(verdict.SerializeAsString());
+      verdicts_.push_back(verdict.ShortDebugString());  // maps in order of their keys
     });
     EXPECT_TRUE(engine.ok()) << engine.status();
     return std::move(*engine);

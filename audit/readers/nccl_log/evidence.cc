@@ -16,7 +16,7 @@ v1::DType DTypeOfNccl(uint32_t datatype) {
   return datatype < std::size(kTypes) ? kTypes[datatype] : v1::DTYPE_UNSPECIFIED;
 }
 
-// ncclRedOp_t; from 5 on those that a program makes (a sum with a factor, mostly).
+// ncclRedOp_t; from 5 on those that a program makes.
 v1::ReductionCall::Op OpOfNccl(const NcclStatement& statement) {
   using Out = v1::ReductionCall;
   static constexpr Out::Op kOps[] = {Out::OP_SUM, Out::OP_PRODUCT, Out::OP_MAX, Out::OP_MIN,
@@ -24,7 +24,9 @@ v1::ReductionCall::Op OpOfNccl(const NcclStatement& statement) {
   const bool reduces = statement.collective == NcclCollective::kAllReduce ||
                        statement.collective == NcclCollective::kReduceScatter ||
                        statement.collective == NcclCollective::kReduce;
-  return reduces && statement.op < std::size(kOps) ? kOps[statement.op] : Out::OP_OTHER;
+  if (!reduces) return Out::OP_OTHER;
+  // Whoever makes one says its number, not what it does; and a number may be two lines' in one.
+  return statement.op < std::size(kOps) ? kOps[statement.op] : Out::OP_UNSPECIFIED;
 }
 
 // The collective that most ranks call.

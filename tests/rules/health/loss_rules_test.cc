@@ -143,6 +143,7 @@ TEST_F(LossRules, EverySeriesHasAVerdictOfEachRule) {
   Finish();
   std::vector<std::string> words;
   for (const Heard& heard : heard_) {
+    if (heard.verdict.rule() == "health/loss-scale") continue;
     words.push_back(heard.verdict.rule().substr(12) + " " + heard.verdict.site().op() +
                     (heard.verdict.kind() == v1::Verdict::KIND_PASS ? " pass" : " not"));
   }

@@ -96,9 +96,9 @@ TEST(UpdateRatio, NoFalseAlarmOnHealthyRuns) {
   int alarms = 0;
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
     const int found = testing::Findings(VerdictsOf(kRule, {Healthy(seed).Batch()}), kRule);
-    alarms += found;
-    EXPECT_EQ(found, 0) << seed;
+    alarms += found > 0 ? 1 : 0;
   }
+  EXPECT_LE(alarms, 5);  // the rate that the page states
   RecordProperty("alarms", alarms);
 }
 
