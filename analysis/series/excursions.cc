@@ -87,7 +87,8 @@ uint64_t Excursions::OnsetOf(uint64_t at) const {
   const uint64_t least = std::max({floor_, LevelWindow::kFewest, at - std::min(at, kLongestRun)});
   while (at > least) {
     const Frame frame = window_.FrameAt(at - 1);
-    if (!(window_.y(at - 1) - frame.level >= 3 * frame.scale)) break;
+    const double before = window_.y(at - 1) - frame.level;
+    if (!(before >= 3 * frame.scale) || !(before > 0)) break;
     --at;
   }
   return at;
@@ -192,10 +193,17 @@ void Excursions::Decide() {
   if (points < 16) return;
   is.first_quarter = MedianOfPart(open.excess, 0, quarter);
   is.last_quarter = MedianOfPart(open.excess, points - quarter, quarter);
+  // Over the level that stood at the onset: an excess also grows where the level expected falls.
+  for (size_t i = 0; i < points; ++i) {
+    const size_t d = i - std::min<size_t>(i, open.opening);
+    open.excess[i] += Expected(is.level, is.slope, d, open.onset) - is.level;
+  }
+  const double stood = MedianOfPart(open.excess, 0, quarter);
+  const double stands = MedianOfPart(open.excess, points - quarter, quarter);
   open.excess.clear();
   if (is.last_quarter < 0.8 * is.first_quarter) return;
-  if (is.last_quarter > 1.5 * is.first_quarter ||
-      is.last_quarter >= PartOf(kThird, is.level, is.scale, is.linear)) {
+  if ((is.last_quarter > 1.5 * is.first_quarter && stands > stood) ||
+      stands >= PartOf(kThird, is.level, is.scale, is.linear)) {
     is.kind = ExcursionKind::kDivergence;
   } else if (points >= 64) {
     is.kind = ExcursionKind::kLevelShift;

@@ -82,10 +82,11 @@ Frame LevelWindow::FrameAt(uint64_t i) const {
 
 bool LevelWindow::Far(double y, double level, Frame* frame) {
   const double above = y - level;
-  if (!(above >= 6 * Floor(level))) return false;
+  // At a level of 0 that nothing leaves there is no scale to measure by.
+  if (!(above >= 6 * Floor(level)) || !(above > 0)) return false;
   if (count_ < 2 * kWidest) {
     *frame = FrameAt(count_);
-    return above >= 6 * frame->scale;
+    return frame->scale > 0 && above >= 6 * frame->scale;
   }
   const double slope = SteadySlope();
   if (bound_at_ != 0 && !(above >= 6 * LeastScale(slope))) return false;
@@ -93,7 +94,7 @@ bool LevelWindow::Far(double y, double level, Frame* frame) {
   if (!(above >= 6 * LeastScale(slope))) return false;
   if (!(above >= 6 * ScaleOf(count_, kWidest, slope, level))) return false;
   *frame = FrameAt(count_);
-  return above >= 6 * frame->scale;
+  return frame->scale > 0 && above >= 6 * frame->scale;
 }
 
 double LevelWindow::SteadySlope() {

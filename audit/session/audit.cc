@@ -134,6 +134,13 @@ v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
   return verdict;
 }
 
+// A file of its own in which nothing is judged, beside others in which something is: a table of
+// accuracies in the folder of a run. Only where nothing at all was judged is that an error.
+v1::Verdict BesideOthers(v1::Verdict verdict) {
+  verdict.mutable_finding()->set_level(v1::LEVEL_NOTE);
+  return verdict;
+}
+
 }  // namespace
 
 bool AuditResult::inputs_failed() const {
@@ -144,9 +151,16 @@ bool AuditResult::inputs_failed() const {
 absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
                                      const std::function<void(const AuditProgress&)>& on_progress) {
   AuditResult result;
-  auto engine = rules::Engine::Create(options.engine, [&result](const v1::Verdict& v) {
-    const bool refused = v.finding().cause().id() == "no-verdict" && result.inputs_failed();
-    refused ? result.report.Add(OfRefusedInputs(v)) : result.report.Add(v);
+  std::vector<v1::Verdict> unjudged;  // runs, told once it is known whether others were judged
+  bool judged_any = false;
+  auto engine = rules::Engine::Create(options.engine, [&](const v1::Verdict& v) {
+    const bool none = v.finding().cause().id() == "no-verdict";
+    judged_any |= v.rule().rfind("meta/", 0) != 0;
+    if (none) {
+      unjudged.push_back(v);
+    } else {
+      result.report.Add(v);
+    }
   });
   if (!engine.ok()) return engine.status();
   if (options.collect_series)
@@ -172,6 +186,14 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   result.roles = options.engine.roles;
   // Also where nothing could be read: that there is no verdict is a finding.
   (*engine)->Finish();
+  for (v1::Verdict& verdict : unjudged) {
+    if (judged_any) {
+      verdict = BesideOthers(std::move(verdict));
+    } else if (result.inputs_failed()) {
+      verdict = OfRefusedInputs(std::move(verdict));
+    }
+    result.report.Add(verdict);
+  }
   result.coverage = (*engine)->coverage();
   return result;
 }

@@ -247,10 +247,10 @@ class Engine::Impl {
     std::string maker =
         absl::StrCat("window ", options_.window_steps, options_.hosted ? " hosted" : "",
                      "\nrun bytes ", options_.max_bytes);
-    for (const ActiveRule& rule : active_)
-      absl::StrAppend(&maker, "\n", rule.entry->info->id, " ", rule.options.Words());
     for (const auto& [name, role] : roles_.said())
       absl::StrAppend(&maker, "\nseries ", name.size(), ":", name, " ", static_cast<int>(role));
+    for (const ActiveRule& rule : active_)
+      absl::StrAppend(&maker, "\n", rule.entry->info->id, " ", rule.options.Words());
     return maker;
   }
 

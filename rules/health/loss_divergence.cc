@@ -26,8 +26,8 @@ in 2.3 over some thousand steps is the same run on its way there, and nobody see
 **What it checks.** Each series with the word `loss` in its name (not evaluations; auxiliary, load-balancing and z losses
 are apart). Points count, not steps.
 - *Divergence.* An excursion (`health/loss-spike` has the definition) that is not back within 128 points, or by the end of
-  the data from 16 on, and whose median excess grew to 1.5 times from its first to its last quarter, or is a third of the
-  loss or more: an error, with the excursion's onset.
+  the data from 16 on, and whose median excess grew to 1.5 times from its first to its last quarter as the loss itself
+  rose, or which stands a third above the level or more by then: an error, with the excursion's onset.
 - *Drift.* L, the median of the newest n = 8 to 64 points, is 10 % above the lowest L of an earlier block, and by 6 x 1.25
   sigma sqrt(1/n + 1/n') (sigma from the differences of neighbours), and the 99 % Theil-Sen interval of the slope since
   that block lies above 0: a warning. The onset is the point after the last one whose 3-point median was at most the

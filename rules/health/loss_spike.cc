@@ -32,8 +32,8 @@ between two values (logs are rounded). z = (y - m)/s.
   *onset* is the first of the unbroken points at z >= 3 that lead to it.
 - *Back* are three points in a row under z = 3, compared with the frozen m, s and the fall of a power law.
 - *Kind.* `recovered`: back within 128 points. Else, by the median excess of its first and last quarter: `spike` where it
-  shrinks below 0.8 of itself, `divergence` where it grows to 1.5 times or is a third of the loss or more (an error of
-  `health/loss-divergence`, to which this incident then points), `level-shift` otherwise. Under 16 points, or under 64
+  shrinks below 0.8 of itself, `divergence` where it grows to 1.5 times as the loss itself rises, or stands a third above
+  the level or more (an error of `health/loss-divergence`, to which this incident then points), `level-shift` otherwise. Under 16 points, or under 64
   that do not grow: `spike`.
 - *Short* ones (at most 3 points at z >= 3, or at most half of them) are notes unless they rise 2.5 times higher than
   anything in the 512 points before, and, where under 128 of these are known, to z = 16. In the 128 points after the rate

@@ -219,7 +219,7 @@ TEST_F(Checkpoints, ForgedBytesNeitherCrashNorHang) {
     forged.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
     refused += Make()->Restore(forged).ok() ? 0 : 1;
   }
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(refused, 200);  // most bytes are values, of which any is one
 }
 
 TEST(CheckpointEnvelope, AnotherFormatIsRefused) {

@@ -142,7 +142,7 @@ struct Slow {
     const size_t least = std::max({floor, size_t{16}, at - std::min<size_t>(at, 128)});
     while (o > least) {
       const Compared c = FrameOf(Ys(o - 1), linear);
-      if (!(history[o - 1].y - c.m >= 3 * c.s)) break;
+      if (!(history[o - 1].y - c.m >= 3 * c.s) || !(history[o - 1].y > c.m)) break;
       --o;
     }
     in.assign(history.begin() + static_cast<std::ptrdiff_t>(o), history.end());
@@ -198,7 +198,11 @@ struct Slow {
     e1 = Median({excess.begin(), excess.begin() + static_cast<std::ptrdiff_t>(q)});
     e4 = Median(Tail(excess, q));
     if (e4 < 0.8 * e1) return;
-    if (e4 > 1.5 * e1 || e4 >= Share(1.0 / 3, f.m, f.s, linear)) {
+    List over;  // the level as it stood
+    for (const P& p : in) over.push_back(p.y - f.m);
+    const double r1 = Median({over.begin(), over.begin() + static_cast<std::ptrdiff_t>(q)});
+    const double r4 = Median(Tail(over, q));
+    if ((e4 > 1.5 * e1 && r4 > r1) || r4 >= Share(1.0 / 3, f.m, f.s, linear)) {
       kind = "divergence";
     } else if (n >= 64) {
       kind = "level-shift";
@@ -274,7 +278,7 @@ struct Slow {
     above.push_back(y - c.m);
     const size_t at = history.size();
     Put(p);
-    const bool far = y - c.m >= 6 * c.s;
+    const bool far = c.s > 0 && y - c.m >= 6 * c.s;
     if (far) {
       waiting.push_back(at);
       frames.push_back(c);
