@@ -49,6 +49,7 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
   closed_ = key;
   told_.clear();
   touched_.clear();
+  if (waiting_.empty()) return told_;  // most steps of most runs tell no loss
   const std::map<Key, Value> values = std::exchange(waiting_, {});
   bool restarts = false;
   for (const auto& [of, value] : values) {
