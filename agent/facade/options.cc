@@ -64,6 +64,7 @@ bool FromLauncher(int64_t* rank, int64_t* world_size) {
   return true;
 }
 
+// What was given wins, each number by itself, over the launcher.
 plumbline_status_t ResolveRanks(const plumbline_open_options_t& given,
                                 plumbline_agent_open_t* out) {
   int64_t rank = 0;
@@ -80,6 +81,7 @@ plumbline_status_t ResolveRanks(const plumbline_open_options_t& given,
   return PLUMBLINE_OK;
 }
 
+// Restarts are counted by whoever restarts: ourselves, torchrun, SLURM.
 plumbline_status_t ResolveNumbers(const plumbline_open_options_t& given,
                                   plumbline_agent_open_t* out) {
   constexpr const char* kAttempt[] = {"PLUMBLINE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT",
@@ -112,6 +114,7 @@ double ParseShare(const char* text) {
   return end != text && *end == '\0' ? value : -1.0;
 }
 
+// 0 stays 0: the agent has the default.
 plumbline_status_t ResolveBudget(const plumbline_open_options_t& given,
                                  plumbline_agent_open_t* out) {
   double budget = given.budget;
@@ -130,6 +133,7 @@ plumbline_status_t ResolveBudget(const plumbline_open_options_t& given,
   return PLUMBLINE_OK;
 }
 
+// The option, else the variable, else `otherwise`. Owned by the caller, or by the environment.
 const char* StringOption(const char* given, const char* variable, const char* otherwise) {
   if (given != nullptr) return given;
   const char* value = Environment(variable);
@@ -146,6 +150,7 @@ bool IsServerAddress(const char* address) {
   return digits > 0 && digits <= 5 && colon[1 + digits] == '\0' && atoi(colon + 1) <= 65535;
 }
 
+// Names and places; that neither server nor record is given is a mistake: nothing would be kept.
 plumbline_status_t ResolveStrings(const plumbline_open_options_t& given,
                                   plumbline_agent_open_t* out) {
   out->run = StringOption(given.run, "PLUMBLINE_RUN", "run");
@@ -201,6 +206,7 @@ plumbline_status_t ResolveOptions(const plumbline_open_options_t* given,
   }
   *resolved = {};
   resolved->size = sizeof(*resolved);
+  // The first that is wrong is told.
   using Part = plumbline_status_t (*)(const plumbline_open_options_t&, plumbline_agent_open_t*);
   constexpr Part kParts[] = {ResolveRole, ResolveStrings, ResolveRanks, ResolveNumbers,
                              ResolveBudget};

@@ -42,6 +42,7 @@ class Blocks {
   size_t points_, size_, count_;
 };
 
+// One side's runs, block by block.
 class Side {
  public:
   Side(const Curves& curves, const Blocks& blocks) {
@@ -61,6 +62,8 @@ class Side {
   std::vector<double> means, squares;  // by block, of the runs' medians
 };
 
+// One size of blocks: the differences of the sides, what they must exceed, and the first three that
+// do.
 class Search {
  public:
   Search(const Curves& a, const Curves& b, size_t size) : a_(a), b_(b), blocks_(a[0].size(), size) {
@@ -69,6 +72,7 @@ class Search {
     Thresholds(left, right);
   }
 
+  // The size of a departure that would just be told.
   double smallest() const { return Median(threshold_); }
 
   std::optional<Departure> Find() const {
@@ -82,6 +86,8 @@ class Search {
   }
 
  private:
+  // T of each block: what seeds differ by (assumed, and measured where a side has several), and the
+  // blocks' own noise.
   void Thresholds(const Side& left, const Side& right) {
     const double freedom = static_cast<double>(a_.size() + b_.size()) - 2;
     const double runs = 1 / static_cast<double>(a_.size()) + 1 / static_cast<double>(b_.size());
@@ -118,6 +124,8 @@ class Search {
     return most;
   }
 
+  // Of the three blocks from j on: back to where the difference rose above half of what it must
+  // exceed.
   Departure At(size_t j, double sign) const {
     Departure out;
     std::vector<double> three;

@@ -63,6 +63,9 @@ Product ProductOf(const Ledger& ledger, const Allowances& allowances, const Esti
   return product;
 }
 
+// The steps of an estimate, in the order in which each needs the one before: pairs of runs, their
+// noise, the baseline's curve, the scale that gains are stated at, the multipliers, their product,
+// the stack.
 class Estimator {
  public:
   Estimator(const Ledger& ledger, const Allowances& allowances)
@@ -87,6 +90,7 @@ class Estimator {
   }
 
  private:
+  // Runs with and without, paired by scale and seed; of each multiplier, and of the stack.
   absl::Status Cells() {
     for (const Multiplier& m : ledger_.multipliers) {
       MultiplierEstimate& e = out_.multipliers.emplace_back();
@@ -102,6 +106,8 @@ class Estimator {
                : absl::OkStatus();
   }
 
+  // Of ln loss, one run: pooled over the multipliers' cells, the stack's apart. Given: in
+  // simulations.
   void Noise(std::optional<double> given) {
     double squares = kAssumedFreedom * Square(kAssumedNoise);
     for (const MultiplierEstimate& m : out_.multipliers) {
@@ -113,6 +119,7 @@ class Estimator {
     out_.noise = given.value_or(std::sqrt(squares / (kAssumedFreedom + out_.freedom)));
   }
 
+  // Loss against FLOPs. No E may lie above a loss that was seen.
   absl::Status Curve() {
     if (ScalesOf(ledger_.runs, ledger_.baseline) < 2)
       return absl::InvalidArgumentError("baseline: expected runs of at least 2 scales");
@@ -135,6 +142,7 @@ class Estimator {
     return all;
   }
 
+  // Where the largest ablations stand: what a nat is worth there.
   void LargestScale() {
     for (const MultiplierEstimate& m : out_.multipliers)
       out_.largest_scale = std::max(out_.largest_scale, m.cells.back().flops);
@@ -160,6 +168,7 @@ class Estimator {
       out_.multipliers[i].sd = std::sqrt(out_.covariance[i * worths.size() + i]);
   }
 
+  // All changes together, at the stack's largest scale; and the stack without one of them.
   void Stacked(const Stack& stack) {
     StackEstimate& s = out_.stack.emplace();
     const Cell& cell = stack_.back();
@@ -176,6 +185,8 @@ class Estimator {
     }
   }
 
+  // Of a cell's ln worth: noise, the curve's own error, the bias that all cells of the scale may
+  // share.
   double Sd(const Cell& cell, double worth) const {
     const double gain = out_.baseline.Gain(cell.ln_without);
     return std::sqrt(Square(gain * out_.noise) * cell.spread() +

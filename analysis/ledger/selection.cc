@@ -8,6 +8,7 @@
 namespace plumbline::ledger {
 namespace {
 
+// Priors and grid of the mean and the spread of true ln multipliers.
 constexpr double kMeanPrior = 0.05, kSpreadPrior = 0.05;  // standard deviations, ln
 constexpr double kLeastMean = -0.25, kStep = 0.005, kLeastSpread = 0.0025;
 constexpr int kMeans = 121, kSpreads = 30;
@@ -41,6 +42,7 @@ struct GridPoint {
   double mean = 0, spread = 0, weight = 0;  // weight: ln, then of 1
 };
 
+// The posterior of (mean, spread) on the grid, and what it says of the kept ones' sum.
 class Grid {
  public:
   explicit Grid(const Measured& measured) : measured_(measured), v_(Split(measured)) {
@@ -62,6 +64,7 @@ class Grid {
   }
 
  private:
+  // Weights of all points; the largest ln is taken off before exp.
   void Weigh() {
     double most = -std::numeric_limits<double>::infinity();
     for (int t = 0; t < kSpreads; ++t) {
@@ -89,19 +92,24 @@ class Grid {
       const double off = measured_.y[i] - mean;
       log -= off * off / (2 * (own + v_.own[i]));
     }
+    // Those that were tried and not listed looked worse than nothing; how many there were may be
+    // unknown.
     const double z = mean / std::sqrt(own + v_.own_mean);
     if (!measured_.tried) return log - static_cast<double>(kept_) * LogNormalCdf(z);
     const auto unlisted = *measured_.tried - static_cast<int64_t>(v_.own.size());
     return unlisted > 0 ? log + static_cast<double>(unlisted) * LogNormalCdf(-z) : log;
   }
 
+  // How much of what was measured is believed.
   double Shrink(const GridPoint& p, size_t i) const {
     return p.spread * p.spread / (p.spread * p.spread + v_.own[i]);
   }
+  // A true ln multiplier, given the point.
   double Expected(const GridPoint& p, size_t i) const {
     return p.mean * kMeanPrior * kMeanPrior / (kMeanPrior * kMeanPrior + v_.shared) +
            Shrink(p, i) * (measured_.y[i] - p.mean);
   }
+  // Of the kept ones.
   double Sum(const GridPoint& p) const {
     double sum = 0;
     for (size_t i = 0; i < v_.own.size(); ++i) sum += measured_.kept[i] ? Expected(p, i) : 0;

@@ -16,12 +16,14 @@ constexpr uint64_t kMostTimes = 1 << 20;
 // Points of a resume after which its slope is looked at: few, so that a fast schedule has not bent.
 constexpr uint64_t kLooks[] = {16, 32, 64, 128};
 
+// As FitSlope takes them.
 std::vector<std::pair<double, double>> Pairs(const std::vector<RatePoint>& points) {
   std::vector<std::pair<double, double>> pairs;
   for (const RatePoint& p : points) pairs.emplace_back(static_cast<double>(p.step), p.rate);
   return pairs;
 }
 
+// Known to a hundredth.
 bool Says(const SlopeAt& slope) {
   return std::isfinite(slope.slope) && slope.error <= kExact * std::fabs(slope.slope);
 }
@@ -70,6 +72,7 @@ void RateCourse::Take(uint32_t attempt, uint32_t world_size, int64_t step, doubl
   Keep({step, rate});
 }
 
+// What lies behind the step was not, for this attempt.
 void RateCourse::Resume(int64_t step) {
   resumed_ = PointsBefore(step);
   std::erase_if(kept_, [&](const RatePoint& p) { return p.step >= step; });
@@ -80,6 +83,7 @@ void RateCourse::Resume(int64_t step) {
   at_rest_ = 0;
 }
 
+// The newest points all; of the others each 2^n-th, so that the whole course takes bounded memory.
 void RateCourse::Keep(RatePoint point) {
   recent_.push_back(point);
   if (recent_.size() > 2 * kRecent) recent_.erase(recent_.begin(), recent_.begin() + kRecent);
@@ -105,6 +109,7 @@ std::vector<RatePoint> RateCourse::PointsBefore(int64_t step) const {
   return points;
 }
 
+// At the first point of a resume.
 std::optional<RateRestart> RateCourse::Restart() const {
   if (points_ != 1 || resumed_.empty()) return std::nullopt;
   const double highest = HighestOf(resumed_);
@@ -117,6 +122,7 @@ std::optional<RateRestart> RateCourse::Restart() const {
   return RateRestart{highest, before, after};
 }
 
+// The slopes on both sides of a resume that goes on where it was, as a whole multiple.
 std::optional<RateFaster> RateCourse::Faster() const {
   if (resumed_.size() < kLooks[0]) return std::nullopt;
   if (std::find(std::begin(kLooks), std::end(kLooks), points_) == std::end(kLooks))
@@ -143,6 +149,7 @@ std::optional<RateFaster> RateCourse::Faster() const {
       whole, times, old_slope.slope, new_slope.slope, after.front().step, after.back().step};
 }
 
+// By the number of processes: each of them counted the schedule on.
 bool RateCourse::Explained(uint64_t multiple) const {
   if (world_ <= 1) return true;
   if (world_ % multiple == 0) return true;

@@ -63,7 +63,7 @@ constexpr std::string_view kTerms[] = {
     "aux",     "auxiliary",  "z",  "balance", "balancing",      "lb",   "router",
     "routing", "entropy",    "kl", "penalty", "regularization", "reg",  "regularisation",
     "commit",  "commitment", "l1", "l2",      "decay",          "orth", "sparsity"};
-// As rules/health/learning_rate.cc: a bound, a factor, a setting of the scheduler.
+// A bound, a factor, a setting of the scheduler.
 constexpr std::string_view kNotTheRate[] = {
     "min",      "max",      "base",      "initial", "init",      "target", "final",  "end",
     "start",    "peak",     "warmup",    "scale",   "mult",      "ratio",  "factor", "decay",

@@ -248,13 +248,8 @@ void RegisterAudit(CLI::App& app, int* status) {
       app.add_subcommand("audit", "Judge recorded runs: dumps, run records, directories of them");
   command->add_option("PATH", arguments->paths,
                       "Files, or directories that are audited as one run");
-  command->add_option("--format", arguments->format, "Output format")
-      ->check(OneOf({"text", "json", "sarif", "html"}))
-      ->capture_default_str();
-  command
-      ->add_option("--output", arguments->output,
-                   "Write the report to FILE instead of standard output")
-      ->type_name("FILE");
+  AddReportOptions(command, {"text", "json", "sarif", "html"}, &arguments->format,
+                   &arguments->output);
   command
       ->add_option("--rules", arguments->rules,
                    "Run only the rules that a glob matches; repeat or separate by commas")

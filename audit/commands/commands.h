@@ -3,6 +3,8 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <string>
+#include <vector>
 
 namespace plumbline::audit {
 
@@ -21,6 +23,10 @@ void RegisterCompletion(CLI::App& app, int* status);
 
 // Behind all others: what help says of exit statuses, and its examples.
 void AddHelpEnds(CLI::App& app);
+
+// --format, one of `formats`, and --output, of a command that prints a report.
+void AddReportOptions(CLI::App* command, const std::vector<std::string>& formats,
+                      std::string* format, std::string* output);
 
 // "plumb: MESSAGE" on standard error; returns kExitError.
 int Fail(const std::string& message);

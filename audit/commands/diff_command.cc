@@ -8,7 +8,6 @@
 #include "audit/commands/commands.h"
 #include "audit/diff/diff_result.h"
 #include "audit/render/text_util.h"
-#include "base/command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {
@@ -70,13 +69,7 @@ void RegisterDiff(CLI::App& app, int* status) {
   command->add_option("--more-b", arguments->b, "Another seed of B; repeat it")
       ->type_name("PATH")
       ->allow_extra_args(false);
-  command->add_option("--format", arguments->format, "Output format")
-      ->check(OneOf({"text", "json"}))
-      ->capture_default_str();
-  command
-      ->add_option("--output", arguments->output,
-                   "Write the result to FILE instead of standard output")
-      ->type_name("FILE");
+  AddReportOptions(command, {"text", "json"}, &arguments->format, &arguments->output);
   command->callback([arguments, status] { *status = RunDiff(*arguments); });
 }
 

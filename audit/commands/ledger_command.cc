@@ -51,13 +51,7 @@ void RegisterLedger(CLI::App& app, int* status) {
   CLI::App* command = app.add_subcommand(
       "ledger", "What stacked compute multipliers are worth, and how much may be shared bias");
   command->add_option("FILE", arguments->path, "The ledger (TOML); see docs/ledger.md")->required();
-  command->add_option("--format", arguments->format, "Output format")
-      ->check(OneOf({"text", "json"}))
-      ->capture_default_str();
-  command
-      ->add_option("--output", arguments->output,
-                   "Write the result to FILE instead of standard output")
-      ->type_name("FILE");
+  AddReportOptions(command, {"text", "json"}, &arguments->format, &arguments->output);
   command
       ->add_option("--fail-on", arguments->fail_on,
                    "Lowest level of a finding that makes the exit status 1")

@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "audit/commands/commands.h"
 #include "audit/render/text_util.h"
+#include "base/command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {
@@ -56,6 +58,15 @@ bool WriteOutput(const std::string& path, const std::string& text) {
          ": expected to write the output, found: " + std::strerror(errno));
   }
   return written;
+}
+
+void AddReportOptions(CLI::App* command, const std::vector<std::string>& formats,
+                      std::string* format, std::string* output) {
+  command->add_option("--format", *format, "Output format")
+      ->check(OneOf(formats))
+      ->capture_default_str();
+  command->add_option("--output", *output, "Write the report to FILE instead of standard output")
+      ->type_name("FILE");
 }
 
 }  // namespace plumbline::audit

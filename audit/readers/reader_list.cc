@@ -15,11 +15,12 @@ const std::vector<const Reader*>& Readers() {
   static const SafetensorsReader safetensors;
   static const RunRecordReader run_record;
   static const NcclLogReader nccl_log;
-  static const std::vector<const Reader*> readers = {
-      &safetensors,         &run_record,        &nccl_log,
-      &NativeRollouts(),    &PrimeRlRollouts(), &NemoRlRollouts(),
-      &TensorBoardReader(), &WandbReader(),     &JsonLinesReader(),
-      &CsvReader(),         &TrainerLogReader()};
+  static const std::vector<const Reader*> readers = [] {
+    std::vector<const Reader*> list = {&safetensors,      &run_record,        &nccl_log,
+                                       &NativeRollouts(), &PrimeRlRollouts(), &NemoRlRollouts()};
+    for (const Reader* reader : ScalarReaders()) list.push_back(reader);
+    return list;
+  }();
   return readers;
 }
 

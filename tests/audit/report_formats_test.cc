@@ -229,7 +229,7 @@ TEST(SeriesPlot, IsBoundedWhateverTheSeries) {
 // ---- SARIF -------------------------------------------------------------------------------------
 
 nlohmann::json Log(const AuditResult& result, int status = 1) {
-  return nlohmann::json::parse(RenderSarif(result, status, "/work/folder"));
+  return nlohmann::json::parse(RenderSarif(result, status, "/data/folder"));
 }
 
 TEST(SarifReport, SaysWhatTheReportSays) {
@@ -290,7 +290,7 @@ TEST(SarifReport, SuppressionsAndBaseline) {
 // No place for an argument, and no link: viewers put those in.
 TEST(SarifReport, ForeignTextIsNoPlaceAndNoLink) {
   for (const std::string& text : kHostile) {
-    const std::string log = RenderSarif(Result({text}), 1, "/work/folder");
+    const std::string log = RenderSarif(Result({text}), 1, "/data/folder");
     const auto run = nlohmann::json::parse(log)["runs"][0];
     for (const auto& result : run["results"]) {
       std::string message = result["message"]["text"];
@@ -305,12 +305,12 @@ TEST(SarifReport, ForeignTextIsNoPlaceAndNoLink) {
 }
 
 TEST(FileUri, BelowTheFolderRelativeOtherwiseWhole) {
-  EXPECT_EQ(FileUri("runs/a b.jsonl", "/work"), "runs/a%20b.jsonl");
-  EXPECT_EQ(FileUri("./runs//x", "/work"), "runs/x");
-  EXPECT_EQ(FileUri("/work/runs/x", "/work"), "runs/x");
-  EXPECT_EQ(FileUri("/other/x", "/work"), "file:///other/x");
-  EXPECT_EQ(FileUri("../x", "/work/a"), "file:///work/x");
-  EXPECT_EQ(FileUri("a:b?c#d%\xff", "/work"), "a%3Ab%3Fc%23d%25%FF");
+  EXPECT_EQ(FileUri("runs/a b.jsonl", "/data"), "runs/a%20b.jsonl");
+  EXPECT_EQ(FileUri("./runs//x", "/data"), "runs/x");
+  EXPECT_EQ(FileUri("/data/runs/x", "/data"), "runs/x");
+  EXPECT_EQ(FileUri("/other/x", "/data"), "file:///other/x");
+  EXPECT_EQ(FileUri("../x", "/data/a"), "file:///data/x");
+  EXPECT_EQ(FileUri("a:b?c#d%\xff", "/data"), "a%3Ab%3Fc%23d%25%FF");
 }
 
 // ---- Sparklines --------------------------------------------------------------------------------

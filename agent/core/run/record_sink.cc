@@ -22,9 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSuffix = ".plr";
-constexpr uint64_t kRetryNs = 1'000'000'000;
-constexpr const char* kCause = "record-write";
+constexpr uint64_t kRetryNs = 1'000'000'000;    // a disk that was full may have room again
+constexpr const char* kCause = "record-write";  // of what was dropped
 
+// "trainer-r00003-a": the attempt follows.
 std::string FilePrefix(v1::Role role, uint32_t rank) {
   char text[48];
   std::snprintf(text, sizeof(text), "%s-r%05u-a", role == v1::ROLE_ROLLOUT ? "rollout" : "trainer",
@@ -122,6 +123,7 @@ absl::StatusOr<std::unique_ptr<RecordSink>> RecordSink::Open(const std::string& 
   return std::unique_ptr<RecordSink>(new RecordSink(std::move(path), stream_id, *std::move(log)));
 }
 
+// In the order in which they were sealed: what could not be written before goes first.
 void RecordSink::Append(const SealedBatch& batch, uint64_t now_ns) {
   if (log_ == nullptr && !Reopen(now_ns).ok()) return Keep(batch);
   if (owed_.body != nullptr) {

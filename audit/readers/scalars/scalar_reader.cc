@@ -165,19 +165,10 @@ const Reader& WandbReader() {
   return reader;
 }
 
-const Reader& CsvReader() {
-  static const ScalarReader reader(CsvFormat());
-  return reader;
-}
-
-const Reader& JsonLinesReader() {
-  static const ScalarReader reader(JsonLinesFormat());
-  return reader;
-}
-
-const Reader& TrainerLogReader() {
-  static const ScalarReader reader(TrainerLogFormat());
-  return reader;
+std::vector<const Reader*> ScalarReaders() {
+  static const ScalarReader json_lines(JsonLinesFormat()), csv(CsvFormat()),
+      trainer_log(TrainerLogFormat());
+  return {&TensorBoardReader(), &WandbReader(), &json_lines, &csv, &trainer_log};
 }
 
 }  // namespace plumbline::audit

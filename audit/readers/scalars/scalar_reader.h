@@ -37,8 +37,7 @@ class ScalarReader : public Reader {
 // Static storage.
 const Reader& TensorBoardReader();
 const Reader& WandbReader();
-const Reader& CsvReader();
-const Reader& JsonLinesReader();
-const Reader& TrainerLogReader();
+// All of them; what is told by its bytes before what is told by its words.
+std::vector<const Reader*> ScalarReaders();
 
 }  // namespace plumbline::audit
