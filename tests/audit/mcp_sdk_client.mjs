@@ -40,7 +40,8 @@ assert.equal((await call("get_series", { run: "night", series: "loss" })).series
 assert.ok((await call("get_series", { run: "night" })).names.length >= 2);
 assert.ok((await call("explain_rule", { rule: "non-finite" })).page.startsWith("# precision/non-finite"));
 const audit = await call("audit_path", { path: record });
-assert.equal(audit.findings[0].fingerprint, incidents[0].finding);
+const same = audit.findings.find(({ rule }) => rule === "precision/non-finite");
+assert.equal(same.fingerprint, incidents[0].finding);
 
 const { resources } = await client.listResources();
 for (const { uri, mimeType } of resources) {

@@ -5,7 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
+import unittest
 
 import recorded_run
 import support
@@ -13,18 +13,17 @@ import support
 PACKAGE = "@modelcontextprotocol/sdk@1.32.2"
 
 
-def main():
-    if os.environ.get("PLUMB_LONG") != "1" or not shutil.which("npm") or not shutil.which("node"):
-        print("the long form, with node and npm")
-        sys.exit(support.SKIPPED)
-    with support.scratch() as folder, support.Server(folder) as server:
-        subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix",
-                        str(folder), PACKAGE], check=True, timeout=support.PATIENCE)
-        recorded_run.train("night", server=server.address, record=folder / "record")
-        shutil.copy(pathlib.Path(__file__).with_name("mcp_sdk_client.mjs"), folder)
-        subprocess.run(["node", str(folder / "mcp_sdk_client.mjs"), support.program("plumb"), server.address,
-                        str(folder / "record")], check=True, timeout=support.PATIENCE, cwd=folder)
+@unittest.skipUnless(os.environ.get("PLUMB_LONG") == "1", "the long form, with node and npm")
+class PublicClient(unittest.TestCase):
+    def test_every_answer_fits_its_schemas(self):
+        with support.scratch() as folder, support.Server(folder) as server:
+            subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix",
+                            str(folder), PACKAGE], check=True, timeout=support.PATIENCE)
+            recorded_run.train("night", server=server.address, record=folder / "record")
+            shutil.copy(pathlib.Path(__file__).with_name("mcp_sdk_client.mjs"), folder)
+            subprocess.run(["node", str(folder / "mcp_sdk_client.mjs"), support.program("plumb"), server.address,
+                            str(folder / "record")], check=True, timeout=support.PATIENCE, cwd=folder)
 
 
 if __name__ == "__main__":
-    main()
+    unittest.main()
