@@ -210,6 +210,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   });
   quarantine_ =
       std::make_unique<Quarantine>(data_->path(), [] { return static_cast<int64_t>(UnixNs()); });
+  quarantine_->NoteCrashes();
   auto checkpoints = ListCheckpoints(data_->checkpoint());
   if (!checkpoints.ok()) return checkpoints.status();
 

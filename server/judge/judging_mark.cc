@@ -1,16 +1,38 @@
 #include "server/judge/judging_mark.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
 namespace plumbline::server {
+namespace {
+
+constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+std::atomic<JudgingMarkPage*> noted{nullptr};
+struct sigaction handled_before[std::size(kCrashes)];
+
+// Only what a signal handler may do: words of a mapped page, system calls. Whoever comes first is
+// the one.
+void NoteCrash(int signal) {
+  if (JudgingMarkPage* page = noted.load()) {
+    uint32_t nobody = 0;
+    page->crashed.compare_exchange_strong(nobody, static_cast<uint32_t>(gettid()));
+  }
+  for (size_t i = 0; i < std::size(kCrashes); ++i) {
+    if (kCrashes[i] == signal) sigaction(signal, &handled_before[i], nullptr);
+  }
+  raise(signal);  // blocked until this returns
+}
+
+}  // namespace
 
 std::unique_ptr<JudgingMark> JudgingMark::Open(const std::string& path, std::vector<Found>* died,
                                                std::string* error) {
@@ -32,9 +54,12 @@ std::unique_ptr<JudgingMark> JudgingMark::Open(const std::string& path, std::vec
   auto* page = static_cast<JudgingMarkPage*>(mapped);
   const bool whole = page->magic == JudgingMarkPage::kMagic;
   page->magic = JudgingMarkPage::kMagic;
+  const uint32_t crashed = page->crashed.exchange(0);
   for (JudgingMarkPage::Place& place : page->places) {
-    if (whole && place.busy.load() == 1 && place.length <= JudgingMarkPage::kNameBytes)
-      died->push_back({{place.run, place.length}, place.entry, place.replaying != 0});
+    if (whole && place.busy.load() == 1 && place.length <= JudgingMarkPage::kNameBytes &&
+        (crashed == 0 || place.thread == crashed))
+      died->push_back(
+          {{place.run, place.length}, place.entry, place.replaying != 0, crashed != 0});
     place.busy.store(0);
     place.length = 0;
   }
@@ -42,6 +67,8 @@ std::unique_ptr<JudgingMark> JudgingMark::Open(const std::string& path, std::vec
 }
 
 JudgingMark::~JudgingMark() {
+  JudgingMarkPage* mine = page_;
+  noted.compare_exchange_strong(mine, nullptr);
   for (size_t place = 0; place < JudgingMarkPage::kPlaces; ++place) Leave(place);
   munmap(page_, sizeof(JudgingMarkPage));
 }
@@ -69,6 +96,19 @@ size_t JudgingMark::Enter(std::string_view run, uint64_t entry, bool replaying) 
 void JudgingMark::Leave(size_t place) {
   if (place < JudgingMarkPage::kPlaces)
     page_->places[place].busy.store(0, std::memory_order_release);
+}
+
+void JudgingMark::NoteCrashes() {
+  noted = page_;
+  static const bool installed = [] {
+    struct sigaction action = {};
+    action.sa_handler = NoteCrash;
+    action.sa_flags = SA_ONSTACK;
+    for (size_t i = 0; i < std::size(kCrashes); ++i)
+      sigaction(kCrashes[i], &action, &handled_before[i]);
+    return true;
+  }();
+  (void)installed;
 }
 
 }  // namespace plumbline::server

@@ -14,7 +14,7 @@ namespace plumbline::server {
 
 // What lies in the file: a place for each run that may be judged at one time.
 struct JudgingMarkPage {
-  static constexpr uint64_t kMagic = 0x32'6b72'616d'626c'70;  // "plbmark2"
+  static constexpr uint64_t kMagic = 0x33'6b72'616d'626c'70;  // "plbmark3"
   static constexpr size_t kNameBytes = 65536;
   static constexpr size_t kPlaces = 32;
 
@@ -27,6 +27,7 @@ struct JudgingMarkPage {
     char run[kNameBytes];
   };
   uint64_t magic;
+  std::atomic<uint32_t> crashed;  // the thread that ended the process by a signal of its own; or 0
   Place places[kPlaces];
 };
 
@@ -37,10 +38,12 @@ class JudgingMark {
     std::string run;
     uint64_t entry = 0;
     bool replaying = false;
+    bool crashed = false;  // its thread ended the process; false: that was not seen
   };
 
   // Maps `path`, made if it is not there; nullptr: that was not possible, `error` says why. `died`:
-  // what the process before this one judged when it ended.
+  // what the process before this one judged when it ended. Where a thread was seen to end it, what
+  // others judged meanwhile is not told.
   static std::unique_ptr<JudgingMark> Open(const std::string& path, std::vector<Found>* died,
                                            std::string* error);
   ~JudgingMark();  // leaves all
@@ -51,6 +54,10 @@ class JudgingMark {
   // cut, which nobody's name is then.
   size_t Enter(std::string_view run, uint64_t entry, bool replaying);
   void Leave(size_t place);
+  // From now on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) is noted in the file, then
+  // handled as before. What is killed from outside, or for its memory, leaves no note. One mark of
+  // a process can have it: the last that asked.
+  void NoteCrashes();
 
  private:
   explicit JudgingMark(JudgingMarkPage* page) : page_(page) {}

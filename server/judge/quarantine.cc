@@ -60,7 +60,8 @@ void Quarantine::Load() {
 void Quarantine::TakeDeath(const std::vector<JudgingMark::Found>& died) {
   const v1::QuarantineState::Death before = std::exchange(death_, {});
   for (const JudgingMark::Found& found : died) {
-    LogWarning("the last process ended while it judged run {:?}, entry {}", found.run, found.entry);
+    LogWarning("the last process {} while it judged run {:?}, entry {}",
+               found.crashed ? "crashed" : "ended", found.run, found.entry);
     // One that is here already was being tried again.
     if (runs_.contains(found.run)) continue;
     if (died.size() == 1) {
@@ -82,14 +83,15 @@ void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
   const bool same_place = again && before.runs_size() == 1 && before.entry() == died.entry;
   uint32_t count = 1;
   if (same_place) {
-    count += before.count() + kSamePlace - 1;
+    count += before.count() + (died.crashed ? kSameCrash : kSamePlace) - 1;
   } else if (again && died.replaying) {
     // Further than any before it: what they died over did not end this one.
     count = before.count() + (died.entry <= before.furthest() ? 1 : 0);
   }
   if (count >= kTooMany) {
     const std::string reason =
-        same_place ? absl::StrCat("plumbd died twice while it judged entry ", died.entry, " of it")
+        same_place ? absl::StrCat("plumbd ", died.crashed ? "crashed" : "died",
+                                  " again and again while it judged entry ", died.entry, " of it")
                    : absl::StrCat(
                          "plumbd died again and again while it judged this run, the last "
                          "time at entry ",

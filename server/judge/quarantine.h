@@ -26,19 +26,28 @@ namespace plumbline::server {
 // Thread-safe.
 class Quarantine : public rules::RunGuard {
  public:
-  // Deaths at one entry of the journal weigh more: a process that is killed from outside is seldom
-  // at the same one. So two there, or four in a row while the journal is judged again, of which
-  // none came further than those before it.
-  static constexpr uint32_t kSamePlace = 3;
+  // A row of deaths over one run ends in quarantine at the weight kTooMany. At one entry of the
+  // journal a death weighs more: a crash of the thread that judged it so much that two will do. One
+  // that nobody saw (killed for its memory, or from outside) may be chance, but not three times at
+  // one entry. Elsewhere in the journal judged again four in a row, of which none came further than
+  // those before it.
+  static constexpr uint32_t kSameCrash = 3;
+  static constexpr uint32_t kSamePlace = 2;
   static constexpr uint32_t kTooMany = 4;
 
   // Takes up what a former process left in `directory`, and decides whether it died too often over
   // one run. Empty: nothing is kept, and nothing was.
   //
-  // Of several runs that were judged at one time it is not known which it was. Nobody is held for
+  // Of several runs that were judged at one time it is not known which it was, if none of their
+  // threads was seen to crash. Nobody is held for
   // such a death: it only begins a row for each of them. What is judged again is judged one run at
   // a time, so whoever ends the process does it again there, alone, and is known.
   explicit Quarantine(const std::string& directory, std::function<int64_t()> unix_ns);
+
+  // JudgingMark::NoteCrashes: of a process that is a server.
+  void NoteCrashes() {
+    if (mark_ != nullptr) mark_->NoteCrashes();
+  }
 
   // ---- the judging threads': each is told for itself what it judges ----
 

@@ -1,6 +1,6 @@
 // A plumbd that dies, or has no memory, while it judges a run: by LD_PRELOAD. PLUMB_JUDGE_FAULT
 // names a file whose content is the fault: "die RUN" (as one that is killed for its memory),
-// "memory RUN" (each allocation fails), or anything else for none.
+// "crash RUN" (SIGSEGV), "memory RUN" (each allocation fails), or anything else for none.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -77,6 +77,7 @@ void FailIfAsked() {
   const size_t space = fault.find(' ');
   if (space == std::string_view::npos || fault.substr(space + 1) != run) return;
   if (fault.substr(0, space) == "die") kill(getpid(), SIGKILL);
+  if (fault.substr(0, space) == "crash") raise(SIGSEGV);
   if (fault.substr(0, space) == "memory") throw std::bad_alloc();
 }
 

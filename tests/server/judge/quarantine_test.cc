@@ -30,6 +30,25 @@ class QuarantineTest : public testing::Test {
   Quarantine Open() const {
     return Quarantine(folder_.path(), [] { return int64_t{7}; });
   }
+  // A process that crashes while a thread judges each of `runs`; the thread of the first is it.
+  void Crash(const std::vector<std::pair<std::string, uint64_t>>& runs, int signal = SIGSEGV) const {
+    const pid_t child = fork();
+    if (child == 0) {
+      Quarantine quarantine = Open();
+      quarantine.NoteCrashes();
+      for (size_t i = runs.size(); i-- > 0;) {
+        std::thread([&, i] {
+          Quarantine::At(runs[i].second, false);
+          quarantine.Begin(runs[i].first);
+          if (i == 0) raise(signal);
+        }).join();
+      }
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+  }
   // A process that ends while it judges `run`.
   void Die(const std::string& run, uint64_t entry, bool replaying) const {
     const pid_t child = fork();
@@ -72,16 +91,51 @@ TEST_F(QuarantineTest, OneDeathIsNotEnough) {
   EXPECT_THAT(Held(), ElementsAre());
 }
 
-TEST_F(QuarantineTest, TwoDeathsInARowAtOneEntryPutTheRunThere) {
+TEST_F(QuarantineTest, ThreeDeathsInARowAtOneEntryPutTheRunThere) {
   Die("bad", 17, false);
   Die("bad", 17, true);
+  Die("bad", 17, true);  // to look meanwhile would be a process that ends well
   ASSERT_THAT(Held(), ElementsAre("bad"));
   const Quarantine quarantine = Open();
   EXPECT_TRUE(quarantine.Holds("bad"));
   EXPECT_FALSE(quarantine.Holds("good"));
   EXPECT_EQ(quarantine.Find("bad")->entry(), 17u);
-  EXPECT_THAT(quarantine.Find("bad")->reason(), HasSubstr("died twice while it judged entry 17"));
+  EXPECT_THAT(quarantine.Find("bad")->reason(), HasSubstr("died again and again while it judged entry 17"));
   EXPECT_TRUE(quarantine.MayWrite("bad").ok());
+}
+
+// Killed twice from outside, by chance while it judged the same.
+TEST_F(QuarantineTest, TwoDeathsThatNobodySawAreChance) {
+  Die("busy", 17, true);
+  Die("busy", 17, true);
+  EXPECT_THAT(Held(), ElementsAre());
+}
+
+TEST_F(QuarantineTest, TwoCrashesAtOneEntryPutTheRunThere) {
+  for (const int signal : {SIGSEGV, SIGABRT}) Crash({{"bad", 17}}, signal);
+  ASSERT_THAT(Held(), ElementsAre("bad"));
+  EXPECT_THAT(Open().Find("bad")->reason(), HasSubstr("crashed again and again"));
+}
+
+// Which of those that were judged at one time is known by its thread.
+TEST_F(QuarantineTest, OnlyTheOneWhoseThreadCrashedIsHeld) {
+  for (int i = 0; i < 2; ++i) Crash({{"bad", 17}, {"innocent", 12}});
+  EXPECT_THAT(Held(), ElementsAre("bad"));
+}
+
+TEST_F(QuarantineTest, ACrashOfAThreadThatJudgesNothingIsNobodys) {
+  for (int i = 0; i < 4; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      Quarantine quarantine = Open();
+      quarantine.NoteCrashes();
+      quarantine.At(17, true);
+      quarantine.Begin("innocent");
+      std::thread([] { abort(); }).join();
+    }
+    waitpid(child, nullptr, 0);
+  }
+  EXPECT_THAT(Held(), ElementsAre());
 }
 
 TEST_F(QuarantineTest, WhoIsKilledElsewhereEachTimeIsNotHeld) {
@@ -153,6 +207,7 @@ TEST_F(QuarantineTest, NobodyIsHeldForADeathThatMayHaveBeenOverAnother) {
 
 TEST_F(QuarantineTest, WhoEndsTheProcessAloneAfterwardsIsHeldAndTheOthersAreNot) {
   DieOverSeveral({{"bad", 17}, {"innocent", 12}});
+  Die("bad", 17, true);
   Die("bad", 17, true);
   Die("bad", 17, true);  // to look meanwhile would be a process that ends well
   EXPECT_THAT(Held(), ElementsAre("bad"));
@@ -236,20 +291,23 @@ class QuarantinedRun : public testing::Test {
     words.insert(words.end(), {"--server", server_->address()});
     return RunToEnd(words);
   }
-  // plumbd dies twice over the run "bad", of which nothing was judged before.
-  void DieOver() {
+  // plumbd dies over the run "bad", of which nothing was judged before, until it is held: as many
+  // times as `deaths`.
+  void DieOver(const std::string& fault = "die", int signal = SIGKILL, int deaths = 3) {
     Start();
     ASSERT_TRUE(Send("good", 1, 3));
     ASSERT_TRUE(Judged("good", 3));
-    SetFault("die bad");
+    SetFault(fault + " bad");
     {
       const v1::Source source = SourceOf("bad");
       AgentStream agent(*server_, StreamOf("bad"), {source}, 1);
       agent.Send(LeakingStep(source, 1), 1);
-      EXPECT_EQ(server_->process().Wait(), 128 + SIGKILL);
+      EXPECT_EQ(server_->process().Wait(), 128 + signal);
     }
-    Start();
-    EXPECT_EQ(server_->process().Wait(), 128 + SIGKILL);
+    for (int death = 2; death <= deaths; ++death) {
+      Start();
+      EXPECT_EQ(server_->process().Wait(), 128 + signal);
+    }
     Start();
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
@@ -276,10 +334,17 @@ TEST_F(QuarantinedRun, IsKeptAndNotJudgedWhileOthersAre) {
   const Ended runs = Plumb({"runs"});
   EXPECT_EQ(runs.status, 0) << runs.errors;
   EXPECT_THAT(runs.output, HasSubstr("quarantined"));
-  EXPECT_THAT(runs.output, HasSubstr("died twice while it judged entry"));
+  EXPECT_THAT(runs.output, HasSubstr("died again and again while it judged entry"));
   EXPECT_THAT(Plumb({"runs", "bad", "--format", "json"}).output,
               HasSubstr("\"state\":\"quarantined\""));
   EXPECT_EQ(Plumb({"runs", "--retry", "good"}).status, 2);
+}
+
+TEST_F(QuarantinedRun, IsHeldAtTheSecondCrashOfTheThreadThatJudgesIt) {
+  DieOver("crash", SIGSEGV, 2);
+  ASSERT_TRUE(Eventually([&] { return server_->Run("bad").has_value(); }));
+  EXPECT_TRUE(server_->Run("bad")->has_quarantined());
+  EXPECT_THAT(Plumb({"runs"}).output, HasSubstr("crashed again and again while it judged entry"));
 }
 
 TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
