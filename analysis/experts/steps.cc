@@ -133,11 +133,12 @@ class Joiner {
 
 std::vector<JoinedMixture> Join(const SiteStep& step) {
   std::map<bool, Joiner> joiners;  // by evaluation
+  const std::string op = step.site.op() == kLoadsOp ? kRoutingOp : step.site.op();
   for (const Item& item : step.items) {
     if (!item.evidence->has_routing()) continue;
     const bool evaluation = item.evidence->routing().config().mode() == "eval";
     const auto at = joiners.try_emplace(
-        evaluation, MixtureKey{step.role, step.site.layer(), step.site.op(), evaluation});
+        evaluation, MixtureKey{step.role, step.site.layer(), op, evaluation});
     at.first->second.Add(item, step.step);
   }
   std::vector<JoinedMixture> joined;

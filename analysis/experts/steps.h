@@ -43,6 +43,11 @@ struct MixtureStep {
   }
 };
 
+// A router's site of this op tells how experts are loaded and no more: no rows, often only some of
+// the tokens. Its steps stand beside those of the layer's whole calls (kRoutingOp).
+inline constexpr char kLoadsOp[] = "loads";
+inline constexpr char kRoutingOp[] = "routing";
+
 // Which stream of steps a summary belongs to: evaluation batches are not training's.
 struct MixtureKey {
   v1::Role role = v1::ROLE_UNSPECIFIED;

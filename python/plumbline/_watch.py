@@ -9,6 +9,7 @@ from time import perf_counter, thread_time_ns
 from ._ddp import Hook, is_ddp
 from ._kinds import KIND_TENSOR
 from ._library import CAPTURING, NO_STEP
+from ._pace import Pace
 from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._tensors import Unsupported
@@ -20,7 +21,6 @@ from ._watch_updates import Updates
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0035  # of a step's time, for its screening
 _MANY = 4096  # backward passes of one step
-_LONGEST = 64  # steps between two of them at most
 
 
 _watched = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
@@ -63,34 +63,6 @@ class _Backward:
             cls.original = None
 
 
-class _Pace:
-    """Every how many steps something of a known cost is done, so that it stays a share of the time.
-
-    Powers of two: ranks that differ still do it in the same steps, at the rarer ones' pace.
-    """
-
-    def __init__(self):
-        self.every, self._cost, self._began, self._period = 1, 0.0, None, None
-
-    def due(self, step):
-        return step % self.every == 0
-
-    def step_began(self):
-        now = perf_counter()
-        if self._began is not None:
-            period = now - self._began
-            self._period = period if self._period is None else self._period + (period - self._period) / 8
-            every = 1
-            while every < _LONGEST and self._cost > every * _SHARE * self._period:
-                every *= 2
-            self.every = every
-        self._began = now
-
-    def cost(self, seconds):
-        """A pre-empted one is not its cost; the first ones are dearer than the rest."""
-        self._cost = seconds if not self._cost else min(1.1 * self._cost, seconds)
-
-
 class Watch:
     """What watches one model and its optimizers until remove()."""
 
@@ -107,7 +79,7 @@ class Watch:
         self._stepped = set()  # optimizers, since the step began
         self._screen = Screen()
         self._ratio, self._moved = Ratio(self._trained), None
-        self._pace, self._screened = _Pace(), NO_STEP
+        self._pace, self._screened = Pace(lambda: _SHARE), NO_STEP
         self._moving = ()  # parameters whose gradient was not zero in the step that was screened last
         self._gradient_word = None
         self._ignored = getattr(model, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP

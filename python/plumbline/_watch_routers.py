@@ -8,10 +8,12 @@ import functools
 import sys
 import types
 import weakref
+from time import perf_counter
 
 from ._library import CAPTURING
 from ._router_evidence import NotKnown, evidence
 from ._router_find import find
+from ._router_loads import Loads, LoadsPace
 from ._router_trace import Follower, listener
 
 _LONGEST = 1024  # steps between two tries at a router of which nothing is known
@@ -91,17 +93,39 @@ class Router:
         self._waiting, self._seen = [], 0
         self._again, self._misses = 0, 0  # nothing came of it: tried again at ever fewer steps
         self._open = None  # what hears the call that is running
+        self._loads, self._heard_step = Loads(found), None
         self._modules = [weakref.ref(m) for m in found.modules]
 
     def wants(self, module):
-        """Whether this call is due: one compare in most steps."""
+        """Whether this call is due, or how it loads the experts is: a few compares in most steps."""
         run = self._routers.run
         word = self._word
         if run._step < (self._again if word is None else word[0]):
-            return False
+            return self._loads_due(module)
         if not any(r() is module for r in self._modules):
             return False  # another module has the id by now
         return self._state != "theirs" and self._routers.live(module) and self._seen < _MOST_WAITING
+
+    def _loads_due(self, module):
+        if not self._loads.ready or module is not self.found.inner or self._open is not None:
+            return False
+        run = self._routers.run
+        return run._step != self._heard_step and self._routers.pace.due(run._step) and self._routers.live(module)
+
+    def _tell_loads(self, original, module, arguments, options):
+        """The module's forward, once and unchanged, of which the gate's output alone is taken."""
+        began, caught = perf_counter(), []
+        listening = self._loads.listen(caught)
+        self._routers.pace.spent(began)
+        try:
+            out = original(module, *arguments, **options)
+        finally:
+            began = perf_counter()
+            if listening is not None:
+                listening.remove()
+        self._routers.guarded(self._loads.tell, self._routers.run, self.found.name, caught)
+        self._routers.pace.spent(began)
+        return out
 
     def heard(self, original, module, arguments, options):
         """The module's forward, once and unchanged, heard from its first operation to its last."""
@@ -109,15 +133,21 @@ class Router:
             out = original(module, *arguments, **options)
             self._routers.guarded(self._inner_done, module, out)
             return out
-        self._open = opened = {"inner": [], "tokens": [], "shape": None, "follower": None}
+        if self._word is not None and self._routers.run._step < self._word[0]:
+            return self._tell_loads(original, module, arguments, options)
+        self._open = opened = {"inner": [], "tokens": [], "shape": None, "follower": None, "gate": []}
+        listening = None
         try:
             self._routers.guarded(self._begin, opened, module, arguments, options)
             if opened["follower"] is None:
                 return original(module, *arguments, **options)
+            listening = self._loads.listen(opened["gate"])
             with opened["listener"]:
                 out = original(module, *arguments, **options)
         finally:
             self._open = None
+            if listening is not None:
+                listening.remove()
         self._routers.guarded(self._done, opened, module, out)
         return out
 
@@ -154,6 +184,9 @@ class Router:
             self._missed()
             self._routers.refuse(self.found.name, str(why))
             return
+        self._heard_step = self._routers.run._step
+        with sys.modules["torch"].no_grad():
+            self._loads.learn(known, opened["gate"])
         if self._state == "new":
             self._seen += 1
             self._waiting.append(known)
@@ -200,7 +233,7 @@ class Routers:
     def __init__(self, run, model, guarded, backward):
         """backward(): whether a backward pass runs, which may compute a forward pass again."""
         self.run, self.guarded, self.backward = run, guarded, backward
-        self.tokens, self.training = None, False
+        self.tokens, self.training, self.pace = None, False, LoadsPace()
         self._undo, self.refused = [], {}
         found, refused = find(model)
         self.refused = dict(refused)
@@ -256,6 +289,7 @@ class Routers:
     def step_ends(self):
         for router in self.routers:
             router.step_ends()
+        self.pace.step_ends()
 
     def refuse(self, name, why):
         self.run._tell_softly(("router", name), f"watch: {name} looks like a router, but {why}: not observed")

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/experts/experts.h"
 #include "analysis/frame/frame.h"
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/routing.h"
@@ -99,6 +100,7 @@ class MoeFutureLeak : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto routes = [](const Item& item) { return item.evidence->has_routing(); };
     if (std::none_of(step.items.begin(), step.items.end(), routes)) return;
+    if (step.site.op() == kLoadsOp) return;  // rows are never kept there
     unsampled_.try_emplace({step.site.layer(), step.site.op()}, step.step);
     const auto analyses = AnalyseRouting(step);
     if (!step.late) Remember(step, analyses);

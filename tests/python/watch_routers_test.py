@@ -1,10 +1,12 @@
 """run.watch hooks routers: what is observed is what happened, leaks are named, nothing else is, and nothing changes."""
 
 import copy
+import ctypes
 import io
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 
@@ -14,7 +16,7 @@ from torch import nn
 
 import router_kinds
 import trainer
-from plumbline import _watch_routers
+from plumbline import _routing, _watch_routers
 from router_kinds import E, KINDS, H, Model
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
@@ -164,6 +166,69 @@ def test_rows_know_their_sequences(kind, order):
         row = torch.arange(64)
         sequence, position = (row // 16, row % 16) if order == "batch-major" else (row % 4, row // 4)
         assert torch.equal(known["sequence_id"], sequence) and torch.equal(known["position"], position)
+
+
+class Telling(Run):
+    """Hears whole calls in some steps, and takes what is told of loads in the others."""
+
+    def __init__(self):
+        super().__init__()
+        self.next_due, self.sites, self.loads = 4, [], []
+        self._observe_routing = lambda site, packed: self.loads.append((self._step, *unpacked(packed)))
+
+    def observe_routing(self, layer, **known):
+        super().observe_routing(layer, **known)
+        self._due[layer] = [self.next_due]
+
+    def _declare_site(self, kind, layer, op):
+        self.sites.append((layer, op))
+        return len(self.sites)
+
+    def _check(self, key, status):
+        pass
+
+
+def unpacked(address):
+    """(top_k, scores [T,E]) of a plumbline_routing_t."""
+    size = _routing.STRUCT.size
+    fields = _routing.STRUCT.unpack(ctypes.string_at(address, size))
+    data, *_, shape, strides, offset = struct.unpack("=QiiiBBHQQQ", ctypes.string_at(fields[2], 48))
+    rows, columns = (ctypes.c_int64 * 2).from_address(shape)
+    down, across = (ctypes.c_int64 * 2).from_address(strides)
+    flat = (ctypes.c_float * ((rows - 1) * down + (columns - 1) * across + 1)).from_address(data + offset)
+    return fields[1], torch.frombuffer(flat, dtype=torch.float32).as_strided((rows, columns), (down, across)).clone()
+
+
+def loads_told(kind, steps=4, batch=8):
+    model, run = made(kind), Telling()
+    routers = _watch_routers.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
+    for run._step in range(steps):
+        routers.forward(True, (ids(batch, seed=run._step),))
+        model(ids(batch, seed=run._step))
+        routers.step_ends()
+        routers.pace._pace.every = 1  # however dear it is on a busy machine
+    routers.remove()
+    return model, run
+
+
+@pytest.mark.parametrize("batch", [8, 40])
+def test_between_whole_calls_a_router_that_refuses_nobody_tells_its_loads(batch):
+    model, run = loads_told("mixtral", batch=batch)
+    assert len(run.calls) == 2 and run.said == []
+    assert [op for _, op in run.sites] == ["loads", "loads"]
+    assert [step for step, *_ in run.loads] == [1, 1, 2, 2, 3, 3]
+    layer, (step, top_k, scores) = run.sites[1][0], run.loads[-1]
+    chosen = truth(model, layer)["indices"]
+    stride = -(-batch * 32 // 512)
+    assert top_k == 2 and len(scores) == len(chosen[step % stride :: stride]) <= 512
+    best = scores.topk(2, dim=-1).indices
+    assert torch.equal(best.sort(-1).values, chosen[step % stride :: stride].sort(-1).values)
+
+
+@pytest.mark.parametrize("kind", [k for k in TOKENS_CHOOSE + EXPERTS_CHOOSE if k != "mixtral"])
+def test_a_router_that_may_refuse_or_chooses_by_more_tells_whole_calls_alone(kind):
+    _, run = loads_told(kind)
+    assert {step for step, *_ in run.loads} == ({1, 2, 3} if kind == "megatron" else set())
 
 
 def test_ids_may_come_by_keyword():

@@ -214,6 +214,34 @@ TEST(MixtureHealth, AnOpeningDoesNotSpeakForTheRest) {
               StartsWith("few-steps: 38 steps were seen, in a span of"));
 }
 
+// A layer of which a few whole calls were heard, and the loads between them: one window, and no
+// complaint that the loads have no rows.
+TEST(MixtureHealth, LoadsStandBesideWholeCalls) {
+  const auto told = [](MixtureRunSpec whole) {
+    MixtureRunSpec between = whole;
+    whole.every = 128;
+    between.every = 8;
+    between.seed = whole.seed + 1;
+    v1::Batch batch = MixtureRun(whole);
+    for (v1::Evidence e : MixtureRun(between).evidence()) {
+      if (e.site().step_first() % 128 == 0) continue;
+      e.mutable_site()->set_op("loads");
+      *batch.add_evidence() = std::move(e);
+    }
+    return VerdictsOn({batch}, {.rules = {"health/*", "causality/*"}});
+  };
+  const Verdicts healthy = told({.steps = 300});
+  for (const char* rule : {kImbalance, kDead, kDrops, kCollapse})
+    EXPECT_EQ(Only(healthy, rule).kind(), v1::Verdict::KIND_PASS) << rule;
+  for (const v1::Verdict& v : healthy) EXPECT_NE(v.site().op(), "loads") << v.ShortDebugString();
+  MixtureRunSpec dead{.steps = 300};
+  dead.popularity = {{5, 0.0}};
+  EXPECT_EQ(Findings(told(dead), kDead), 1);
+  MixtureRunSpec uneven{.steps = 300};
+  uneven.popularity = {{5, 6.0}};
+  EXPECT_EQ(Findings(told(uneven), kImbalance), 1);
+}
+
 TEST(MixtureHealth, TooFewChoicesProveNoDeath) {
   MixtureRunSpec spec{.experts = 256, .choices = 8, .steps = 120};  // 3 an expert in 100 steps
   const Verdicts verdicts = Judge(spec);

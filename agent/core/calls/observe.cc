@@ -52,7 +52,7 @@ plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline
   bool prepared = false;
   const plumbline_status_t status = Observe(site, step, routing, &prepared, error);
   // Getting a device ready is done once: it says nothing of what the site costs.
-  if (!prepared) state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  if (!prepared && !site->tells_loads()) state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
   return status;
 }
 
@@ -64,7 +64,7 @@ plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routin
   absl::Status fine = CallOf(routing, &call);
   if (fine.ok()) fine = probes::CheckRoutingCall(call);
   if (!fine.ok()) return Invalid("observe_routing", head, std::string(fine.message()), error);
-  NoteBytes(head, call);
+  if (!site->tells_loads()) NoteBytes(head, call);
   if (call.input.scores.on_host()) return Keep(head, call, error);
   return KeepOnDevice(head, call, routing.cuda_stream, prepared, error);
 }
@@ -78,7 +78,7 @@ SlotHead Run::HeadOf(SlotKind kind, Site* site, int64_t step) {
   if (step == kCaptureStep) return head;  // its replays get numbers, and are sampled or not
   head.call = site->NextCall(step);
   head.order = state_->NextOrder(step);
-  head.sampled = state_->SampleDue(*site, step);
+  head.sampled = !site->tells_loads() && state_->SampleDue(*site, step);
   return head;
 }
 

@@ -179,7 +179,7 @@ void Drain::Measured(const SlotHead& head, const probes::RoutingCall& call,
 // Evidence stands in the batch: counted, and the server's directives learn that it was given.
 void Drain::Took(const SlotHead& head, const v1::Evidence& evidence) {
   if (directives_ == nullptr) return;
-  directives_->Took(*head.site, head.sampled || IsAlwaysDue(head.site->kind), evidence);
+  directives_->Took(*head.site, head.sampled || head.site->kind == SiteKind::kLogprobs, evidence);
 }
 
 // Hands on what devices have finished.

@@ -50,7 +50,7 @@ plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** a
                     std::to_string(SiteTable::kMaxName) + " bytes");
   }
   made->next_due.store(site.next_due, std::memory_order_release);
-  const int64_t due = IsAlwaysDue(kind) ? 0 : state_->cadence.FirstDue(site.step);
+  const int64_t due = made->always_due() ? 0 : state_->cadence.FirstDue(site.step);
   __atomic_store_n(site.next_due, static_cast<uint64_t>(due), __ATOMIC_RELAXED);
   *agent_site = made;
   return PLUMBLINE_OK;
@@ -96,7 +96,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   for (size_t i = 0; i < sites; ++i) {
     Site* site = s.sites.at(i);
     uint64_t* word = site->next_due.load(std::memory_order_acquire);
-    if (IsAlwaysDue(site->kind)) continue;
+    if (site->always_due()) continue;
     if (word == nullptr) continue;
     // The one word that the trainer's due check reads.
     const int64_t next =

@@ -33,9 +33,6 @@ constexpr bool IsMeasured(SiteKind kind) {
   return kind != SiteKind::kScalar && kind != SiteKind::kSpan;
 }
 
-// Sites of their own budget, due at every step: both sides of a rollout must send the same ones.
-constexpr bool IsAlwaysDue(SiteKind kind) { return kind == SiteKind::kLogprobs; }
-
 // Numbers calls within their step, from 0. Any thread.
 class CallNumbers {
  public:
@@ -53,6 +50,11 @@ struct Site {
   std::string op;
   int64_t declared_step = 0;
   std::atomic<uint64_t*> next_due{nullptr};  // the façade's word; nullptr: always due
+
+  // Tells how experts are loaded and no more: no rows, outside of the budgets, at the caller's pace.
+  bool tells_loads() const { return kind == SiteKind::kRouting && op == "loads"; }
+  // Due at every step. Both sides of a rollout must send the same ones, by a budget of their own.
+  bool always_due() const { return kind == SiteKind::kLogprobs || tells_loads(); }
 
   // The number of this call within its step, from 0. Any thread.
   uint32_t NextCall(int64_t step) { return calls_.NextCall(step); }

@@ -244,7 +244,10 @@ typedef struct plumbline_site_head {
 /* Registers where in the model observations come from. `kind`: PLUMBLINE_KIND_*. `layer` as the
  * trainer names it ("layers.3"); `op` NULL or "": the kind's own ("routing", "tensor", "sum",
  * "update", "matmul", "logits", "logprobs"). The same (kind, layer, op) gives the same site. *site
- * is set whenever status >= 0. */
+ * is set whenever status >= 0. A site of KIND_ROUTING and op "loads" tells how experts are loaded
+ * and no more: it is due at every step, outside of the budgets (the caller keeps the pace, and may
+ * hand over some of the tokens), no rows are kept, and nothing is proved by it; its steps stand
+ * beside those of the layer's site "routing". */
 PLUMBLINE_API plumbline_status_t plumbline_site(plumbline_run_t* run, int32_t kind,
                                                 const char* layer, const char* op,
                                                 plumbline_site_t** site);

@@ -1,0 +1,35 @@
+"""How often something of a known cost is done."""
+
+from time import perf_counter
+
+_LONGEST = 64  # steps between two of them at most
+
+
+class Pace:
+    """Every how many steps something of a known cost is done, so that it stays a share of the time.
+
+    Powers of two: ranks that differ still do it in the same steps, at the rarer ones' pace.
+    """
+
+    def __init__(self, share):
+        """share(): of a step's time, what it may cost."""
+        self._share = share
+        self.every, self._cost, self._began, self._period = 1, 0.0, None, None
+
+    def due(self, step):
+        return step % self.every == 0
+
+    def step_began(self):
+        now = perf_counter()
+        if self._began is not None:
+            period = now - self._began
+            self._period = period if self._period is None else self._period + (period - self._period) / 8
+            every = 1
+            while every < _LONGEST and self._cost > every * self._share() * self._period:
+                every *= 2
+            self.every = every
+        self._began = now
+
+    def cost(self, seconds):
+        """A pre-empted one is not its cost; the first ones are dearer than the rest."""
+        self._cost = seconds if not self._cost else min(1.1 * self._cost, seconds)
