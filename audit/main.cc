@@ -26,6 +26,7 @@ int Main(int argc, char** argv) {
   RegisterFingerprint(app, &status);
   RegisterLedger(app, &status);
   RegisterDiff(app, &status);
+  RegisterPlan(app, &status);
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
   RegisterMcp(app, &status);

@@ -137,8 +137,8 @@ std::vector<JoinedMixture> Join(const SiteStep& step) {
   for (const Item& item : step.items) {
     if (!item.evidence->has_routing()) continue;
     const bool evaluation = item.evidence->routing().config().mode() == "eval";
-    const auto at = joiners.try_emplace(
-        evaluation, MixtureKey{step.role, step.site.layer(), op, evaluation});
+    const auto at =
+        joiners.try_emplace(evaluation, MixtureKey{step.role, step.site.layer(), op, evaluation});
     at.first->second.Add(item, step.step);
   }
   std::vector<JoinedMixture> joined;

@@ -18,6 +18,7 @@ void RegisterExplain(CLI::App& app, int* status);
 void RegisterFingerprint(CLI::App& app, int* status);
 void RegisterLedger(CLI::App& app, int* status);
 void RegisterDiff(CLI::App& app, int* status);
+void RegisterPlan(CLI::App& app, int* status);
 void RegisterMcp(CLI::App& app, int* status);
 void RegisterCompletion(CLI::App& app, int* status);
 

@@ -52,7 +52,8 @@ plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline
   bool prepared = false;
   const plumbline_status_t status = Observe(site, step, routing, &prepared, error);
   // Getting a device ready is done once: it says nothing of what the site costs.
-  if (!prepared && !site->tells_loads()) state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  if (!prepared && !site->tells_loads())
+    state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
   return status;
 }
 

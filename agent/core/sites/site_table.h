@@ -51,7 +51,8 @@ struct Site {
   int64_t declared_step = 0;
   std::atomic<uint64_t*> next_due{nullptr};  // the façade's word; nullptr: always due
 
-  // Tells how experts are loaded and no more: no rows, outside of the budgets, at the caller's pace.
+  // Tells how experts are loaded and no more: no rows, outside of the budgets, at the caller's
+  // pace.
   bool tells_loads() const { return kind == SiteKind::kRouting && op == "loads"; }
   // Due at every step. Both sides of a rollout must send the same ones, by a budget of their own.
   bool always_due() const { return kind == SiteKind::kLogprobs || tells_loads(); }

@@ -1,0 +1,183 @@
+// What a plan says, in whatever format.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "audit/plan/plan_report.h"
+#include "audit/plan/quantity.h"
+
+namespace plumbline::audit {
+namespace {
+
+using plan::Sharding;
+
+std::string Percent(double share) {
+  const double percent = 100 * share;
+  return absl::StrFormat(percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
+}
+
+std::string Count(double value) { return absl::StrFormat("%.0f", std::round(value)); }
+
+std::string Standing(const plan::Plan& p) {
+  if (p.critical_tokens == 0) return "one replica: nothing is reduced over the network";
+  const bool above = p.tokens_per_gpu >= p.critical_tokens;
+  return absl::StrCat(
+      Count(p.tokens_per_gpu), " tokens a GPU and step, ", above ? "above" : "below",
+      " the crossover at ", Count(p.critical_tokens), ": ",
+      above ? "computing can hide the network"
+            : absl::StrCat("at least ", Percent(p.exposed_share), " of the step waits for it"));
+}
+
+std::string Floor(const plan::Plan& p) {
+  const double sequences = plan::Sequences(p.input), replicas = plan::DataParallel(p.input);
+  const double needed = replicas * p.input.layout.micro_sequences;
+  std::string text = absl::StrCat(Count(sequences), " sequences a step for ", Count(replicas),
+                                  replicas == 1 ? " replica" : " replicas");
+  if (p.micro_batches >= 1)
+    return absl::StrCat(text, ": ", absl::StrFormat("%.3g", p.micro_batches),
+                        " micro-batches each; the floor is ", Count(needed), " sequences (",
+                        QuantityText(needed * static_cast<double>(p.input.model.sequence)),
+                        " tokens)");
+  return absl::StrCat(text, ", below the floor of ", Count(needed), ": ",
+                      Percent(1 - std::max(0.0, p.micro_batches)),
+                      " of the replicas have nothing to do");
+}
+
+std::string StageAdvice(const plan::Plan& p) {
+  if (p.stages.size() < 2) return "";
+  const auto best = std::min_element(
+      p.stages.begin(), p.stages.end(),
+      [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; });
+  const auto now = std::find_if(p.stages.begin(), p.stages.end(),
+                                [&](const auto& s) { return s.stages == p.input.layout.stages; });
+  const double here = now == p.stages.end() ? p.step_seconds : now->step_seconds;
+  if (best->step_seconds >= 0.98 * here) return "No other number of stages is 2 % faster.";
+  return absl::StrFormat("%s would take at least %s a step instead of %s.",
+                         best->stages == 1 ? "No pipeline" : Count(best->stages) + " stages",
+                         SecondsText(best->step_seconds), SecondsText(here));
+}
+
+PlanTable LeverTable(const plan::Plan& p) {
+  PlanTable table{"What moves the crossover", {"with", "crossover", "then"}, {}, ""};
+  for (const plan::Lever& lever : p.levers)
+    table.rows.push_back({lever.what, Count(lever.critical_tokens),
+                          lever.tokens_per_gpu >= lever.critical_tokens
+                              ? Count(lever.tokens_per_gpu) + " tokens a GPU: above"
+                              : Count(lever.tokens_per_gpu) + " tokens a GPU: below"});
+  return table;
+}
+
+PlanTable StageTable(const plan::Plan& p) {
+  PlanTable table{"Pipeline stages",
+                  {"stages", "micro-batches", "bubble", "network", "step, at least"},
+                  {},
+                  StageAdvice(p)};
+  for (const plan::StageCost& s : p.stages)
+    table.rows.push_back({Count(s.stages), absl::StrFormat("%.3g", s.micro_batches),
+                          Percent(s.bubble), SecondsText(s.network_seconds),
+                          SecondsText(s.step_seconds)});
+  if (p.stages.empty()) table.below = "No number of stages gives each replica a micro-batch.";
+  return table;
+}
+
+PlanTable StateTable(const plan::Plan& p) {
+  PlanTable table{"Memory for state, a GPU",
+                  {"sharding", "weights", "gradients", "optimizer", "all", "of the GPU"},
+                  {},
+                  ""};
+  for (const plan::StateBytes& s : p.states)
+    table.rows.push_back({plan::ShardingName(s.sharding), BytesText(s.weights),
+                          BytesText(s.gradients), BytesText(s.optimizer), BytesText(s.total()),
+                          Percent(s.total() / p.input.cluster.memory)});
+  return table;
+}
+
+PlanTable ActivationTable(const plan::Plan& p) {
+  PlanTable table{"Memory for activations, a GPU", {"recomputed", "bytes", "of the GPU"}, {}, ""};
+  if (!std::isfinite(p.activations.full)) {
+    table.below = "Not estimated: expected --hidden (and --heads), or a config.json.";
+    return table;
+  }
+  const auto row = [&](const char* what, double bytes) {
+    table.rows.push_back({what, BytesText(bytes), Percent(bytes / p.input.cluster.memory)});
+  };
+  if (p.input.model.heads > 0) row("nothing, attention's scores stored", p.activations.all);
+  row("attention's scores, or they are never stored", p.activations.selective);
+  row("all but the layers' inputs", p.activations.full);
+  return table;
+}
+
+std::string TollText(const plan::TollPaid& toll) {
+  const std::string name = plan::TollName(toll.toll);
+  if (toll.is_time)
+    return toll.share > 0 ? absl::StrCat(name, " (", Percent(toll.share), " of the step)")
+                          : absl::StrCat(name, " (nothing)");
+  return absl::StrCat(name, " (", Percent(toll.share), " of the GPU",
+                      toll.share > 1 ? ": does not fit)" : ")");
+}
+
+}  // namespace
+
+std::string PlanHeadline(const PlanReport& r) {
+  const plan::Input& in = r.plan.input;
+  const bool sparse = in.model.used() < in.model.parameters;
+  return absl::StrCat(
+      r.model.empty() ? "" : r.model + ": ", QuantityText(in.model.parameters), " parameters",
+      sparse ? absl::StrCat(" (", QuantityText(in.model.used()), " used by a token)") : "", ", ",
+      in.model.layers, " layers, sequences of ", in.model.sequence, ", on ", Count(in.cluster.gpus),
+      " ", r.gpu, " in ", r.dtype, " (", absl::StrFormat("%.4g", in.cluster.peak / 1e12),
+      " TFLOP/s at ", Percent(in.cluster.mfu), "), ", QuantityText(in.layout.batch_tokens),
+      " tokens a step");
+}
+
+std::string PlanTollLine(const PlanReport& r) {
+  const auto& tolls = r.plan.tolls;
+  return absl::StrCat("Toll: ", TollText(tolls[0]), "; next: ", TollText(tolls[1]));
+}
+
+std::vector<std::string> PlanVerdicts(const PlanReport& r) {
+  const plan::Plan& p = r.plan;
+  return {absl::StrCat("Computing ", SecondsText(p.compute_seconds), ", network ",
+                       SecondsText(p.network_seconds), ", bubble ", Percent(p.bubble),
+                       ": a step takes at least ", SecondsText(p.step_seconds), ", ",
+                       QuantityText(p.input.layout.batch_tokens / p.step_seconds), " tokens/s"),
+          "Crossover: " + Standing(p), "Batch: " + Floor(p)};
+}
+
+std::vector<PlanTable> PlanTables(const PlanReport& r) {
+  std::vector<PlanTable> tables;
+  if (r.plan.critical_tokens > 0) tables.push_back(LeverTable(r.plan));
+  tables.push_back(StageTable(r.plan));
+  tables.push_back(StateTable(r.plan));
+  tables.push_back(ActivationTable(r.plan));
+  return tables;
+}
+
+std::vector<std::string> PlanAssumptions(const PlanReport& r) {
+  const plan::Input& in = r.plan.input;
+  const plan::Layout& l = in.layout;
+  std::vector<std::string> out = {
+      absl::StrFormat("6 FLOPs a token and used parameter; attention's own are not counted "
+                      "(%.1f %% more at this length)",
+                      in.model.hidden == 0
+                          ? 0.0
+                          : 100 * 12.0 * static_cast<double>(in.model.layers) *
+                                static_cast<double>(in.model.hidden) *
+                                static_cast<double>(in.model.sequence) / (6 * in.model.used())),
+      absl::StrCat(plan::ShardingName(l.sharding), ": ", l.weight_bytes, " bytes a weight, ",
+                   l.gradient_bytes, " a gradient, ", l.optimizer_bytes,
+                   " of optimizer state; weights gathered for ", l.gathers,
+                   l.gathers == 1 ? " micro-batch" : " micro-batches", " a step"),
+      absl::StrCat("a GPU gets ", BytesText(plan::GroupBandwidth(in)),
+                   "/s of a collective: domains of ", in.cluster.domain, ", ",
+                   BytesText(in.cluster.link), "/s out of one, ", BytesText(in.cluster.domain_link),
+                   "/s within"),
+      "network and computing overlap wherever they can: times are lower bounds"};
+  if (in.model.hidden == 0)
+    out[0] = "6 FLOPs a token and used parameter; attention's own are not counted";
+  out.insert(out.end(), r.notes.begin(), r.notes.end());
+  return out;
+}
+
+}  // namespace plumbline::audit
