@@ -31,7 +31,8 @@ class QuarantineTest : public testing::Test {
     return Quarantine(folder_.path(), [] { return int64_t{7}; });
   }
   // A process that crashes while a thread judges each of `runs`; the thread of the first is it.
-  void Crash(const std::vector<std::pair<std::string, uint64_t>>& runs, int signal = SIGSEGV) const {
+  void Crash(const std::vector<std::pair<std::string, uint64_t>>& runs,
+             int signal = SIGSEGV) const {
     const pid_t child = fork();
     if (child == 0) {
       Quarantine quarantine = Open();
@@ -100,7 +101,8 @@ TEST_F(QuarantineTest, ThreeDeathsInARowAtOneEntryPutTheRunThere) {
   EXPECT_TRUE(quarantine.Holds("bad"));
   EXPECT_FALSE(quarantine.Holds("good"));
   EXPECT_EQ(quarantine.Find("bad")->entry(), 17u);
-  EXPECT_THAT(quarantine.Find("bad")->reason(), HasSubstr("died again and again while it judged entry 17"));
+  EXPECT_THAT(quarantine.Find("bad")->reason(),
+              HasSubstr("died again and again while it judged entry 17"));
   EXPECT_TRUE(quarantine.MayWrite("bad").ok());
 }
 
