@@ -13,7 +13,7 @@
 namespace plumbline::audit {
 namespace {
 
-using Json = nlohmann::json;
+using ConfigJson = nlohmann::json;
 
 constexpr size_t kMostBytes = 16u << 20;
 // Families whose feed-forward layers have two matrices; all others we know of have three.
@@ -26,7 +26,7 @@ const std::set<std::string>& Ungated() {
 
 class Counter {
  public:
-  Counter(const Json& config, const std::string& path) : config_(config), path_(path) {}
+  Counter(const ConfigJson& config, const std::string& path) : config_(config), path_(path) {}
 
   absl::StatusOr<CountedModel> Count() {
     hidden_ = Need({"hidden_size", "n_embd", "d_model", "dim"});
@@ -161,7 +161,7 @@ class Counter {
     return 4 * hidden_;
   }
 
-  const Json& config_;
+  const ConfigJson& config_;
   const std::string& path_;
   std::string type_, missing_;
   bool gated_ = true;
@@ -185,17 +185,17 @@ absl::StatusOr<std::string> ReadBounded(const std::string& path) {
 absl::StatusOr<CountedModel> ReadModel(const std::string& path) {
   const auto text = ReadBounded(path);
   if (!text.ok()) return text.status();
-  Json config;
+  ConfigJson config;
   try {
-    config = Json::parse(*text);
-  } catch (const Json::parse_error& error) {
+    config = ConfigJson::parse(*text);
+  } catch (const ConfigJson::parse_error& error) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": at byte ", error.byte, ": expected JSON"));
   }
   // Models of pictures and text keep the language model's part apart.
   for (const char* part : {"text_config", "llm_config", "language_config"}) {
     if (config.is_object() && config.contains(part) && config[part].is_object()) {
-      const Json inner = config[part];
+      const ConfigJson inner = config[part];
       config = inner;
     }
   }

@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "first_k_dense_replace": 3, "vocab_size": 129280,
                       "max_position_embeddings": 163840})",
                   671e9, 37e9, 0.02}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& one) { return std::string(one.param.name); });
 
 TEST(ModelFile, ThePartOfTheLanguageModelIsTaken) {
   const auto model = Count(
