@@ -32,8 +32,8 @@ std::string Standing(const plan::Plan& p) {
 std::string Floor(const plan::Plan& p) {
   const double sequences = plan::Sequences(p.input), replicas = plan::DataParallel(p.input);
   const double needed = replicas * p.input.layout.micro_sequences;
-  std::string text = absl::StrCat(Count(sequences), " sequences a step for ", Count(replicas),
-                                  replicas == 1 ? " replica" : " replicas");
+  std::string text = absl::StrCat(absl::StrFormat("%.4g", sequences), " sequences a step for ",
+                                  Count(replicas), replicas == 1 ? " replica" : " replicas");
   if (p.micro_batches >= 1)
     return absl::StrCat(text, ": ", absl::StrFormat("%.3g", p.micro_batches),
                         " micro-batches each; the floor is ", Count(needed), " sequences (",
