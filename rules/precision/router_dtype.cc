@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/experts/experts.h"
 #include "analysis/frame/frame.h"
 #include "analysis/routing/call/call.h"
 #include "base/load.h"
@@ -160,6 +161,7 @@ class RouterDtype : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     Layer* layer = nullptr;
+    if (step.site.op() == kLoadsOp) return;  // the whole calls of the layer say it
     for (const Item& item : step.items) {
       if (!item.evidence->has_routing()) continue;
       layer = &layers_[{step.role, step.site.layer(), step.site.op()}];

@@ -522,6 +522,59 @@ def test_a_leak_is_named_and_nothing_changes(tmp_path, kind, strength):
     assert {rule for rule, _ in found} <= {LEAK, BATCH}
 
 
+SHORT = """
+import hashlib, sys
+import torch
+from torch import nn
+import plumbline
+from router_kinds import MixtralLike, Model
+torch.manual_seed(0)
+torch.set_num_threads(1)
+record, dead = sys.argv[1], sys.argv[2] == "dead"
+if record != "none":
+    plumbline._router_loads._SHARE = plumbline._watch._SHARE = 1  # steps here are too short for anything
+    run = plumbline.init(run="short", record=record)
+model = Model(MixtralLike)
+if dead:
+    gate = model.blocks[1].gate
+    gate.bias = nn.Parameter(torch.zeros(8).index_fill(0, torch.tensor([3]), -100.0), requires_grad=False)
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+if record != "none":
+    run.watch(model, optimizer)
+seen = hashlib.sha256()
+for _ in range(300):
+    ids = torch.randint(0, 64, (8, 33))
+    loss = nn.functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward(); optimizer.step(); optimizer.zero_grad()
+    seen.update(loss.detach().numpy().tobytes())
+print(seen.hexdigest())
+if record != "none":
+    run.finish()
+"""
+
+
+def short_run(directory, record, how):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
+    env["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{pathlib.Path(__file__).parent}"
+    done = subprocess.run([sys.executable, "-c", SHORT, record, how], cwd=directory, env=env, capture_output=True, text=True, timeout=600,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@real
+@pytest.mark.parametrize("how", ["healthy", "dead"])
+def test_three_hundred_steps_are_a_run(tmp_path, how):
+    assert short_run(tmp_path, "runs", how) == short_run(tmp_path, "none", how)
+    done = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=tmp_path, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    report = json.loads(done.stdout)
+    found = {(f["rule"], f["site"]["layer"]) for f in report["findings"]}
+    assert found == ({("health/dead-expert", "blocks.1")} if how == "dead" else set())
+    mixture = {v["verdict"] for v in report["verdicts"] if v["rule"] in ("health/expert-imbalance", "health/router-collapse")}
+    assert mixture == {"pass"}
+
+
 # ---- python -m plumbline doctor -----------------------------------------------------------------
 
 SHOP = """
