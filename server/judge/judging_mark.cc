@@ -58,8 +58,7 @@ std::unique_ptr<JudgingMark> JudgingMark::Open(const std::string& path, std::vec
   for (JudgingMarkPage::Place& place : page->places) {
     if (whole && place.busy.load() == 1 && place.length <= JudgingMarkPage::kNameBytes &&
         (crashed == 0 || place.thread == crashed))
-      died->push_back(
-          {{place.run, place.length}, place.entry, place.replaying != 0, crashed != 0});
+      died->push_back({{place.run, place.length}, place.entry, place.replaying != 0, crashed != 0});
     place.busy.store(0);
     place.length = 0;
   }
