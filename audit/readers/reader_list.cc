@@ -18,7 +18,9 @@ const std::vector<const Reader*>& Readers() {
   static const RunRecordReader run_record;
   static const NcclLogReader nccl_log;
   static const std::vector<const Reader*> readers = [] {
-    std::vector<const Reader*> list = {&checkpoint, &safetensors, &run_record, &nccl_log, &NativeRollouts(), &PrimeRlRollouts(), &NemoRlRollouts()};
+    std::vector<const Reader*> list = {&checkpoint,      &safetensors,      &run_record,
+                                       &nccl_log,        &NativeRollouts(), &PrimeRlRollouts(),
+                                       &NemoRlRollouts()};
     for (const Reader* reader : ScalarReaders()) list.push_back(reader);
     return list;
   }();

@@ -73,8 +73,8 @@ void EachChunk(const Part& part, F f) {
     const auto n = static_cast<int>(std::min<int64_t>(kChunk, part.last - i));
     const std::byte* data = part.reader.Read(i, n, buffer);
     const auto index = static_cast<uint64_t>(part.before + i);
-    const Digest digest = DigestBytes<Loops>(data, static_cast<size_t>(n) * size,
-                                             index * size / kDigestBlockBytes);
+    const Digest digest =
+        DigestBytes<Loops>(data, static_cast<size_t>(n) * size, index * size / kDigestBlockBytes);
     part.totals->digest.low += digest.low;
     part.totals->digest.high += digest.high;
     part.totals->count += static_cast<uint64_t>(n);

@@ -48,9 +48,8 @@ bool IsModelHeader(const SafetensorsHeader& header) {
   }
   if (header.Metadata("format") != nullptr) return true;
   const auto dotted =
-      std::count_if(header.tensors.begin(), header.tensors.end(), [](const auto& tensor) {
-        return tensor.first.find('.') != std::string::npos;
-      });
+      std::count_if(header.tensors.begin(), header.tensors.end(),
+                    [](const auto& tensor) { return tensor.first.find('.') != std::string::npos; });
   return 2 * static_cast<size_t>(dotted) > header.tensors.size();
 }
 
@@ -60,9 +59,7 @@ bool IsModelFile(std::string_view path) {
   return file.ok() && !ReadSafetensorsHeader(*file, &header) && IsModelHeader(header);
 }
 
-bool LooksTar(std::string_view head) {
-  return head.size() > 262 && head.substr(257, 5) == "ustar";
-}
+bool LooksTar(std::string_view head) { return head.size() > 262 && head.substr(257, 5) == "ustar"; }
 
 }  // namespace
 
@@ -73,7 +70,8 @@ CheckpointForm FormOf(std::string_view path, std::string_view head) {
   if (LooksTar(head) && (NamedAsTorch(path) || head.starts_with("storages") ||
                          head.starts_with("sys_info") || head.starts_with("pickle")))
     return CheckpointForm::kLegacyTar;
-  if (path.ends_with(".index.json") && head.find_first_not_of(" \t\r\n") != std::string_view::npos &&
+  if (path.ends_with(".index.json") &&
+      head.find_first_not_of(" \t\r\n") != std::string_view::npos &&
       head[head.find_first_not_of(" \t\r\n")] == '{' &&
       (head.find("\"weight_map\"") != std::string_view::npos ||
        head.find("\"metadata\"") != std::string_view::npos))
@@ -88,9 +86,10 @@ std::optional<Problem> ReadContents(const InputFile& file, CheckpointContents* c
   if (!head.ok()) return Problem{0, std::string(head.status().message())};
   if (head->starts_with("PK\x03\x04")) return ReadTorchContents(file, contents, findings);
   if (head->substr(0, 32).find(kLegacyMagic) != std::string::npos) {
-    return Problem{0,
-                   "expected a checkpoint as torch.save writes it since 1.6 (a zip), found its older "
-                   "form (one pickle after the other): load it and save it again"};
+    return Problem{
+        0,
+        "expected a checkpoint as torch.save writes it since 1.6 (a zip), found its older "
+        "form (one pickle after the other): load it and save it again"};
   }
   if (LooksTar(*head)) {
     return Problem{0,
@@ -107,8 +106,8 @@ std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointConten
   if (torch->checksum_differs())
     findings->notes.push_back("data.pkl is not what its checksum in the zip says");
   for (const OpaqueCall& call : OpaqueCalls(*torch)) {
-    const std::string count = std::to_string(call.count) + (call.count == 1 ? " call of " : " calls of ");
-    contents->opaque.emplace_back(call.name, call.count);
+    const std::string count =
+        std::to_string(call.count) + (call.count == 1 ? " call of " : " calls of ");
     findings->notes.push_back("left closed: " + count + call.name);
     if (IsDataClass(call.name)) continue;
     findings->problems.push_back({call.byte, "expected tensors and plain values, found " + count +

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "audit/readers/checkpoint/stored_tensor.h"
@@ -41,8 +40,8 @@ struct CheckpointContents {
   bool ordered = false;              // which is that of the model's parameters
   std::vector<ParameterGroup> groups;
   std::optional<int64_t> step;
-  // Names of what was left closed, with how often.
-  std::vector<std::pair<std::string, uint64_t>> opaque;
+  std::optional<double> optimizer_step;  // the largest of a parameter's
+  std::optional<double> scheduler_step;
 };
 
 // What is read of a file beside its tensors goes to these.
@@ -51,8 +50,8 @@ struct FileFindings {
   std::vector<std::string> notes;
 };
 
-// The problem that ends the reading of a file, or nothing. What is wrong with single tensors goes to
-// `findings`, and they are left out. Legacy forms of torch.save are refused in words.
+// The problem that ends the reading of a file, or nothing. What is wrong with single tensors goes
+// to `findings`, and they are left out. Legacy forms of torch.save are refused in words.
 std::optional<Problem> ReadContents(const InputFile& file, CheckpointContents* contents,
                                     FileFindings* findings);
 

@@ -50,8 +50,8 @@ std::optional<Problem> ReadShardIndex(const InputFile& file, ShardIndex* index) 
     return Problem{at, "expected each tensor once in the index, found " + Quoted(twice) + " again"};
   for (const auto& [name, shard] : map->items()) {
     if (!shard.is_string() || !IsFileName(shard.get<std::string>()))
-      return Problem{at, "expected the name of a file for tensor " + Quoted(name) +
-                             ", found something else"};
+      return Problem{
+          at, "expected the name of a file for tensor " + Quoted(name) + ", found something else"};
     index->files[name] = shard.get<std::string>();
     index->shards.insert(shard.get<std::string>());
   }
@@ -70,7 +70,8 @@ std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<Shar
   std::map<std::string, std::string> found;  // the shard of a tensor
   uint64_t total = 0;
   for (const std::string& shard : missing)
-    problems.push_back({0, "expected the shard " + Quoted(shard) + " beside its index, found none that can be read"});
+    problems.push_back({0, "expected the shard " + Quoted(shard) +
+                               " beside its index, found none that can be read"});
   for (const ShardTensors& shard : shards) {
     for (const auto& [name, bytes] : shard.tensors) {
       total += bytes;

@@ -18,9 +18,9 @@ bool IsRunning(std::string_view name) {
 
 // Kept in the shape of the parameter, whatever the optimizer.
 bool HasShapeOfParameter(std::string_view kept) {
-  constexpr std::string_view kKept[] = {"exp_avg",    "exp_avg_sq", "max_exp_avg_sq",
+  constexpr std::string_view kKept[] = {"exp_avg",         "exp_avg_sq", "max_exp_avg_sq",
                                         "momentum_buffer", "square_avg", "sum",
-                                        "exp_inf",    "acc_delta",  "master_param"};
+                                        "exp_inf",         "acc_delta",  "master_param"};
   return std::find(std::begin(kKept), std::end(kKept), kept) != std::end(kKept);
 }
 
@@ -78,9 +78,9 @@ class OrderedFit {
 
 }  // namespace
 
-std::map<int64_t, std::string> NamesOfParameters(
-    const std::vector<const NamedTensor*>& model, const std::vector<const NamedTensor*>& state,
-    const std::vector<ParameterGroup>& groups) {
+std::map<int64_t, std::string> NamesOfParameters(const std::vector<const NamedTensor*>& model,
+                                                 const std::vector<const NamedTensor*>& state,
+                                                 const std::vector<ParameterGroup>& groups) {
   std::map<int64_t, Shape> shapes;
   for (const NamedTensor* tensor : state) {
     if (tensor->parameter && HasShapeOfParameter(tensor->name))

@@ -14,8 +14,8 @@ namespace plumbline::audit {
 // is told is what only one such order fits: the first tensors of the model whose shapes fit in this
 // order and the last ones are the same. Parameters that share their storage count once; running
 // statistics of a normalisation count as none. `model`: the tensors of a model in its own order.
-std::map<int64_t, std::string> NamesOfParameters(
-    const std::vector<const NamedTensor*>& model, const std::vector<const NamedTensor*>& state,
-    const std::vector<ParameterGroup>& groups);
+std::map<int64_t, std::string> NamesOfParameters(const std::vector<const NamedTensor*>& model,
+                                                 const std::vector<const NamedTensor*>& state,
+                                                 const std::vector<ParameterGroup>& groups);
 
 }  // namespace plumbline::audit

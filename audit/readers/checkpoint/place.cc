@@ -41,8 +41,8 @@ uint32_t SmallNumber(std::string_view text, size_t* at) {
 }  // namespace
 
 std::optional<int64_t> StepOfName(std::string_view name) {
-  for (const std::string_view word : {"global_step", "global-step", "step", "iteration", "iter",
-                                      "checkpoint", "ckpt"}) {
+  for (const std::string_view word :
+       {"global_step", "global-step", "step", "iteration", "iter", "checkpoint", "ckpt"}) {
     if (const std::optional<int64_t> step = NumberBehind(name, word)) return step;
   }
   return std::nullopt;
@@ -54,7 +54,8 @@ RankTag RankOfPath(std::string_view path) {
     size_t i = at + 8;
     tag.ranked = i < path.size() && IsDigit(path[i]);
     tag.tensor = SmallNumber(path, &i);
-    if (i + 1 < path.size() && path[i] == '_' && IsDigit(path[i + 1])) tag.stage = SmallNumber(path, &++i);
+    if (i + 1 < path.size() && path[i] == '_' && IsDigit(path[i + 1]))
+      tag.stage = SmallNumber(path, &++i);
   }
   const size_t zero = path.rfind("zero_pp_rank_");
   if (zero != std::string_view::npos) {

@@ -13,10 +13,10 @@ namespace plumbline::audit {
 // a file holds.
 struct RankTag {
   bool ranked = false;
-  uint32_t stage = 0;     // of the pipeline
-  uint32_t tensor = 0;    // of tensor parallelism
-  uint32_t data = 0;      // of data parallelism
-  bool shard = false;     // zero_pp_rank: a part that no other rank holds
+  uint32_t stage = 0;   // of the pipeline
+  uint32_t tensor = 0;  // of tensor parallelism
+  uint32_t data = 0;    // of data parallelism
+  bool shard = false;   // zero_pp_rank: a part that no other rank holds
 
   auto Order() const { return std::tie(stage, tensor, data); }
 };

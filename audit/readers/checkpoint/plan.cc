@@ -68,6 +68,12 @@ class Planner {
     found.planned.path = path;
     found.place = PlaceOf(path);
     found.planned.tag = found.place.rank;
+    if (path.ends_with(".distcp")) {
+      report->Add(0,
+                  "expected a checkpoint of torch.save or safetensors, found a part of PyTorch's "
+                  "distributed form, which this version does not read");
+      return found;
+    }
     absl::StatusOr<InputFile> file = InputFile::Open(path);
     if (!file.ok()) {
       report->Add(0, std::string(file.status().message()));
@@ -88,8 +94,7 @@ class Planner {
       found.shard.tensors.emplace_back(tensor.name, tensor.place.bytes());
     if (found.place.step && found.step && *found.place.step != *found.step) {
       report->Note("step " + std::to_string(*found.place.step) +
-                              " by its name, which is taken; its content says " +
-                              std::to_string(*found.step));
+                   " by its name, which is taken; its content says " + std::to_string(*found.step));
     }
     return found;
   }
@@ -160,8 +165,7 @@ class Planner {
     for (FoundFile& file : files_) {
       if (!file.place.rank.ranked) continue;
       const std::set<Tag>& all = tags[file.planned.run];
-      file.planned.rank =
-          static_cast<uint32_t>(std::distance(all.begin(), all.find(tag_of(file))));
+      file.planned.rank = static_cast<uint32_t>(std::distance(all.begin(), all.find(tag_of(file))));
     }
   }
 

@@ -17,10 +17,9 @@ absl::Status ReadBytes(const InputFile& file, uint64_t at, std::byte* out, size_
   std::vector<absl::Status> read(static_cast<size_t>(ThreadsFor(size)));
   ParallelParts(static_cast<int64_t>(size), static_cast<int>(read.size()),
                 [&](int part, int64_t first, int64_t last) {
-                  read[static_cast<size_t>(part)] =
-                      file.ReadAt(at + static_cast<uint64_t>(first),
-                                  reinterpret_cast<char*>(out) + first,
-                                  static_cast<size_t>(last - first));
+                  read[static_cast<size_t>(part)] = file.ReadAt(
+                      at + static_cast<uint64_t>(first), reinterpret_cast<char*>(out) + first,
+                      static_cast<size_t>(last - first));
                 });
   for (absl::Status& status : read) {
     if (!status.ok()) return std::move(status);
@@ -73,9 +72,8 @@ class StridedWalk {
     view.rank = static_cast<int>(shape.size());
     std::vector<size_t> order(shape.size());  // axes by falling stride, as the bytes lie
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return tensor_.stride[a] > tensor_.stride[b];
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return tensor_.stride[a] > tensor_.stride[b]; });
     std::vector<size_t> axes;  // of these, those that the bytes have
     int64_t count = 1;
     for (size_t i = shape.size(); i-- > 0;) {

@@ -24,14 +24,14 @@ class CheckpointSource : public Source {
     return {plan.run, 0, plan.step - 1};
   }
 
-  // A tensor a batch; the rates with a checkpoint's first, progress after a step's last.
+  // A tensor a batch; numbers with a checkpoint's first, progress after a step's last.
   bool Next(v1::Batch* batch) override {
     if (!open_ && next_ == plans_.size()) return false;
     batch->Clear();
     if (!open_) OpenNext();
     const PlannedFile& plan = plans_[first_];
     *batch->add_sources() = Process(plan.run, plan.rank);
-    if (tensor_ == 0) AddRates(batch);
+    if (tensor_ == 0) AddNumbers(batch);
     if (tensor_ < whole_.tensors.size()) AddTensor(whole_.tensors[tensor_++], batch);
     if (tensor_ >= whole_.tensors.size()) Close(batch);
     return true;
@@ -87,13 +87,17 @@ class CheckpointSource : public Source {
     return evidence;
   }
 
-  void AddRates(v1::Batch* batch) {
-    for (size_t i = 0; i < whole_.rates.size() && i < kMostRates; ++i) {
-      v1::Evidence* evidence =
-          AddEvidence("", i == 0 ? "lr" : "lr." + std::to_string(i), batch);
-      evidence->mutable_scalar()->set_value(whole_.rates[i]);
-      evidence->set_sample_size(1);
-    }
+  void AddNumber(const std::string& name, double value, v1::Batch* batch) {
+    v1::Evidence* evidence = AddEvidence("", name, batch);
+    evidence->mutable_scalar()->set_value(value);
+    evidence->set_sample_size(1);
+  }
+
+  void AddNumbers(v1::Batch* batch) {
+    for (size_t i = 0; i < whole_.rates.size() && i < kMostRates; ++i)
+      AddNumber(i == 0 ? "lr" : "lr." + std::to_string(i), whole_.rates[i], batch);
+    if (whole_.optimizer_step) AddNumber("optimizer.step", *whole_.optimizer_step, batch);
+    if (whole_.scheduler_step) AddNumber("scheduler.step", *whole_.scheduler_step, batch);
   }
 
   void AddTensor(const SitedTensor& tensor, v1::Batch* batch) {
@@ -103,7 +107,7 @@ class CheckpointSource : public Source {
     if (DTypeSize(tensor.place.dtype) == 0) {
       if (unread_.insert(tensor.place.dtype_name).second) {
         part.report->Note("tensors of dtype " + Quoted(tensor.place.dtype_name) +
-                                     " are listed, not read");
+                          " are listed, not read");
       }
       return;
     }
@@ -148,8 +152,8 @@ class CheckpointSource : public Source {
 
   std::vector<PlannedFile> plans_;
   std::map<std::string, std::set<uint32_t>> ranks_;  // of each run
-  size_t next_ = 0;   // of the plans that are not opened
-  size_t first_ = 0;  // of the checkpoint that is open
+  size_t next_ = 0;                                  // of the plans that are not opened
+  size_t first_ = 0;                                 // of the checkpoint that is open
   bool open_ = false;
   WholeCheckpoint whole_;
   size_t tensor_ = 0;   // next of the open checkpoint

@@ -13,8 +13,8 @@ struct StoredTensor {
   DType dtype = DType::kUnspecified;  // kUnspecified: one that is not read (complex, quantised)
   std::string dtype_name;             // as the file has it
   std::vector<int64_t> shape;
-  std::vector<int64_t> stride;  // elements
-  uint64_t begin = 0;           // of element [0, 0, ...], bytes in the file
+  std::vector<int64_t> stride;   // elements
+  uint64_t begin = 0;            // of element [0, 0, ...], bytes in the file
   uint64_t first = 0, last = 0;  // bytes of its storage: [first, last) in the file
   bool swapped = false;          // its numbers have the highest byte first
 

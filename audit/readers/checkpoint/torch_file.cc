@@ -19,20 +19,13 @@ struct TorchDType {
 };
 
 constexpr TorchDType kTorchDTypes[] = {
-    {"Double", "float64", DType::kF64},
-    {"Float", "float32", DType::kF32},
-    {"Half", "float16", DType::kF16},
-    {"BFloat16", "bfloat16", DType::kBF16},
-    {"Long", "int64", DType::kI64},
-    {"Int", "int32", DType::kI32},
-    {"Short", "int16", DType::kI16},
-    {"Char", "int8", DType::kI8},
-    {"Byte", "uint8", DType::kU8},
-    {"Bool", "bool", DType::kBool},
-    {"", "uint16", DType::kU16},
-    {"", "uint32", DType::kU32},
-    {"", "uint64", DType::kU64},
-    {"", "float8_e4m3fn", DType::kE4M3},
+    {"Double", "float64", DType::kF64}, {"Float", "float32", DType::kF32},
+    {"Half", "float16", DType::kF16},   {"BFloat16", "bfloat16", DType::kBF16},
+    {"Long", "int64", DType::kI64},     {"Int", "int32", DType::kI32},
+    {"Short", "int16", DType::kI16},    {"Char", "int8", DType::kI8},
+    {"Byte", "uint8", DType::kU8},      {"Bool", "bool", DType::kBool},
+    {"", "uint16", DType::kU16},        {"", "uint32", DType::kU32},
+    {"", "uint64", DType::kU64},        {"", "float8_e4m3fn", DType::kE4M3},
     {"", "float8_e5m2", DType::kE5M2},
 };
 
@@ -111,21 +104,27 @@ bool IsKnownRecord(std::string_view callee) {
 
 bool IsDataClass(std::string_view callee) {
   constexpr std::string_view kNames[] = {
-      "argparse.Namespace",     "types.SimpleNamespace", "collections.Counter",
-      "collections.deque",      "pathlib.PosixPath",     "pathlib.PurePosixPath",
-      "pathlib.WindowsPath",    "datetime.datetime",     "datetime.timedelta",
-      "_io.BytesIO",            "io.BytesIO",            "builtins.complex",
-      "builtins.slice",         "builtins.range",        "decimal.Decimal",
-      "fractions.Fraction",     "uuid.UUID",             "torch.Generator"};
+      "argparse.Namespace", "types.SimpleNamespace", "collections.Counter", "collections.deque",
+      "pathlib.PosixPath",  "pathlib.PurePosixPath", "pathlib.WindowsPath", "datetime.datetime",
+      "datetime.timedelta", "_io.BytesIO",           "io.BytesIO",          "builtins.complex",
+      "builtins.slice",     "builtins.range",        "decimal.Decimal",     "fractions.Fraction",
+      "uuid.UUID",          "torch.Generator"};
   for (const std::string_view name : kNames) {
     if (callee == name) return true;
   }
-  constexpr std::string_view kModules[] = {
-      "transformers.",           "accelerate.utils.",       "omegaconf.",
-      "megatron.core.enums.",    "megatron.model.enums.",   "megatron.core.transformer.enums.",
-      "megatron.enums.",         "deepspeed.runtime.zero.config.", "deepspeed.utils.types.",
-      "lightning.fabric.utilities.data.", "lightning_fabric.utilities.data.",
-      "pytorch_lightning.utilities.parsing.", "torch.distributed.fsdp.api."};
+  constexpr std::string_view kModules[] = {"transformers.",
+                                           "accelerate.utils.",
+                                           "omegaconf.",
+                                           "megatron.core.enums.",
+                                           "megatron.model.enums.",
+                                           "megatron.core.transformer.enums.",
+                                           "megatron.enums.",
+                                           "deepspeed.runtime.zero.config.",
+                                           "deepspeed.utils.types.",
+                                           "lightning.fabric.utilities.data.",
+                                           "lightning_fabric.utilities.data.",
+                                           "pytorch_lightning.utilities.parsing.",
+                                           "torch.distributed.fsdp.api."};
   for (const std::string_view module : kModules) {
     if (callee.starts_with(module)) return true;
   }
@@ -151,7 +150,8 @@ std::optional<Problem> TorchFile::Read() {
                           std::to_string(zip_.members.size()) + " members"};
   }
   if (!pickle->unreadable.empty())
-    return Problem{pickle->head, "expected data.pkl stored as it is, found it " + pickle->unreadable};
+    return Problem{pickle->head,
+                   "expected data.pkl stored as it is, found it " + pickle->unreadable};
   const PickleLimits limits;
   if (pickle->size > limits.bytes) {
     return Problem{pickle->head, "expected a pickle of at most " + std::to_string(limits.bytes) +
@@ -162,8 +162,8 @@ std::optional<Problem> TorchFile::Read() {
   pickle_.resize(pickle->size);
   if (const absl::Status s = file_.ReadAt(pickle_at_, pickle_.data(), pickle_.size()); !s.ok())
     return Problem{pickle_at_, std::string(s.message())};
-  const auto crc = crc32(0, reinterpret_cast<const Bytef*>(pickle_.data()),
-                         static_cast<uInt>(pickle_.size()));
+  const auto crc =
+      crc32(0, reinterpret_cast<const Bytef*>(pickle_.data()), static_cast<uInt>(pickle_.size()));
   checksum_differs_ = pickle->crc != 0 && pickle->crc != crc;
   if (const ZipMember* order = zip_.Find(prefix_ + "byteorder");
       order != nullptr && order->unreadable.empty() && order->size <= 16) {
@@ -204,7 +204,8 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   }
   DType known = DType::kUnspecified;
   if (third && tree_.Is(items[6], PickleKind::kGlobal)) known = DTypeOfName(tree_.text(items[6]));
-  if (third) tensor.dtype_name = tree_.Is(items[6], PickleKind::kGlobal) ? tree_.text(items[6]) : "";
+  if (third)
+    tensor.dtype_name = tree_.Is(items[6], PickleKind::kGlobal) ? tree_.text(items[6]) : "";
   if (!Storage(items[0], known, &tensor, wrong)) return std::nullopt;
   uint64_t begin = 0;
   if (__builtin_mul_overflow(static_cast<uint64_t>(offset), DTypeSize(tensor.dtype), &begin) ||

@@ -50,10 +50,11 @@ class TorchFile {
   PickleTree tree_;
 };
 
-// Does a call of this name build what this reader knows: a tensor, or one of numpy's or torch's plain
-// values?
+// Does a call of this name build what this reader knows: a tensor, or one of numpy's or torch's
+// plain values?
 bool IsKnownRecord(std::string_view callee);
-// Does it build data of a class that trainers save beside tensors (arguments, configurations, enums)?
+// Does it build data of a class that trainers save beside tensors (arguments, configurations,
+// enums)?
 bool IsDataClass(std::string_view callee);
 
 }  // namespace plumbline::audit

@@ -33,11 +33,11 @@ enum class Top { kModel, kAverage, kOptimizer, kStep, kLeave, kUnknown };
 
 // What the entry of a checkpoint's outermost dicts is, by its name.
 Top TopOf(const std::string& key) {
-  constexpr std::string_view kModels[] = {"state_dict", "model",   "module", "model_state_dict",
-                                          "net",        "network", "weights", "model_state",
-                                          "params",     "model_states"};
-  constexpr std::string_view kSteps[] = {"step",        "global_step", "iteration",
-                                         "global_steps", "steps",      "iter"};
+  constexpr std::string_view kModels[] = {
+      "state_dict", "model",   "module",      "model_state_dict", "net",
+      "network",    "weights", "model_state", "params",           "model_states"};
+  constexpr std::string_view kSteps[] = {"step",         "global_step", "iteration",
+                                         "global_steps", "steps",       "iter"};
   if (HasWord(key, "ema") || key == "shadow_params") return Top::kAverage;
   if (key.starts_with("optim")) return Top::kOptimizer;
   for (const std::string_view name : kModels) {
@@ -64,6 +64,10 @@ class TorchWalk {
     const PickleId root = tree_.root();
     if (HasTensors(root)) {
       Flatten(root, Part::kModel, "");
+    } else if (tree_.Find(root, "param_groups") != kNoPickle) {
+      WalkOptimizer(root, "");  // optimizer.pt of its own
+    } else if (tree_.Find(root, "last_epoch") != kNoPickle) {
+      TakeSchedule(root);
     } else {
       WalkTop(root, "", 0);
     }
@@ -96,14 +100,14 @@ class TorchWalk {
   }
 
   std::string KeyText(PickleId id) const {
-    if (tree_.Is(id, PickleKind::kText))
-      return ValidUtf8(tree_.text(id).substr(0, kMostNameBytes));
+    if (tree_.Is(id, PickleKind::kText)) return ValidUtf8(tree_.text(id).substr(0, kMostNameBytes));
     if (tree_.Is(id, PickleKind::kInt)) return std::to_string(tree_.whole(id));
     return "?";
   }
 
   void WalkTop(PickleId id, const std::string& prefix, int depth) {
-    if (!tree_.Is(id, PickleKind::kDict)) return Flatten(id, Part::kOther, prefix);
+    if (!tree_.Is(id, PickleKind::kDict))
+      return Flatten(id, IsModule(id) ? Part::kModel : Part::kOther, prefix);
     const std::vector<PickleId>& pairs = tree_.items(id);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::string key = KeyText(pairs[i]);
@@ -122,6 +126,7 @@ class TorchWalk {
           TakeStep(value);
           break;
         case Top::kLeave:
+          TakeSchedule(value);
           break;
         case Top::kUnknown:
           if (tree_.Is(value, PickleKind::kDict) && depth < kMostTops && !HasTensors(value)) {
@@ -146,6 +151,19 @@ class TorchWalk {
       contents_.step = static_cast<int64_t>(*value);
   }
 
+  static void TakeLargest(const std::optional<double>& value, std::optional<double>* largest) {
+    // What is no number is kept as such: it is told.
+    if (value && (!*largest || !(*value <= **largest))) *largest = value;
+  }
+
+  // A schedule's state_dict, or a list of them, of which the first counts.
+  void TakeSchedule(PickleId id) {
+    if (tree_.Is(id, PickleKind::kList) && !tree_.items(id).empty()) id = tree_.items(id)[0];
+    const PickleId epoch = tree_.Find(id, "last_epoch");
+    if (epoch != kNoPickle && !contents_.scheduler_step)
+      contents_.scheduler_step = file_.Number(epoch);
+  }
+
   // Every tensor below a value.
   void Flatten(PickleId id, Part part, const std::string& name) {
     if (contents_.tensors.size() >= kMostTensors) return;
@@ -159,7 +177,19 @@ class TorchWalk {
       const std::vector<PickleId>& items = tree_.items(id);
       for (size_t i = 0; i < items.size(); ++i)
         Flatten(items[i], part, Under(name, std::to_string(i)));
+    } else if (IsModule(id)) {
+      const PickleId state = tree_.call(id).state;
+      for (const std::string_view group : {"_parameters", "_buffers", "_modules"}) {
+        const PickleId members = tree_.Find(state, group);
+        if (members != kNoPickle) Flatten(members, part, name);
+      }
     }
+  }
+
+  // A module that was saved whole: its class is left closed, its tensors lie in its state.
+  bool IsModule(PickleId id) const {
+    return tree_.Is(id, PickleKind::kCall) && tree_.call(id).state != kNoPickle &&
+           tree_.Find(tree_.call(id).state, "_parameters") != kNoPickle;
   }
 
   // True: it is a tensor, taken or told as a problem.
@@ -214,7 +244,10 @@ class TorchWalk {
       const std::vector<PickleId>& kept = tree_.items(pairs[i + 1]);
       for (size_t k = 0; k + 1 < kept.size(); k += 2) {
         const std::string key = KeyText(kept[k]);
-        if (key == "step") continue;
+        if (key == "step") {
+          TakeLargest(file_.Number(kept[k + 1]), &contents_.optimizer_step);
+          continue;
+        }
         if (!Take(kept[k + 1], Part::kOptimizer, key, parameter, name) &&
             tree_.Is(kept[k + 1], PickleKind::kDict)) {
           Flatten(kept[k + 1], Part::kOptimizer, Under("state." + KeyText(pairs[i]), key));

@@ -9,7 +9,7 @@
 
 namespace plumbline::audit {
 
-// Fills contents but for `opaque`. At most so many tensors a file; the work is linear in the
+// Fills contents. At most so many tensors a file; the work is linear in the
 // pickle, as limited by PickleLimits.
 inline constexpr size_t kMostTensors = size_t{1} << 19;
 std::optional<Problem> WalkTorchFile(const TorchFile& file, CheckpointContents* contents,

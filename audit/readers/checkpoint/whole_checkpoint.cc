@@ -19,12 +19,13 @@ bool Holds(std::string_view name, std::string_view part) {
 enum class Layout { kUnknown, kReplicated, kShard };
 
 Layout LayoutOf(std::string_view name) {
-  constexpr std::string_view kRowBiases[] = {"dense.bias", "dense_4h_to_h.bias", "linear_proj.bias",
-                                             "linear_fc2.bias", "o_proj.bias", "down_proj.bias"};
+  constexpr std::string_view kRowBiases[] = {"dense.bias",       "dense_4h_to_h.bias",
+                                             "linear_proj.bias", "linear_fc2.bias",
+                                             "o_proj.bias",      "down_proj.bias"};
   constexpr std::string_view kColumnBiases[] = {
-      "query_key_value.bias", "dense_h_to_4h.bias", "linear_qkv.bias", "linear_fc1.bias",
-      "q_proj.bias",          "k_proj.bias",        "v_proj.bias",     "up_proj.bias",
-      "gate_proj.bias"};
+      "query_key_value.bias", "dense_h_to_4h.bias", "linear_qkv.bias",
+      "linear_fc1.bias",      "q_proj.bias",        "k_proj.bias",
+      "v_proj.bias",          "up_proj.bias",       "gate_proj.bias"};
   for (const std::string_view bias : kRowBiases) {
     if (name.ends_with(bias)) return Layout::kReplicated;
   }
@@ -86,11 +87,12 @@ class Assembly {
       if (from != nullptr)
         names = NamesOfParameters(Of(*from, Part::kModel), state, share.contents.groups);
       size_t parameters = 0;
-      for (const ParameterGroup& group : share.contents.groups) parameters += group.parameters.size();
+      for (const ParameterGroup& group : share.contents.groups)
+        parameters += group.parameters.size();
       if (parameters > 0) {
-        share.plan->report->Note(
-            "optimizer state: " + std::to_string(names.size()) + " of " +
-            std::to_string(parameters) + " parameters named by order and shape");
+        share.plan->report->Note("optimizer state: " + std::to_string(names.size()) + " of " +
+                                 std::to_string(parameters) +
+                                 " parameters named by order and shape");
       }
       names_[&share] = std::move(names);
     }
@@ -119,6 +121,8 @@ class Assembly {
     for (const ParameterGroup& group : share.contents.groups) {
       if (group.rated) out_.rates.push_back(group.rate);
     }
+    if (!out_.optimizer_step) out_.optimizer_step = share.contents.optimizer_step;
+    if (!out_.scheduler_step) out_.scheduler_step = share.contents.scheduler_step;
   }
 
   void Name(const Share& share, const NamedTensor& tensor, SitedTensor* sited) const {
@@ -152,7 +156,8 @@ class Assembly {
   // Ranks of one group hold copies; a group of its own is nobody's copy; "": not known.
   static std::string ReplicasOf(const PlannedFile& plan, const NamedTensor& tensor) {
     const std::string own = "shard of rank " + std::to_string(plan.rank);
-    if (plan.tag.shard || tensor.part == Part::kOther || !IsFloating(tensor.place.dtype)) return own;
+    if (plan.tag.shard || tensor.part == Part::kOther || !IsFloating(tensor.place.dtype))
+      return own;
     // An optimizer's state is named by its parameter.
     const std::string& name = tensor.part == Part::kOptimizer && !tensor.parameter_name.empty()
                                   ? tensor.parameter_name

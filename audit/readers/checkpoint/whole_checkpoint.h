@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,11 +32,12 @@ struct WholeCheckpoint {
   std::vector<Part> files;
   std::vector<SitedTensor> tensors;
   std::vector<double> rates;  // of the optimizer's parameter groups
+  std::optional<double> optimizer_step, scheduler_step;
 };
 
-// Of the files of one (run, step, rank). A file that changed since it was planned and cannot be read
-// any more gets a problem. What is said of all of it (parameters named by order) goes to the notes
-// of the first file with an optimizer.
+// Of the files of one (run, step, rank). A file that changed since it was planned and cannot be
+// read any more gets a problem. What is said of all of it (parameters named by order) goes to the
+// notes of the first file with an optimizer.
 WholeCheckpoint ReadCheckpoint(std::span<const PlannedFile> plans);
 
 }  // namespace plumbline::audit

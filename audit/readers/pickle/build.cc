@@ -86,8 +86,7 @@ bool PickleMachine::PushLong(std::string_view bytes) {
   }
   if (bytes.size() > 8) return PushSpan(PickleKind::kLong, bytes);
   uint64_t value = !bytes.empty() && (bytes.back() & 0x80) != 0 ? ~uint64_t{0} : 0;
-  for (size_t i = bytes.size(); i-- > 0;)
-    value = value << 8 | static_cast<unsigned char>(bytes[i]);
+  for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
   return PushWhole(static_cast<int64_t>(value));
 }
 
@@ -176,8 +175,7 @@ bool PickleMachine::Extend(std::optional<std::vector<PickleId>> items, PickleKin
                                            : "expected a list to append to, found another value");
   }
   const uint32_t at = node.span.at;
-  PickleId* part =
-      kind == PickleKind::kDict ? &tree_.calls_[at].entries : &tree_.calls_[at].items;
+  PickleId* part = kind == PickleKind::kDict ? &tree_.calls_[at].entries : &tree_.calls_[at].items;
   if (*part == kNoPickle) *part = New(kind == PickleKind::kDict ? kind : PickleKind::kList);
   if (problem) return false;
   return Grow(&tree_.items_[tree_.nodes_[*part].span.at], *items);
@@ -188,7 +186,8 @@ bool PickleMachine::Build() {
   const auto state = Pop();
   const auto target = state ? Top() : std::nullopt;
   if (!target) return false;
-  if (tree_.Is(*target, PickleKind::kCall)) tree_.calls_[tree_.nodes_[*target].span.at].state = *state;
+  if (tree_.Is(*target, PickleKind::kCall))
+    tree_.calls_[tree_.nodes_[*target].span.at].state = *state;
   return true;
 }
 

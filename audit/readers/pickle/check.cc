@@ -44,9 +44,7 @@ class PickleWalk {
  private:
   static constexpr PickleId kEnd = kNoPickle - 1;
 
-  Problem At(PickleId id, std::string text) const {
-    return {tree_.offset(id), std::move(text)};
-  }
+  Problem At(PickleId id, std::string text) const { return {tree_.offset(id), std::move(text)}; }
 
   Problem TooDeep(PickleId id) const {
     return At(id, "expected at most " + std::to_string(limits_.depth) +

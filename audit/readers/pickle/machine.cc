@@ -20,8 +20,8 @@ PickleMachine::PickleMachine(std::string_view data, const PickleLimits& limits, 
 
 bool PickleMachine::Run() {
   if (data_.size() > limits_.bytes) {
-    return Fail("expected a pickle of at most " + std::to_string(limits_.bytes) +
-                " bytes, found " + std::to_string(data_.size()));
+    return Fail("expected a pickle of at most " + std::to_string(limits_.bytes) + " bytes, found " +
+                std::to_string(data_.size()));
   }
   while (!stopped_) {
     op_at_ = at_;

@@ -17,13 +17,13 @@ struct PickleLimits {
   uint64_t bytes = 64u << 20;
   size_t values = 2u << 20;
   size_t items = 6u << 20;  // of all containers together
-  size_t stack = 1u << 20;   // values and marks that wait
+  size_t stack = 1u << 20;  // values and marks that wait
   size_t memo = 2u << 20;
-  size_t depth = 200;        // containers in containers
+  size_t depth = 200;          // containers in containers
   uint64_t spread = 1u << 24;  // values, a shared one counted wherever it is used
-  size_t name = 512;         // bytes of a module or a name in it
-  size_t digits = 320;       // of a whole number, as bytes or in decimal
-  size_t globals = 4096;     // different ones
+  size_t name = 512;           // bytes of a module or a name in it
+  size_t digits = 320;         // of a whole number, as bytes or in decimal
+  size_t globals = 4096;       // different ones
 };
 
 // One pickle at the begin of `data`, which outlives the tree; `*used`, where given, are its bytes,

@@ -51,10 +51,10 @@ class PickleMachine {
   bool PushNew(PickleKind kind);
   bool PushWhole(int64_t value);
   bool PushReal(double value);
-  bool PushSpan(PickleKind kind, std::string_view text);         // of the pickle's bytes
-  bool PushOwned(PickleKind kind, std::string_view text);        // of nobody else's
-  bool PushOldString(std::string_view text, bool in_data);       // Python 2's
-  bool PushLong(std::string_view bytes);                         // two's complement
+  bool PushSpan(PickleKind kind, std::string_view text);    // of the pickle's bytes
+  bool PushOwned(PickleKind kind, std::string_view text);   // of nobody else's
+  bool PushOldString(std::string_view text, bool in_data);  // Python 2's
+  bool PushLong(std::string_view bytes);                    // two's complement
   bool PushDecimal(std::optional<std::string_view> line, bool truth);
   bool PushItems(PickleKind kind, std::vector<PickleId> items);
   bool PushTuple(size_t size);

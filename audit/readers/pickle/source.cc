@@ -97,8 +97,7 @@ bool PickleMachine::Remember(uint64_t place) {
 bool PickleMachine::Recall(uint64_t place) {
   const auto found = memo_.find(place);
   if (found == memo_.end()) {
-    return Fail("expected a value at place " + std::to_string(place) +
-                " of the memo, found none");
+    return Fail("expected a value at place " + std::to_string(place) + " of the memo, found none");
   }
   return Push(found->second);
 }

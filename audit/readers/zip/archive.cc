@@ -28,8 +28,8 @@ class ZipReader {
               [](const ZipMember& a, const ZipMember& b) { return a.name < b.name; });
     for (size_t i = 1; i < members.size(); ++i) {
       if (members[i].name == members[i - 1].name) {
-        return Problem{members[i].head, "expected each member once, found " +
-                                            Quoted(members[i].name) + " again"};
+        return Problem{members[i].head,
+                       "expected each member once, found " + Quoted(members[i].name) + " again"};
       }
     }
     return std::nullopt;
@@ -98,9 +98,10 @@ class ZipReader {
     if (Zip32(place, 0) != kZipEnd64Place) return std::nullopt;  // sizes that happen to be so
     const uint64_t offset = Zip64(place, 8);
     if (offset > size_) {
-      return Problem{at - kZipEnd64PlaceSize, "expected the 64-bit end record within the archive, "
-                                              "found it at byte " +
-                                                  std::to_string(offset)};
+      return Problem{at - kZipEnd64PlaceSize,
+                     "expected the 64-bit end record within the archive, "
+                     "found it at byte " +
+                         std::to_string(offset)};
     }
     *ends = begin_ + offset;
     if (auto p = Bytes(*ends, kZipEnd64Size, "a 64-bit end record", &end)) return p;
@@ -162,7 +163,8 @@ class ZipReader {
     if ((flags & 1u) != 0 || (flags & 0x40u) != 0) {
       member.unreadable = "encrypted";
     } else if (method != 0) {
-      member.unreadable = method == 8 ? "deflated" : "compressed (method " + std::to_string(method) + ")";
+      member.unreadable =
+          method == 8 ? "deflated" : "compressed (method " + std::to_string(method) + ")";
     } else if (whole != member.size) {
       return Problem{place, "expected a stored member of " + std::to_string(member.size) +
                                 " bytes, found a size of " + std::to_string(whole)};
@@ -178,7 +180,8 @@ class ZipReader {
     const bool odd = name.empty() || name.size() > limits_.name ||
                      name.find('\0') != std::string::npos || name.find('\\') != std::string::npos;
     if (!absolute && !upwards && !odd) return std::nullopt;
-    return Problem{place, "expected the name of a member within the archive, found " + Quoted(name)};
+    return Problem{place,
+                   "expected the name of a member within the archive, found " + Quoted(name)};
   }
 
   // The fields that are all ones stand in an extra field, in this order. False: they are cut.
@@ -211,8 +214,9 @@ class ZipReader {
 }  // namespace
 
 const ZipMember* ZipArchive::Find(std::string_view name) const {
-  const auto at = std::lower_bound(members.begin(), members.end(), name,
-                                   [](const ZipMember& m, std::string_view n) { return m.name < n; });
+  const auto at =
+      std::lower_bound(members.begin(), members.end(), name,
+                       [](const ZipMember& m, std::string_view n) { return m.name < n; });
   return at != members.end() && at->name == name ? &*at : nullptr;
 }
 

@@ -40,10 +40,10 @@ struct ZipLimits {
 };
 
 // The part [begin, begin + size) of a file is an archive: all of it, mostly. Offsets of members are
-// the file's. Refused, with the byte and what was expected: a directory that is cut, damaged or over
-// a limit; members that overlap, leave the file or have another name in their local header; names
-// that are absolute, go upwards or come twice; archives of several disks. Deflated and encrypted
-// members are `unreadable`. Memory: the directory's bytes, some 100 a member.
+// the file's. Refused, with the byte and what was expected: a directory that is cut, damaged or
+// over a limit; members that overlap, leave the file or have another name in their local header;
+// names that are absolute, go upwards or come twice; archives of several disks. Deflated and
+// encrypted members are `unreadable`. Memory: the directory's bytes, some 100 a member.
 std::optional<Problem> ReadZip(const InputFile& file, uint64_t begin, uint64_t size,
                                ZipArchive* archive, const ZipLimits& limits = {});
 std::optional<Problem> ReadZip(const InputFile& file, ZipArchive* archive);

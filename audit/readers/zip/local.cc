@@ -24,8 +24,7 @@ std::optional<Problem> PlaceMember(const InputFile& file, uint64_t end, ZipMembe
   member->begin = member->head + kZipLocalSize + name + extra;
   if (member->begin > end || member->size > end - member->begin) {
     return Problem{member->begin, "expected " + std::to_string(member->size) + " bytes of " +
-                                      Quoted(member->name) +
-                                      " before the directory, found fewer"};
+                                      Quoted(member->name) + " before the directory, found fewer"};
   }
   return std::nullopt;
 }

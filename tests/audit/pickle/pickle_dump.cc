@@ -37,8 +37,8 @@ std::string Items(const PickleTree& tree, PickleId id, char open, char close) {
 std::string Call(const PickleTree& tree, PickleId id) {
   const PickleCall& call = tree.call(id);
   std::string out = "call ";
-  for (const PickleId part : {call.callee, call.arguments, call.keywords, call.state, call.items,
-                              call.entries})
+  for (const PickleId part :
+       {call.callee, call.arguments, call.keywords, call.state, call.items, call.entries})
     out += (part == kNoPickle ? "-" : Text(tree, part)) + ";";
   return out;
 }
