@@ -89,11 +89,12 @@ struct TiedPair {
   int64_t equal_first = 0;
   int64_t equal_last = 0;
   uint64_t poisoned = 0;
+  int64_t step_first = 0;
   int64_t step_last = 0;
   bool told = false;
   void Persist(Archive& a) {
-    a(declared, equal_before, digest, contents, equal, equal_first, equal_last, poisoned, step_last,
-      told);
+    a(declared, equal_before, digest, contents, equal, equal_first, equal_last, poisoned,
+      step_first, step_last, told);
   }
   bool tied() const { return contents >= 2 || (declared && equal > 0); }
 };
@@ -173,7 +174,8 @@ class TiedWeights : public Rule {
               ? Inconclusive("poisoned: NaN or infinite values")
               : Inconclusive(
                     "one-content: equal in one content alone, as an initialisation makes them");
-      Say(std::move(verdict), a, b, rank, pair.equal_first, pair.step_last, out);
+      Say(std::move(verdict), a, b, rank, pair.equal > 0 ? pair.equal_first : pair.step_first,
+          pair.step_last, out);
     }
     for (const auto& [a, b] : declared_) {
       if (Seen(a, b)) continue;
@@ -217,7 +219,9 @@ class TiedWeights : public Rule {
   void Take(const StepEnd& step, const TiedLook& a, const TiedLook& b, bool declared,
             VerdictSink& out) {
     if (a.shape != b.shape || a.count != b.count || a.count == 0) return;
-    TiedPair& pair = pairs_[{step.role, a.rank, a.name, b.name}];
+    const auto [at, is_new] = pairs_.try_emplace({step.role, a.rank, a.name, b.name});
+    TiedPair& pair = at->second;
+    if (is_new) pair.step_first = step.step;
     pair.declared |= declared;
     pair.step_last = std::max(pair.step_last, step.step);
     if (!a.finite || !b.finite) {
@@ -240,7 +244,7 @@ class TiedWeights : public Rule {
     } else if (!pair.tied()) {
       pair = {};  // an initialisation that they shared
       pair.declared = declared;
-      pair.step_last = step.step;
+      pair.step_first = pair.step_last = step.step;
       if (declared) {
         out.Add(Found(step, a, b, pair));
         pair.told = true;

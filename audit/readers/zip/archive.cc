@@ -68,10 +68,10 @@ class ZipReader {
     if (Zip16(end, 4) != Zip16(end, 6) || Zip16(end, 8) != Zip16(end, 10))
       return Problem{at, "expected an archive of one file, found one of several disks"};
     directory_ = {begin_ + Zip32(end, 16), Zip32(end, 12), Zip16(end, 10)};
-    const bool large =
-        Zip32(end, 16) == UINT32_MAX || Zip32(end, 12) == UINT32_MAX || Zip16(end, 10) == 0xffff;
     uint64_t ends = at;
-    if (large) {
+    // Something lies between the directory and this record: mostly the 64-bit one, which torch
+    // writes whatever the size.
+    if (directory_.at > at || directory_.size != at - directory_.at) {
       if (auto problem = ReadEnd64(at, &ends)) return problem;
     }
     if (directory_.size > limits_.directory || directory_.members > limits_.members) {
@@ -91,11 +91,10 @@ class ZipReader {
   // Sizes beyond 32 bits: a locator stands before the end record, and names the 64-bit one.
   std::optional<Problem> ReadEnd64(uint64_t at, uint64_t* ends) {
     std::string place, end;
-    if (at - begin_ < kZipEnd64PlaceSize)
-      return Problem{at, "expected a 64-bit end record before this one, found none"};
+    if (at - begin_ < kZipEnd64PlaceSize) return std::nullopt;
     if (auto p = Bytes(at - kZipEnd64PlaceSize, kZipEnd64PlaceSize, "a 64-bit locator", &place))
       return p;
-    if (Zip32(place, 0) != kZipEnd64Place) return std::nullopt;  // sizes that happen to be so
+    if (Zip32(place, 0) != kZipEnd64Place) return std::nullopt;  // there is none
     const uint64_t offset = Zip64(place, 8);
     if (offset > size_) {
       return Problem{at - kZipEnd64PlaceSize,
@@ -112,8 +111,18 @@ class ZipReader {
     if (Zip64(end, 48) > size_)
       return Problem{*ends, "expected a directory within the archive, found it at byte " +
                                 std::to_string(Zip64(end, 48))};
-    directory_ = {begin_ + Zip64(end, 48), Zip64(end, 40), Zip64(end, 32)};
-    return std::nullopt;
+    const Directory small =
+        std::exchange(directory_, {begin_ + Zip64(end, 48), Zip64(end, 40), Zip64(end, 32)});
+    const auto agree = [](uint64_t few, uint64_t ones, uint64_t many) {
+      return few == ones || few == many;
+    };
+    if (agree(small.at - begin_, UINT32_MAX, directory_.at - begin_) &&
+        agree(small.size, UINT32_MAX, directory_.size) &&
+        agree(small.members, 0xffff, directory_.members))
+      return std::nullopt;
+    return Problem{*ends,
+                   "expected the 64-bit end record to say what the other one says, found "
+                   "other numbers"};
   }
 
   std::optional<Problem> ReadEntries() {

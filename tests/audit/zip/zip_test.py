@@ -76,6 +76,16 @@ class Reads(unittest.TestCase):
         self.assertEqual(dump(zip64_of(archive([("a", b"xyz")]))).stdout, "a|xyz\n")
         self.assertEqual(dump(archive([("a", b"xyz"), ("b", b"")], zip64=True)).stdout, "a|xyz\nb|\n")
 
+    def test_64_bits_that_nobody_needed(self):
+        # As torch writes it: a 64-bit end record, and all numbers in the other one too.
+        data = bytearray(zip64_of(archive([("a", b"xyz")])))
+        record, end = data.index(b"PK\x06\x06"), data.rindex(b"PK\x05\x06")
+        count, size, at = (struct.unpack_from("<Q", data, record + i)[0] for i in (32, 40, 48))
+        struct.pack_into("<HHII", data, end + 8, count, count, size, at)
+        self.assertEqual(dump(bytes(data)).stdout, "a|xyz\n")
+        struct.pack_into("<I", data, end + 16, at + 1)
+        self.assertIn("other numbers", dump(bytes(data)).stdout)
+
     def test_deflated_and_encrypted_are_named_and_not_read(self):
         self.assertEqual(dump(archive([("a", b"x" * 99)], zipfile.ZIP_DEFLATED)).stdout, "a|deflated\n")
         data = archive([("a", b"x")])
