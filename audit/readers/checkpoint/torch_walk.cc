@@ -62,7 +62,7 @@ class TorchWalk {
 
   std::optional<Problem> Walk() {
     const PickleId root = tree_.root();
-    if (HasTensors(root)) {
+    if (HasTensors(root) && !HasParts(root)) {
       Flatten(root, Part::kModel, "");
     } else if (tree_.Find(root, "param_groups") != kNoPickle) {
       WalkOptimizer(root, "");  // optimizer.pt of its own
@@ -85,6 +85,18 @@ class TorchWalk {
     const std::vector<PickleId>& pairs = tree_.items(id);
     for (size_t i = 1; i < pairs.size(); i += 2) {
       if (IsTensor(pairs[i])) return true;
+    }
+    return false;
+  }
+
+  // A dict around parts of known names, whatever else lies beside them (a random state).
+  bool HasParts(PickleId id) const {
+    if (!tree_.Is(id, PickleKind::kDict)) return false;
+    const std::vector<PickleId>& pairs = tree_.items(id);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const Top top = TopOf(LowerCase(KeyText(pairs[i])));
+      const bool part = top == Top::kModel || top == Top::kAverage || top == Top::kOptimizer;
+      if (part && tree_.Is(pairs[i + 1], PickleKind::kDict)) return true;
     }
     return false;
   }
@@ -129,7 +141,8 @@ class TorchWalk {
           TakeSchedule(value);
           break;
         case Top::kUnknown:
-          if (tree_.Is(value, PickleKind::kDict) && depth < kMostTops && !HasTensors(value)) {
+          if (tree_.Is(value, PickleKind::kDict) && depth < kMostTops &&
+              (HasParts(value) || !HasTensors(value))) {
             WalkTop(value, Under(prefix, key), depth + 1);
           } else {
             Flatten(value, Part::kOther, Under(prefix, key));
