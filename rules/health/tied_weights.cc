@@ -184,7 +184,7 @@ class TiedWeights : public Rule {
     }
   }
 
-  // Between steps open_ is empty.
+  // Between steps open_ is empty; declared_ is an option.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(pairs_);
@@ -255,10 +255,11 @@ class TiedWeights : public Rule {
   static v1::Verdict Found(const StepEnd& step, const TiedLook& a, const TiedLook& b,
                            const TiedPair& pair) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    const std::string before = pair.equal == 0
-                                   ? std::string("are declared tied")
-                                   : absl::StrFormat("were equal in %d observed steps (%d to %d)",
-                                                     pair.equal, pair.equal_first, pair.equal_last);
+    const std::string before =
+        pair.equal == 0
+            ? std::string("are declared tied")
+            : absl::StrFormat("were equal in %d observed step%s (%d to %d)", pair.equal,
+                              pair.equal == 1 ? "" : "s", pair.equal_first, pair.equal_last);
     const auto hex = [](const Digest& d) { return absl::StrFormat("%016x%016x", d.high, d.low); };
     found.Title(kInfo.title)
         .Explain(absl::StrFormat("%s and %s %s and differ in step %d (digests %s and %s, %d "

@@ -113,7 +113,7 @@ bool IsDataClass(std::string_view callee) {
     if (callee == name) return true;
   }
   constexpr std::string_view kModules[] = {"transformers.",
-                                           "accelerate.utils.",
+                                           "accelerate.",
                                            "omegaconf.",
                                            "megatron.core.enums.",
                                            "megatron.model.enums.",

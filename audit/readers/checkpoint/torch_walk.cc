@@ -278,6 +278,9 @@ class TorchWalk {
         group.rated = value.has_value();
         group.rate = value.value_or(0);
       }
+      // Fused optimizers keep one step a group.
+      if (const PickleId step = tree_.Find(one, "step"); step != kNoPickle)
+        TakeLargest(file_.Number(step), &contents_.optimizer_step);
       const PickleId list = tree_.Find(one, "params");
       if (tree_.Is(list, PickleKind::kList)) {
         for (const PickleId parameter : tree_.items(list)) {

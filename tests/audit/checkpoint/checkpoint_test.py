@@ -108,6 +108,32 @@ class Faults(Case):
                 # Every later checkpoint is ahead of the one before it.
                 self.assertEqual((status, found), (1, [("health/optimizer-state", 8, 12)]) if planted else (0, []))
 
+    def test_a_step_of_the_group(self):
+        for step, taken in ((10, 10), (20, 3)):
+            groups = [{"lr": 0.1, "step": taken, "params": [0]}]
+            self.save({"model": {"w.a": torch.ones(2) * step}, "optimizer": {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": groups}}, f"step-{step}/m.pt")
+        self.assertEqual([f["rule"] for f in audit(self.folder)[1]["findings"]], ["health/optimizer-state"])
+
+    def test_a_folder_of_transformers(self):
+        for step in (500, 1000):
+            folder = self.folder / f"checkpoint-{step}"
+            folder.mkdir()
+            torch.manual_seed(step)
+            model = Tiny()
+            optimizer = torch.optim.AdamW(model.parameters())
+            model(torch.zeros(1, 2, dtype=torch.int64)).sum().backward()
+            optimizer.step()
+            torch.save(model.state_dict(), folder / "pytorch_model.bin")
+            torch.save({**optimizer.state_dict(), "state": {k: {**v, "step": torch.tensor(float(step))} for k, v in optimizer.state_dict()["state"].items()}}, folder / "optimizer.pt")
+            torch.save({"last_epoch": step, "_step_count": step + 1, "base_lrs": [0.1]}, folder / "scheduler.pt")
+            torch.save({"python": random.getstate(), "cpu": torch.get_rng_state()}, folder / "rng_state.pth")
+            (folder / "trainer_state.json").write_text("{}")
+        status, report = audit(self.folder)
+        self.assertEqual((status, problems(report), serious(report)), (0, "", []))
+        self.assertIn("optimizer state: 8 of 8 parameters named by order and shape", notes(report))
+        passed = {v["rule"] for v in report["verdicts"] if v["verdict"] == "pass"}
+        self.assertLessEqual({"health/optimizer-state", "precision/non-finite"}, passed)
+
     def test_resumed_without_the_schedule(self):
         def plant(step, model, optimizer, checkpoint):
             if step >= 12:
