@@ -2,6 +2,7 @@
 // libraries.
 #include <algorithm>
 
+#include "audit/readers/checkpoint/reader.h"
 #include "audit/readers/dumps/reader.h"
 #include "audit/readers/input/reader.h"
 #include "audit/readers/nccl_log/reader.h"
@@ -12,12 +13,14 @@
 namespace plumbline::audit {
 
 const std::vector<const Reader*>& Readers() {
+  static const CheckpointReader checkpoint;  // takes the safetensors files that are no dumps
   static const SafetensorsReader safetensors;
   static const RunRecordReader run_record;
   static const NcclLogReader nccl_log;
   static const std::vector<const Reader*> readers = [] {
-    std::vector<const Reader*> list = {&safetensors,      &run_record,        &nccl_log,
-                                       &NativeRollouts(), &PrimeRlRollouts(), &NemoRlRollouts()};
+    std::vector<const Reader*> list = {&checkpoint,      &safetensors,      &run_record,
+                                       &nccl_log,        &NativeRollouts(), &PrimeRlRollouts(),
+                                       &NemoRlRollouts()};
     for (const Reader* reader : ScalarReaders()) list.push_back(reader);
     return list;
   }();

@@ -176,6 +176,8 @@ class HtmlPage {
             "li", "",
             std::string(problem.error ? "refused: " : "noted: ") + HtmlText(input.Line(problem)));
       }
+      for (const std::string& note : input.notes)
+        problems += Element("li", "", "noted: " + HtmlText(note));
       if (!problems.empty()) problems = Element("ul", "", problems);
       rows += "<tr>" + Cell(input.path) + Cell(input.format) + NumberCell(input.bytes) +
               NumberCell(input.records) + "<td>" + problems + "</td></tr>\n";

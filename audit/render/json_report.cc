@@ -32,6 +32,7 @@ Json FromInput(const InputReport& input, const SeriesRoles& roles) {
                {"bytes", input.bytes},
                {"records", input.records},
                {"problems", problems}};
+  for (const std::string& note : input.notes) json["notes"].push_back(Text(note));
   if (!input.series.empty()) json["series"] = FromSeries(input.series, roles);
   return json;
 }

@@ -136,6 +136,19 @@ std::string InputProblems(const AuditResult& result, const TextStyle& style) {
              Printable(input.Line(problem)) + "\n";
     }
   }
+  // What several files have in common is said once.
+  std::map<std::string, std::pair<std::string, size_t>> said;  // first file, files
+  for (const InputReport& input : result.inputs) {
+    for (const std::string& note : input.notes) {
+      auto& [path, files] = said[note];
+      if (files++ == 0) path = input.path;
+    }
+  }
+  for (const auto& [note, where] : said) {
+    const std::string more =
+        where.second > 1 ? " (and " + std::to_string(where.second - 1) + " more)" : "";
+    out += "  noted    " + Printable(where.first + more + ": " + note) + "\n";
+  }
   for (const std::string& note : result.notes)
     out += "  " + Inked(style, Ink::kYellow, "noted  ") + "  " + Printable(note) + "\n";
   return out.empty() ? out : Heading(style, "Inputs") + out + "\n";

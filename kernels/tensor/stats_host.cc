@@ -1,4 +1,5 @@
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/half.h"
@@ -7,6 +8,7 @@
 #include "kernels/core/float_mode.h"
 #include "kernels/core/strided.h"
 #include "kernels/tensor/loops_avx2.h"
+#include "kernels/tensor/meter.h"
 #include "kernels/tensor/stats.h"
 #include "kernels/tensor/totals.h"
 #include "kernels/tensor/words.h"
@@ -59,6 +61,7 @@ struct Part {
   int64_t first;
   int64_t last;
   TensorTotals* totals;
+  int64_t before = 0;  // elements of the tensor that lie before the view's, a multiple of kChunk
 };
 
 // Calls f(bytes, n) for each chunk of the part, after its digest.
@@ -69,8 +72,9 @@ void EachChunk(const Part& part, F f) {
   for (int64_t i = part.first; i < part.last; i += kChunk) {
     const auto n = static_cast<int>(std::min<int64_t>(kChunk, part.last - i));
     const std::byte* data = part.reader.Read(i, n, buffer);
-    const Digest digest = DigestBytes<Loops>(data, static_cast<size_t>(n) * size,
-                                             static_cast<uint64_t>(i) * size / kDigestBlockBytes);
+    const auto index = static_cast<uint64_t>(part.before + i);
+    const Digest digest =
+        DigestBytes<Loops>(data, static_cast<size_t>(n) * size, index * size / kDigestBlockBytes);
     part.totals->digest.low += digest.low;
     part.totals->digest.high += digest.high;
     part.totals->count += static_cast<uint64_t>(n);
@@ -158,22 +162,42 @@ void MeasurePart(const Part& part) {
   MeasureAny<PortableLoops>(part);
 }
 
+// Of all of a view of `count` elements.
+TensorTotals MeasureView(const TensorView& view, int64_t count, int64_t before, int threads) {
+  const RunReader reader(view);
+  const int64_t chunks = (count + kChunk - 1) / kChunk;
+  const auto parts =
+      static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(chunks, 1)));
+  std::vector<TensorTotals> totals(static_cast<size_t>(parts), TensorTotals(view.dtype));
+  ParallelParts(chunks, parts, [&](int part, int64_t first, int64_t last) {
+    MeasurePart({reader, first * kChunk, std::min(last * kChunk, count),
+                 &totals[static_cast<size_t>(part)], before});
+  });
+  for (size_t i = 1; i < totals.size(); ++i) totals[0].Add(totals[i]);
+  return std::move(totals[0]);
+}
+
 }  // namespace
 
 absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int threads) {
   int64_t count = 0;
   if (absl::Status status = CheckHostTensor(tensor, "tensor", &count); !status.ok()) return status;
-  const RunReader reader(tensor);
-  const int64_t chunks = (count + kChunk - 1) / kChunk;
-  const auto parts =
-      static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(chunks, 1)));
-  std::vector<TensorTotals> totals(static_cast<size_t>(parts), TensorTotals(tensor.dtype));
-  ParallelParts(chunks, parts, [&](int part, int64_t first, int64_t last) {
-    MeasurePart({reader, first * kChunk, std::min(last * kChunk, count),
-                 &totals[static_cast<size_t>(part)]});
-  });
-  for (size_t i = 1; i < totals.size(); ++i) totals[0].Add(totals[i]);
-  *stats = totals[0].Finish();
+  *stats = MeasureView(tensor, count, 0, threads).Finish();
+  return absl::OkStatus();
+}
+
+static_assert(TensorMeter::kPieceElements % kChunk == 0);
+
+TensorMeter::TensorMeter(DType dtype) : totals_(dtype) {}
+
+absl::Status TensorMeter::Add(const void* data, int64_t count, int threads) {
+  if (taken_ % kPieceElements != 0)
+    return absl::FailedPreconditionError("expected a piece of whole chunks before this one");
+  const TensorView view = TensorView::Dense(data, totals_.dtype, count);
+  int64_t checked = 0;
+  if (absl::Status status = CheckHostTensor(view, "piece", &checked); !status.ok()) return status;
+  totals_.Add(MeasureView(view, count, taken_, threads));
+  taken_ += count;
   return absl::OkStatus();
 }
 

@@ -266,7 +266,8 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
        "--fail-on: expected note, warning or error, found \"never\"; see plumb audit --help"},
       {{"audit", clean_, "--as", "kineto"}, "format kineto is not read by this version"},
       {{"audit", clean_, "--as", "parquet"},
-       "expected one of safetensors, run-record, nccl-log, rollout-jsonl, prime-rl, nemo-rl, "
+       "expected one of checkpoint, safetensors, run-record, nccl-log, rollout-jsonl, prime-rl, "
+       "nemo-rl, "
        "tensorboard, "
        "wandb, jsonl, csv, trainer-log, found parquet"},
       {{"audit", clean_, "--rules", "causality/nope"}, "no rule matches 'causality/nope'"},

@@ -15,6 +15,11 @@ void InputReport::Add(uint64_t offset, std::string text, bool error) {
   }
 }
 
+void InputReport::Note(std::string text) {
+  if (std::find(notes.begin(), notes.end(), text) != notes.end()) return;
+  if (notes.size() < kMaxProblems) notes.push_back(std::move(text));
+}
+
 bool InputReport::failed() const {
   return std::any_of(problems.begin(), problems.end(), [](const Problem& p) { return p.error; });
 }

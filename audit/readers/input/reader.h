@@ -42,8 +42,11 @@ struct InputReport {
   uint64_t records = 0;  // rows, lines, events, spans or tensors read
   std::vector<Problem> problems;
   std::vector<SeriesSeen> series;  // of formats that hold scalars, by name
+  std::vector<std::string> notes;  // what a person should know of it and is no problem
   bool named = false;              // on the command line, not found in a directory
 
+  // At most kMaxProblems are kept, each once.
+  void Note(std::string text);
   // At most kMaxProblems are kept, the last of them saying that there are more.
   void Add(uint64_t offset, std::string text, bool error = true);
   bool failed() const;  // has a problem that is an error

@@ -10,6 +10,7 @@
 #include "base/load.h"
 #include "kernels/tensor/digest.h"
 #include "kernels/tensor/loops_avx2.h"
+#include "kernels/tensor/meter.h"
 #include "kernels/tensor/totals.h"
 #include "kernels/tensor/words.h"
 #include "tests/kernels/device/values_case.h"
@@ -162,6 +163,26 @@ TEST_P(TensorStatsOf, ThreadsDoNotChangeABit) {
       ASSERT_TRUE(MeasureTensor(view, &many, threads).ok());
       ExpectSame(many, one);
     }
+  }
+}
+
+// Of any alignment, of many sizes, the last one of any.
+TEST_P(TensorStatsOf, PiecesDoNotChangeABit) {
+  const DType t = GetParam();
+  const int64_t count = 9 * TensorMeter::kPieceElements + 77;
+  std::vector<std::byte> data = ValuesMaker(13).Make(t, Kind::kBits, count);
+  TensorStats whole;
+  ASSERT_TRUE(MeasureTensor(TensorView::Dense(data.data(), t, count), &whole).ok());
+  data.insert(data.begin(), std::byte{1});
+  for (const int64_t chunks : {1, 2, 3, 9, 10}) {
+    TensorMeter meter(t);
+    for (int64_t at = 0; at < count; at += chunks * TensorMeter::kPieceElements) {
+      const int64_t n = std::min(chunks * TensorMeter::kPieceElements, count - at);
+      const size_t byte = 1 + static_cast<size_t>(at) * DTypeSize(t);
+      ASSERT_TRUE(meter.Add(data.data() + byte, n, 1 + static_cast<int>(chunks % 3)).ok());
+    }
+    ExpectSame(meter.Finish(), whole);
+    EXPECT_EQ(meter.Add(data.data(), 1).code(), absl::StatusCode::kFailedPrecondition);
   }
 }
 

@@ -1,0 +1,68 @@
+// What one file of a checkpoint holds: tensors by name and part, and a few numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "audit/readers/checkpoint/stored_tensor.h"
+#include "audit/readers/input/file.h"
+#include "audit/readers/input/reader.h"
+
+namespace plumbline::audit {
+
+enum class Part {
+  kModel,
+  kAverage,    // a moving average of the weights
+  kOptimizer,  // what is kept of a parameter (moments), or of none
+  kOther,
+};
+
+struct NamedTensor {
+  Part part = Part::kModel;
+  std::string name;  // "layers.0.weight"; kOptimizer with `parameter`: "exp_avg"
+  // kOptimizer: the parameter it belongs to, by its key in the optimizer's state.
+  std::optional<int64_t> parameter;
+  std::string parameter_name;  // where the state is keyed by names
+  StoredTensor place;
+};
+
+// One entry of an optimizer's param_groups.
+struct ParameterGroup {
+  double rate = 0;
+  bool rated = false;
+  std::vector<int64_t> parameters;  // keys of the state
+};
+
+struct CheckpointContents {
+  std::vector<NamedTensor> tensors;  // in the order of the file
+  bool ordered = false;              // which is that of the model's parameters
+  std::vector<ParameterGroup> groups;
+  std::optional<int64_t> step;
+  std::optional<double> optimizer_step;  // the largest of a parameter's
+  std::optional<double> scheduler_step;
+};
+
+// What is read of a file beside its tensors goes to these.
+struct FileFindings {
+  std::vector<Problem> problems;
+  std::vector<std::string> notes;
+};
+
+// The problem that ends the reading of a file, or nothing. What is wrong with single tensors goes
+// to `findings`, and they are left out. Legacy forms of torch.save are refused in words.
+std::optional<Problem> ReadContents(const InputFile& file, CheckpointContents* contents,
+                                    FileFindings* findings);
+
+// By the first bytes of a file: what it is.
+enum class CheckpointForm { kNone, kTorchZip, kSafetensors, kIndex, kLegacyPickle, kLegacyTar };
+CheckpointForm FormOf(std::string_view path, std::string_view head);
+
+// By form (contents.cc calls them).
+std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointContents* contents,
+                                         FileFindings* findings);
+std::optional<Problem> ReadSafetensorsContents(const InputFile& file, CheckpointContents* contents,
+                                               FileFindings* findings);
+
+}  // namespace plumbline::audit

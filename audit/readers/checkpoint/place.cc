@@ -1,0 +1,92 @@
+#include "audit/readers/checkpoint/place.h"
+
+#include <charconv>
+#include <filesystem>
+#include <vector>
+
+namespace plumbline::audit {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Names that may say a step: the file, a rank's folder, the step's, one between them.
+constexpr int kMostLooked = 4;
+
+bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// The number behind `word` in a name: "step-1000", "step=1000", "step_1000", "step1000".
+std::optional<int64_t> NumberBehind(std::string_view name, std::string_view word) {
+  for (size_t at = name.find(word); at != std::string_view::npos; at = name.find(word, at + 1)) {
+    if (at > 0 && (IsLetter(name[at - 1]) || IsDigit(name[at - 1]))) continue;
+    size_t i = at + word.size();
+    while (i < name.size() && (name[i] == '-' || name[i] == '_' || name[i] == '=')) ++i;
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(name.data() + i, name.data() + name.size(), value);
+    const bool whole = end == name.data() + name.size() || !IsLetter(*end);
+    if (error == std::errc() && whole && i < name.size() && IsDigit(name[i])) return value;
+  }
+  return std::nullopt;
+}
+
+uint32_t SmallNumber(std::string_view text, size_t* at) {
+  uint32_t value = 0;
+  while (*at < text.size() && IsDigit(text[*at])) {
+    if (value < 1000000) value = value * 10 + static_cast<uint32_t>(text[*at] - '0');
+    ++*at;
+  }
+  return value;
+}
+
+}  // namespace
+
+std::optional<int64_t> StepOfName(std::string_view name) {
+  for (const std::string_view word :
+       {"global_step", "global-step", "step", "iteration", "iter", "checkpoint", "ckpt"}) {
+    if (const std::optional<int64_t> step = NumberBehind(name, word)) return step;
+  }
+  return std::nullopt;
+}
+
+RankTag RankOfPath(std::string_view path) {
+  RankTag tag;
+  if (const size_t at = path.rfind("mp_rank_"); at != std::string_view::npos) {
+    size_t i = at + 8;
+    tag.ranked = i < path.size() && IsDigit(path[i]);
+    tag.tensor = SmallNumber(path, &i);
+    if (i + 1 < path.size() && path[i] == '_' && IsDigit(path[i + 1]))
+      tag.stage = SmallNumber(path, &++i);
+  }
+  const size_t zero = path.rfind("zero_pp_rank_");
+  if (zero != std::string_view::npos) {
+    size_t i = zero + 13;
+    tag.shard = tag.ranked = true;
+    tag.data = SmallNumber(path, &i);
+  }
+  return tag;
+}
+
+CheckpointPlace PlaceOf(const std::string& path) {
+  CheckpointPlace place;
+  std::error_code error;
+  fs::path whole = fs::absolute(path, error).lexically_normal();
+  place.rank = RankOfPath(path);
+  fs::path folder = whole.parent_path();
+  // The file's own name first, then its nearest folders from the inside out.
+  int looked = 0;
+  for (fs::path at = whole; at.has_filename() && looked < kMostLooked; at = at.parent_path()) {
+    ++looked;
+    place.step = StepOfName(at.filename().string());
+    if (!place.step) continue;
+    folder = at.parent_path();
+    break;
+  }
+  // A rank's folder is no run: run/mp_rank_00/model.pt.
+  if (!place.step && RankOfPath(folder.filename().string()).ranked) folder = folder.parent_path();
+  place.path = folder.string();
+  place.run = folder.filename().string();
+  if (place.run.empty()) place.run = place.path;
+  return place;
+}
+
+}  // namespace plumbline::audit

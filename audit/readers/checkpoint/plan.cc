@@ -1,0 +1,183 @@
+#include "audit/readers/checkpoint/plan.h"
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "audit/readers/checkpoint/contents.h"
+#include "audit/readers/checkpoint/index.h"
+
+namespace plumbline::audit {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file as it was found, and what it says itself.
+struct FoundFile {
+  PlannedFile planned;
+  CheckpointPlace place;
+  std::optional<int64_t> step;  // of its content
+  bool readable = false;
+  ShardTensors shard;
+};
+
+class Planner {
+ public:
+  explicit Planner(const std::vector<InputReport*>& files) : reports_(files) {}
+
+  std::vector<PlannedFile> Plan() {
+    std::vector<InputReport*> indexes;
+    for (InputReport* report : reports_) {
+      if (report->path.ends_with(".index.json")) {
+        indexes.push_back(report);
+      } else {
+        Find(report, report->path);
+      }
+    }
+    for (InputReport* report : indexes) TakeIndex(report);
+    NameRuns();
+    NameSteps();
+    NameRanks();
+    std::vector<PlannedFile> plans;
+    for (FoundFile& file : files_) {
+      if (file.readable) plans.push_back(std::move(file.planned));
+    }
+    std::sort(plans.begin(), plans.end(), [](const PlannedFile& a, const PlannedFile& b) {
+      return std::tie(a.run, a.step, a.rank, a.path) < std::tie(b.run, b.step, b.rank, b.path);
+    });
+    return plans;
+  }
+
+ private:
+  static std::string WholePath(const std::string& path) {
+    std::error_code error;
+    const fs::path whole = fs::canonical(path, error);
+    return error ? path : whole.string();
+  }
+
+  // Reads what a file says of itself, all but its tensors.
+  FoundFile& Find(InputReport* report, const std::string& path) {
+    FoundFile& found = files_.emplace_back();
+    by_path_[WholePath(path)] = files_.size() - 1;
+    found.planned.report = report;
+    found.planned.path = path;
+    found.place = PlaceOf(path);
+    found.planned.tag = found.place.rank;
+    if (path.ends_with(".distcp")) {
+      report->Add(0,
+                  "expected a checkpoint of torch.save or safetensors, found a part of PyTorch's "
+                  "distributed form, which this version does not read");
+      return found;
+    }
+    absl::StatusOr<InputFile> file = InputFile::Open(path);
+    if (!file.ok()) {
+      report->Add(0, std::string(file.status().message()));
+      return found;
+    }
+    CheckpointContents contents;
+    FileFindings findings;
+    const auto problem = ReadContents(*file, &contents, &findings);
+    for (Problem& one : findings.problems) report->Add(one.offset, std::move(one.text));
+    for (std::string& note : findings.notes) report->Note(std::move(note));
+    if (problem) {
+      report->Add(problem->offset, problem->text);
+      return found;
+    }
+    found.readable = true;
+    found.step = contents.step;
+    for (const NamedTensor& tensor : contents.tensors)
+      found.shard.tensors.emplace_back(tensor.name, tensor.place.bytes());
+    if (found.place.step && found.step && *found.place.step != *found.step) {
+      report->Note("step " + std::to_string(*found.place.step) +
+                   " by its name, which is taken; its content says " + std::to_string(*found.step));
+    }
+    return found;
+  }
+
+  // Shards that nobody named are read too, in the name of their index.
+  void TakeIndex(InputReport* report) {
+    ShardIndex index;
+    absl::StatusOr<InputFile> file = InputFile::Open(report->path);
+    if (!file.ok()) return report->Add(0, std::string(file.status().message()));
+    if (auto problem = ReadShardIndex(*file, &index)) {
+      return report->Add(problem->offset, std::move(problem->text));
+    }
+    const fs::path folder = fs::path(report->path).parent_path();
+    std::vector<ShardTensors> shards;
+    std::set<std::string> missing;
+    for (const std::string& shard : index.shards) {
+      const std::string path = (folder / shard).string();
+      std::error_code error;
+      const auto known = by_path_.find(WholePath(path));
+      if (known == by_path_.end() && !fs::exists(path, error)) {
+        missing.insert(shard);
+        continue;
+      }
+      FoundFile& found = known == by_path_.end() ? Find(report, path) : files_[known->second];
+      if (!found.readable) {
+        missing.insert(shard);
+        continue;
+      }
+      found.shard.shard = shard;
+      shards.push_back(found.shard);
+    }
+    for (Problem& problem : CheckShards(index, shards, missing))
+      report->Add(problem.offset, std::move(problem.text));
+  }
+
+  // Runs of one name in several folders are told apart by more of their path.
+  void NameRuns() {
+    std::map<std::string, std::set<std::string>> paths;
+    for (const FoundFile& file : files_) paths[file.place.run].insert(file.place.path);
+    for (FoundFile& file : files_) {
+      const bool alone = paths[file.place.run].size() == 1;
+      file.planned.run = alone ? file.place.run : file.place.path;
+    }
+  }
+
+  // Where neither its name nor its content says a step, the one step that its folder's others say.
+  void NameSteps() {
+    std::map<std::string, std::set<int64_t>> steps;
+    for (const FoundFile& file : files_) {
+      if (!file.place.step && file.step) steps[file.planned.run].insert(*file.step);
+    }
+    for (FoundFile& file : files_) {
+      const std::set<int64_t>& others = steps[file.planned.run];
+      const int64_t fallback = others.size() == 1 ? *others.begin() : 0;
+      file.planned.step = file.place.step.value_or(file.step.value_or(fallback));
+    }
+  }
+
+  void NameRanks() {
+    using Tag = std::tuple<uint32_t, uint32_t, uint32_t>;
+    std::map<std::string, std::set<Tag>> tags;
+    const auto tag_of = [](const FoundFile& f) {
+      return Tag(f.place.rank.stage, f.place.rank.tensor, f.place.rank.data);
+    };
+    for (const FoundFile& file : files_) {
+      if (file.place.rank.ranked) tags[file.planned.run].insert(tag_of(file));
+    }
+    for (FoundFile& file : files_) {
+      if (!file.place.rank.ranked) continue;
+      const std::set<Tag>& all = tags[file.planned.run];
+      file.planned.rank = static_cast<uint32_t>(std::distance(all.begin(), all.find(tag_of(file))));
+    }
+  }
+
+  const std::vector<InputReport*>& reports_;
+  std::deque<FoundFile> files_;
+  std::map<std::string, size_t> by_path_;
+};
+
+}  // namespace
+
+std::vector<PlannedFile> PlanCheckpoints(const std::vector<InputReport*>& files) {
+  return Planner(files).Plan();
+}
+
+}  // namespace plumbline::audit

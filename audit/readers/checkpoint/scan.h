@@ -1,0 +1,28 @@
+// The statistics of a tensor that lies in a file, read in pieces.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "audit/readers/checkpoint/stored_tensor.h"
+#include "audit/readers/input/file.h"
+#include "kernels/tensor/stats.h"
+
+namespace plumbline::audit {
+
+// Reads tensors one after the other through buffers of its own: twice kPieceBytes and less, however
+// large they are. Not thread-safe; uses several threads for large tensors.
+class TensorScan {
+ public:
+  static constexpr size_t kPieceBytes = size_t{16} << 20;
+
+  // Of a tensor that passed CheckStored, of a dtype that is read. The digest is that of its dense
+  // C-ordered elements, lowest byte first, whatever its strides and byte order.
+  absl::Status Measure(const InputFile& file, const StoredTensor& tensor, TensorStats* stats);
+
+ private:
+  std::vector<std::byte> dense_, source_;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,172 @@
+#include "audit/readers/checkpoint/source.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "audit/readers/checkpoint/scan.h"
+#include "audit/readers/checkpoint/whole_checkpoint.h"
+#include "kernels/evidence/tensor_state.h"
+
+namespace plumbline::audit {
+namespace {
+
+class CheckpointSource : public Source {
+ public:
+  explicit CheckpointSource(std::vector<PlannedFile> plans) : plans_(std::move(plans)) {
+    for (const PlannedFile& plan : plans_) ranks_[plan.run].insert(plan.rank);
+  }
+
+  Position position() const override {
+    if (next_ == plans_.size() && !open_) return {};
+    const PlannedFile& plan = plans_[open_ ? first_ : next_];
+    return {plan.run, 0, plan.step - 1};
+  }
+
+  // A tensor a batch; numbers with a checkpoint's first, progress after a step's last.
+  bool Next(v1::Batch* batch) override {
+    if (!open_ && next_ == plans_.size()) return false;
+    batch->Clear();
+    if (!open_) OpenNext();
+    const PlannedFile& plan = plans_[first_];
+    *batch->add_sources() = Process(plan.run, plan.rank);
+    if (tensor_ == 0) AddNumbers(batch);
+    if (tensor_ < whole_.tensors.size()) AddTensor(whole_.tensors[tensor_++], batch);
+    if (tensor_ >= whole_.tensors.size()) Close(batch);
+    return true;
+  }
+
+  void Refused(const absl::Status& why) override {
+    plans_[first_].report->Add(
+        0, "expected evidence that can be judged, found: " + std::string(why.message()));
+  }
+
+  uint64_t bytes_read() const override { return bytes_read_; }
+  size_t files_done() const override { return next_; }
+
+  std::vector<v1::Source> processes() const override {
+    std::vector<v1::Source> all;
+    for (const auto& [run, ranks] : ranks_) {
+      for (const uint32_t rank : ranks) all.push_back(Process(run, rank));
+    }
+    return all;
+  }
+
+ private:
+  // The files of the next (run, step, rank).
+  void OpenNext() {
+    first_ = next_;
+    const PlannedFile& plan = plans_[first_];
+    const auto same = [&](const PlannedFile& other) {
+      return other.run == plan.run && other.step == plan.step && other.rank == plan.rank;
+    };
+    while (next_ < plans_.size() && same(plans_[next_])) ++next_;
+    whole_ = ReadCheckpoint(std::span(plans_).subspan(first_, next_ - first_));
+    tensor_ = 0;
+    order_ = 0;
+    open_ = true;
+  }
+
+  v1::Source Process(const std::string& run, uint32_t rank) const {
+    const std::set<uint32_t>& ranks = ranks_.at(run);
+    v1::Source process;
+    process.set_run(run);
+    process.set_role(v1::ROLE_TRAINER);
+    process.set_rank(rank);
+    if (*ranks.rbegin() + uint64_t{1} == ranks.size())
+      process.set_world_size(static_cast<uint32_t>(ranks.size()));
+    return process;
+  }
+
+  v1::Evidence* AddEvidence(const std::string& layer, const std::string& op, v1::Batch* batch) {
+    v1::Evidence* evidence = batch->add_evidence();
+    evidence->set_step(plans_[first_].step);
+    evidence->mutable_site()->set_layer(layer);
+    evidence->mutable_site()->set_op(op);
+    return evidence;
+  }
+
+  void AddNumber(const std::string& name, double value, v1::Batch* batch) {
+    v1::Evidence* evidence = AddEvidence("", name, batch);
+    evidence->mutable_scalar()->set_value(value);
+    evidence->set_sample_size(1);
+  }
+
+  void AddNumbers(v1::Batch* batch) {
+    for (size_t i = 0; i < whole_.rates.size() && i < kMostRates; ++i)
+      AddNumber(i == 0 ? "lr" : "lr." + std::to_string(i), whole_.rates[i], batch);
+    if (whole_.optimizer_step) AddNumber("optimizer.step", *whole_.optimizer_step, batch);
+    if (whole_.scheduler_step) AddNumber("scheduler.step", *whole_.scheduler_step, batch);
+  }
+
+  void AddTensor(const SitedTensor& tensor, v1::Batch* batch) {
+    const WholeCheckpoint::Part& part = whole_.files[tensor.file];
+    ++part.report->records;
+    bytes_read_ += tensor.place.bytes();
+    if (DTypeSize(tensor.place.dtype) == 0) {
+      if (unread_.insert(tensor.place.dtype_name).second) {
+        part.report->Note("tensors of dtype " + Quoted(tensor.place.dtype_name) +
+                          " are listed, not read");
+      }
+      return;
+    }
+    TensorStats stats;
+    if (absl::Status status = scan_.Measure(*part.file, tensor.place, &stats); !status.ok())
+      return part.report->Add(tensor.place.begin, std::string(status.message()));
+    TensorView view;
+    view.dtype = tensor.place.dtype;
+    view.rank = static_cast<int>(tensor.place.shape.size());
+    for (size_t i = 0; i < tensor.place.shape.size(); ++i) view.shape[i] = tensor.place.shape[i];
+    TensorStateOptions options;
+    options.role = tensor.role;
+    options.replicas = tensor.replicas;
+    v1::Evidence* evidence = AddEvidence(tensor.layer, tensor.op, batch);
+    evidence->set_call(tensor.call);
+    evidence->set_order(++order_);
+    evidence->set_sample_size(stats.count);
+    evidence->set_exercised(v1::EXERCISED_YES);
+    FillTensorFigures(view, stats, options, evidence->mutable_tensor());
+  }
+
+  // The checkpoint is read; the step ends where no other rank's follows.
+  void Close(v1::Batch* batch) {
+    open_ = false;
+    whole_ = {};
+    const PlannedFile& plan = plans_[first_];
+    if (next_ < plans_.size() && plans_[next_].run == plan.run && plans_[next_].step == plan.step)
+      return;
+    for (const uint32_t rank : ranks_.at(plan.run)) {
+      if (rank != plan.rank) *batch->add_sources() = Process(plan.run, rank);
+    }
+    for (int i = 0; i < batch->sources_size(); ++i) {
+      v1::Progress& progress = *batch->add_progress();
+      progress.set_source(static_cast<uint32_t>(i));
+      progress.set_any_step(true);
+      progress.set_complete_through(plan.step);
+      progress.set_newest_step(plan.step);
+    }
+  }
+
+  static constexpr size_t kMostRates = 16;
+
+  std::vector<PlannedFile> plans_;
+  std::map<std::string, std::set<uint32_t>> ranks_;  // of each run
+  size_t next_ = 0;                                  // of the plans that are not opened
+  size_t first_ = 0;                                 // of the checkpoint that is open
+  bool open_ = false;
+  WholeCheckpoint whole_;
+  size_t tensor_ = 0;   // next of the open checkpoint
+  uint64_t order_ = 0;  // of its observations
+  TensorScan scan_;
+  std::set<std::string> unread_;
+  uint64_t bytes_read_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> OpenCheckpoints(std::vector<PlannedFile> plans) {
+  return std::make_unique<CheckpointSource>(std::move(plans));
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,15 @@
+// Checkpoints as a stream of evidence, tensor by tensor.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "audit/readers/checkpoint/plan.h"
+#include "audit/readers/input/reader.h"
+
+namespace plumbline::audit {
+
+// `plans` is not empty; its reports outlive the source.
+std::unique_ptr<Source> OpenCheckpoints(std::vector<PlannedFile> plans);
+
+}  // namespace plumbline::audit

@@ -1,0 +1,288 @@
+#include "audit/readers/checkpoint/torch_file.h"
+
+#include <zlib.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "audit/readers/pickle/machine.h"
+#include "base/load.h"
+
+namespace plumbline::audit {
+namespace {
+
+struct TorchDType {
+  std::string_view storage;  // torch.<storage>Storage
+  std::string_view dtype;    // torch.<dtype>
+  DType type;
+};
+
+constexpr TorchDType kTorchDTypes[] = {
+    {"Double", "float64", DType::kF64}, {"Float", "float32", DType::kF32},
+    {"Half", "float16", DType::kF16},   {"BFloat16", "bfloat16", DType::kBF16},
+    {"Long", "int64", DType::kI64},     {"Int", "int32", DType::kI32},
+    {"Short", "int16", DType::kI16},    {"Char", "int8", DType::kI8},
+    {"Byte", "uint8", DType::kU8},      {"Bool", "bool", DType::kBool},
+    {"", "uint16", DType::kU16},        {"", "uint32", DType::kU32},
+    {"", "uint64", DType::kU64},        {"", "float8_e4m3fn", DType::kE4M3},
+    {"", "float8_e5m2", DType::kE5M2},
+};
+
+// "torch.FloatStorage", "torch.cuda.FloatStorage"
+DType DTypeOfStorage(std::string_view type) {
+  if (!type.starts_with("torch.") || !type.ends_with("Storage")) return DType::kUnspecified;
+  type.remove_suffix(std::string_view("Storage").size());
+  type.remove_prefix(type.rfind('.') + 1);
+  for (const TorchDType& known : kTorchDTypes) {
+    if (!known.storage.empty() && known.storage == type) return known.type;
+  }
+  return DType::kUnspecified;
+}
+
+DType DTypeOfName(std::string_view name) {
+  if (!name.starts_with("torch.")) return DType::kUnspecified;
+  name.remove_prefix(6);
+  for (const TorchDType& known : kTorchDTypes) {
+    if (known.dtype == name) return known.type;
+  }
+  return DType::kUnspecified;
+}
+
+constexpr std::string_view kUntyped = "torch.storage.UntypedStorage";
+
+// numpy's letters of plain dtypes.
+DType DTypeOfLetters(std::string_view letters) {
+  constexpr std::pair<std::string_view, DType> kLetters[] = {
+      {"f8", DType::kF64}, {"f4", DType::kF32}, {"f2", DType::kF16}, {"i8", DType::kI64},
+      {"i4", DType::kI32}, {"i2", DType::kI16}, {"i1", DType::kI8},  {"u8", DType::kU64},
+      {"u4", DType::kU32}, {"u2", DType::kU16}, {"u1", DType::kU8},  {"b1", DType::kBool}};
+  for (const auto& [name, type] : kLetters) {
+    if (name == letters) return type;
+  }
+  return DType::kUnspecified;
+}
+
+bool Whole(const PickleTree& tree, PickleId id, int64_t* value) {
+  if (!tree.Is(id, PickleKind::kInt)) return false;
+  *value = tree.whole(id);
+  return true;
+}
+
+bool WholeList(const PickleTree& tree, PickleId id, std::vector<int64_t>* values) {
+  if (tree.callee(id) == "torch.Size" && tree.items(tree.call(id).arguments).size() == 1)
+    id = tree.items(tree.call(id).arguments)[0];
+  if (!tree.Is(id, PickleKind::kTuple) && !tree.Is(id, PickleKind::kList)) return false;
+  if (tree.items(id).size() > 64) return false;
+  for (const PickleId item : tree.items(id)) {
+    if (!Whole(tree, item, &values->emplace_back())) return false;
+  }
+  return true;
+}
+
+bool IsRebuild(std::string_view name) {
+  return name == "torch._utils._rebuild_tensor" || name == "torch._utils._rebuild_tensor_v2" ||
+         name == "torch._utils._rebuild_tensor_v3" || name == "torch._utils._rebuild_parameter" ||
+         name == "torch._utils._rebuild_parameter_with_state" ||
+         name == "torch._tensor._rebuild_from_type_v2";
+}
+
+bool IsNumpyCall(std::string_view name) {
+  for (const std::string_view core : {"numpy.core.multiarray.", "numpy._core.multiarray."}) {
+    if (name.starts_with(core))
+      return name.substr(core.size()) == "_reconstruct" || name.substr(core.size()) == "scalar";
+  }
+  return name == "numpy.dtype" || name == "numpy.ndarray";
+}
+
+}  // namespace
+
+bool IsKnownRecord(std::string_view callee) {
+  return IsRebuild(callee) || IsNumpyCall(callee) || callee == "torch.Size" ||
+         callee == "torch.device" || callee == "torch.serialization._get_layout";
+}
+
+bool IsDataClass(std::string_view callee) {
+  constexpr std::string_view kNames[] = {
+      "argparse.Namespace", "types.SimpleNamespace", "collections.Counter", "collections.deque",
+      "pathlib.PosixPath",  "pathlib.PurePosixPath", "pathlib.WindowsPath", "datetime.datetime",
+      "datetime.timedelta", "_io.BytesIO",           "io.BytesIO",          "builtins.complex",
+      "builtins.slice",     "builtins.range",        "decimal.Decimal",     "fractions.Fraction",
+      "uuid.UUID",          "torch.Generator"};
+  for (const std::string_view name : kNames) {
+    if (callee == name) return true;
+  }
+  constexpr std::string_view kModules[] = {"transformers.",
+                                           "accelerate.",
+                                           "omegaconf.",
+                                           "megatron.core.enums.",
+                                           "megatron.model.enums.",
+                                           "megatron.core.transformer.enums.",
+                                           "megatron.enums.",
+                                           "deepspeed.runtime.zero.config.",
+                                           "deepspeed.utils.types.",
+                                           "lightning.fabric.utilities.data.",
+                                           "lightning_fabric.utilities.data.",
+                                           "pytorch_lightning.utilities.parsing.",
+                                           "torch.distributed.fsdp.api."};
+  for (const std::string_view module : kModules) {
+    if (callee.starts_with(module)) return true;
+  }
+  return false;
+}
+
+std::optional<Problem> TorchFile::Open(const InputFile& file, std::unique_ptr<TorchFile>* out) {
+  std::unique_ptr<TorchFile> opened(new TorchFile(file));
+  if (auto problem = opened->Read()) return problem;
+  *out = std::move(opened);
+  return std::nullopt;
+}
+
+std::optional<Problem> TorchFile::Read() {
+  if (auto problem = ReadZip(file_, &zip_)) return problem;
+  const ZipMember* pickle = nullptr;
+  for (const ZipMember& member : zip_.members) {
+    const size_t slash = member.name.find('/');
+    if (slash != std::string::npos && member.name.substr(slash) == "/data.pkl") pickle = &member;
+  }
+  if (pickle == nullptr) {
+    return Problem{0, "expected a member data.pkl, as torch.save writes it, found none of " +
+                          std::to_string(zip_.members.size()) + " members"};
+  }
+  if (!pickle->unreadable.empty())
+    return Problem{pickle->head,
+                   "expected data.pkl stored as it is, found it " + pickle->unreadable};
+  const PickleLimits limits;
+  if (pickle->size > limits.bytes) {
+    return Problem{pickle->head, "expected a pickle of at most " + std::to_string(limits.bytes) +
+                                     " bytes, found " + std::to_string(pickle->size)};
+  }
+  prefix_ = pickle->name.substr(0, pickle->name.find('/') + 1);
+  pickle_at_ = pickle->begin;
+  pickle_.resize(pickle->size);
+  if (const absl::Status s = file_.ReadAt(pickle_at_, pickle_.data(), pickle_.size()); !s.ok())
+    return Problem{pickle_at_, std::string(s.message())};
+  const auto crc =
+      crc32(0, reinterpret_cast<const Bytef*>(pickle_.data()), static_cast<uInt>(pickle_.size()));
+  checksum_differs_ = pickle->crc != 0 && pickle->crc != crc;
+  if (const ZipMember* order = zip_.Find(prefix_ + "byteorder");
+      order != nullptr && order->unreadable.empty() && order->size <= 16) {
+    std::string text(order->size, '\0');
+    if (file_.ReadAt(order->begin, text.data(), text.size()).ok()) swapped_ = text == "big";
+  }
+  if (auto problem = ParsePickle(pickle_, &tree_, nullptr, limits)) {
+    problem->offset += pickle_at_;
+    return problem;
+  }
+  return std::nullopt;
+}
+
+std::optional<StoredTensor> TorchFile::Tensor(PickleId id, std::string* wrong) const {
+  const std::string_view callee = tree_.callee(id);
+  return IsRebuild(callee) ? Rebuild(callee, tree_.call(id).arguments, wrong) : std::nullopt;
+}
+
+std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId arguments,
+                                               std::string* wrong) const {
+  const std::vector<PickleId>& items = tree_.items(arguments);
+  if (how.find("_rebuild_parameter") != std::string_view::npos)
+    return items.empty() ? std::nullopt : Tensor(items[0], wrong);
+  if (how == "torch._tensor._rebuild_from_type_v2") {
+    // (function, type, its arguments, state): what the function builds.
+    const bool fits = items.size() >= 3 && tree_.Is(items[0], PickleKind::kGlobal) &&
+                      tree_.Is(items[2], PickleKind::kTuple) && IsRebuild(tree_.text(items[0])) &&
+                      tree_.text(items[0]) != how;
+    return fits ? Rebuild(tree_.text(items[0]), items[2], wrong) : std::nullopt;
+  }
+  const bool third = how == "torch._utils._rebuild_tensor_v3";
+  StoredTensor tensor;
+  int64_t offset = 0;
+  if (items.size() < (third ? 7u : 4u) || !Whole(tree_, items[1], &offset) || offset < 0 ||
+      !WholeList(tree_, items[2], &tensor.shape) || !WholeList(tree_, items[3], &tensor.stride)) {
+    *wrong = "expected a tensor's storage, offset, size and stride, found other values";
+    return std::nullopt;
+  }
+  DType known = DType::kUnspecified;
+  if (third && tree_.Is(items[6], PickleKind::kGlobal)) known = DTypeOfName(tree_.text(items[6]));
+  if (third)
+    tensor.dtype_name = tree_.Is(items[6], PickleKind::kGlobal) ? tree_.text(items[6]) : "";
+  if (!Storage(items[0], known, &tensor, wrong)) return std::nullopt;
+  uint64_t begin = 0;
+  if (__builtin_mul_overflow(static_cast<uint64_t>(offset), DTypeSize(tensor.dtype), &begin) ||
+      __builtin_add_overflow(begin, tensor.first, &tensor.begin)) {
+    *wrong = "expected an offset within the tensor's storage, found " + std::to_string(offset);
+    return std::nullopt;
+  }
+  if (std::string bad = CheckStored(tensor); !bad.empty()) {
+    *wrong = "expected " + bad;
+    return std::nullopt;
+  }
+  return tensor;
+}
+
+// ('storage', type, key, location, elements); untyped ones count bytes and leave the dtype to the
+// tensor.
+bool TorchFile::Storage(PickleId id, DType known, StoredTensor* tensor, std::string* wrong) const {
+  const PickleId pid = tree_.Is(id, PickleKind::kPersistent) ? tree_.items(id)[0] : kNoPickle;
+  int64_t elements = 0;
+  if (!tree_.Is(pid, PickleKind::kTuple) || tree_.items(pid).size() < 5 ||
+      !tree_.Is(tree_.items(pid)[1], PickleKind::kGlobal) ||
+      !tree_.Is(tree_.items(pid)[2], PickleKind::kText) ||
+      !Whole(tree_, tree_.items(pid)[4], &elements) || elements < 0) {
+    *wrong = "expected a storage's type, key and size, found other values";
+    return false;
+  }
+  const std::string_view type = tree_.text(tree_.items(pid)[1]);
+  const bool untyped = type == kUntyped;
+  tensor->dtype = untyped ? known : DTypeOfStorage(type);
+  if (tensor->dtype_name.empty()) tensor->dtype_name = std::string(type);
+  tensor->swapped = swapped_;
+  const std::string name = prefix_ + "data/" + std::string(tree_.text(tree_.items(pid)[2]));
+  const ZipMember* member = zip_.Find(name);
+  if (member == nullptr || !member->unreadable.empty()) {
+    *wrong = "expected the storage " + Quoted(name) + ", found " +
+             (member == nullptr ? "no such member" : "it " + member->unreadable);
+    return false;
+  }
+  const uint64_t width = untyped ? 1 : DTypeSize(tensor->dtype);
+  if (width != 0 && member->size / width != static_cast<uint64_t>(elements)) {
+    *wrong = "expected " + std::to_string(elements) + " elements in the storage " + Quoted(name) +
+             ", found " + std::to_string(member->size) + " bytes";
+    return false;
+  }
+  tensor->first = member->begin;
+  tensor->last = member->end();
+  return true;
+}
+
+std::optional<double> TorchFile::NumpyNumber(PickleId id) const {
+  const std::string_view callee = tree_.callee(id);
+  if (!IsNumpyCall(callee) || !callee.ends_with(".scalar")) return std::nullopt;
+  const std::vector<PickleId>& items = tree_.items(tree_.call(id).arguments);
+  if (items.size() != 2 || tree_.callee(items[0]) != "numpy.dtype" ||
+      !tree_.Is(items[1], PickleKind::kBytes))
+    return std::nullopt;
+  const std::vector<PickleId>& letters = tree_.items(tree_.call(items[0]).arguments);
+  if (letters.empty() || !tree_.Is(letters[0], PickleKind::kText)) return std::nullopt;
+  const DType dtype = DTypeOfLetters(tree_.text(letters[0]));
+  const std::string bytes = tree_.bytes(items[1]);
+  if (dtype == DType::kUnspecified || bytes.size() != DTypeSize(dtype)) return std::nullopt;
+  return LoadDouble(bytes.data(), dtype, 0);
+}
+
+std::optional<double> TorchFile::Number(PickleId id) const {
+  if (tree_.Is(id, PickleKind::kInt)) return static_cast<double>(tree_.whole(id));
+  if (tree_.Is(id, PickleKind::kReal)) return tree_.real(id);
+  if (!tree_.Is(id, PickleKind::kCall)) return std::nullopt;
+  std::string wrong;
+  const std::optional<StoredTensor> tensor = Tensor(id, &wrong);
+  if (!tensor) return NumpyNumber(id);
+  const size_t size = DTypeSize(tensor->dtype);
+  if (size == 0 || tensor->elements() != 1) return std::nullopt;
+  std::array<char, 8> bytes{};
+  if (!file_.ReadAt(tensor->begin, bytes.data(), size).ok()) return std::nullopt;
+  if (tensor->swapped) std::reverse(bytes.begin(), bytes.begin() + static_cast<long>(size));
+  return LoadDouble(bytes.data(), tensor->dtype, 0);
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,326 @@
+#include "audit/readers/checkpoint/torch_walk.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+#include "base/printable.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostNameBytes = 512;
+constexpr int kMostTops = 4;  // dicts around those that have a known name
+
+std::string LowerCase(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+// "state_dict_ema" has the word "ema".
+bool HasWord(const std::string& key, std::string_view word) {
+  for (size_t at = key.find(word); at != std::string::npos; at = key.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    const auto apart = [](char c) { return c == '_' || c == '.' || c == '-'; };
+    if ((at == 0 || apart(key[at - 1])) && (end == key.size() || apart(key[end]))) return true;
+  }
+  return false;
+}
+
+enum class Top { kModel, kAverage, kOptimizer, kStep, kLeave, kUnknown };
+
+// What the entry of a checkpoint's outermost dicts is, by its name.
+Top TopOf(const std::string& key) {
+  constexpr std::string_view kModels[] = {
+      "state_dict", "model",   "module",      "model_state_dict", "net",
+      "network",    "weights", "model_state", "params",           "model_states"};
+  constexpr std::string_view kSteps[] = {"step",         "global_step", "iteration",
+                                         "global_steps", "steps",       "iter"};
+  if (HasWord(key, "ema") || key == "shadow_params") return Top::kAverage;
+  if (key.starts_with("optim")) return Top::kOptimizer;
+  for (const std::string_view name : kModels) {
+    if (key == name) return Top::kModel;
+  }
+  // Virtual stages of a pipeline: model0, model1.
+  if (key.starts_with("model") && key.find_first_not_of("0123456789", 5) == std::string::npos)
+    return Top::kModel;
+  for (const std::string_view name : kSteps) {
+    if (key == name) return Top::kStep;
+  }
+  const bool leave = key.find("sched") != std::string::npos || key.starts_with("rng") ||
+                     key.ends_with("rng_state") || key == "scaler" || key == "args" ||
+                     key == "random" || key == "callbacks" || key == "loops";
+  return leave ? Top::kLeave : Top::kUnknown;
+}
+
+class TorchWalk {
+ public:
+  TorchWalk(const TorchFile& file, CheckpointContents* contents, FileFindings* findings)
+      : file_(file), tree_(file.tree()), contents_(*contents), findings_(*findings) {}
+
+  std::optional<Problem> Walk() {
+    const PickleId root = tree_.root();
+    if (HasTensors(root) && !HasParts(root)) {
+      Flatten(root, Part::kModel, "");
+    } else if (tree_.Find(root, "param_groups") != kNoPickle) {
+      WalkOptimizer(root, "");  // optimizer.pt of its own
+    } else if (tree_.Find(root, "last_epoch") != kNoPickle) {
+      TakeSchedule(root);
+    } else {
+      WalkTop(root, "", 0);
+    }
+    contents_.ordered = true;
+    if (contents_.tensors.size() >= kMostTensors)
+      return Problem{0, "expected fewer than " + std::to_string(kMostTensors) +
+                            " tensors in a file, found more"};
+    return std::nullopt;
+  }
+
+ private:
+  // A dict that is a state dict itself: tensors lie in it directly.
+  bool HasTensors(PickleId id) const {
+    if (!tree_.Is(id, PickleKind::kDict)) return IsTensor(id);
+    const std::vector<PickleId>& pairs = tree_.items(id);
+    for (size_t i = 1; i < pairs.size(); i += 2) {
+      if (IsTensor(pairs[i])) return true;
+    }
+    return false;
+  }
+
+  // A dict around parts of known names, whatever else lies beside them (a random state).
+  bool HasParts(PickleId id) const {
+    if (!tree_.Is(id, PickleKind::kDict)) return false;
+    const std::vector<PickleId>& pairs = tree_.items(id);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const Top top = TopOf(LowerCase(KeyText(pairs[i])));
+      const bool part = top == Top::kModel || top == Top::kAverage || top == Top::kOptimizer;
+      if (part && tree_.Is(pairs[i + 1], PickleKind::kDict)) return true;
+    }
+    return false;
+  }
+
+  bool IsTensor(PickleId id) const {
+    std::string wrong;
+    return file_.Tensor(id, &wrong).has_value() || !wrong.empty();
+  }
+
+  static std::string Under(const std::string& prefix, const std::string& name) {
+    if (prefix.empty()) return name;
+    return (prefix + "." + name).substr(0, kMostNameBytes);
+  }
+
+  std::string KeyText(PickleId id) const {
+    if (tree_.Is(id, PickleKind::kText)) return ValidUtf8(tree_.text(id).substr(0, kMostNameBytes));
+    if (tree_.Is(id, PickleKind::kInt)) return std::to_string(tree_.whole(id));
+    return "?";
+  }
+
+  void WalkTop(PickleId id, const std::string& prefix, int depth) {
+    if (!tree_.Is(id, PickleKind::kDict))
+      return Flatten(id, IsModule(id) ? Part::kModel : Part::kOther, prefix);
+    const std::vector<PickleId>& pairs = tree_.items(id);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const std::string key = KeyText(pairs[i]);
+      const PickleId value = pairs[i + 1];
+      switch (TopOf(LowerCase(key))) {
+        case Top::kModel:
+          Flatten(value, Part::kModel, StageOf(key));
+          break;
+        case Top::kAverage:
+          Flatten(value, Part::kAverage, "");
+          break;
+        case Top::kOptimizer:
+          WalkOptimizer(value, "");
+          break;
+        case Top::kStep:
+          TakeStep(value);
+          break;
+        case Top::kLeave:
+          TakeSchedule(value);
+          break;
+        case Top::kUnknown:
+          if (tree_.Is(value, PickleKind::kDict) && depth < kMostTops &&
+              (HasParts(value) || !HasTensors(value))) {
+            WalkTop(value, Under(prefix, key), depth + 1);
+          } else {
+            Flatten(value, Part::kOther, Under(prefix, key));
+          }
+      }
+    }
+  }
+
+  // "model1" is another part of the model, "model" all of it.
+  static std::string StageOf(const std::string& key) {
+    const bool stage = key.starts_with("model") && key.size() > 5 && key[5] >= '0' && key[5] <= '9';
+    return stage ? key : "";
+  }
+
+  void TakeStep(PickleId id) {
+    const std::optional<double> value = file_.Number(id);
+    if (!value || contents_.step) return;
+    if (*value >= 0 && *value < 0x1p53 && *value == std::floor(*value))
+      contents_.step = static_cast<int64_t>(*value);
+  }
+
+  static void TakeLargest(const std::optional<double>& value, std::optional<double>* largest) {
+    // What is no number is kept as such: it is told.
+    if (value && (!*largest || !(*value <= **largest))) *largest = value;
+  }
+
+  // A schedule's state_dict, or a list of them, of which the first counts.
+  void TakeSchedule(PickleId id) {
+    if (tree_.Is(id, PickleKind::kList) && !tree_.items(id).empty()) id = tree_.items(id)[0];
+    const PickleId epoch = tree_.Find(id, "last_epoch");
+    if (epoch != kNoPickle && !contents_.scheduler_step)
+      contents_.scheduler_step = file_.Number(epoch);
+  }
+
+  // Every tensor below a value.
+  void Flatten(PickleId id, Part part, const std::string& name) {
+    if (contents_.tensors.size() >= kMostTensors) return;
+    if (Take(id, part, name, std::nullopt, "")) return;
+    const PickleKind kind = tree_.kind(id);
+    if (kind == PickleKind::kDict) {
+      const std::vector<PickleId>& pairs = tree_.items(id);
+      for (size_t i = 0; i + 1 < pairs.size(); i += 2)
+        Flatten(pairs[i + 1], part, Under(name, KeyText(pairs[i])));
+    } else if (kind == PickleKind::kList || kind == PickleKind::kTuple) {
+      const std::vector<PickleId>& items = tree_.items(id);
+      for (size_t i = 0; i < items.size(); ++i)
+        Flatten(items[i], part, Under(name, std::to_string(i)));
+    } else if (IsModule(id)) {
+      const PickleId state = tree_.call(id).state;
+      for (const std::string_view group : {"_parameters", "_buffers", "_modules"}) {
+        const PickleId members = tree_.Find(state, group);
+        if (members != kNoPickle) Flatten(members, part, name);
+      }
+    }
+  }
+
+  // A module that was saved whole: its class is left closed, its tensors lie in its state.
+  bool IsModule(PickleId id) const {
+    return tree_.Is(id, PickleKind::kCall) && tree_.call(id).state != kNoPickle &&
+           tree_.Find(tree_.call(id).state, "_parameters") != kNoPickle;
+  }
+
+  // True: it is a tensor, taken or told as a problem.
+  bool Take(PickleId id, Part part, const std::string& name, std::optional<int64_t> parameter,
+            const std::string& parameter_name) {
+    std::string wrong;
+    std::optional<StoredTensor> place = file_.Tensor(id, &wrong);
+    if (!place) {
+      if (wrong.empty()) return false;
+      findings_.problems.push_back({file_.byte(id), wrong + " (" + Quoted(name) + ")"});
+      return true;
+    }
+    contents_.tensors.push_back({part, name, parameter, parameter_name, *std::move(place)});
+    return true;
+  }
+
+  // torch.optim's state_dict, a list of them, or a trainer's own dict around one.
+  void WalkOptimizer(PickleId id, const std::string& prefix) {
+    const PickleId state = tree_.Find(id, "state"), groups = tree_.Find(id, "param_groups");
+    if (tree_.Is(id, PickleKind::kDict)) {
+      const std::vector<PickleId>& pairs = tree_.items(id);
+      for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+        if (pairs[i + 1] == state && tree_.Is(state, PickleKind::kDict)) {
+          WalkState(state);
+        } else if (pairs[i + 1] == groups) {
+          WalkGroups(groups);
+        } else {
+          WalkOptimizer(pairs[i + 1], Under(prefix, KeyText(pairs[i])));
+        }
+      }
+    } else if (tree_.Is(id, PickleKind::kList)) {
+      const std::vector<PickleId>& items = tree_.items(id);
+      for (size_t i = 0; i < items.size(); ++i)
+        WalkOptimizer(items[i], items.size() > 1 ? Under(prefix, std::to_string(i)) : prefix);
+    } else {
+      Flatten(id, Part::kOptimizer, prefix);
+    }
+  }
+
+  // {parameter: {"exp_avg": tensor, "step": number, ...}}
+  void WalkState(PickleId state) {
+    const std::vector<PickleId>& pairs = tree_.items(state);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      std::optional<int64_t> parameter;
+      std::string name;
+      if (tree_.Is(pairs[i], PickleKind::kInt)) {
+        parameter = tree_.whole(pairs[i]);
+      } else {
+        name = KeyText(pairs[i]);
+      }
+      if (!tree_.Is(pairs[i + 1], PickleKind::kDict)) continue;
+      const std::vector<PickleId>& kept = tree_.items(pairs[i + 1]);
+      for (size_t k = 0; k + 1 < kept.size(); k += 2) {
+        const std::string key = KeyText(kept[k]);
+        if (key == "step") {
+          TakeLargest(file_.Number(kept[k + 1]), &contents_.optimizer_step);
+          continue;
+        }
+        if (!Take(kept[k + 1], Part::kOptimizer, key, parameter, name) &&
+            tree_.Is(kept[k + 1], PickleKind::kDict)) {
+          Flatten(kept[k + 1], Part::kOptimizer, Under("state." + KeyText(pairs[i]), key));
+        }
+      }
+    }
+  }
+
+  void WalkGroups(PickleId groups) {
+    if (!tree_.Is(groups, PickleKind::kList)) return;
+    for (const PickleId one : tree_.items(groups)) {
+      ParameterGroup group;
+      if (const PickleId rate = tree_.Find(one, "lr"); rate != kNoPickle) {
+        const std::optional<double> value = file_.Number(rate);
+        group.rated = value.has_value();
+        group.rate = value.value_or(0);
+      }
+      // Fused optimizers keep one step a group.
+      if (const PickleId step = tree_.Find(one, "step"); step != kNoPickle)
+        TakeLargest(file_.Number(step), &contents_.optimizer_step);
+      const PickleId list = tree_.Find(one, "params");
+      if (tree_.Is(list, PickleKind::kList)) {
+        for (const PickleId parameter : tree_.items(list)) {
+          if (tree_.Is(parameter, PickleKind::kInt))
+            group.parameters.push_back(tree_.whole(parameter));
+        }
+      }
+      contents_.groups.push_back(std::move(group));
+    }
+  }
+
+  const TorchFile& file_;
+  const PickleTree& tree_;
+  CheckpointContents& contents_;
+  FileFindings& findings_;
+};
+
+}  // namespace
+
+std::optional<Problem> WalkTorchFile(const TorchFile& file, CheckpointContents* contents,
+                                     FileFindings* findings) {
+  return TorchWalk(file, contents, findings).Walk();
+}
+
+// Of all that the pickle made, reached from its root or not: what is there was written.
+std::vector<OpaqueCall> OpaqueCalls(const TorchFile& file) {
+  const PickleTree& tree = file.tree();
+  std::map<std::string, OpaqueCall> calls;
+  for (PickleId id = 0; id < tree.size(); ++id) {
+    if (!tree.Is(id, PickleKind::kCall)) continue;
+    const std::string_view callee = tree.callee(id);
+    if (IsKnownRecord(callee)) continue;
+    const std::string name = callee.empty() ? "a value that is no name" : ValidUtf8(callee);
+    OpaqueCall& call = calls[name];
+    if (call.count++ == 0) call.byte = file.byte(id);
+    call.name = name;
+  }
+  std::vector<OpaqueCall> list;
+  for (auto& [name, call] : calls) list.push_back(std::move(call));
+  return list;
+}
+
+}  // namespace plumbline::audit

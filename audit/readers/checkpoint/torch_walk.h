@@ -1,0 +1,26 @@
+// What the values of a torch file mean: which tensors are weights, averages or moments, and which
+// numbers are a step or a rate.
+#pragma once
+
+#include <string>
+
+#include "audit/readers/checkpoint/contents.h"
+#include "audit/readers/checkpoint/torch_file.h"
+
+namespace plumbline::audit {
+
+// Fills contents. At most so many tensors a file; the work is linear in the
+// pickle, as limited by PickleLimits.
+inline constexpr size_t kMostTensors = size_t{1} << 19;
+std::optional<Problem> WalkTorchFile(const TorchFile& file, CheckpointContents* contents,
+                                     FileFindings* findings);
+
+// Calls that were left closed, by name, sorted; the first place of each.
+struct OpaqueCall {
+  std::string name;
+  uint64_t count = 0;
+  uint64_t byte = 0;
+};
+std::vector<OpaqueCall> OpaqueCalls(const TorchFile& file);
+
+}  // namespace plumbline::audit

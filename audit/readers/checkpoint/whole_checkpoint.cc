@@ -1,0 +1,189 @@
+#include "audit/readers/checkpoint/whole_checkpoint.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "audit/readers/checkpoint/optimizer_names.h"
+
+namespace plumbline::audit {
+namespace {
+
+bool Holds(std::string_view name, std::string_view part) {
+  return name.find(part) != std::string_view::npos;
+}
+
+// What tensor parallelism (Megatron's layout) does with a weight. Replicated: norms, biases that
+// are added after a sum over the ranks, routers, embeddings of positions.
+enum class Layout { kUnknown, kReplicated, kShard };
+
+Layout LayoutOf(std::string_view name) {
+  constexpr std::string_view kRowBiases[] = {"dense.bias",       "dense_4h_to_h.bias",
+                                             "linear_proj.bias", "linear_fc2.bias",
+                                             "o_proj.bias",      "down_proj.bias"};
+  constexpr std::string_view kColumnBiases[] = {
+      "query_key_value.bias", "dense_h_to_4h.bias", "linear_qkv.bias",
+      "linear_fc1.bias",      "q_proj.bias",        "k_proj.bias",
+      "v_proj.bias",          "up_proj.bias",       "gate_proj.bias"};
+  for (const std::string_view bias : kRowBiases) {
+    if (name.ends_with(bias)) return Layout::kReplicated;
+  }
+  for (const std::string_view bias : kColumnBiases) {
+    if (name.ends_with(bias)) return Layout::kShard;
+  }
+  // A fused norm lies beside a sharded weight: "linear_qkv.layer_norm_weight".
+  if (Holds(name, "norm") || Holds(name, "router") || Holds(name, "position_embeddings"))
+    return Layout::kReplicated;
+  return Layout::kUnknown;
+}
+
+// A file's share while the checkpoint is put together.
+struct Share {
+  const PlannedFile* plan = nullptr;
+  size_t file = 0;
+  CheckpointContents contents;
+};
+
+class Assembly {
+ public:
+  explicit Assembly(std::span<const PlannedFile> plans) : plans_(plans) {}
+
+  WholeCheckpoint Take() {
+    for (const PlannedFile& plan : plans_) Open(plan);
+    NameOptimizers();
+    for (Share& share : shares_) Site(share);
+    return std::move(out_);
+  }
+
+ private:
+  void Open(const PlannedFile& plan) {
+    absl::StatusOr<InputFile> file = InputFile::Open(plan.path);
+    if (!file.ok()) return plan.report->Add(0, std::string(file.status().message()));
+    Share share;
+    share.plan = &plan;
+    share.file = out_.files.size();
+    auto kept = std::make_unique<InputFile>(*std::move(file));
+    FileFindings told;  // when it was planned
+    if (auto problem = ReadContents(*kept, &share.contents, &told))
+      return plan.report->Add(problem->offset, std::move(problem->text));
+    out_.files.push_back({plan.report, std::move(kept)});
+    shares_.push_back(std::move(share));
+  }
+
+  // State without a model in the same file is named by the model of a file beside it.
+  void NameOptimizers() {
+    const Share* model = nullptr;
+    for (const Share& share : shares_) {
+      if (share.contents.ordered && !Of(share, Part::kModel).empty() && model == nullptr)
+        model = &share;
+    }
+    for (Share& share : shares_) {
+      const bool own = share.contents.ordered && !Of(share, Part::kModel).empty();
+      const Share* from = own ? &share : model;
+      const std::vector<const NamedTensor*> state = Of(share, Part::kOptimizer);
+      if (state.empty() || share.contents.groups.empty()) continue;
+      std::map<int64_t, std::string> names;
+      if (from != nullptr)
+        names = NamesOfParameters(Of(*from, Part::kModel), state, share.contents.groups);
+      size_t parameters = 0;
+      for (const ParameterGroup& group : share.contents.groups)
+        parameters += group.parameters.size();
+      if (parameters > 0) {
+        share.plan->report->Note("optimizer state: " + std::to_string(names.size()) + " of " +
+                                 std::to_string(parameters) +
+                                 " parameters named by order and shape");
+      }
+      names_[&share] = std::move(names);
+    }
+  }
+
+  static std::vector<const NamedTensor*> Of(const Share& share, Part part) {
+    std::vector<const NamedTensor*> out;
+    for (const NamedTensor& tensor : share.contents.tensors) {
+      if (tensor.part == part) out.push_back(&tensor);
+    }
+    return out;
+  }
+
+  void Site(Share& share) {
+    for (NamedTensor& tensor : share.contents.tensors) {
+      SitedTensor sited;
+      sited.file = share.file;
+      Name(share, tensor, &sited);
+      if (share.plan->tag.stage > 0)
+        sited.layer = "stage" + std::to_string(share.plan->tag.stage) + "." + sited.layer;
+      if (share.plan->tag.ranked) sited.replicas = ReplicasOf(*share.plan, tensor);
+      sited.place = std::move(tensor.place);
+      sited.call = calls_[{sited.layer, sited.op}]++;
+      out_.tensors.push_back(std::move(sited));
+    }
+    for (const ParameterGroup& group : share.contents.groups) {
+      if (group.rated) out_.rates.push_back(group.rate);
+    }
+    if (!out_.optimizer_step) out_.optimizer_step = share.contents.optimizer_step;
+    if (!out_.scheduler_step) out_.scheduler_step = share.contents.scheduler_step;
+  }
+
+  void Name(const Share& share, const NamedTensor& tensor, SitedTensor* sited) const {
+    sited->layer = tensor.name;
+    switch (tensor.part) {
+      case Part::kModel:
+        sited->op = IsFloating(tensor.place.dtype) ? "weight" : "buffer";
+        sited->role = IsFloating(tensor.place.dtype) ? "weight" : "";
+        return;
+      case Part::kAverage:
+        sited->op = "average";
+        return;
+      case Part::kOther:
+        sited->op = "state";
+        return;
+      case Part::kOptimizer:
+        break;
+    }
+    sited->op = "optimizer";
+    if (!tensor.parameter && tensor.parameter_name.empty()) return;
+    sited->op = tensor.name;
+    sited->layer = tensor.parameter_name;
+    if (!tensor.parameter) return;
+    const auto names = names_.find(&share);
+    sited->layer = "optimizer." + std::to_string(*tensor.parameter);
+    if (names == names_.end()) return;
+    const auto name = names->second.find(*tensor.parameter);
+    if (name != names->second.end()) sited->layer = name->second;
+  }
+
+  // Ranks of one group hold copies; a group of its own is nobody's copy; "": not known.
+  static std::string ReplicasOf(const PlannedFile& plan, const NamedTensor& tensor) {
+    const std::string own = "shard of rank " + std::to_string(plan.rank);
+    if (plan.tag.shard || tensor.part == Part::kOther || !IsFloating(tensor.place.dtype))
+      return own;
+    // An optimizer's state is named by its parameter.
+    const std::string& name = tensor.part == Part::kOptimizer && !tensor.parameter_name.empty()
+                                  ? tensor.parameter_name
+                                  : tensor.name;
+    switch (LayoutOf(name)) {
+      case Layout::kReplicated:
+        return "tensor parallelism";
+      case Layout::kShard:
+        return own;
+      case Layout::kUnknown:
+        return tensor.part == Part::kModel ? "" : own;
+    }
+    return "";
+  }
+
+  std::span<const PlannedFile> plans_;
+  WholeCheckpoint out_;
+  std::vector<Share> shares_;
+  std::map<const Share*, std::map<int64_t, std::string>> names_;
+  std::map<std::pair<std::string, std::string>, uint32_t> calls_;
+};
+
+}  // namespace
+
+WholeCheckpoint ReadCheckpoint(std::span<const PlannedFile> plans) {
+  return Assembly(plans).Take();
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,43 @@
+// One rank's checkpoint of one step: the tensors of all its files, as sites of evidence.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "audit/readers/checkpoint/contents.h"
+#include "audit/readers/checkpoint/plan.h"
+#include "audit/readers/input/file.h"
+#include "audit/readers/input/reader.h"
+
+namespace plumbline::audit {
+
+// A tensor and the site that it is evidence of.
+struct SitedTensor {
+  size_t file = 0;  // of the checkpoint's
+  StoredTensor place;
+  std::string layer, op, role;
+  std::string replicas;  // of TensorState
+  uint32_t call = 0;     // n-th of this site
+};
+
+struct WholeCheckpoint {
+  struct Part {
+    InputReport* report = nullptr;
+    std::unique_ptr<InputFile> file;
+  };
+  std::vector<Part> files;
+  std::vector<SitedTensor> tensors;
+  std::vector<double> rates;  // of the optimizer's parameter groups
+  std::optional<double> optimizer_step, scheduler_step;
+};
+
+// Of the files of one (run, step, rank). A file that changed since it was planned and cannot be
+// read any more gets a problem. What is said of all of it (parameters named by order) goes to the
+// notes of the first file with an optimizer.
+WholeCheckpoint ReadCheckpoint(std::span<const PlannedFile> plans);
+
+}  // namespace plumbline::audit

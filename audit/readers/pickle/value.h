@@ -1,0 +1,96 @@
+// The values that a pickle makes, as a graph without circles. Nothing of it is resolved: a global
+// is its name, a call is a name with arguments.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace plumbline::audit {
+
+using PickleId = uint32_t;  // of a value, within its tree
+inline constexpr PickleId kNoPickle = UINT32_MAX;
+
+enum class PickleKind : uint8_t {
+  kNone,
+  kBool,
+  kInt,   // fits 64 bits
+  kLong,  // does not: `bytes` are its two's complement, lowest byte first
+  kReal,
+  kText,   // UTF-8 as written; what Python wrote may hold lone surrogates
+  kBytes,  // bytes and bytearray
+  kList,
+  kTuple,
+  kSet,  // and frozenset
+  kDict,
+  kGlobal,      // `text` is "module.name", Python 2's modules by their names of today
+  kCall,        // what a call of a global would have made
+  kPersistent,  // a reference out of the pickle: one item, the id
+};
+
+// What a call is made of. An absent part is kNoPickle.
+struct PickleCall {
+  PickleId callee = kNoPickle;
+  PickleId arguments = kNoPickle;  // a tuple
+  PickleId keywords = kNoPickle;   // a dict
+  PickleId state = kNoPickle;      // what it is given afterwards (__setstate__)
+  PickleId items = kNoPickle;      // kList: what is appended to it
+  PickleId entries = kNoPickle;    // kDict: what is set in it
+};
+
+// Built by ParsePickle. The bytes that were parsed outlive the tree. Not thread-safe while built.
+class PickleTree {
+ public:
+  PickleId root() const { return root_; }
+  size_t size() const { return nodes_.size(); }
+
+  PickleKind kind(PickleId id) const { return nodes_[id].kind; }
+  bool Is(PickleId id, PickleKind kind) const { return id < size() && nodes_[id].kind == kind; }
+  // Where its opcode stands, in bytes from the pickle's first.
+  uint64_t offset(PickleId id) const { return nodes_[id].offset; }
+
+  bool truth(PickleId id) const { return nodes_[id].whole != 0; }
+  int64_t whole(PickleId id) const { return nodes_[id].whole; }
+  double real(PickleId id) const { return nodes_[id].real; }
+  // Of texts, globals and longs, and of bytes that are not `latin`.
+  std::string_view text(PickleId id) const;
+  // Bytes whatever way they are written: protocols 0 to 2 write them as a text of latin-1 letters.
+  std::string bytes(PickleId id) const;
+  // Items of lists, tuples, sets and persistent ids; of a dict key, value, key, value, ...
+  const std::vector<PickleId>& items(PickleId id) const { return items_[nodes_[id].span.at]; }
+  const PickleCall& call(PickleId id) const { return calls_[nodes_[id].span.at]; }
+
+  // The name that a call calls; empty when it is none, or calls no global.
+  std::string_view callee(PickleId id) const;
+  // The value of a key that is this text, kNoPickle: none, or no dict. The last of several.
+  PickleId Find(PickleId dict, std::string_view key) const;
+
+ private:
+  friend class PickleMachine;
+  struct Span {
+    uint32_t at, size;
+  };
+  struct Node {
+    PickleKind kind = PickleKind::kNone;
+    bool owned = false;  // text: in `owned_`, not in the pickle's bytes
+    bool latin = false;  // bytes: written as text
+    uint32_t offset = 0;
+    union {
+      int64_t whole = 0;
+      double real;
+      Span span;
+    };
+  };
+
+  std::string_view data_;
+  std::string owned_;
+  std::vector<Node> nodes_;
+  std::vector<std::vector<PickleId>> items_;
+  std::vector<PickleCall> calls_;
+  PickleId root_ = kNoPickle;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,231 @@
+"""The restricted reader of pickles against Python's own: by value at each protocol, damaged at every byte, hostile."""
+
+import collections
+import io
+import os
+import pickle
+import random
+import resource
+import struct
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ["PICKLE_DUMP"]
+MEMORY = 512 << 20  # of address space: the program with all that its limits allow
+
+
+def canon(value):
+    """What pickle_dump prints of a value."""
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**63:
+            return str(value)
+        size = ((value if value >= 0 else ~value).bit_length() // 8) + 1
+        return "long:" + value.to_bytes(size, "little", signed=True).hex()
+    if isinstance(value, float):
+        return "f:" + struct.pack(">d", value).hex()
+    if isinstance(value, str):
+        return "t:" + value.encode("utf-8", "surrogatepass").hex()
+    if isinstance(value, (bytes, bytearray)):
+        return "b:" + bytes(value).hex()
+    if isinstance(value, list):
+        return "[" + "".join(canon(v) + "," for v in value) + "]"
+    if isinstance(value, tuple):
+        return "(" + "".join(canon(v) + "," for v in value) + ")"
+    if isinstance(value, (set, frozenset)):
+        return "<" + "".join(v + "," for v in sorted(canon(v) for v in value)) + ">"
+    if isinstance(value, dict):
+        return "{" + "".join(canon(k) + "," + canon(v) + "," for k, v in value.items()) + "}"
+    raise TypeError(type(value))
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def dump(data, *flags):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        return subprocess.run([PROGRAM, *flags, file.name], capture_output=True, text=True, timeout=120, preexec_fn=limit)
+
+
+def some_value(rng, depth=0):
+    leaves = [
+        lambda: None,
+        lambda: rng.random() < 0.5,
+        lambda: rng.randrange(-(2 ** rng.randrange(1, 200)), 2 ** rng.randrange(1, 200)),
+        lambda: rng.choice([0.0, -0.0, 1e308, 5e-324, float("inf"), -float("inf"), rng.gauss(0, 1)]),
+        lambda: "".join(chr(rng.choice([0x41, 0x0A, 0x5C, 0x27, 0xE9, 0x20AC, 0x1F600])) for _ in range(rng.randrange(6))),
+        lambda: bytes(rng.randrange(256) for _ in range(rng.randrange(9))),
+        lambda: bytearray(rng.randrange(256) for _ in range(rng.randrange(1, 9))),
+    ]
+    if depth > 4 or rng.random() < 0.4:
+        return rng.choice(leaves)()
+    inside = [some_value(rng, depth + 1) for _ in range(rng.randrange(5))]
+    keys = [k for k in inside if isinstance(k, (int, str, bytes, float))]
+    return rng.choice(
+        [
+            lambda: inside,
+            lambda: tuple(inside),
+            lambda: dict(zip(keys, inside)),
+            lambda: collections.OrderedDict(zip(keys, inside)),
+            lambda: set(keys),
+            lambda: frozenset(keys),
+            lambda: [inside, inside, tuple(inside)],
+        ]
+    )()
+
+
+VALUES = [
+    [255, 256, 65535, 65536, -1, -(2**31), 2**31, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, 10**50, -(10**50)],
+    ["", "a'b\"c\\n\n\r\t\x00", "\u00e9\u20ac\U0001f600", "\\u0041", "x" * 300, "\ud800"],
+    [b"", b"\x00\xff'\\\n", bytes(range(256)), b"y" * 300, bytearray(b"z\xe9")],
+    [float("nan"), 1e-8, 0.1],
+    {"a": {"b": [(), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)]}, 1: None, (2, 3): {4, 5}},
+    [list(range(3000)), {i: str(i) for i in range(3000)}, set(range(3000))],
+    collections.OrderedDict([("w", 1), ("b", 2)]),
+]
+
+
+class Plain(unittest.TestCase):
+    def expect(self, value, data):
+        found = dump(data)
+        self.assertEqual(found.returncode, 0, found.stdout)
+        self.assertEqual(found.stdout.strip(), canon(value))
+
+    def test_values_of_every_protocol(self):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            for value in VALUES:
+                self.expect(value, pickle.dumps(value, protocol))
+
+    def test_random_values(self):
+        rng = random.Random(7)
+        for i in range(120):
+            value = [some_value(rng) for _ in range(3)]
+            protocol = i % (pickle.HIGHEST_PROTOCOL + 1)
+            self.expect(value, pickle.dumps(value, protocol))
+
+    def test_frozen_sets_and_default_dicts(self):
+        table = collections.defaultdict(list)
+        table["x"].append(1)
+        for protocol in range(6):
+            self.expect({"x": [1]}, pickle.dumps(table, protocol))
+
+    def test_python2(self):
+        self.expect(["abc", 1, True], b"(lp0\nS'abc'\np1\naI1\naI01\na.")
+        self.expect(b"\xe9\x00", b"U\x02\xe9\x00.")
+        self.expect({"k": "v"}, b"ccollections\nOrderedDict\n((l(lS'k'\naS'v'\naatR.")
+
+
+class Thing:
+    def __init__(self):
+        self.a = 1
+
+
+class Calls(unittest.TestCase):
+    def test_a_call_stays_a_call(self):
+        for protocol in range(6):
+            text = dump(pickle.dumps(Thing(), protocol)).stdout
+            self.assertIn("call g:__main__.Thing;", text)
+            self.assertIn(canon({"a": 1}), text)
+
+    def test_nothing_is_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            mark = os.path.join(folder, "ran")
+            text = dump(b"cos\nsystem\n(S'touch " + mark.encode() + b"'\ntR.").stdout
+            self.assertTrue(text.startswith("call g:os.system;"))
+            self.assertFalse(os.path.exists(mark))
+
+    def test_persistent_ids(self):
+        class Writer(pickle.Pickler):
+            def persistent_id(self, value):
+                return ("storage", 3) if value == "ref" else None
+
+        out = io.BytesIO()
+        Writer(out, 2).dump(["ref"])
+        self.assertEqual(dump(out.getvalue()).stdout.strip(), "[p:((t:%s,3,),),]" % b"storage".hex())
+
+
+def nested(count, data=b"]"):
+    return b"\x80\x02" + data + b"".join(b"]" for _ in range(count)) + b"a" * count + b"."
+
+
+def memo_bomb(levels):
+    """Ten references to the list before, level upon level."""
+    out = b"\x80\x02]q\x00"
+    for level in range(levels):
+        out += b"0(" + b"h%c" % level * 10 + b"lq%c" % (level + 1)
+    return out + b"."
+
+
+HOSTILE = {
+    "nothing": (b"", "byte 0: expected an opcode or STOP"),
+    "no stop": (b"\x80\x02]", "byte 3: expected an opcode or STOP"),
+    "nothing on the stack": (b"\x80\x02.", "byte 2: expected a value on the stack"),
+    "protocol 9": (b"\x80\x09N.", "expected a protocol of 0 to 5, found 9"),
+    "unknown opcode": (b"\xfe.", "found byte 254"),
+    "text of 4 GiB": (b"X\xff\xff\xff\xffabc.", "byte 0: expected 4294967295 bytes of a text, found 4"),
+    "text of 2^63": (b"\x8d" + b"\xff" * 7 + b"\x7fabc.", "expected 9223372036854775807 bytes of a text"),
+    "text of 2^64": (b"\x8d" + b"\xff" * 8 + b"abc.", "expected 18446744073709551615 bytes of a text"),
+    "bytes of 2^63": (b"\x8e" + b"\x00" * 7 + b"\x80abc.", "expected 9223372036854775808 bytes of bytes"),
+    "bytearray of 2^63": (b"\x96" + b"\x00" * 7 + b"\x80abc.", "expected 9223372036854775808 bytes of bytes"),
+    "frame of 2^63": (b"\x80\x04\x95" + b"\x00" * 7 + b"\x80N.", "expected a frame of 9223372036854775808 bytes"),
+    "huge LONG4": (b"\x8b\xff\xff\xff\x7f\x01.", "expected 2147483647 bytes of a whole number"),
+    "large LONG4": (b"\x8b\x00\x10\x00\x00" + b"\x01" * 4096 + b".", "whole number of at most 320 bytes, found 4096"),
+    "many digits": (b"L" + b"9" * 5000 + b"L\n.", "at most 320 digits, found 5001"),
+    "no digits": (b"Iabc\n.", "expected a whole number in decimal"),
+    "no number": (b"F1.2.3\n.", "expected a number in decimal"),
+    "no line": (b"I123", "found no end of the line"),
+    "no mark": (b"\x80\x02Nt.", "expected a mark"),
+    "below the mark": (b"N(\x85.", "expected a value on the stack"),
+    "memo that is not there": (b"h\x07.", "byte 0: expected a value at place 7 of the memo"),
+    "append to a number": (b"K\x01Na.", "expected a list to append to"),
+    "set in a list": (b"]NNs.", "expected a dict to set items in"),
+    "odd dict": (b"(Nd.", "expected a value for each key"),
+    "arguments that are no tuple": (b"cos\nsystem\nNR.", "expected a tuple of arguments"),
+    "global of numbers": (b"K\x01K\x02\x93.", "expected a module and a name as texts"),
+    "long names": (b"c" + b"a" * 600 + b"\nb\n.", "names of at most 512 bytes"),
+    "registry": (b"\x82\x01.", "registry"),
+    "buffer": (b"\x80\x05\x97.", "a buffer outside"),
+    "list in itself": (b"]q\x00h\x00a.", "expected no value inside of itself"),
+    "tuple in itself": (b"]q\x00h\x00\x85a.", "expected no value inside of itself"),
+    "state of itself": (b"cm\nC\n)\x81q\x00h\x00b.", "expected no value inside of itself"),
+    "deep": (nested(100000), "expected at most 200 containers in each other"),
+    "deep tuples": (b")" + b"\x85" * 100000 + b".", "expected at most 200 containers in each other"),
+    "memo bomb": (memo_bomb(12), "when each reference is followed"),
+    "escape": (b"S'\\x4'\n.", "expected a whole escape"),
+    "letters beyond latin-1": (b"c_codecs\nencode\n(X\x03\x00\x00\x00\xe2\x82\xacX\x06\x00\x00\x00latin1tR.", "latin-1"),
+    "stack": (b"N" * (1 << 21) + b".", "values on the stack, found more"),
+    "marks": (b"(" * (1 << 21) + b".", "marks"),
+    "values": (b"]0" * (3 << 20) + b".", "expected at most 2097152 values"),
+    "globals": (b"".join(b"cm\n%d\n0" % i for i in range(5000)) + b"N.", "different globals"),
+    "too large": (b"\x80\x02" + b"N0" * (33 << 20) + b"N.", "pickle of at most 67108864 bytes"),
+}
+
+
+class Hostile(unittest.TestCase):
+    def test_hostile(self):
+        for name, (data, expected) in HOSTILE.items():
+            with self.subTest(name):
+                found = dump(data)
+                self.assertEqual(found.returncode, 1, found.stdout[:200])
+                self.assertIn(expected, found.stdout)
+
+    def test_one_text_used_often_costs_nothing(self):
+        text = b"X\x00\x00\x10\x00" + b"a" * (1 << 20) + b"q\x00"
+        encode = b"c_codecs\nencode\n(h\x00X\x06\x00\x00\x00latin1tR0" * 20000
+        found = dump(b"\x80\x02" + text + encode + b"N.")
+        self.assertEqual(found.returncode, 0, found.stdout[:200])
+
+    def test_every_byte_damaged(self):
+        value = {"a": [1, 2.5, "x\u20ac", b"\xff", (True, None)], "o": collections.OrderedDict(k={1, 2}), "t": Thing(), "n": 10**30}
+        for protocol in range(6):
+            found = dump(pickle.dumps(value, protocol), "--damage")
+            self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

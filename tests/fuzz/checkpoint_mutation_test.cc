@@ -1,0 +1,50 @@
+// Checkpoints damaged by chance: the same thousands in every run.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "audit/session/audit.h"
+#include "tests/audit/audit_dumps.h"
+#include "tests/fuzz/audit_bytes.h"
+#include "tests/fuzz/mutate.h"
+#include "tests/fuzz/torch_zip.h"
+
+namespace plumbline::audit {
+namespace {
+
+void AuditAsCheckpoint(const std::string& bytes) {
+  for (const char* format : {"", "checkpoint"}) {
+    AuditBytes(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), format);
+  }
+}
+
+std::string Damaged(const std::string& bytes, std::mt19937& random) {
+  using namespace std::string_view_literals;
+  return MutateWith(bytes, "\0\xFF\x7F\x80(.tR}Qqhc\x93\x8a\x8dPK"sv, random);
+}
+
+TEST(CheckpointMutation, WhatIsDamagedIsWhole) {
+  const test::TempFolder folder;
+  const AuditResult result = testing::Audit({folder.Write("m.pt", TorchZip(CheckpointPickle()))});
+  EXPECT_EQ(testing::Problems(result), "");
+  EXPECT_EQ(result.inputs[0].format, "checkpoint");
+  EXPECT_EQ(result.inputs[0].records, 3u);
+  EXPECT_TRUE(testing::Judged(result));
+}
+
+TEST(CheckpointMutation, Bytes) {
+  std::mt19937 random(1);
+  const std::string file = TorchZip(CheckpointPickle());
+  for (int i = 0; i < 1500; ++i) AuditAsCheckpoint(Damaged(file, random));
+}
+
+// Only the pickle changes, and the zip fits it.
+TEST(CheckpointMutation, Pickle) {
+  std::mt19937 random(2);
+  const std::string pickle = CheckpointPickle();
+  for (int i = 0; i < 3000; ++i) AuditAsCheckpoint(TorchZip(Damaged(pickle, random)));
+}
+
+}  // namespace
+}  // namespace plumbline::audit

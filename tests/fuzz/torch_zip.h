@@ -1,0 +1,80 @@
+// A small checkpoint as torch.save writes it, by hand: a stored zip with a pickle and storages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plumbline::audit {
+
+inline std::string LittleEndian(uint64_t value, int bytes) {
+  std::string out;
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  return out;
+}
+
+// Stored members, without checksums.
+inline std::string StoredZip(const std::vector<std::pair<std::string, std::string>>& members) {
+  const auto sizes = [](const std::string& data, const std::string& name) {
+    return LittleEndian(0, 4) + LittleEndian(data.size(), 4) + LittleEndian(data.size(), 4) +
+           LittleEndian(name.size(), 2);
+  };
+  std::string file, directory;
+  for (const auto& [name, data] : members) {
+    directory += "PK\x01\x02" + LittleEndian(20, 2) + LittleEndian(20, 2) + LittleEndian(0, 8) +
+                 sizes(data, name) + LittleEndian(0, 12) + LittleEndian(file.size(), 4) + name;
+    file += "PK\x03\x04" + LittleEndian(20, 2) + LittleEndian(0, 8) + sizes(data, name) +
+            LittleEndian(0, 2) + name + data;
+  }
+  return file + directory + "PK\x05\x06" + LittleEndian(0, 4) + LittleEndian(members.size(), 2) +
+         LittleEndian(members.size(), 2) + LittleEndian(directory.size(), 4) +
+         LittleEndian(file.size(), 4) + LittleEndian(0, 2);
+}
+
+inline std::string PickledText(const std::string& text) {
+  return "X" + LittleEndian(text.size(), 4) + text;
+}
+
+// A tensor of `rows` by 4 floats, whose storage has this key.
+inline std::string PickledTensor(const std::string& key, int rows) {
+  const auto number = [](int n) { return "K" + LittleEndian(static_cast<uint64_t>(n), 1); };
+  return "ctorch._utils\n_rebuild_tensor_v2\n((" + PickledText("storage") +
+         "ctorch\nFloatStorage\n" + PickledText(key) + PickledText("cpu") + number(4 * rows) +
+         "tQK" + LittleEndian(0, 1) + number(rows) + number(4) + "\x86" + number(4) + number(1) +
+         "\x86\x89" + "ccollections\nOrderedDict\n)RtR";
+}
+
+inline std::string PickledDict(const std::vector<std::pair<std::string, std::string>>& items) {
+  std::string out = "}(";
+  for (const auto& [key, value] : items) out += key + value;
+  return out + "u";
+}
+
+// data.pkl of a model, its optimizer and a step.
+inline std::string CheckpointPickle() {
+  const auto text = PickledText;
+  const std::string state = PickledDict(
+      {{"K" + LittleEndian(0, 1),
+        PickledDict({{text("step"), "K\x05"}, {text("exp_avg"), PickledTensor("2", 2)}})}});
+  const std::string group = PickledDict(
+      {{text("lr"), "G?\x84z\xe1G\xae\x14{"}, {text("params"), "](K" + LittleEndian(0, 1) + "e"}});
+  return "\x80\x02" +
+         PickledDict(
+             {{text("model"), PickledDict({{text("a.weight"), PickledTensor("0", 2)},
+                                           {text("b.weight"), PickledTensor("1", 3)}})},
+              {text("optimizer"),
+               PickledDict({{text("state"), state}, {text("param_groups"), "](" + group + "e"}})},
+              {text("step"), "K\x07"}}) +
+         ".";
+}
+
+inline std::string TorchZip(const std::string& pickle) {
+  return StoredZip({{"m/data.pkl", pickle},
+                    {"m/data/0", std::string(32, '?')},
+                    {"m/data/1", std::string(48, '\x3e')},
+                    {"m/data/2", std::string(32, '\x3d')},
+                    {"m/version", "3\n"}});
+}
+
+}  // namespace plumbline::audit
