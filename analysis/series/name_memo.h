@@ -11,7 +11,7 @@
 namespace plumbline {
 
 // Of a pure function of a name that costs hundreds of nanoseconds: a few nanoseconds for a name
-// that came lately. 64 names; a name that falls on another's place replaces it. Not thread-safe:
+// that came lately. 256 names; a name that falls on another's place replaces it. Not thread-safe:
 // one a thread.
 template <typename Value>
 class NameMemo {
@@ -25,7 +25,7 @@ class NameMemo {
   }
 
  private:
-  static constexpr size_t kEntries = 64, kLongest = 128;
+  static constexpr size_t kEntries = 256, kLongest = 128;
   struct Entry {
     std::string name;
     Value value{};
@@ -40,7 +40,7 @@ class NameMemo {
     std::memcpy(&begin, name.data(), bytes);
     std::memcpy(&end, name.data() + (name.size() - bytes), bytes);
     const uint64_t mixed = (begin ^ (end * 0x9e3779b97f4a7c15) ^ name.size()) * 0xbf58476d1ce4e5b9;
-    return static_cast<size_t>(mixed >> 58);
+    return static_cast<size_t>(mixed >> 56);
   }
 
   std::array<Entry, kEntries> entries_;

@@ -59,7 +59,7 @@ void NonFiniteScalars::Take(const SiteStep& step) {
   if (!TellsOfTraining(step.site)) return;
   NonFiniteScalar bad{step.site.layer(), step.site.op(), 0, {}};
   uint32_t world = 1, told = 0;
-  bool found = false;
+  bool found = false, finite = false;
   for (const Item& item : step.items) {
     if (!item.evidence->has_scalar()) continue;
     any_ = true;
@@ -67,13 +67,14 @@ void NonFiniteScalars::Take(const SiteStep& step) {
     const double value = item.evidence->scalar().value();
     world = std::max(world, item.source->world_size());
     if (std::isfinite(value)) {
-      finite_.emplace(bad.layer, bad.op);
+      finite = true;
       continue;
     }
     if (!found) bad.value = value;
     found = true;
     bad.ranks.push_back(item.source->rank());
   }
+  if (finite) finite_.insert({bad.layer, bad.op});  // mostly known: emplace would make a node first
   if (!found) return;
   const std::vector<std::string> words = WordsOf(bad.op);
   const bool plain = words.size() == 1 || (words.size() == 2 && words[0] == "train");

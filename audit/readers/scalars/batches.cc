@@ -87,7 +87,13 @@ void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
   std::unordered_map<size_t, std::vector<size_t>> by_hash;  // groups
   std::map<size_t, std::string> keys;                       // of new groups: the series' names
   std::map<size_t, v1::SeriesSet> sets;
-  for (PointSeries& series : lane->series) {
+  // By name: the order in which a step is judged.
+  std::vector<PointSeries*> by_name;
+  for (PointSeries& series : lane->series) by_name.push_back(&series);
+  std::sort(by_name.begin(), by_name.end(),
+            [](const PointSeries* a, const PointSeries* b) { return a->name() < b->name(); });
+  for (PointSeries* each : by_name) {
+    PointSeries& series = *each;
     SeriesChunk* of_attempt = series.Chunk(attempt_);
     if (of_attempt == nullptr) continue;
     // The order of the file is told on: whoever reads on goes by it.

@@ -68,6 +68,26 @@ TEST(FollowCli, JsonIsAnObjectALine) {
   EXPECT_EQ(lines[1]["report"]["findings"].size(), 1u);
 }
 
+// trainer_state.json of a run that went back to a checkpoint: the NaN is there no more.
+TEST(FollowCli, WhatIsGoneIsWithdrawn) {
+  const TempFolder dir;
+  const auto state = [&](const std::string& loss) {
+    std::string history;
+    for (int step = 1; step <= 20; ++step) {
+      history += std::string(step > 1 ? ", " : "") + "{\"step\": " + std::to_string(step) +
+                 ", \"loss\": " + (step == 20 ? loss : "2.5") + "}";
+    }
+    return dir.Write("trainer_state.json", "{\"log_history\": [" + history + "]}\n");
+  };
+  Process plumb({PLUMB_PROGRAM, "audit", state("NaN"), "--follow"});
+  EXPECT_TRUE(Says(plumb, "health/loss-non-finite")) << plumb.errors();
+  state("2.500");
+  EXPECT_TRUE(Says(plumb, "withdrawn, what came since speaks against it: health/loss-non-finite"))
+      << plumb.output();
+  plumb.Signal(SIGINT);
+  EXPECT_EQ(plumb.Wait(), 0) << plumb.output();
+}
+
 TEST(FollowCli, AHealthyRunEndsWithNothing) {
   const TempFolder dir;
   const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
