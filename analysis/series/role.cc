@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "analysis/series/name_memo.h"
 
 namespace plumbline {
 namespace {
@@ -179,7 +180,9 @@ std::optional<SeriesRole> FindRole(std::string_view name) {
   return std::nullopt;
 }
 
-SeriesRole RoleByName(std::string_view name) {
+namespace {
+
+SeriesRole FindRoleByName(std::string_view name) {
   const Words words = WordsOf(name);
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
@@ -190,6 +193,14 @@ SeriesRole RoleByName(std::string_view name) {
   if (IsTokens(words)) return SeriesRole::kTokens;
   if (IsStepSeconds(words)) return SeriesRole::kStepSeconds;
   return SeriesRole::kNone;
+}
+
+}  // namespace
+
+// Rules ask at each step of each series.
+SeriesRole RoleByName(std::string_view name) {
+  thread_local NameMemo<SeriesRole> memo;
+  return memo.Of(name, FindRoleByName);
 }
 
 SeriesRole SeriesRoles::Of(std::string_view name) const {

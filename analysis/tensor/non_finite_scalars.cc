@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 
 namespace plumbline::rules {
 namespace {
@@ -29,25 +30,36 @@ bool Has(const std::vector<std::string>& words, std::initializer_list<const char
   });
 }
 
-}  // namespace
-
-bool IsGradientNorm(const v1::Site& site) {
-  const std::vector<std::string> words = WordsOf(site.op());
+bool NamesGradientNorm(const std::vector<std::string>& words) {
   return words.back() == "gradnorm" ||
          (words.back() == "norm" && Has(words, {"grad", "gradient", "gradients"}));
 }
 
-bool TellsOfTraining(const v1::Site& site) {
-  const std::vector<std::string> words = WordsOf(site.op());
+bool NamesTraining(std::string_view name) {
+  const std::vector<std::string> words = WordsOf(name);
   if (Has(words, {"eval", "evaluation", "val", "valid", "validation", "test"})) return false;
-  return words.back() == "loss" || IsGradientNorm(site);
+  return words.back() == "loss" || NamesGradientNorm(words);
+}
+
+}  // namespace
+
+bool IsGradientNorm(const v1::Site& site) { return NamesGradientNorm(WordsOf(site.op())); }
+
+bool TellsOfTraining(const v1::Site& site) {
+  // It is asked at each step of each series: a name's words are looked at once.
+  constexpr size_t kMost = 1024;
+  thread_local std::unordered_map<std::string, bool> known;
+  if (known.size() > kMost) known.clear();
+  const auto [entry, fresh] = known.try_emplace(site.op(), false);
+  if (fresh) entry->second = NamesTraining(site.op());
+  return entry->second;
 }
 
 void NonFiniteScalars::Take(const SiteStep& step) {
   if (!TellsOfTraining(step.site)) return;
   NonFiniteScalar bad{step.site.layer(), step.site.op(), 0, {}};
   uint32_t world = 1, told = 0;
-  bool found = false;
+  bool found = false, finite = false;
   for (const Item& item : step.items) {
     if (!item.evidence->has_scalar()) continue;
     any_ = true;
@@ -55,13 +67,14 @@ void NonFiniteScalars::Take(const SiteStep& step) {
     const double value = item.evidence->scalar().value();
     world = std::max(world, item.source->world_size());
     if (std::isfinite(value)) {
-      finite_.emplace(bad.layer, bad.op);
+      finite = true;
       continue;
     }
     if (!found) bad.value = value;
     found = true;
     bad.ranks.push_back(item.source->rank());
   }
+  if (finite) finite_.insert({bad.layer, bad.op});  // mostly known: emplace would make a node first
   if (!found) return;
   const std::vector<std::string> words = WordsOf(bad.op);
   const bool plain = words.size() == 1 || (words.size() == 2 && words[0] == "train");

@@ -12,6 +12,7 @@
 
 #include "analysis/sums/sums.h"
 #include "audit/commands/commands.h"
+#include "audit/commands/follow.h"
 #include "audit/commands/progress_line.h"
 #include "audit/commands/server_run.h"
 #include "audit/live/live.h"
@@ -45,6 +46,8 @@ struct AuditArguments {
   std::optional<int64_t> since;
   std::string server;
   std::string run;
+  std::string send;
+  bool follow = false;
   bool quiet = false;
 };
 
@@ -71,7 +74,10 @@ bool OutputIsInput(const AuditArguments& arguments) {
 }
 
 std::string Render(const AuditArguments& arguments, const AuditResult& result) {
-  if (arguments.format == "json") return RenderJson(result);
+  if (arguments.format == "json") {
+    const bool line = arguments.follow && arguments.output.empty();
+    return line ? ReportLine(RenderJson(result)) : RenderJson(result);
+  }
   if (arguments.format == "html") return RenderHtml(result);
   if (arguments.format == "sarif") {
     std::error_code none;
@@ -143,9 +149,11 @@ int RunOnServer(const AuditArguments& arguments) {
   if (arguments.run.empty())
     return Fail("--server: expected --run RUN too (plumb runs --server " + arguments.server +
                 " lists the runs)");
-  if (!arguments.paths.empty() || !arguments.as.empty() || !arguments.map.empty())
+  if (!arguments.paths.empty() || !arguments.as.empty() || !arguments.map.empty() ||
+      arguments.follow || !arguments.send.empty())
     return Fail(
-        "--server: expected no PATH, --as or --map beside it: what is audited is what the "
+        "--server: expected no PATH, --as, --map, --follow or --send beside it: what is audited is "
+        "what the "
         "server holds");
   Selection selection;
   if (const std::string wrong = Select(arguments, &selection); !wrong.empty()) return Fail(wrong);
@@ -180,8 +188,34 @@ std::string TakeScalarMap(const std::string& file, AuditOptions* options, bool* 
   return "";
 }
 
+// --follow and --send: what is wrong with them; empty: nothing.
+std::string WrongFollow(const AuditArguments& arguments) {
+  const bool page = arguments.format == "html" || arguments.format == "sarif";
+  if (arguments.follow && page && arguments.output.empty())
+    return "--follow: expected --output FILE beside --format " + arguments.format +
+           ", for the report in the end";
+  if (!arguments.send.empty() && arguments.run.empty())
+    return "--send: expected --run RUN too, what the server is to call the run";
+  return "";
+}
+
+int RunFollowed(const AuditArguments& arguments, const AuditOptions& options,
+                const Selection& selection) {
+  FollowOptions follow;
+  follow.follow = arguments.follow;
+  follow.send = arguments.send;
+  follow.selection = selection;
+  follow.quiet = arguments.quiet;
+  if (arguments.format == "json") follow.format = FollowPrinter::Format::kJson;
+  bool unsent = false;
+  const int status = Report(arguments, selection, RunFollowed(options, follow, &unsent));
+  return unsent ? kExitError : status;
+}
+
 int RunAudit(const AuditArguments& arguments) {
-  const bool of_server = arguments.paths.empty() && !arguments.run.empty();
+  const bool of_server =
+      arguments.paths.empty() && !arguments.run.empty() && arguments.send.empty();
+  if (const std::string wrong = WrongFollow(arguments); !wrong.empty()) return Fail(wrong);
   if (!arguments.server.empty() || of_server) return RunOnServer(arguments);
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
@@ -225,6 +259,8 @@ int RunAudit(const AuditArguments& arguments) {
   if (!arguments.output.empty() && OutputIsInput(arguments)) {
     return Fail("--output: expected a file that is not audited, found " + arguments.output);
   }
+  if (arguments.follow || !arguments.send.empty())
+    return RunFollowed(arguments, options, selection);
   absl::StatusOr<AuditResult> result;
   {
     ProgressLine line(arguments.quiet);
@@ -302,9 +338,16 @@ void RegisterAudit(CLI::App& app, int* status) {
                    "Audit what a plumbd at this address holds of --run, in the order in which it "
                    "was judged")
       ->type_name("HOST:PORT");
+  command->add_flag("--follow", arguments->follow,
+                    "Reads on as the files are written, and prints findings as they come, until "
+                    "Ctrl-C; see docs/scalars.md");
+  command
+      ->add_option("--send", arguments->send,
+                   "Hands what is read of scalars to a plumbd at this address, as run --run")
+      ->type_name("HOST:PORT");
   command
       ->add_option("--run", arguments->run,
-                   "The run, with --server; of files of scalars, what the run is called")
+                   "The run, with --server or --send; of files of scalars, what the run is called")
       ->type_name("RUN");
   AddCredentials(command);
   command->add_flag("--quiet", arguments->quiet, "No progress on standard error");

@@ -351,10 +351,12 @@ SiteStep RunState::CommonOf(const GroupKey& key, const Group& group, int64_t ste
 std::vector<RunState::Held> RunState::HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made) {
   std::vector<Held> held = open.items;
   ReadRows(open.rows, &held, made);
-  if (held.size() < 2) return held;
-  std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
+  const auto before = [](const Held& a, const Held& b) {
     return JudgingOrder(*a.source, *a.evidence) < JudgingOrder(*b.source, *b.evidence);
-  });
+  };
+  // Readers give columns in this order, and a sort takes memory even so.
+  if (!std::is_sorted(held.begin(), held.end(), before))
+    std::stable_sort(held.begin(), held.end(), before);
   return held;
 }
 
@@ -392,26 +394,30 @@ void RunState::ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* ite
 
 void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
                          const RankProgress& progress, const OnClose& on_close) {
+  SiteStep site_step = common;
   for (size_t begin = 0; begin < held.size();) {
-    SiteStep site_step = common;
     site_step.site = held[begin].evidence->site();
-    std::set<uint32_t> present;
+    site_step.items.clear();
+    site_step.missing_ranks.clear();
+    site_step.cache = StepCache();
     bool scalars = true, read = false;
-    size_t end = begin;
+    size_t end = begin, ranks = 0;  // which come in order
     for (; end < held.size(); ++end) {
       const v1::Site& site = held[end].evidence->site();
       if (site.layer() != site_step.site.layer() || site.op() != site_step.site.op()) break;
       site_step.items.push_back({held[end].source, held[end].evidence});
-      present.insert(held[end].source->rank());
+      if (end == begin || held[end].source->rank() != held[end - 1].source->rank()) ++ranks;
       scalars &= held[end].evidence->has_scalar();
       read |= held[end].read;
     }
     begin = end;
     if (scalars && !read && sets_->Single(site_step.site)->read.empty()) continue;
     // Nobody is missing where all who are known are here, and they are the world.
-    const bool all = present.size() == progress.seen() && present.size() == common.world_size &&
-                     *present.rbegin() < common.world_size;
+    const bool all = ranks == progress.seen() && ranks == common.world_size &&
+                     held[end - 1].source->rank() < common.world_size;
     if (!all) {
+      std::set<uint32_t> present;
+      for (const Item& item : site_step.items) present.insert(item.source->rank());
       site_step.missing_ranks =
           progress.Missing(common.step, common.world_size, present, SiteStep::kNamedMissing);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -10,17 +11,22 @@
 namespace plumbline::audit {
 namespace {
 
-uint32_t NewestAttempt(RunPoints* run) {
+// wandb's own handler gives a run that was interrupted by hand this status.
+constexpr int32_t kInterrupted = 255;
+
+}  // namespace
+
+uint32_t NewestAttempt(const RunPoints& run) {
   uint32_t newest = 0;
-  for (auto& [rank, lane] : run->lanes) {
-    for (PointSeries& series : lane.series) {
+  for (const auto& [rank, lane] : run.lanes) {
+    for (const PointSeries& series : lane.series) {
       if (!series.chunks().empty()) newest = std::max(newest, series.chunks().back().attempt);
     }
   }
   return newest;
 }
 
-v1::Source SourceOf(const RunPoints& run, uint32_t rank, uint32_t attempt) {
+v1::Source PointSource(const RunPoints& run, uint32_t rank, uint32_t attempt) {
   v1::Source source;
   source.set_run(run.run);
   source.set_attempt(attempt);
@@ -30,17 +36,32 @@ v1::Source SourceOf(const RunPoints& run, uint32_t rank, uint32_t attempt) {
   return source;
 }
 
-// wandb's own handler gives a run that was interrupted by hand this status.
-constexpr int32_t kInterrupted = 255;
-
-}  // namespace
-
-PointBatches::PointBatches(PointRuns* runs, uint64_t stream_id)
-    : runs_(runs), stream_id_(stream_id), run_(runs->runs.begin()) {
-  if (run_ != runs_->runs.end()) last_attempt_ = NewestAttempt(&run_->second);
+void SayProgress(const PointLane& lane, uint32_t source, int64_t through, bool last,
+                 v1::Batch* batch) {
+  v1::Progress& progress = *batch->add_progress();
+  progress.set_source(source);
+  progress.set_any_step(true);
+  progress.set_complete_through(through);
+  progress.set_newest_step(through);
+  if (!last || !lane.exit_status) return;
+  progress.set_finished(true);
+  if (*lane.exit_status == 0) return;
+  progress.mutable_ending()->set_how(*lane.exit_status == kInterrupted ? v1::Ending::HOW_INTERRUPTED
+                                                                       : v1::Ending::HOW_EXIT);
+  progress.mutable_ending()->set_code(*lane.exit_status);
 }
 
-// Chunks of an attempt are at the front of their series: earlier ones are gone.
+PointBatches::PointBatches(PointRuns* runs, uint64_t stream_id, Points points)
+    : runs_(runs), stream_id_(stream_id), points_(points), run_(runs->runs.begin()) {
+  if (run_ != runs_->runs.end()) last_attempt_ = NewestAttempt(run_->second);
+}
+
+void PointBatches::NextRun() {
+  run_ = points_ == Points::kKept ? std::next(run_) : runs_->runs.erase(run_);
+  attempt_ = 0;
+  if (run_ != runs_->runs.end()) last_attempt_ = NewestAttempt(run_->second);
+}
+
 bool PointBatches::BeginAttempt() {
   while (run_ != runs_->runs.end()) {
     RunPoints& run = run_->second;
@@ -57,9 +78,7 @@ bool PointBatches::BeginAttempt() {
       open_ = true;
       return true;
     }
-    run_ = runs_->runs.erase(run_);
-    attempt_ = 0;
-    if (run_ != runs_->runs.end()) last_attempt_ = NewestAttempt(&run_->second);
+    NextRun();
   }
   return false;
 }
@@ -68,9 +87,19 @@ void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
   std::unordered_map<size_t, std::vector<size_t>> by_hash;  // groups
   std::map<size_t, std::string> keys;                       // of new groups: the series' names
   std::map<size_t, v1::SeriesSet> sets;
-  for (PointSeries& series : lane->series) {
-    if (series.chunks().empty() || series.chunks().front().attempt != attempt_) continue;
-    SeriesChunk& chunk = series.chunks().front();
+  // By name: the order in which a step is judged.
+  std::vector<PointSeries*> by_name;
+  for (PointSeries& series : lane->series) by_name.push_back(&series);
+  std::sort(by_name.begin(), by_name.end(),
+            [](const PointSeries* a, const PointSeries* b) { return a->name() < b->name(); });
+  for (PointSeries* each : by_name) {
+    PointSeries& series = *each;
+    SeriesChunk* of_attempt = series.Chunk(attempt_);
+    if (of_attempt == nullptr) continue;
+    // The order of the file is told on: whoever reads on goes by it.
+    if (points_ == Points::kKept && !of_attempt->ordered)
+      of_attempt = &ordered_.emplace_back(*of_attempt);
+    SeriesChunk& chunk = *of_attempt;
     chunk.Order();
     const size_t hash = absl::HashOf(chunk.steps);
     std::vector<size_t>& alike = by_hash[hash];
@@ -118,7 +147,7 @@ bool PointBatches::Next(v1::Batch* batch) {
   batch->set_stream_id(stream_id_);
   batch->set_sequence(++sequence_);
   for (const PointLane* lane : lanes_)
-    *batch->add_sources() = SourceOf(run_->second, lane->rank, attempt_);
+    *batch->add_sources() = PointSource(run_->second, lane->rank, attempt_);
   for (v1::SeriesSet& set : undeclared_) *batch->add_series_sets() = std::move(set);
   undeclared_.clear();
   for (Group& group : groups_) group.rows = nullptr;
@@ -169,30 +198,20 @@ size_t PointBatches::Append(Group* group, int64_t through, v1::Batch* batch) {
 void PointBatches::Close(int64_t through, v1::Batch* batch) {
   const bool last = cut_ == cuts_.size();
   position_ = {run_->first, attempt_, through};
-  for (uint32_t i = 0; i < lanes_.size(); ++i) {
-    v1::Progress& progress = *batch->add_progress();
-    progress.set_source(i);
-    progress.set_any_step(true);
-    progress.set_complete_through(through);
-    progress.set_newest_step(through);
-    const auto& status = lanes_[i]->exit_status;
-    if (!last || attempt_ != last_attempt_ || !status) continue;
-    progress.set_finished(true);
-    if (*status == 0) continue;
-    progress.mutable_ending()->set_how(*status == kInterrupted ? v1::Ending::HOW_INTERRUPTED
-                                                               : v1::Ending::HOW_EXIT);
-    progress.mutable_ending()->set_code(*status);
-  }
+  for (uint32_t i = 0; i < lanes_.size(); ++i)
+    SayProgress(*lanes_[i], i, through, last && attempt_ == last_attempt_, batch);
   if (last) EndAttempt();
 }
 
 void PointBatches::EndAttempt() {
   for (PointLane* lane : lanes_) {
+    if (points_ == Points::kKept) break;
     for (PointSeries& series : lane->series) {
       if (!series.chunks().empty() && series.chunks().front().attempt == attempt_)
         series.chunks().pop_front();
     }
   }
+  ordered_.clear();
   lanes_.clear();
   groups_.clear();
   heap_.clear();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,11 +13,14 @@
 namespace plumbline::audit {
 
 // Series that have the same steps are columns of one set; ranks are joined by step. Points that
-// were given out are freed attempt by attempt. Not thread-safe.
+// were given out are freed attempt by attempt, unless they are kept. Not thread-safe.
 class PointBatches {
  public:
-  // `stream_id`: not that of any other batches of the audit. `runs` outlives it.
-  PointBatches(PointRuns* runs, uint64_t stream_id);
+  enum class Points { kFreed, kKept };
+
+  // `stream_id`: not that of any other batches of the audit. `runs` outlives it, and does not
+  // change while it is given out.
+  PointBatches(PointRuns* runs, uint64_t stream_id, Points points = Points::kFreed);
 
   // False: all has been given out.
   bool Next(v1::Batch* batch);
@@ -36,6 +40,7 @@ class PointBatches {
   };
 
   bool BeginAttempt();
+  void NextRun();
   void GroupSeries(PointLane* lane, uint32_t source);
   void CutSteps();
   void EndAttempt();
@@ -44,6 +49,8 @@ class PointBatches {
 
   PointRuns* runs_;
   const uint64_t stream_id_;
+  const Points points_;
+  std::deque<SeriesChunk> ordered_;  // of kept points that are not, of the attempt
   uint64_t sequence_ = 0;
   std::map<std::string, uint64_t> sets_;  // by the names of their series
   std::map<std::string, RunPoints>::iterator run_;
@@ -58,5 +65,12 @@ class PointBatches {
   size_t cut_ = 0;
   Position position_;
 };
+
+// The newest attempt of which there are points.
+uint32_t NewestAttempt(const RunPoints& run);
+v1::Source PointSource(const RunPoints& run, uint32_t rank, uint32_t attempt);
+// All of the rank's steps up to `through` has been given out; `last`: and of the run.
+void SayProgress(const PointLane& lane, uint32_t source, int64_t through, bool last,
+                 v1::Batch* batch);
 
 }  // namespace plumbline::audit

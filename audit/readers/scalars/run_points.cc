@@ -30,6 +30,13 @@ void SeriesChunk::Order() {
   ordered = true;
 }
 
+SeriesChunk* PointSeries::Chunk(uint32_t attempt) {
+  const auto found = std::lower_bound(
+      chunks_.begin(), chunks_.end(), attempt,
+      [](const SeriesChunk& chunk, uint32_t wanted) { return chunk.attempt < wanted; });
+  return found != chunks_.end() && found->attempt == attempt ? &*found : nullptr;
+}
+
 std::optional<size_t> PointSeries::Recent(int64_t step) const {
   const size_t size = now_->steps.size();
   for (size_t i = size; i > 0 && i + kNewest > size; --i) {
@@ -50,7 +57,9 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     now_->attempt = attempt;
     watched_ = false;
     seen_.clear();
+    told_ = INT64_MIN;
   } else if (const std::optional<size_t> recent = Recent(step)) {
+    altered_ |= step <= told_ && !(now_->values[*recent] == value);
     now_->values[*recent] = value;
     return false;
   } else {
@@ -60,6 +69,7 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     // Only where attempts are not told apart any more (PointLimits): the first stays.
     if (seen_.contains(step)) return false;
     now_->ordered = false;
+    altered_ |= step <= told_;
   }
   now_->newest = now_->steps.empty() ? step : std::max(now_->newest, step);
   now_->steps.push_back(step);

@@ -5,6 +5,7 @@
 // is among them replaces; one that was never seen is put in its place.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -62,6 +64,13 @@ class PointSeries {
     return now_ != nullptr && now_->attempt == attempt && step <= now_->newest;
   }
   std::deque<SeriesChunk>& chunks() { return chunks_; }  // by attempt
+  const std::deque<SeriesChunk>& chunks() const { return chunks_; }
+  SeriesChunk* Chunk(uint32_t attempt);  // nullptr: it has no point in it
+
+  // Who tells points on as they come says how far: what comes for an earlier step, or replaces,
+  // then shows. Of the newest attempt.
+  void Told(int64_t step) { told_ = std::max(told_, step); }
+  bool TakeAltered() { return std::exchange(altered_, false); }
 
  private:
   bool AddOlder(uint32_t attempt, int64_t step, double value);
@@ -71,6 +80,8 @@ class PointSeries {
   std::string name_;
   std::deque<SeriesChunk> chunks_;
   SeriesChunk* now_ = nullptr;         // the last of them
+  int64_t told_ = INT64_MIN;           // step
+  bool altered_ = false;               // a point up to there was put in or replaced since
   bool watched_ = false;               // its steps are not ascending: seen_ has them
   absl::flat_hash_set<int64_t> seen_;  // of the newest attempt
 };

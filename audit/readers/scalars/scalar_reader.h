@@ -20,6 +20,7 @@ class ScalarReader : public Reader {
       : format_(format), limits_(limits) {}
 
   std::string_view format() const override { return format_.name; }
+  const PointFormat& points() const { return format_; }
   bool Recognise(std::string_view path, std::string_view head) const override {
     return format_.recognise(path, head);
   }

@@ -1,0 +1,192 @@
+#include "audit/follow/followed_audit.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "audit/readers/scalars/batches.h"
+#include "audit/readers/scalars/scalar_reader.h"
+
+namespace plumbline::audit {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBetweenFolders{400};
+constexpr int kShare = 9;  // a pass over all is followed by so many times as long without one
+constexpr int kFoldersShare = 19;                      // the same of looking through folders
+constexpr uint64_t kWholeStream = 0x666f6c6c6f770001;  // and one more a format
+constexpr uint64_t kNewStream = 0x666f6c6c6f778001;
+
+// All points of a format, kept, as a source beside others.
+class KeptPoints : public Source {
+ public:
+  KeptPoints(FollowedPoints* points, uint64_t stream_id)
+      : left_out_(points->left_out()),
+        batches_(&points->runs(), stream_id, PointBatches::Points::kKept) {}
+
+  Position position() const override { return batches_.position(); }
+  bool Next(v1::Batch* batch) override {
+    if (!batches_.Next(batch)) return false;
+    if (left_out_ == 0) return true;
+    v1::Loss& loss = *batch->add_losses();
+    loss.set_source(0);
+    loss.set_cause("reader-bound");
+    loss.set_count(std::exchange(left_out_, 0));
+    return true;
+  }
+  void Refused(const absl::Status& /*why*/) override {}  // told when the points came
+  uint64_t bytes_read() const override { return 0; }
+  size_t files_done() const override { return 0; }
+  std::vector<v1::Source> processes() const override { return {}; }
+
+ private:
+  uint64_t left_out_;
+  PointBatches batches_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FollowedAudit>> FollowedAudit::Create(const AuditOptions& options) {
+  std::unique_ptr<FollowedAudit> audit(new FollowedAudit(options));
+  auto judgement = Judgement::Create(options.engine, options.collect_series);
+  if (!judgement.ok()) return judgement.status();
+  audit->judgement_ = *std::move(judgement);
+  return audit;
+}
+
+FollowedAudit::FollowedAudit(const AuditOptions& options)
+    : options_(options), known_(options.paths, options.forced, options.mapped) {}
+
+FollowedPoints* FollowedAudit::PointsOf(const ScalarReader& reader) {
+  for (const auto& points : points_) {
+    if (&points->format() == &reader.points()) return points.get();
+  }
+  cursors_.push_back(std::make_unique<PointCursor>(kNewStream + points_.size()));
+  return points_
+      .emplace_back(std::make_unique<FollowedPoints>(reader.points(), options_.readers.scalars))
+      .get();
+}
+
+// Looking through folders takes at most a twentieth of the time.
+void FollowedAudit::LookForFiles(bool last) {
+  const Clock::time_point begin = Clock::now();
+  if (begin < look_at_ && !last) return;
+  std::map<FollowedPoints*, std::vector<InputReport*>> fresh;
+  for (const KnownFiles::Found& found : known_.Look(last)) {
+    if (const auto* scalars = dynamic_cast<const ScalarReader*>(found.reader)) {
+      fresh[PointsOf(*scalars)].push_back(found.report);
+    } else {
+      others_.push_back({found.reader, found.report, {}});
+    }
+  }
+  for (const auto& [points, reports] : fresh) points->Add(reports);
+  const Clock::time_point end = Clock::now();
+  look_at_ = end + std::max<Clock::duration>(kBetweenFolders, kFoldersShare * (end - begin));
+}
+
+bool FollowedAudit::OthersChanged() {
+  bool changed = false;
+  for (Other& other : others_) {
+    const std::optional<FileStamp> stamp = StampOf(other.report->path);
+    if (!stamp || *stamp == other.stamp) continue;
+    other.stamp = *stamp;
+    changed = true;
+  }
+  return changed;
+}
+
+std::vector<std::unique_ptr<Source>> FollowedAudit::Sources() {
+  std::vector<std::unique_ptr<Source>> sources;
+  for (size_t i = 0; i < points_.size(); ++i)
+    sources.push_back(std::make_unique<KeptPoints>(points_[i].get(), kWholeStream + i));
+  std::map<const Reader*, std::vector<InputReport*>> by_reader;
+  for (const Other& other : others_) {
+    other.report->records = 0;
+    other.report->problems.clear();
+    other.report->bytes = other.stamp.size;
+    by_reader[other.reader].push_back(other.report);
+  }
+  for (const auto& [reader, reports] : by_reader) {
+    for (auto& source : reader->OpenWith(reports, options_.readers))
+      sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+// All from the beginning, by an engine that knows nothing; rules and settings were right before.
+void FollowedAudit::JudgeAnew() {
+  const Clock::time_point begin = Clock::now();
+  stale_ = false;
+  judgement_ = *Judgement::Create(options_.engine, options_.collect_series);
+  judgement_->Read(Sources(), nullptr, {});
+  for (size_t i = 0; i < points_.size(); ++i) {
+    cursors_[i] = std::make_unique<PointCursor>(kNewStream + i);
+    cursors_[i]->SkipAll(points_[i]->runs());
+  }
+  const Clock::time_point end = Clock::now();
+  judge_at_ = end + kShare * (end - begin);
+}
+
+// `all`: also of steps that may not be whole.
+bool FollowedAudit::TellNew(bool all) {
+  const uint64_t before = judgement_->findings_told();
+  for (size_t i = 0; i < points_.size(); ++i) {
+    for (auto& [name, run] : points_[i]->runs().runs) {
+      const int64_t through = all ? INT64_MAX : points_[i]->Through(run);
+      for (v1::Batch batch; cursors_[i]->Next(&run, through, &batch);)
+        stale_ |= !judgement_->Add(std::move(batch)).ok();
+      for (auto& [rank, lane] : run.lanes) {
+        for (PointSeries& series : lane.series) stale_ |= series.TakeAltered();
+      }
+    }
+    stale_ |= cursors_[i]->TakeLate();
+  }
+  return judgement_->findings_told() != before;
+}
+
+bool FollowedAudit::Look() {
+  LookForFiles(false);
+  for (const auto& points : points_) points->Poll();
+  TakeVoid();
+  stale_ |= OthersChanged();
+  if (!stale_ || Clock::now() < judge_at_) return TellNew(false);
+  JudgeAnew();
+  return true;
+}
+
+// What was told of points that are void now stays told until all is judged anew.
+void FollowedAudit::TakeVoid() {
+  for (size_t i = 0; i < points_.size(); ++i) {
+    if (!points_[i]->TakeAnew()) continue;
+    anew_ = stale_ = true;
+    cursors_[i] = std::make_unique<PointCursor>(kNewStream + i);
+    cursors_[i]->SkipAll(points_[i]->runs());
+  }
+}
+
+AuditResult FollowedAudit::Finish() {
+  LookForFiles(true);
+  for (const auto& points : points_) {
+    points->Poll();
+    points->Close();
+  }
+  TakeVoid();
+  stale_ |= OthersChanged();
+  if (!stale_) TellNew(true);
+  if (stale_) JudgeAnew();
+  std::deque<InputReport> reports = known_.Reports();
+  const bool nothing = !reports.empty() && points_.empty() && others_.empty() &&
+                       std::all_of(reports.begin(), reports.end(), [](const InputReport& report) {
+                         std::error_code error;
+                         return report.named && !std::filesystem::exists(report.path, error);
+                       });
+  AuditResult result = judgement_->Finish(std::move(reports));
+  result.nothing_there = nothing;
+  return result;
+}
+
+}  // namespace plumbline::audit

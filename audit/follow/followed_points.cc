@@ -1,0 +1,238 @@
+#include "audit/follow/followed_points.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <utility>
+
+#include "audit/readers/input/file.h"
+#include "audit/readers/scalars/batches.h"
+
+namespace plumbline::audit {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kLaneWait{5};  // for a rank that lags
+// A step of which nothing more came for so long is taken for whole; less than between two looks.
+constexpr std::chrono::milliseconds kQuiet{150};
+constexpr int kReadAgainShare = 10;  // of the time, at most one part is spent reading all again
+constexpr size_t kManyFiles = 64;    // beyond it, those of long ago are closed
+constexpr int64_t kLongAgo = 3600;   // seconds
+
+std::string HeadOf(const std::string& path) {
+  const absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (!file.ok()) return "";
+  return file->Head(Reader::kHeadBytes).value_or("");
+}
+
+bool SamePlace(const FilePlace& a, const FilePlace& b) {
+  return a.run == b.run && a.rank == b.rank && a.prefix == b.prefix;
+}
+
+// Of a file and those that it replaced.
+std::vector<SeriesSeen> Joined(const std::vector<SeriesSeen>& a, const std::vector<SeriesSeen>& b) {
+  std::map<std::string, uint64_t> points;
+  for (const auto* list : {&a, &b}) {
+    for (const SeriesSeen& one : *list) points[one.name] += one.points;
+  }
+  std::vector<SeriesSeen> all;
+  for (const auto& [name, count] : points) all.push_back({name, count});
+  return all;
+}
+
+}  // namespace
+
+FollowedPoints::FollowedPoints(const PointFormat& format, ScalarOptions options, PointLimits limits)
+    : format_(format), options_(std::move(options)), limits_(limits) {
+  runs_ = std::make_unique<PointRuns>();
+  runs_->limits = limits_;
+}
+
+std::vector<FilePlace> FollowedPoints::Places() const {
+  std::vector<std::string> paths;
+  for (const auto& file : files_) paths.push_back(file->report->path);
+  return PlaceFiles(paths, format_.by_folder, options_);
+}
+
+void FollowedPoints::Add(const std::vector<InputReport*>& fresh) {
+  for (InputReport* report : fresh) {
+    File& file = *files_.emplace_back(std::make_unique<File>());
+    file.report = report;
+    file.head = HeadOf(report->path);
+    file.begun = format_.begun == nullptr ? std::nan("") : format_.begun(report->path, file.head);
+  }
+  std::vector<FilePlace> places = Places();
+  for (size_t i = 0; i < files_.size(); ++i) {
+    // Beside the new one its run is called otherwise, or belongs to another.
+    again_ |= files_[i]->sink != nullptr && !SamePlace(files_[i]->place, places[i]);
+    files_[i]->place = std::move(places[i]);
+  }
+  Order();
+}
+
+// As an audit reads them: by the time at which they were begun, where all say it, else by path.
+void FollowedPoints::Order() {
+  const bool timed = std::none_of(files_.begin(), files_.end(),
+                                  [](const auto& file) { return std::isnan(file->begun); });
+  std::stable_sort(files_.begin(), files_.end(), [&](const auto& a, const auto& b) {
+    if (timed && a->begun != b->begun) return a->begun < b->begun;
+    return a->report->path < b->report->path;
+  });
+}
+
+bool FollowedPoints::Open(File* file) {
+  file->open = format_.open(file->report, options_);
+  if (file->open == nullptr) return false;
+  file->sink = std::make_unique<FileSink>(file->place, file->begun, runs_.get(), file->report);
+  return true;
+}
+
+bool FollowedPoints::ReadOn(File* file) {
+  const uint64_t records = file->report->records, points = runs_->points;
+  while (file->open->Read(file->sink.get())) {
+  }
+  file->report->bytes = file->bytes_before + file->open->bytes_read();
+  return file->report->records != records || runs_->points != points;
+}
+
+void FollowedPoints::Shut(File* file) {
+  if (file->open == nullptr) return;
+  file->open->Close(file->sink.get());
+  file->sink->Finish();
+  left_out_ += file->sink->left_out();
+  file->bytes_before += file->open->bytes_read();
+  file->report->bytes = file->bytes_before;
+  file->report->series = file->before = Joined(file->before, file->report->series);
+  file->open.reset();
+}
+
+bool FollowedPoints::WrittenAnew(const File& file) const {
+  if (file.report->path.ends_with(".json")) return true;
+  const std::string head = HeadOf(file.report->path);
+  const size_t both = std::min(head.size(), file.head.size());
+  return both > 0 && head.compare(0, both, file.head, 0, both) == 0;
+}
+
+// True: something new was read.
+bool FollowedPoints::Look(File* file) {
+  const std::optional<FileStamp> stamp = StampOf(file->report->path);
+  if (!stamp) return false;  // taken away: perhaps another one takes its place
+  if (stamp == file->stamp) return false;
+  const bool first = !file->stamp;
+  const bool replaced =
+      !first && (!file->stamp->SameFile(*stamp) || stamp->size < file->stamp->size);
+  const bool document = file->report->path.ends_with(".json");
+  bool any = false;
+  if (file->dormant || (document && !first) || (replaced && WrittenAnew(*file))) {
+    again_ = true;
+    return false;
+  }
+  if (replaced) {
+    if (file->open != nullptr) any = ReadOn(file);  // what it still got before it was replaced
+    Shut(file);
+    file->head = HeadOf(file->report->path);
+    if (format_.begun != nullptr) file->begun = format_.begun(file->report->path, file->head);
+  }
+  file->stamp = stamp;
+  if (file->open == nullptr && !Open(file)) return any;
+  if (file->head.size() < Reader::kHeadBytes && file->head.size() < stamp->size)
+    file->head = HeadOf(file->report->path);
+  any |= ReadOn(file);
+  // It says what it holds when it is whole.
+  if (document) Shut(file);
+  const bool long_ago = stamp->changed_ns / 1'000'000'000 + kLongAgo < std::time(nullptr);
+  if (first && long_ago && files_.size() > kManyFiles) {
+    Shut(file);
+    file->dormant = true;
+  }
+  return any || document;
+}
+
+void FollowedPoints::ReadAgain() {
+  const Clock::time_point begin = Clock::now();
+  again_ = false;
+  anew_ = true;
+  lanes_.clear();
+  for (const auto& file : files_) {
+    file->sink.reset();
+    file->open.reset();
+  }
+  runs_ = std::make_unique<PointRuns>();
+  runs_->limits = limits_;
+  left_out_ = 0;
+  for (const auto& file : files_) {
+    InputReport& report = *file->report;
+    report.records = 0;
+    report.problems.clear();
+    report.series.clear();
+    file->before.clear();
+    file->bytes_before = 0;
+    file->dormant = false;
+    file->stamp.reset();
+    file->head = HeadOf(report.path);
+    Look(file.get());
+  }
+  again_at_ = Clock::now() + kReadAgainShare * (Clock::now() - begin);
+}
+
+bool FollowedPoints::Poll() {
+  bool any = false;
+  for (const auto& file : files_) any |= Look(file.get());
+  if (again_ && Clock::now() >= again_at_) {
+    ReadAgain();
+    any = true;
+  }
+  if (any) NoteLanes();
+  return any;
+}
+
+void FollowedPoints::NoteLanes() {
+  const Clock::time_point now = Clock::now();
+  for (const auto& [name, run] : runs_->runs) {
+    for (const auto& [rank, lane] : run.lanes) {
+      Lane fresh;
+      for (const PointSeries& series : lane.series) {
+        if (series.chunks().empty()) continue;
+        const SeriesChunk& chunk = series.chunks().back();
+        fresh.points += chunk.steps.size();
+        if (std::pair(chunk.attempt, chunk.newest) <= std::pair(fresh.attempt, fresh.newest))
+          continue;
+        fresh.attempt = chunk.attempt;
+        fresh.newest = chunk.newest;
+      }
+      Lane& known = lanes_[&lane];
+      const bool same = known.points == fresh.points && known.attempt == fresh.attempt;
+      fresh.at = same ? known.at : now;
+      known = fresh;
+    }
+  }
+}
+
+int64_t FollowedPoints::Through(const RunPoints& run) const {
+  const Clock::time_point now = Clock::now();
+  const uint32_t newest = NewestAttempt(run);
+  int64_t through = INT64_MAX;
+  bool quiet = true;
+  for (const auto& [rank, lane] : run.lanes) {
+    const auto known = lanes_.find(&lane);
+    if (known == lanes_.end() || known->second.attempt != newest) continue;
+    quiet &= now - known->second.at > kQuiet;
+    if (now - known->second.at <= kLaneWait) through = std::min(through, known->second.newest - 1);
+  }
+  return quiet ? INT64_MAX : through;
+}
+
+uint64_t FollowedPoints::left_out() const {
+  uint64_t all = left_out_;
+  for (const auto& file : files_) {
+    if (file->open != nullptr) all += file->sink->left_out();
+  }
+  return all;
+}
+
+void FollowedPoints::Close() {
+  for (const auto& file : files_) Shut(file.get());
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,134 @@
+#include "audit/live/evidence_sender.h"
+
+#include <cstdio>
+#include <random>
+#include <utility>
+
+#include "audit/render/text_util.h"
+#include "transport/reason.h"
+#include "transport/stream_sender.h"
+
+namespace plumbline::audit {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What may wait in memory besides what the caller keeps.
+constexpr uint64_t kMostWaiting = 16u << 20;  // bytes
+constexpr uint64_t kMostBatches = 512;
+
+// Sets of two streams become sets of one.
+uint64_t SetWithin(uint64_t stream_id, uint64_t set) {
+  uint64_t mixed = (stream_id ^ (set * 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
+  mixed ^= mixed >> 29;
+  return mixed | 1;
+}
+
+uint64_t RandomId() {
+  std::random_device random;
+  return (static_cast<uint64_t>(random()) << 32 | random()) | 1;
+}
+
+}  // namespace
+
+class EvidenceSender::Impl {
+ public:
+  explicit Impl(std::string server) : outbox_({}) {
+    config_.target = std::move(server);
+    config_.stream_id = RandomId();
+    config_.tool_version = "plumb";
+    config_.reconnecting = 1;
+    config_.credentials = transport::CredentialsFromEnvironment();
+    config_.newest_step = [this] { return newest_.load(); };
+    config_.on_refused = [this](const grpc::Status& status) {
+      Say(config_.target + " does not take what is read: " + status.error_message());
+    };
+    config_.on_unreachable = [this](const grpc::Status& status) {
+      Say("no server at " + config_.target +
+          " now: " + transport::WhyUnreachable(status.error_message()) +
+          " What is read is sent when one answers there.");
+    };
+  }
+  ~Impl() { Stop(); }
+
+  bool room() const {
+    const transport::Outbox::State state = outbox_.state();
+    return state.bytes < kMostWaiting && state.batches < kMostBatches;
+  }
+  uint64_t waiting() const { return outbox_.state().batches; }
+  uint64_t refused() const { return outbox_.state().rejected; }
+  bool connected() const { return counters_.connections.load() > 0; }
+
+  void Push(v1::Batch batch) {
+    const uint64_t stream = batch.stream_id();
+    for (v1::SeriesSet& set : *batch.mutable_series_sets()) set.set_id(SetWithin(stream, set.id()));
+    for (v1::SeriesRows& rows : *batch.mutable_series())
+      rows.set_set(SetWithin(stream, rows.set()));
+    for (const v1::Progress& progress : batch.progress()) {
+      if (progress.newest_step() > newest_.load()) newest_ = progress.newest_step();
+    }
+    if (!thread_.joinable()) Start(batch);
+    outbox_.Push(transport::Seal(batch));
+  }
+
+  bool Finish(milliseconds patience) {
+    finishing_ = true;
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point last = Clock::now();
+    uint64_t left = waiting();
+    while (thread_.joinable() && left > 0 && Clock::now() - last < patience) {
+      std::this_thread::sleep_for(milliseconds(10));
+      if (const uint64_t now = waiting(); now != left) {
+        left = now;
+        last = Clock::now();
+      }
+    }
+    if (left == 0 && thread_.joinable()) thread_.join();  // it says goodbye
+    Stop();
+    return waiting() == 0;
+  }
+
+ private:
+  // Threads of gRPC begin here: signals are blocked by then.
+  void Start(const v1::Batch& first) {
+    for (const v1::Source& source : first.sources()) config_.sources.push_back(source);
+    thread_ = std::thread([this] {
+      transport::StreamSender(
+          config_, &outbox_, &counters_,
+          {[this] { return finishing_.load(); }, [this] { return stopping_.load(); }})
+          .Run();
+    });
+  }
+
+  void Stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // From the sender's thread.
+  void Say(const std::string& what) {
+    if (said_ == what) return;
+    said_ = what;
+    std::fprintf(stderr, "plumb: %s\n", Printable(what).c_str());
+  }
+
+  transport::StreamConfig config_;
+  transport::Outbox outbox_;
+  transport::StreamCounters counters_;
+  std::atomic<int64_t> newest_{-1};
+  std::atomic<bool> finishing_{false}, stopping_{false};
+  std::string said_;
+  std::thread thread_;
+};
+
+EvidenceSender::EvidenceSender(std::string server)
+    : impl_(std::make_unique<Impl>(std::move(server))) {}
+EvidenceSender::~EvidenceSender() = default;
+bool EvidenceSender::room() const { return impl_->room(); }
+void EvidenceSender::Push(v1::Batch batch) { impl_->Push(std::move(batch)); }
+uint64_t EvidenceSender::waiting() const { return impl_->waiting(); }
+uint64_t EvidenceSender::refused() const { return impl_->refused(); }
+bool EvidenceSender::connected() const { return impl_->connected(); }
+bool EvidenceSender::Finish(milliseconds patience) { return impl_->Finish(patience); }
+
+}  // namespace plumbline::audit

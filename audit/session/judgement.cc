@@ -1,0 +1,187 @@
+#include "audit/session/judgement.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace plumbline::audit {
+namespace {
+
+// Reads sources side by side, always on from the one furthest behind, so that the engine joins
+// ranks with few steps open.
+class Merge {
+ public:
+  Merge(std::vector<std::unique_ptr<Source>> sources, rules::Engine* engine,
+        const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress)
+      : sources_(std::move(sources)),
+        engine_(engine),
+        on_progress_(on_progress),
+        progress_(progress) {
+    read_.resize(sources_.size());
+    for (size_t i = 0; i < sources_.size(); ++i) Enter(i);
+  }
+
+  void Run() {
+    while (!queue_.empty()) {
+      const size_t i = queue_.top().second;
+      queue_.pop();
+      Step(i);
+    }
+  }
+
+  // The attempts that were read, by run; whole after Run.
+  const std::map<std::string, std::set<uint32_t>>& attempts() const { return attempts_; }
+
+ private:
+  using Entry = std::pair<Position, size_t>;  // ties by index: the order of the inputs
+  struct Read {
+    uint64_t bytes = 0;
+    size_t files = 0;
+  };
+
+  void Enter(size_t i) {
+    queue_.emplace(sources_[i]->position(), i);
+    for (const v1::Source& process : sources_[i]->processes()) {
+      engine_->Expect(process);
+      attempts_[process.run()].insert(process.attempt());
+      ++open_[Key(process)];
+      uint32_t& newest = newest_attempt_[process.run()];
+      newest = std::max(newest, process.attempt());
+    }
+  }
+
+  void Step(size_t i) {
+    Source& source = *sources_[i];
+    v1::Batch batch;
+    if (!source.Next(&batch)) {
+      Leave(source);
+    } else {
+      if (absl::Status status = engine_->Add(std::move(batch)); !status.ok())
+        source.Refused(status);
+      queue_.emplace(source.position(), i);
+    }
+    const Read read{source.bytes_read(), source.files_done()};
+    progress_.bytes_done += read.bytes - read_[i].bytes;
+    progress_.files_done += read.files - read_[i].files;
+    read_[i] = read;
+    if (on_progress_) on_progress_(progress_);
+  }
+
+  // A process whose input has ended will not report again, so others need not wait for it. Where a
+  // later attempt follows, that attempt decides what becomes of the open steps.
+  void Leave(const Source& source) {
+    for (const v1::Source& process : source.processes()) {
+      attempts_[process.run()].insert(process.attempt());
+      size_t& open = open_[Key(process)];  // 0: a process that showed only as its input was read
+      if (open > 0) --open;
+      if (open == 0 && process.attempt() == newest_attempt_[process.run()]) {
+        engine_->MarkGone(process);
+      }
+    }
+  }
+
+  static std::tuple<std::string, uint32_t, int, uint32_t> Key(const v1::Source& process) {
+    return {process.run(), process.attempt(), process.role(), process.rank()};
+  }
+
+  std::vector<std::unique_ptr<Source>> sources_;
+  rules::Engine* engine_;
+  const std::function<void(const AuditProgress&)>& on_progress_;
+  AuditProgress progress_;
+  std::vector<Read> read_;  // by source
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+  std::map<std::tuple<std::string, uint32_t, int, uint32_t>, size_t> open_;
+  std::map<std::string, uint32_t> newest_attempt_;
+  std::map<std::string, std::set<uint32_t>> attempts_;
+};
+
+// Several executions under one name are taken for restarts of one run: a finding of one of them is
+// then told of "the run", and steps that repeat are what a restart overwrote.
+std::vector<std::string> NotesOn(const std::map<std::string, std::set<uint32_t>>& attempts) {
+  std::vector<std::string> notes;
+  for (const auto& [run, numbers] : attempts) {
+    if (numbers.size() < 2) continue;
+    notes.push_back(absl::StrCat("run ", run, ": ", numbers.size(), " attempts (",
+                                 absl::StrJoin(numbers, ", "),
+                                 "), judged as one run that was restarted. Records of runs that "
+                                 "are not the same run belong into folders of their own."));
+  }
+  return notes;
+}
+
+// That nothing was judged has a reason nearer than the probes where inputs were refused.
+v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_explanation("Inputs were refused (see Inputs), and nothing else was there to judge.");
+  finding.set_fix("Mend what is said of the inputs, and audit them again.");
+  return verdict;
+}
+
+// A file of its own in which nothing is judged, beside others in which something is: a table of
+// accuracies in the folder of a run. Only where nothing at all was judged is that an error.
+v1::Verdict BesideOthers(v1::Verdict verdict) {
+  verdict.mutable_finding()->set_level(v1::LEVEL_NOTE);
+  return verdict;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Judgement>> Judgement::Create(const rules::EngineConfig& config,
+                                                             bool collect_series) {
+  std::unique_ptr<Judgement> judgement(new Judgement);
+  auto engine = rules::Engine::Create(
+      config, [j = judgement.get()](const v1::Verdict& verdict) { j->Take(verdict); });
+  if (!engine.ok()) return engine.status();
+  judgement->engine_ = *std::move(engine);
+  if (collect_series) {
+    judgement->engine_->SetOnSeries(
+        [j = judgement.get()](const rules::StepSeries& step) { j->result_.series.Take(step); });
+  }
+  judgement->result_.suppressions = config.suppressions;
+  judgement->result_.roles = config.roles;
+  return judgement;
+}
+
+void Judgement::Take(const v1::Verdict& verdict) {
+  judged_any_ |= verdict.rule().rfind("meta/", 0) != 0;
+  if (verdict.finding().cause().id() == "no-verdict") {
+    unjudged_.push_back(verdict);
+    return;
+  }
+  result_.report.Add(verdict);
+  if (verdict.kind() == v1::Verdict::KIND_FINDING) ++findings_told_;
+}
+
+void Judgement::Read(std::vector<std::unique_ptr<Source>> sources,
+                     const std::function<void(const AuditProgress&)>& on_progress,
+                     AuditProgress progress) {
+  Merge merge(std::move(sources), engine_.get(), on_progress, progress);
+  merge.Run();
+  for (const auto& [run, numbers] : merge.attempts())
+    attempts_[run].insert(numbers.begin(), numbers.end());
+}
+
+absl::Status Judgement::Add(v1::Batch batch) { return engine_->Add(std::move(batch)); }
+
+AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
+  result_.notes = NotesOn(attempts_);
+  result_.inputs = std::move(inputs);
+  // Also where nothing could be read: that there is no verdict is a finding.
+  engine_->Finish();
+  for (v1::Verdict& verdict : unjudged_) {
+    if (judged_any_) {
+      verdict = BesideOthers(std::move(verdict));
+    } else if (result_.inputs_failed()) {
+      verdict = OfRefusedInputs(std::move(verdict));
+    }
+    result_.report.Add(verdict);
+  }
+  result_.coverage = engine_->coverage();
+  return std::move(result_);
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,49 @@
+// The judging half of an audit: sources and single batches through the rule engine into a result.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "audit/session/audit.h"
+
+namespace plumbline::audit {
+
+// Not thread-safe.
+class Judgement {
+ public:
+  // InvalidArgument when rules or settings are wrong.
+  static absl::StatusOr<std::unique_ptr<Judgement>> Create(const rules::EngineConfig& config,
+                                                           bool collect_series);
+
+  // The sources side by side, to their ends. `on_progress`, which may be empty, is called often,
+  // with `progress` carried on.
+  void Read(std::vector<std::unique_ptr<Source>> sources,
+            const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress);
+  // One batch more.
+  absl::Status Add(v1::Batch batch);
+
+  const rules::Report& report() const { return result_.report; }
+  uint64_t findings_told() const { return findings_told_; }  // verdicts that are one, so far
+
+  // No more input: each run is judged as a whole. Once, and the last call.
+  AuditResult Finish(std::deque<InputReport> inputs);
+
+ private:
+  Judgement() = default;
+  void Take(const v1::Verdict& verdict);
+
+  AuditResult result_;
+  std::vector<v1::Verdict> unjudged_;  // runs, told once it is known whether others were judged
+  bool judged_any_ = false;
+  uint64_t findings_told_ = 0;
+  std::map<std::string, std::set<uint32_t>> attempts_;  // of processes, by run
+  std::unique_ptr<rules::Engine> engine_;
+};
+
+}  // namespace plumbline::audit

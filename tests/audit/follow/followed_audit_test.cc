@@ -1,0 +1,237 @@
+// What FollowedAudit says of files that grow is what an audit of the whole files says.
+#include "audit/follow/followed_audit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include "audit/render/json_report.h"
+#include "tests/audit/audit_dumps.h"
+#include "tests/audit/follow/growing_file.h"
+#include "tests/audit/scalars/scalar_files.h"
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+
+namespace plumbline::audit {
+namespace {
+
+using namespace testing;  // NOLINT: the builders
+using test::Eventually;
+using test::TempFolder;
+
+std::unique_ptr<FollowedAudit> Follow(const std::vector<std::string>& paths) {
+  AuditOptions options;
+  options.paths = paths;
+  auto audit = FollowedAudit::Create(options);
+  EXPECT_TRUE(audit.ok()) << audit.status();
+  return *std::move(audit);
+}
+
+bool Found(const FollowedAudit& audit, const std::string& rule) {
+  for (const v1::Finding* finding : audit.report().findings())
+    if (finding->rule() == rule) return true;
+  return false;
+}
+
+bool Finds(FollowedAudit& audit, const std::string& rule) {
+  return Eventually([&] {
+    audit.Look();
+    return Found(audit, rule);
+  });
+}
+
+// All of it but the bytes that inputs had when they were opened.
+std::string ReportOf(AuditResult result) {
+  for (InputReport& input : result.inputs) input.bytes = 0;
+  return RenderJson(result);
+}
+
+TEST(FollowedAudit, ANanIsFoundAsItComesAndTheRestAsByAnAudit) {
+  const TempFolder dir;
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
+  auto audit = Follow({log});
+  audit->Look();
+  EXPECT_FALSE(Found(*audit, "health/loss-non-finite"));
+  Append(log, HealthyIterations(60, 70));
+  audit->Look();
+  Append(log, Iteration(70, "nan"));
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  Append(log, HealthyIterations(71, 130));
+  audit->Look();
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({log})));
+}
+
+TEST(FollowedAudit, ALineThatIsNotWholeWaits) {
+  const TempFolder dir;
+  const std::string csv = dir.Write("log.csv", "step,loss\n1,2.5\n2,2.5\n3,2.");
+  auto audit = Follow({csv});
+  audit->Look();
+  Append(csv, "5\n4,na");
+  audit->Look();
+  EXPECT_FALSE(Found(*audit, "health/loss-non-finite"));
+  Append(csv, "n\n");
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  const AuditResult result = audit->Finish();
+  EXPECT_EQ(Problems(result), "");
+  ASSERT_EQ(result.inputs.size(), 1u);
+  EXPECT_EQ(result.inputs[0].records, 4u);
+}
+
+TEST(FollowedAudit, AnUnfinishedEndIsNotedInTheEnd) {
+  const TempFolder dir;
+  EventFile file;
+  for (int64_t step = 0; step < 5; ++step) file.Scalar(step, "loss", 1);
+  const std::string bytes = file.bytes();
+  const std::string path = dir.Write("events.out.tfevents.1", bytes.substr(0, bytes.size() - 3));
+  auto audit = Follow({path});
+  audit->Look();
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({path})));
+}
+
+// Byte by byte, so that every record and line is cut everywhere.
+TEST(FollowedAudit, InPiecesOfAnySize) {
+  EventFile events;
+  WandbRun wandb;
+  std::string csv = "step,loss,lr\n", jsonl;
+  wandb.Begin("abc");
+  for (int64_t step = 0; step < 40; ++step) {
+    const std::string loss = step == 30 ? "NaN" : HealthyLoss(step);
+    events.Scalar(step, "loss", step == 30 ? NAN : std::stof(loss)).Scalar(step, "lr", 0.1f);
+    wandb.History(step, {{"loss", step == 30 ? "\"NaN\"" : loss}, {"lr", "0.1"}});
+    csv += std::to_string(step) + "," + loss + ",0.1\n";
+    jsonl += "{\"step\": " + std::to_string(step) + ", \"loss\": " + loss + ", \"lr\": 0.1}\n";
+  }
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"events.out.tfevents.1", events.bytes()},
+      {"run-abc.wandb", wandb.bytes()},
+      {"log.csv", csv},
+      {"log.jsonl", jsonl},
+      {"train.log", HealthyIterations(1, 30)}};
+  for (const auto& [name, bytes] : files) {
+    const TempFolder dir;
+    const std::string path = dir.File(name);
+    auto audit = Follow({path});
+    size_t piece = 1;
+    for (size_t at = 0; at < bytes.size(); at += piece, piece = piece % 97 + 1) {
+      Append(path, bytes.substr(at, piece));
+      audit->Look();
+    }
+    EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({path}))) << name;
+  }
+}
+
+// A validation writes its loss at a step that was told long before.
+TEST(FollowedAudit, WhatComesForAnEarlierStepIsJudgedAnew) {
+  const TempFolder dir;
+  std::string rows = "step,train_loss,val_loss\n";
+  for (int step = 0; step < 60; ++step) rows += std::to_string(step) + ",2.5,\n";
+  const std::string csv = dir.Write("metrics.csv", rows);
+  auto audit = Follow({csv});
+  audit->Look();
+  Append(csv, "59,,nan\n20,,2.5\n");
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  Append(csv, "60,2.5,\n");
+  audit->Look();
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({csv})));
+}
+
+TEST(FollowedAudit, ARestartInTheSameFile) {
+  const TempFolder dir;
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
+  auto audit = Follow({log});
+  audit->Look();
+  Append(log, HealthyIterations(30, 45));
+  audit->Look();
+  Append(log, HealthyIterations(45, 80) + Iteration(80, "inf"));
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({log})));
+}
+
+TEST(FollowedAudit, FilesThatAppear) {
+  const TempFolder dir;
+  auto audit = Follow({dir.path()});
+  audit->Look();
+  EXPECT_TRUE(audit->reports().empty());
+  const std::string first = dir.Write("exp1/train.log", HealthyIterations(1, 50));
+  EXPECT_TRUE(Eventually([&] {
+    audit->Look();
+    return !audit->reports().empty();
+  }));
+  // The run was called train.log; now there are two of that name.
+  dir.Write("exp2/train.log", HealthyIterations(1, 50) + Iteration(50, "nan"));
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  Append(first, HealthyIterations(50, 60));
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({dir.path()})));
+}
+
+TEST(FollowedAudit, ALogThatIsRotated) {
+  const TempFolder dir;
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
+  auto audit = Follow({log});
+  audit->Look();
+  Append(log, HealthyIterations(60, 62));  // not read before the file is another one
+  std::filesystem::rename(log, dir.File("train.log.1"));
+  audit->Look();
+  dir.Write("train.log", HealthyIterations(62, 120));
+  audit->Look();
+  Append(log, Iteration(120, "nan"));
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  const AuditResult result = audit->Finish();
+  ASSERT_EQ(result.inputs.size(), 1u);
+  EXPECT_EQ(result.inputs[0].records, 120u);
+  for (const SeriesSeen& series : result.inputs[0].series) EXPECT_EQ(series.points, 120u);
+}
+
+TEST(FollowedAudit, ALogThatIsCutShort) {
+  const TempFolder dir;
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
+  auto audit = Follow({log});
+  audit->Look();
+  dir.Write("train.log", HealthyIterations(60, 70));
+  audit->Look();
+  EXPECT_EQ(audit->Finish().inputs[0].records, 69u);
+}
+
+// trainer_state.json is written whole at each checkpoint: no restart.
+TEST(FollowedAudit, ADocumentThatIsWrittenAnew) {
+  const TempFolder dir;
+  const auto state = [&](int64_t steps, const std::string& last) {
+    std::string history;
+    for (int64_t step = 1; step <= steps; ++step) {
+      history += std::string(step > 1 ? ", " : "") + "{\"step\": " + std::to_string(step) +
+                 ", \"loss\": " + (step == steps ? last : "2.5") + "}";
+    }
+    return dir.Write("trainer_state.json", "{\"epoch\": " + std::to_string(steps) +
+                                               ", \"log_history\": [" + history + "]}\n");
+  };
+  auto audit = Follow({state(20, "2.5")});
+  audit->Look();
+  const std::string path = state(40, "NaN");
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({path})));
+}
+
+TEST(FollowedAudit, AFileThatNeverCame) {
+  const TempFolder dir;
+  auto audit = Follow({dir.File("train.log")});
+  audit->Look();
+  const AuditResult result = audit->Finish();
+  EXPECT_TRUE(result.inputs_failed());
+  EXPECT_TRUE(result.nothing_there);
+}
+
+TEST(FollowedAudit, ABannerBeforeTheFirstLineThatTells) {
+  const TempFolder dir;
+  const std::string log = dir.Write("train.log", "loading the data\n");
+  auto audit = Follow({log});
+  audit->Look();
+  Append(log, HealthyIterations(1, 30) + Iteration(30, "nan"));
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({log})));
+}
+
+}  // namespace
+}  // namespace plumbline::audit

@@ -1,0 +1,33 @@
+// Files as trainers write them: a piece at a time.
+#pragma once
+
+#include <fstream>
+#include <string>
+
+namespace plumbline::audit::testing {
+
+inline void Append(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::app) << bytes;
+}
+
+// One iteration as Megatron-LM logs it.
+inline std::string Iteration(int64_t step, const std::string& loss,
+                             const std::string& rate = "1.0E-4") {
+  return " iteration " + std::to_string(step) +
+         "/ 100000 | consumed samples: " + std::to_string(8 * step) + " | learning rate: " + rate +
+         " | global batch size: 8 | lm loss: " + loss + " | grad norm: 1.0 |\n";
+}
+
+// A loss that falls slowly, with a little noise.
+inline std::string HealthyLoss(int64_t step) {
+  return std::to_string(2.0 + 1.0 / (1.0 + 0.01 * static_cast<double>(step)) +
+                        0.004 * static_cast<double>((step * 7919) % 13 - 6));
+}
+
+inline std::string HealthyIterations(int64_t from, int64_t to) {
+  std::string text;
+  for (int64_t step = from; step < to; ++step) text += Iteration(step, HealthyLoss(step));
+  return text;
+}
+
+}  // namespace plumbline::audit::testing

@@ -1,0 +1,142 @@
+// plumb audit --send: a run without a probe becomes one that plumbd judges.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "tests/audit/follow/growing_file.h"
+#include "tests/server/support.h"
+#include "tests/support/process.h"
+
+namespace plumbline::audit {
+namespace {
+
+using namespace testing;  // NOLINT: the builders
+using test::Eventually;
+using test::Plumbd;
+using test::Process;
+using test::TempFolder;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+bool HasIncident(const Plumbd& server, const std::string& rule) {
+  return !server.Incidents("exp1", rule).empty();
+}
+
+// Waits for the incident; how long that took.
+double SecondsTo(const Plumbd& server, const std::string& rule) {
+  const auto begin = Clock::now();
+  EXPECT_TRUE(Eventually([&] { return HasIncident(server, rule); })) << rule;
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::vector<std::string> Following(const std::string& log, const std::string& address) {
+  return {PLUMB_PROGRAM, "audit", log, "--follow", "--send", address, "--run", "exp1"};
+}
+
+TEST(Send, FaultsInALogBecomeIncidents) {
+  const TempFolder dir;
+  const Plumbd server;
+  ASSERT_FALSE(server.address().empty());
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 200));
+  Process plumb(Following(log, server.address()));
+  EXPECT_TRUE(Eventually([&] {
+    const auto run = server.Run("exp1");
+    return run && run->closed_step() == 199;
+  }));
+  EXPECT_FALSE(HasIncident(server, "health/*"));
+  // Each in the order in which it is written.
+  Append(log, HealthyIterations(200, 205) + Iteration(205, "nan"));
+  std::printf("a loss that is NaN: %.2f s\n", SecondsTo(server, "health/loss-non-finite"));
+  Append(log, HealthyIterations(206, 230) + Iteration(230, "7.5"));
+  std::printf("a spike: %.2f s\n", SecondsTo(server, "health/loss-spike"));
+  std::string dead;
+  for (int64_t step = 231; step < 245; ++step)
+    dead += Iteration(step, HealthyLoss(step), "0.000000E+00");
+  Append(log, dead);
+  std::printf("a rate of zero: %.2f s\n", SecondsTo(server, "health/learning-rate"));
+  plumb.Signal(SIGINT);
+  EXPECT_EQ(plumb.Wait(), 1) << plumb.errors();
+  const auto run = server.Run("exp1");
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->closed_step(), 244);
+  EXPECT_EQ(run->ranks_finished(), 1u);
+  EXPECT_EQ(run->lost(), 0u);
+  EXPECT_EQ(run->late(), 0u);
+  EXPECT_EQ(run->samples(), 5u * 244u);
+}
+
+TEST(Send, AFinishedFileAlone) {
+  const TempFolder dir;
+  const Plumbd server;
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 100) + Iteration(100, "nan"));
+  const test::Ended ended =
+      test::RunToEnd({PLUMB_PROGRAM, "audit", log, "--send", server.address(), "--run", "exp1"});
+  EXPECT_EQ(ended.status, 1) << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("health/loss-non-finite"));
+  EXPECT_TRUE(Eventually([&] { return HasIncident(server, "health/loss-non-finite"); }));
+}
+
+// It follows on, says so, and sends all of it later.
+TEST(Send, AServerThatIsAway) {
+  const TempFolder dir;
+  std::string address;
+  {
+    const Plumbd first;
+    address = first.address();
+  }
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 100));
+  Process plumb(Following(log, address));
+  EXPECT_TRUE(Eventually([&] { return plumb.errors().find("no server at") != std::string::npos; }));
+  Append(log, Iteration(100, "nan"));
+  EXPECT_TRUE(
+      Eventually([&] { return plumb.output().find("loss-non-finite") != std::string::npos; }));
+  const auto server = Plumbd::At(address);
+  ASSERT_FALSE(server->address().empty());
+  EXPECT_TRUE(Eventually([&] { return HasIncident(*server, "health/loss-non-finite"); }));
+  plumb.Signal(SIGINT);
+  EXPECT_EQ(plumb.Wait(), 1) << plumb.errors();
+  EXPECT_EQ(server->Run("exp1")->samples(), 500u);
+}
+
+TEST(Send, NobodyEverAnswers) {
+  const TempFolder dir;
+  std::string address;
+  {
+    const Plumbd first;
+    address = first.address();
+  }
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 100));
+  Process plumb(Following(log, address));
+  EXPECT_TRUE(Eventually([&] { return plumb.errors().find("no server at") != std::string::npos; }));
+  plumb.Signal(SIGINT);
+  EXPECT_EQ(plumb.Wait(), 2);
+  EXPECT_THAT(plumb.errors(), HasSubstr("has not taken all"));
+}
+
+// Killed, and started again: the server is sent what it lacks.
+TEST(Send, StartedAgain) {
+  const TempFolder dir;
+  const Plumbd server;
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 100));
+  {
+    Process plumb(Following(log, server.address()));
+    EXPECT_TRUE(Eventually([&] {
+      const auto run = server.Run("exp1");
+      return run && run->closed_step() == 99;
+    }));
+    plumb.Signal(SIGKILL);
+    plumb.Wait();
+  }
+  Append(log, HealthyIterations(100, 150));
+  Process plumb(Following(log, server.address()));
+  EXPECT_TRUE(Eventually([&] { return server.Run("exp1")->closed_step() == 149; }));
+  plumb.Signal(SIGINT);
+  EXPECT_EQ(plumb.Wait(), 0) << plumb.errors();
+  EXPECT_EQ(server.Run("exp1")->samples(), 5u * 149u);
+  EXPECT_EQ(server.Run("exp1")->late(), 0u);
+}
+
+}  // namespace
+}  // namespace plumbline::audit
