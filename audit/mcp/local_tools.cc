@@ -134,7 +134,7 @@ Json InputValue(const InputReport& input) {
   value["records"] = input.records;
   value["problems"] = Json::array();
   for (const Problem& problem : input.problems)
-    value["problems"].push_back(ValidUtf8(input.Line(problem)));
+    value[problem.note ? "notes" : "problems"].push_back(ValidUtf8(input.Line(problem)));
   return value;
 }
 

@@ -26,12 +26,15 @@ Json FromSeries(const std::vector<SeriesSeen>& series, const SeriesRoles& roles)
 
 Json FromInput(const InputReport& input, const SeriesRoles& roles) {
   Json problems = Json::array();
-  for (const Problem& problem : input.problems) problems.push_back(Text(input.Line(problem)));
+  Json notes = Json::array();
+  for (const Problem& problem : input.problems)
+    (problem.note ? notes : problems).push_back(Text(input.Line(problem)));
   Json json = {{"path", Text(input.path)},
                {"format", Text(input.format)},
                {"bytes", input.bytes},
                {"records", input.records},
                {"problems", problems}};
+  if (!notes.empty()) json["notes"] = notes;
   if (!input.series.empty()) json["series"] = FromSeries(input.series, roles);
   return json;
 }

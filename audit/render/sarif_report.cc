@@ -218,7 +218,9 @@ class SarifRun {
       for (const Problem& problem : input.problems) {
         notifications.push_back(
             {{"descriptor", {{"id", "input-problem"}}},
-             {"level", problem.error ? "error" : "warning"},
+             {"level", problem.error  ? "error"
+                       : problem.note ? "note"
+                                      : "warning"},
              {"message", Message(input.Line(problem))},
              {"locations", Sarif::array({{{"physicalLocation", Physical(i)}}})}});
       }

@@ -1,6 +1,7 @@
 #include "audit/readers/input/reader.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plumbline::audit {
 
@@ -15,11 +16,17 @@ void InputReport::Add(uint64_t offset, std::string text, bool error) {
   }
 }
 
+void InputReport::Note(std::string text) {
+  Add(0, std::move(text), false);
+  problems.back().note = problems.size() < kMaxProblems;
+}
+
 bool InputReport::failed() const {
   return std::any_of(problems.begin(), problems.end(), [](const Problem& p) { return p.error; });
 }
 
 std::string InputReport::Line(const Problem& problem) const {
+  if (problem.note) return path + ": " + problem.text;
   return path + ": byte " + std::to_string(problem.offset) + ": " + problem.text;
 }
 

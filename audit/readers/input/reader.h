@@ -26,6 +26,7 @@ struct Problem {
   uint64_t offset = 0;  // byte, in the decompressed stream
   std::string text;     // "expected ..., found ..."
   bool error = true;
+  bool note = false;  // nothing is wrong with the file: how it was read, which may not be meant
 };
 
 // A series of scalars that a file holds.
@@ -33,6 +34,10 @@ struct SeriesSeen {
   std::string name;
   uint64_t points = 0;
 };
+
+// Whether a file has the step that the user names in --map; kNotAsked: it has none to be named, or
+// the user says nothing.
+enum class StepSaid { kNotAsked, kMissing, kFound };
 
 // What became of one file: the "inputs" entry of the report.
 struct InputReport {
@@ -42,10 +47,13 @@ struct InputReport {
   uint64_t records = 0;  // rows, lines, events, spans or tensors read
   std::vector<Problem> problems;
   std::vector<SeriesSeen> series;  // of formats that hold scalars, by name
-  bool named = false;              // on the command line, not found in a directory
+  StepSaid step_said = StepSaid::kNotAsked;
+  bool named = false;  // on the command line, not found in a directory
 
   // At most kMaxProblems are kept, the last of them saying that there are more.
   void Add(uint64_t offset, std::string text, bool error = true);
+  // How the file was read, where a person might have meant otherwise; no problem of it.
+  void Note(std::string text);
   bool failed() const;  // has a problem that is an error
   // "PATH: byte N: expected ..."
   std::string Line(const Problem& problem) const;

@@ -1,6 +1,7 @@
 #include "audit/readers/scalars/run_points.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -51,7 +52,10 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     watched_ = false;
     seen_.clear();
   } else if (const std::optional<size_t> recent = Recent(step)) {
-    now_->values[*recent] = value;
+    // Rows of one step, of micro-batches or written again: the last counts, but a value that is no
+    // number is not undone by the ones behind it.
+    double& kept = now_->values[*recent];
+    if (std::isfinite(kept)) kept = value;
     return false;
   } else {
     // Its steps are ascending no more, so that only a set tells which were seen.
