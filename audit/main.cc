@@ -45,7 +45,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, which has its exit status
+  std::signal(SIGPIPE, SIG_IGN);             // a closed pipe is a failed write (output.cc)
   google::protobuf::SetLogHandler(nullptr);  // a message that does not parse is our problem to word
   plumbline::RaiseOpenFiles();               // thousands of ranks' records are open at once
   try {

@@ -18,7 +18,6 @@
 #include "audit/live/live.h"
 #include "audit/readers/input/reader.h"
 #include "audit/readers/rollout/column_map.h"
-#include "audit/readers/scalars/scalar_map.h"
 #include "audit/render/html_report.h"
 #include "audit/render/json_report.h"
 #include "audit/render/sarif_report.h"
@@ -175,17 +174,6 @@ int RunOnServer(const AuditArguments& arguments) {
         AuditServerRun(options, [&line](const AuditProgress& progress) { line.Show(progress); });
   }
   return Report(arguments, selection, std::move(result));
-}
-
-// A map of series goes into the options; empty, or what is wrong. `taken`: it was one.
-std::string TakeScalarMap(const std::string& file, AuditOptions* options, bool* taken) {
-  absl::StatusOr<std::optional<ScalarMap>> map = ReadScalarMap(file);
-  if (!map.ok()) return "--map: " + std::string(map.status().message());
-  *taken = map->has_value();
-  if (!*taken) return "";
-  options->engine.roles = (*map)->roles;
-  options->readers.scalars = (*map)->options;
-  return "";
 }
 
 // --follow and --send: what is wrong with them; empty: nothing.

@@ -8,6 +8,8 @@
 
 namespace plumbline::audit {
 
+struct AuditOptions;
+
 inline constexpr int kExitClean = 0;
 inline constexpr int kExitFindings = 1;
 inline constexpr int kExitError = 2;  // bad usage, or an input that could not be read whole
@@ -28,6 +30,9 @@ void AddHelpEnds(CLI::App& app);
 // --format, one of `formats`, and --output, of a command that prints a report.
 void AddReportOptions(CLI::App* command, const std::vector<std::string>& formats,
                       std::string* format, std::string* output);
+
+// A map of series goes into the options; empty, or what is wrong. `taken`: it was one.
+std::string TakeScalarMap(const std::string& file, AuditOptions* options, bool* taken);
 
 // "plumb: MESSAGE" on standard error; returns kExitError.
 int Fail(const std::string& message);

@@ -1,5 +1,6 @@
 // plumb diff A B: two recorded runs, or two groups of them, side by side. Exit status 0 when they
-// were compared, whatever differs; 2 on bad usage or an input that could not be read whole.
+// were compared, whatever differs; 2 on bad usage, an input that could not be read whole, or where
+// nothing could be compared.
 #include <unistd.h>
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 
 #include "audit/commands/commands.h"
 #include "audit/diff/diff_result.h"
+#include "audit/readers/rollout/column_map.h"
 #include "audit/render/text_util.h"
 
 namespace plumbline::audit {
@@ -17,7 +19,21 @@ struct DiffArguments {
   std::string path_a, path_b;
   std::string format = "text";
   std::string output;
+  std::string map;
 };
+
+// --map; empty, or what is wrong.
+std::string TakeMap(const std::string& file, AuditOptions* options) {
+  if (file.empty()) return "";
+  bool taken = false;
+  if (std::string wrong = TakeScalarMap(file, options, &taken); !wrong.empty() || taken)
+    return wrong;
+  const absl::StatusOr<ColumnMap> columns = ReadColumnMap(file);
+  return "--map: " + (columns.ok() ? file +
+                                         ": expected a map of series (docs/scalars.md), found "
+                                         "one of columns of rollout records"
+                                   : std::string(columns.status().message()));
+}
 
 // What could not be read is said, as plumb audit does.
 bool SideFailed(const DiffSide& side) {
@@ -40,7 +56,10 @@ int RunDiff(DiffArguments arguments) {
         return Fail("--output: expected a file that is not compared, found " + path);
     }
   }
-  absl::StatusOr<DiffSide> a = ReadSide(arguments.a), b = ReadSide(arguments.b);
+  AuditOptions options;
+  if (const std::string wrong = TakeMap(arguments.map, &options); !wrong.empty())
+    return Fail(wrong);
+  absl::StatusOr<DiffSide> a = ReadSide(arguments.a, options), b = ReadSide(arguments.b, options);
   if (!a.ok()) return Fail(std::string(a.status().message()));
   if (!b.ok()) return Fail(std::string(b.status().message()));
   const bool failed_a = SideFailed(*a), failed_b = SideFailed(*b);
@@ -49,6 +68,10 @@ int RunDiff(DiffArguments arguments) {
   const std::string text =
       arguments.format == "json" ? DiffJson(*result) : DiffText(*result, style);
   if (!WriteOutput(arguments.output, text)) return kExitError;
+  if (!result->compared)
+    return Fail(
+        "expected two sides with a step of a series in common, found none: nothing was "
+        "compared");
   return failed_a || failed_b ? kExitError : kExitClean;
 }
 
@@ -69,6 +92,11 @@ void RegisterDiff(CLI::App& app, int* status) {
   command->add_option("--more-b", arguments->b, "Another seed of B; repeat it")
       ->type_name("PATH")
       ->allow_extra_args(false);
+  command
+      ->add_option("--map", arguments->map,
+                   "What the runs' series are, and their files' steps and ranks (TOML; "
+                   "docs/scalars.md)")
+      ->type_name("FILE");
   AddReportOptions(command, {"text", "json"}, &arguments->format, &arguments->output);
   command->callback([arguments, status] { *status = RunDiff(*arguments); });
 }

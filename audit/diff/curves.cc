@@ -29,13 +29,13 @@ class Pairing {
   Pairing(const DiffSide& a, const DiffSide& b) : a_(a), b_(b) {
     for (const RecordedRun& run : a.runs) runs_.push_back(&run);
     for (const RecordedRun& run : b.runs) runs_.push_back(&run);
-    for (const RecordedRun* run : runs_) tokens_.push_back(TokensOf(*run));
+    for (const RecordedRun* run : runs_) tokens_.push_back(TokensOf(*run, a.roles));
   }
 
   SeriesDiff Compare(const std::string& name) const {
     SeriesDiff out;
     out.name = name;
-    out.role = DiffRoleOf(name);
+    out.role = DiffRoleOf(name, a_.roles);
     std::vector<const Points*> points;
     for (const RecordedRun* run : runs_) points.push_back(&run->series.at(name));
     const std::vector<int64_t> steps = CommonSteps(points);
@@ -122,9 +122,9 @@ class Pairing {
   }
 
   // Tokens seen by each step; a series that does not rise counts a step's own.
-  static Points TokensOf(const RecordedRun& run) {
+  static Points TokensOf(const RecordedRun& run, const SeriesRoles& roles) {
     for (const auto& [name, points] : run.series) {
-      if (DiffRoleOf(name) != DiffRole::kTokens || points.empty()) continue;
+      if (DiffRoleOf(name, roles) != DiffRole::kTokens || points.empty()) continue;
       Points out = points;
       bool rises = points.back().value > points.front().value;
       for (size_t i = 1; i < out.size(); ++i) rises &= out[i].value >= out[i - 1].value;
@@ -218,8 +218,8 @@ class Pairing {
 
 }  // namespace
 
-DiffRole DiffRoleOf(const std::string& name) {
-  switch (RoleByName(name)) {
+DiffRole DiffRoleOf(const std::string& name, const SeriesRoles& roles) {
+  switch (roles.Of(name)) {
     case SeriesRole::kLoss:
       return DiffRole::kLoss;
     case SeriesRole::kTokens:

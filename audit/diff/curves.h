@@ -11,8 +11,8 @@
 namespace plumbline::audit {
 
 enum class DiffRole { kNone, kLoss, kTokens };
-// What analysis/series takes a series for: a training loss, tokens, or neither.
-DiffRole DiffRoleOf(const std::string& name);
+// What analysis/series, or the user, takes a series for: a training loss, tokens, or neither.
+DiffRole DiffRoleOf(const std::string& name, const SeriesRoles& roles);
 
 // Curves along one axis.
 struct AlongAxis {

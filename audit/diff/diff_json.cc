@@ -23,12 +23,14 @@ Json FromSide(const DiffSide& side) {
                     {"series", run.series.size()}});
   }
   for (const InputReport& input : side.audit.inputs) {
-    Json problems = Json::array();
+    Json problems = Json::array(), notes = Json::array();
     for (const Problem& problem : input.problems)
       problems.push_back(ValidUtf8(input.Line(problem)));
-    inputs.push_back({{"path", ValidUtf8(input.path)},
-                      {"format", ValidUtf8(input.format)},
-                      {"problems", problems}});
+    for (const std::string& note : input.notes) notes.push_back(ValidUtf8(note));
+    Json& entry = inputs.emplace_back(Json{{"path", ValidUtf8(input.path)},
+                                           {"format", ValidUtf8(input.format)},
+                                           {"problems", problems}});
+    if (!notes.empty()) entry["notes"] = notes;
   }
   return {{"runs", runs}, {"inputs", inputs}, {"left_out", side.left_out}};
 }
@@ -95,6 +97,7 @@ std::string DiffJson(const DiffResult& result) {
   json["tool_version"] = kVersion;
   json["a"] = FromSide(result.a);
   json["b"] = FromSide(result.b);
+  json["compared"] = result.compared;
   json["settings"] = FromTexts(result.settings);
   json["series"] = Json::array();
   for (const SeriesDiff& series : result.series) json["series"].push_back(FromSeries(series));

@@ -1,5 +1,6 @@
 #include "audit/diff/diff_result.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -128,6 +129,22 @@ void CompareTimes(DiffResult* result) {
   }
 }
 
+// Series at steps that all runs have; where nobody recorded any, what rules said of both.
+bool AnythingCompared(const DiffResult& result) {
+  const auto has_series = [](const DiffSide& side) {
+    return std::any_of(side.runs.begin(), side.runs.end(),
+                       [](const RecordedRun& run) { return !run.series.empty(); });
+  };
+  const auto judged = [](const DiffSide& side) {
+    return side.audit.coverage.judged + side.audit.coverage.inconclusive > 0;
+  };
+  if (has_series(result.a) || has_series(result.b)) {
+    return std::any_of(result.series.begin(), result.series.end(),
+                       [](const SeriesDiff& series) { return series.common > 0; });
+  }
+  return judged(result.a) && judged(result.b);
+}
+
 }  // namespace
 
 std::unique_ptr<const DiffResult> CompareSides(DiffSide a, DiffSide b) {
@@ -142,6 +159,7 @@ std::unique_ptr<const DiffResult> CompareSides(DiffSide a, DiffSide b) {
   result->numerics = Differences(Numerics(result->a), Numerics(result->b), /*lone=*/false);
   CompareFindings(result.get());
   CompareTimes(result.get());
+  result->compared = AnythingCompared(*result);
   return result;
 }
 

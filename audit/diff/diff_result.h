@@ -30,6 +30,7 @@ struct DiffResult {
   std::vector<const v1::Finding*> only_a, only_b;  // by rule, layer, op; into the sides' reports
   uint64_t findings_in_both = 0;
   std::vector<TimeDifference> times;
+  bool compared = false;  // something of both sides was held against each other
 };
 
 // Keeps the sides; its findings point into them.

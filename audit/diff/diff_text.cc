@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -94,6 +95,10 @@ class DiffWriter {
                       ExactNumber(series.value_a), " and ", ExactNumber(series.value_b));
     }
     Line(2, text);
+    if (series.by_step && series.by_step->comparison.points < series.common)
+      Line(kMargin, absl::StrCat(series.common - series.by_step->comparison.points,
+                                 " of these steps have a value that is not finite, or not above "
+                                 "zero, and are left out of what follows"));
     if (series.by_step) Along("step", *series.by_step);
     if (series.by_tokens) Along("token", *series.by_tokens);
     if (series.by_step && series.by_step->comparison.block > 0 &&
@@ -168,8 +173,17 @@ class DiffWriter {
                         ShortNumber(*series.by_step->onset));
     }
     out_ += "\n";
+    if (!result_.compared) {
+      Line(0, "nothing was compared: the sides have no step of a series in common");
+      return;
+    }
+    const bool judged =
+        std::any_of(result_.series.begin(), result_.series.end(), [](const SeriesDiff& series) {
+          return series.by_step && series.by_step->comparison.block > 0;
+        });
+    const std::string none = judged ? "no departure" : "no loss could be compared for a departure";
     Line(0,
-         absl::StrCat(departs.empty() ? "no departure" : "departure: " + departs, "; ",
+         absl::StrCat(departs.empty() ? none : "departure: " + departs, "; ",
                       Plural(result_.settings.size(), "setting"), ", ",
                       Plural(result_.numerics.size(), "model"), " and ",
                       Plural(result_.only_a.size() + result_.only_b.size(), "finding"), " differ"));

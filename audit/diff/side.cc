@@ -217,11 +217,11 @@ class Collector {
 };
 
 // What is wrong with an input is in the audit's reports.
-void Collect(const std::string& path, DiffSide* side) {
-  Inputs inputs = FindInputs({path}, nullptr);
+void Collect(const std::string& path, const AuditOptions& options, DiffSide* side) {
+  Inputs inputs = FindInputs({path}, options.forced, options.mapped);
   Collector collector(path, side);
   for (const Inputs::Set& set : inputs.sets) {
-    for (const auto& source : set.reader->Open(set.files)) {
+    for (const auto& source : set.reader->OpenWith(set.files, options.readers)) {
       v1::Batch batch;
       while (source->Next(&batch)) {
         collector.Take(batch);
@@ -234,11 +234,11 @@ void Collect(const std::string& path, DiffSide* side) {
 
 }  // namespace
 
-absl::StatusOr<DiffSide> ReadSide(const std::vector<std::string>& paths) {
+absl::StatusOr<DiffSide> ReadSide(const std::vector<std::string>& paths, AuditOptions options) {
   DiffSide side;
   side.paths = paths;
-  for (const std::string& path : paths) Collect(path, &side);
-  AuditOptions options;
+  side.roles = options.engine.roles;
+  for (const std::string& path : paths) Collect(path, options, &side);
   options.paths = paths;
   absl::StatusOr<AuditResult> audit = RunAudit(options, nullptr);
   if (!audit.ok()) return audit.status();

@@ -33,13 +33,15 @@ struct DiffSide {
   std::vector<std::string> paths;
   std::vector<RecordedRun> runs;  // in the order of the paths, then of their names
   AuditResult audit;
+  SeriesRoles roles;      // what the user says of series
   uint64_t left_out = 0;  // values beyond what is kept
 
   bool failed() const { return audit.inputs_failed(); }
 };
 
-// Reads the paths twice: for the series, and for the audit. Errors are RunAudit's.
-absl::StatusOr<DiffSide> ReadSide(const std::vector<std::string>& paths);
+// Reads the paths twice: for the series, and for the audit. `options` is as for an audit, without
+// paths. Errors are RunAudit's.
+absl::StatusOr<DiffSide> ReadSide(const std::vector<std::string>& paths, AuditOptions options = {});
 
 // Kept a side; what is beyond is counted.
 inline constexpr uint64_t kMostDiffPoints = 20'000'000;

@@ -135,6 +135,7 @@ Json InputValue(const InputReport& input) {
   value["problems"] = Json::array();
   for (const Problem& problem : input.problems)
     value["problems"].push_back(ValidUtf8(input.Line(problem)));
+  for (const std::string& note : input.notes) value["notes"].push_back(ValidUtf8(note));
   return value;
 }
 

@@ -215,13 +215,16 @@ class SarifRun {
     Sarif notifications = Sarif::array();
     for (size_t i = 0; i < result_.inputs.size(); ++i) {
       const InputReport& input = result_.inputs[i];
-      for (const Problem& problem : input.problems) {
+      const auto tell = [&](const char* level, const std::string& text) {
         notifications.push_back(
             {{"descriptor", {{"id", "input-problem"}}},
-             {"level", problem.error ? "error" : "warning"},
-             {"message", Message(input.Line(problem))},
+             {"level", level},
+             {"message", Message(text)},
              {"locations", Sarif::array({{{"physicalLocation", Physical(i)}}})}});
-      }
+      };
+      for (const Problem& problem : input.problems)
+        tell(problem.error ? "error" : "warning", input.Line(problem));
+      for (const std::string& note : input.notes) tell("note", input.path + ": " + note);
     }
     return {{"executionSuccessful", !result_.inputs_failed()},
             {"exitCode", exit_status_},

@@ -5,11 +5,41 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "audit/readers/input/file.h"
+#include "audit/readers/input/spelling.h"
 #include "audit/session/inputs.h"
 #include "audit/session/judgement.h"
 
 namespace plumbline::audit {
 namespace {
+
+// What --map says and nothing that was read has: it would go unnoticed that it holds for nothing.
+void TellUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
+  std::set<std::string, std::less<>> names;
+  InputReport *of_series = nullptr, *asked = nullptr;
+  bool found = false;
+  for (InputReport& input : *inputs) {
+    for (const SeriesSeen& series : input.series) names.insert(series.name);
+    if (!input.series.empty() && of_series == nullptr) of_series = &input;
+    if (input.step_said != StepSaid::kNotAsked && asked == nullptr) asked = &input;
+    found |= input.step_said == StepSaid::kFound;
+  }
+  if (asked != nullptr && !found) {
+    asked->Add(0, absl::StrCat("expected a column ", Quoted(options.readers.scalars.step),
+                               ", which --map names as the step, found no file that has one"));
+  }
+  if (of_series == nullptr) return;
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (const auto& [name, role] : options.engine.roles.said()) {
+    if (names.contains(name)) continue;
+    const auto meant = MeantName(name, known);
+    of_series->Note(absl::StrCat(
+        "found no series ", Quoted(name), ", which --map calls ", NameOf(role),
+        meant ? absl::StrCat("; did you mean ", std::string(*meant), "?") : std::string()));
+  }
+}
 
 // Paths that lead nowhere, and nothing else: nobody recorded anything, so nothing is missing in it.
 bool NothingThere(const std::deque<InputReport>& inputs) {
@@ -43,6 +73,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
     progress.bytes += report.bytes;
   }
   (*judgement)->Read(std::move(sources), on_progress, progress);
+  TellUnused(options, &inputs.reports);
   AuditResult result = (*judgement)->Finish(std::move(inputs.reports));
   result.nothing_there = NothingThere(result.inputs);
   return result;

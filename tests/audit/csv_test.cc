@@ -70,6 +70,12 @@ TEST(Csv, TheStepByItsName) {
       {"step,loss\n1.0,2\n2e3,2\n", {1, 2000}},
       // A step that begins anew with each epoch, beside one that does not.
       {"epoch,step,global_step,loss\n0,1,1,2\n0,2,2,2\n1,1,3,2\n1,2,4,2\n", {1, 2, 3, 4}},
+      // One that begins anew only late, beside a global one.
+      {"step,global_step,loss\n0,100,1\n1,101,1\n2,102,1\n", {100, 101, 102}},
+      // Of micro-batches the one that counts them.
+      {"step,global_step,loss\n1,1,1\n2,1,1\n3,2,1\n4,2,1\n", {1, 2, 3, 4}},
+      // A total counts nothing.
+      {"step,total_steps,loss\n1,9,1\n2,9,1\n1,9,1\n", {1, 2, 1}},
       // A column that is mostly empty is not the step.
       {"step,iteration,loss\n,1,2\n,2,2\n,3,2\n4,4,2\n", {1, 2, 3, 4}},
   };
@@ -87,9 +93,13 @@ TEST(Csv, TheStepAsTheUserSays) {
   const PointsRead read = Csv("step,tokens,loss\n1,100,2\n2,200,3\n", options);
   EXPECT_EQ(read.Steps("loss"), (Steps{100, 200}));
   EXPECT_EQ(read.Steps("step"), (Steps{100, 200}));
+  // A table that has no such column: its own step.
   options.step = "batch";
-  EXPECT_NE(Csv("step,loss\n1,2\n", options).Problems().find("error 0: expected a column of steps"),
-            std::string::npos);
+  const PointsRead own = Csv("step,loss\n1,2\n", options);
+  EXPECT_EQ(own.Steps("loss"), (Steps{1}));
+  EXPECT_EQ(own.report.step_said, StepSaid::kMissing);
+  EXPECT_EQ(own.Problems(),
+            "note 0: found no column that --map names as the step: it is \"step\" here\n");
 }
 
 TEST(Csv, ExportsOfWandb) {
@@ -129,12 +139,90 @@ TEST(Csv, DamageHasItsPlace) {
   const PointsRead read = Csv("step,loss,lr\n1,2,3\n2,2\n3,oops,4\nx,1,1\n4,2,3,9\n5,2,3\n");
   EXPECT_EQ(read.Problems(),
             "error 19: expected 3 cells in the row, found 2\n"
-            "error 38: expected 3 cells in the row, found 4\n");
+            "error 38: expected 3 cells in the row, found 4\n"
+            "note 23: expected numbers in columns of numbers, found 1 cells with something else, "
+            "the first of them \"oops\" in column \"loss\"\n");
   EXPECT_EQ(read.Steps("lr"), (Steps{1, 3, 5}));
   EXPECT_EQ(read.Steps("loss"), (Steps{1, 5}));
-  // "2" of the short row, "oops" where numbers were, two without a step, three of the long row
-  // (its cell too many is none of them).
-  EXPECT_EQ(read.unplaced, 1u + 1u + 2u + 2u);
+  EXPECT_EQ(read.unplaced, 2u);  // of the row without a step; rows that are refused are told of
+}
+
+TEST(Csv, AQuoteThatIsNeverClosed) {
+  const PointsRead read = Csv("step,loss,note\n1,2.5,ok\n2,2.25,\"cut\n3,nan,ok\n4,2.5,ok\n");
+  EXPECT_EQ(read.Steps("loss"), (Steps{1, 3, 4}));
+  EXPECT_TRUE(std::isnan(read.Values("loss").at(1)));
+  EXPECT_EQ(read.Problems(),
+            "error 24: expected a closing quote for the one that line 3 opens, found none: the "
+            "line is left out\n");
+  // The last row may still be written.
+  EXPECT_EQ(Csv("step,loss,note\n1,2.5,ok\n2,2.25,\"cut").Problems(),
+            "note 24: expected a closing quote for the one that line 3 opens, found none: the "
+            "row is left out\n");
+  EXPECT_EQ(Csv("step,loss,note\n1,2.5,\"two\nlines\"\n2,2.25,ok\n").Problems(), "");
+}
+
+TEST(Csv, WhatIsNoNumberInAnyWriting) {
+  const PointsRead read = Csv(
+      "step,loss\n1,2\n2,1.#QNAN\n3,1.#INF\n4,-1.#IND\n5,\u221E\n6,-\u221E\n7,+Inf\n8,-nan(ind)\n"
+      "9,1.#QNAN0\n10,NaN\n");
+  EXPECT_EQ(read.Problems(), "");
+  const Values loss = read.Values("loss");
+  ASSERT_EQ(loss.size(), 10u);
+  for (const size_t nan : {1, 3, 7, 8, 9}) EXPECT_TRUE(std::isnan(loss[nan])) << nan;
+  for (const size_t more : {2, 4, 6}) EXPECT_TRUE(std::isinf(loss[more]) && loss[more] > 0) << more;
+  EXPECT_TRUE(std::isinf(loss[5]) && loss[5] < 0);
+  // What only begins so is a text.
+  EXPECT_EQ(Csv("step,loss\n1,2\n2,1.#\n3,1.#Q\n").Values("loss").size(), 1u);
+}
+
+TEST(Csv, LinesWithZeros) {
+  using namespace std::string_literals;
+  const std::string bytes = "step,loss\n1,2.5\n2,2\0.5\n3,nan\n4,2.25\n"s;
+  EXPECT_TRUE(Recognises(CsvFormat(), bytes));
+  const PointsRead read = Csv(bytes);
+  EXPECT_EQ(read.Steps("loss"), (Steps{1, 3, 4}));
+  EXPECT_EQ(read.Problems(),
+            "error 16: expected lines of text, found 1 with zero bytes in them: they are left "
+            "out\n");
+  // The host crashed: what was set aside for the file is zeros.
+  const std::string tail = "step,loss\n1,2.5\n2,nan\n3,2."s + std::string(5000, '\0');
+  EXPECT_TRUE(Recognises(CsvFormat(), tail));
+  const PointsRead crashed = Csv(tail);
+  EXPECT_EQ(crashed.Steps("loss"), (Steps{1, 2}));
+  EXPECT_FALSE(crashed.report.failed()) << crashed.Problems();
+  EXPECT_NE(crashed.Problems().find("found zero bytes up to its end"), std::string::npos);
+}
+
+TEST(Csv, ColumnsOfOneName) {
+  const PointsRead read = Csv("step,loss,loss\n1,nan,2\n2,2.5,inf\n");
+  EXPECT_EQ(read.Text(), "1 loss nan\n1 loss (2) 2.000000\n2 loss 2.500000\n2 loss (2) inf\n");
+  EXPECT_EQ(read.Problems(),
+            "note 0: found two columns called \"loss\": the second is \"loss (2)\" here\n");
+}
+
+// Epochs of several batches: each row is a step of its own.
+TEST(Csv, BatchesOfEpochs) {
+  std::string within = "epoch,batch,loss\n", stepped = "epoch,step,loss\n";
+  Steps all;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int batch = 0; batch < 100; ++batch) {
+      const std::string row = std::to_string(epoch) + "," + std::to_string(batch) + "," +
+                              (epoch == 1 && batch == 5 ? "nan" : "2.5") + "\n";
+      within += row;
+      stepped += row;
+      all.push_back(100 * epoch + batch);
+    }
+  }
+  for (const std::string& bytes : {within, stepped}) {
+    const PointsRead read = Csv(bytes);
+    EXPECT_EQ(read.Steps("loss"), all);
+    EXPECT_TRUE(std::isnan(read.Values("loss").at(105)));
+    EXPECT_NE(read.Problems().find("begins anew with each epoch"), std::string::npos);
+    EXPECT_TRUE(Recognises(CsvFormat(), bytes));
+  }
+  // Steps that go on are left alone, also where a run went back.
+  EXPECT_EQ(Csv("epoch,step,loss\n0,10,2\n1,20,2\n0,15,2\n1,20,2\n").Steps("loss"),
+            (Steps{10, 20, 15, 20}));
 }
 
 // The last row may still be written: its last number is not believed, and nothing is an error.

@@ -2,6 +2,8 @@
 
 namespace plumbline::audit::testing {
 
+std::string PlumbProgram() { return PLUMB_PROGRAM; }
+
 Ended RunPlumb(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), PLUMB_PROGRAM);
   return test::RunToEnd(arguments);

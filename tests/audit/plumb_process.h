@@ -10,6 +10,7 @@ namespace plumbline::audit::testing {
 
 using test::Ended;
 
+std::string PlumbProgram();  // its path
 Ended RunPlumb(std::vector<std::string> arguments);
 
 }  // namespace plumbline::audit::testing

@@ -105,7 +105,8 @@ void CheckVerdict(const std::string& where, const Json& verdict) {
 }
 
 void CheckInput(const std::string& where, const Json& input) {
-  CheckKeys(where, input, {"path", "format", "bytes", "records", "problems", "series"}, {"series"});
+  CheckKeys(where, input, {"path", "format", "bytes", "records", "problems", "notes", "series"},
+            {"notes", "series"});
   if (input.contains("series")) {
     for (const Json& series : input["series"]) {
       CheckKeys(where + ".series", series, {"name", "role", "points"});

@@ -83,7 +83,29 @@ TEST(TrainerLog, Shapes) {
       {"  3: step 10: loss 2.5", "10 loss 2.5\n"},
       {"[eval] step 10: loss 2.5", "10 val/loss 2.5\n"},
       {"eval-host-3: step 10: loss 2.5", "10 loss 2.5\n"},
-      {"step: 3, loss: tensor(2.5)", ""},
+      {"step: 3, loss: tensor(2.5)", "3 loss 2.5\n"},
+      // Without a sign between name and value.
+      {"step 29: loss nan lr 0.1", "29 loss nan\n29 lr 0.1\n"},
+      {"step 29: loss inf lr 0.1", "29 loss inf\n29 lr 0.1\n"},
+      {"step 29: loss -inf grad_norm nan lr 0.5", "29 loss -inf\n29 grad_norm nan\n29 lr 0.5\n"},
+      {"step 100: train loss nan val loss nan", "100 train loss nan\n100 val loss nan\n"},
+      {"step 100: train loss 2.5 val loss nan", "100 train loss 2.5\n100 val loss nan\n"},
+      {"iteration 3 | number of nan iterations: 2 | lm loss nan |",
+       "3 number of nan iterations 2\n3 lm loss nan\n"},
+      {"step 3: found inf in gradients, loss scale 1024", "3 loss scale 1024\n"},
+      // What libraries print around a number.
+      {"step 7 loss=tensor(nan) lr=0.5", "7 loss nan\n7 lr 0.5\n"},
+      {"step 7 loss=tensor(2.5, device='cuda:0', grad_fn=<NllLossBackward0>) lr=0.5",
+       "7 loss 2.5\n7 lr 0.5\n"},
+      {"step 7: loss: tensor([inf], device='cuda:0'), acc: np.float32(0.5)",
+       "7 loss inf\n7 acc 0.5\n"},
+      {"step 7 loss tensor(2.) norm array(3.5, dtype=float32)", "7 loss 2\n7 norm 3.5\n"},
+      // As other systems write what is no number.
+      {"step 8: loss 1.#QNAN, lr 0.5, norm -1.#IND00, scale 1.#INF",
+       "8 loss nan\n8 lr 0.5\n8 norm nan\n8 scale inf\n"},
+      {"step 8: loss=\u221E lr=0.5 x=-\u221E y=+Inf", "8 loss inf\n8 lr 0.5\n8 x -inf\n8 y inf\n"},
+      {"step=10,loss=2.5,epoch=1,eta=0:10:00", "10 loss 2.5\n10 epoch 1\n"},
+      {"[step=10/100,epoch=1,eta=2 days, 3:04:05]", "10 epoch 1\n"},
       {"step 10 mem 3.5GB cache 512KiB", "10 mem 3500000000\n10 cache 524288\n"},
   };
   for (const LineCase& c : cases) {
@@ -206,6 +228,13 @@ TEST(TrainerLog, ValuesUnderTheirStep) {
           "optim/lr=2.5e-4\n2024-01-01 INFO done\n    memory=3\n");
   EXPECT_EQ(read.Text(), "10 train/CrossEntropyLoss 10.500000\n10 optim/lr 0.000250\n");
   EXPECT_EQ(read.rank, 0);
+  const PointsRead more =
+      Log("[rank1] [step=10/100,epoch=0]\n    train/CrossEntropyLoss=nan\n    optim/lr=2.5e-4\n"
+          "[rank1] [step=11/100,epoch=0,eta=0:10:00]\n    train/CrossEntropyLoss=2.5\n");
+  EXPECT_EQ(more.Text(),
+            "10 epoch 0.000000\n10 train/CrossEntropyLoss nan\n10 optim/lr 0.000250\n"
+            "11 epoch 0.000000\n11 train/CrossEntropyLoss 2.500000\n");
+  EXPECT_EQ(more.rank, 1);
 }
 
 TEST(TrainerLog, StrayBytesAndLongLines) {
@@ -219,7 +248,8 @@ TEST(TrainerLog, StrayBytesAndLongLines) {
             "1 loss 2.500000\n2 loss 2.250000\n3 grad norm 1.500000\n4 loss 2.000000\n");
   EXPECT_EQ(read.Problems(),
             "note 27: expected lines of at most 1048576 bytes, found a longer one: such lines were "
-            "passed over\n");
+            "passed over\nnote 17: expected lines of text, found 1 with zero bytes in them: they "
+            "are left out\n");
 }
 
 TEST(TrainerLog, WhatIsNoTrainingLog) {
@@ -245,6 +275,69 @@ TEST(TrainerLog, WhatIsNoTrainingLog) {
   // One line is enough where the name says what it is.
   EXPECT_FALSE(Recognises(TrainerLogFormat(), "step 1: loss 2.5\n"));
   EXPECT_TRUE(Recognises(TrainerLogFormat(), "step 1: loss 2.5\n", "train.log"));
+}
+
+// Who writes of a run in sentences writes no log, whatever the file is called.
+TEST(TrainerLog, Prose) {
+  const std::string sentence = "Tried step=3000 loss=nan again\n";
+  const std::string notes[] = {
+      sentence,
+      "Monday. The run is fine.\n" + sentence + "step=2000 loss=2.3 was fine with lr=1e-4\n",
+      "We saw this at step 12000: loss = nan. Then we lowered the rate.\nThat helped a lot.\n",
+      "step 100: loss nan\nWe do not know yet why this is so.\nThe rate was too high perhaps.\n",
+  };
+  for (const std::string& text : notes) {
+    for (const char* name : {"notes.txt", "run-notes.txt", "notes", "experiment.txt"})
+      EXPECT_FALSE(Recognises(TrainerLogFormat(), text, name)) << name << "\n" << text;
+  }
+  EXPECT_FALSE(Recognises(TrainerLogFormat(), sentence, "notes.log"));
+  // A log whose one line is its last.
+  const std::string banner =
+      "Loading the weights from a checkpoint\nUsing 8 workers of 1 host\nstarting to train\n";
+  for (const char* line : {"step 1: loss nan\n", "step 1: loss nan lr 0.1\n",
+                           "[2024-01-01 00:00:00] INFO trainer.py:3 step 1 loss nan\n"}) {
+    EXPECT_TRUE(Recognises(TrainerLogFormat(), banner + line, "train.log")) << line;
+    EXPECT_TRUE(Recognises(TrainerLogFormat(), banner + line, "train.txt")) << line;
+  }
+  // Words that stand in each line alike are the log's own.
+  std::string syslog;
+  for (int step = 1; step < 4; ++step)
+    syslog += "Jan 02 03:04:05 myhost python says step " + std::to_string(step) + " loss 2.5\n";
+  EXPECT_TRUE(Recognises(TrainerLogFormat(), syslog));
+}
+
+// Records of an evaluation, one example each (lm-eval), have no step.
+TEST(TrainerLog, SamplesOfAnEvaluation) {
+  std::string samples, bare;
+  for (int i = 0; i < 20; ++i) {
+    samples += "{\"doc_id\": " + std::to_string(i) +
+               ", \"doc\": {\"query\": \"x\", \"choices\": [\"a\", \"b\"], \"gold\": 1}, "
+               "\"target\": \"b\", \"arguments\": [[\"x\", \"a\"]], \"resps\": [[\"-1.5\", "
+               "\"False\"]], \"doc_hash\": \"ab\", \"acc\": 1.0, \"acc_norm\": 0.0}\n";
+    bare += "{\"id\": " + std::to_string(i) + ", \"acc\": 1.0, \"loss\": 2.5}\n";
+  }
+  for (const std::string& bytes : {samples, bare}) {
+    for (const PointFormat* format : {&TrainerLogFormat(), &JsonLinesFormat(), &CsvFormat()})
+      EXPECT_FALSE(Recognises(*format, bytes, "samples_hellaswag.jsonl")) << format->name;
+  }
+}
+
+// The host crashed: what was set aside for the file is zeros.
+TEST(TrainerLog, AnUnwrittenEnd) {
+  const std::string bytes =
+      "step 1: loss 2.5\nstep 2: loss 2.25\nstep 3: lo" + std::string(9000, '\0');
+  EXPECT_TRUE(Recognises(TrainerLogFormat(), bytes));
+  const PointsRead read = Log(bytes);
+  EXPECT_EQ(read.Text(), "1 loss 2.500000\n2 loss 2.250000\n");
+  EXPECT_EQ(read.Problems(),
+            "note 45: expected the rest of the file, found zero bytes up to its end: it was not "
+            "written to its end\n");
+  const PointsRead within =
+      Log("step 1: loss 2.5\nstep 2: lo" + std::string(3, '\0') + "ss 2\nstep 3: loss nan\n");
+  EXPECT_EQ(within.Steps("loss"), (Steps{1, 3}));
+  EXPECT_EQ(within.Problems(),
+            "note 17: expected lines of text, found 1 with zero bytes in them: they are left "
+            "out\n");
 }
 
 // What a job prints before its first step may be long.

@@ -1,6 +1,7 @@
 #include "audit/readers/input/reader.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plumbline::audit {
 

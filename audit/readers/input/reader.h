@@ -34,6 +34,10 @@ struct SeriesSeen {
   uint64_t points = 0;
 };
 
+// Whether a file has the step that the user names in --map; kNotAsked: it has none to be named, or
+// the user says nothing.
+enum class StepSaid { kNotAsked, kMissing, kFound };
+
 // What became of one file: the "inputs" entry of the report.
 struct InputReport {
   std::string path;
@@ -42,13 +46,15 @@ struct InputReport {
   uint64_t records = 0;  // rows, lines, events, spans or tensors read
   std::vector<Problem> problems;
   std::vector<SeriesSeen> series;  // of formats that hold scalars, by name
-  std::vector<std::string> notes;  // what a person should know of it and is no problem
-  bool named = false;              // on the command line, not found in a directory
+  std::vector<std::string> notes;  // how it was read, where that may not be meant; no problems
+  StepSaid step_said = StepSaid::kNotAsked;
+  bool named = false;  // on the command line, not found in a directory
 
-  // At most kMaxProblems are kept, each once.
-  void Note(std::string text);
   // At most kMaxProblems are kept, the last of them saying that there are more.
   void Add(uint64_t offset, std::string text, bool error = true);
+  // How the file was read, where a person might have meant otherwise; no problem of it. At most
+  // kMaxProblems are kept, each once.
+  void Note(std::string text);
   bool failed() const;  // has a problem that is an error
   // "PATH: byte N: expected ..."
   std::string Line(const Problem& problem) const;

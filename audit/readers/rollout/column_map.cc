@@ -18,8 +18,10 @@ namespace {
 
 using Column = RolloutColumn;
 
-constexpr std::string_view kTopKeys[] = {"record",     "step_from_name", "lists_of_one",
-                                         "drop_first", "columns",        "constants"};
+// Those of a map of series too (scalars/scalar_map.h): a file that has none of either is read here.
+constexpr std::string_view kAllTopKeys[] = {
+    "record",    "step_from_name", "lists_of_one", "drop_first", "columns",
+    "constants", "series",         "run",          "step",       "rank"};
 constexpr std::string_view kSourceKeys[] = {"path", "scale", "align"};
 
 // The first thing that is wrong, as "FILE:LINE: expected ...".
@@ -84,7 +86,7 @@ class MapReader {
       if (table == nullptr) return Wrong(node, "a table");
       for (const auto& [column, value] : *table) Entry(name == "columns", column, value);
     } else {
-      Unknown(key, "a key of a mapping file", kTopKeys);
+      Unknown(key, "a key of a mapping file", kAllTopKeys);
     }
   }
 

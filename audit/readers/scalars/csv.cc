@@ -2,13 +2,13 @@
 // metrics.csv, exports of W&B and TensorBoard, and what scripts write.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
-#include "audit/readers/input/line_reader.h"
-#include "audit/readers/scalars/column_names.h"
+#include "audit/readers/input/file.h"
+#include "audit/readers/scalars/csv_exports.h"
+#include "audit/readers/scalars/csv_recognition.h"
 #include "audit/readers/scalars/csv_row.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
@@ -19,25 +19,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostRow = 16u << 20;
-constexpr size_t kLookRows = 64;  // by which the step's column is told
 constexpr size_t kMostCells = 1 << 16;
-constexpr std::string_view kMark = "\xEF\xBB\xBF";
-
-bool IsBlank(std::string_view text) {
-  return text.find_first_not_of(" \t") == std::string_view::npos;
-}
-
-// W&B names the columns of an export "RUN - SERIES", with two that give the range within a bin.
-bool IsRange(std::string_view name) { return name.ends_with("__MIN") || name.ends_with("__MAX"); }
-
-// "run-train-tag-loss_total.csv" -> "loss_total": how TensorBoard names its exports.
-std::string_view TagOf(std::string_view path) {
-  path = path.substr(path.rfind('/') + 1);
-  const size_t tag = path.find("tag-");
-  if (tag == std::string_view::npos) return "Value";
-  path.remove_prefix(tag + 4);
-  return path.substr(0, path.find(".csv"));
-}
 
 class CsvFile : public TextPointFile {
  public:
@@ -48,18 +30,26 @@ class CsvFile : public TextPointFile {
  protected:
   void Take(const TextLine& line, PointSink* sink) override {
     if (state_ == State::kRefused) return;
+    ++line_;
     if (line.too_long) {
       Refuse(line.offset, "a row of at most " + std::to_string(kMostRow) + " bytes", "a longer one",
              true);
       return;
     }
     std::string_view text = line.text;
-    if (line.offset == 0 && text.starts_with(kMark)) text.remove_prefix(kMark.size());
+    if (line.offset == 0 && text.starts_with(kCsvMark)) text.remove_prefix(kCsvMark.size());
     // A row with a newline between quotes is put together first.
     if (!open_.empty() || IsOpen(text)) {
-      if (open_.empty()) open_at_ = line.offset;
+      if (open_.empty()) {
+        open_at_ = line.offset;
+        open_line_ = line_;
+      }
+      // One more quote or an odd number of them in this line alone closes it.
+      const bool closes = !open_.empty() && IsOpen(text);
       open_.append(open_.empty() ? "" : "\n").append(text);
-      if (IsOpen(open_) && line.ended && open_.size() < kMostRow) return;
+      open_ended_ = line.ended;
+      if (!closes && open_.size() < kMostRow) return;
+      if (!closes) return TakeApart(sink);
       const std::string whole = std::exchange(open_, "");
       Record({whole, open_at_, line.ended}, sink);
     } else if (!IsBlank(text)) {
@@ -72,9 +62,9 @@ class CsvFile : public TextPointFile {
   }
 
   void Finish(PointSink* sink) override {
-    if (!open_.empty()) Refuse(open_at_, "a closing quote", "the end of the file", false);
-    open_.clear();
+    if (!open_.empty()) TakeApart(sink);
     Pause(sink);
+    TellNotes();
   }
 
  private:
@@ -91,10 +81,53 @@ class CsvFile : public TextPointFile {
   };
   struct ColumnOf {
     std::string name;
-    bool step = false, skipped = false;
+    bool step = false, epoch = false, skipped = false;
     bool numbers = false;  // it had one
     uint32_t column = PointSink::kNoColumn;
   };
+
+  // A line behind the first has as many cells as there are columns.
+  bool HoldsRows(std::string_view lines) const {
+    size_t at = lines.find('\n');
+    while (at != std::string_view::npos) {
+      lines.remove_prefix(at + 1);
+      at = lines.find('\n');
+      if (SplitRow(lines.substr(0, at), separator_).size() == columns_.size()) return true;
+    }
+    return false;
+  }
+
+  // A quote was opened and never closed: its line is damaged, and those behind it are rows. A last
+  // line with one may still be written.
+  void TakeApart(PointSink* sink) {
+    const std::string lines = std::exchange(open_, "");
+    const bool last = !open_ended_ && !HoldsRows(lines);
+    report().Add(
+        open_at_,
+        "expected a closing quote for the one that line " + std::to_string(open_line_) +
+            " opens, found none: " + (last ? "the row is left out" : "the line is left out"),
+        !last);
+    if (last) return;
+    uint64_t at = open_at_;
+    for (std::string_view rest = lines; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      if (!IsOpen(line) && !IsBlank(line)) Record({line, at, open_ended_ || !rest.empty()}, sink);
+      at += line.size() + 1;  // a carriage return in front of the newline is not counted
+    }
+  }
+
+  void TellNotes() {
+    if (odd_cells_ > 0) {
+      report().Add(first_odd_,
+                   "expected numbers in columns of numbers, found " + std::to_string(odd_cells_) +
+                       " cells with something else, the first of them " + odd_cell_,
+                   false);
+    }
+    if (epoch_steps_.counted())
+      report().Note("found that " + Quoted(PlainName(step_name_)) +
+                    " begins anew with each epoch: it is counted on over them");
+  }
 
   void Record(const Row& row, PointSink* sink) {
     switch (state_) {
@@ -103,7 +136,7 @@ class CsvFile : public TextPointFile {
         return;
       case State::kLook:
         Look(row);
-        if (waiting_.size() == kLookRows) Decide(sink);
+        if (waiting_.size() == kCsvLookRows) Decide(sink);
         return;
       case State::kRows:
         TakeRow(row, sink);
@@ -127,6 +160,7 @@ class CsvFile : public TextPointFile {
     }
     state_ = State::kLook;
     SetColumns(SplitRow(row.text, separator_));
+    UseOwnStep();
     // A table of numbers alone: its first row is one, and columns have numbers for names.
     const bool named = std::any_of(columns_.begin(), columns_.end(), [](const ColumnOf& c) {
       return !c.name.empty() && !NumberOf(c.name);
@@ -138,13 +172,32 @@ class CsvFile : public TextPointFile {
     Look(row);
   }
 
+  // Columns of one name are told apart: a value of one is not to stand for the other's.
   void SetColumns(std::vector<std::string> names) {
     columns_.clear();
     names.resize(std::min(names.size(), kMostCells));
+    std::map<std::string, size_t> seen;
+    std::string twice;
     for (std::string& name : names) {
+      const size_t count = name.empty() ? 1 : ++seen[name];
+      if (count > 1 && twice.empty()) twice = name;
+      if (count > 1) name += " (" + std::to_string(count) + ")";
       columns_.push_back({});
       columns_.back().name = std::move(name);
     }
+    if (!twice.empty())
+      report().Note("found two columns called " + Quoted(PlainName(twice)) + ": the second is " +
+                    Quoted(PlainName(twice) + " (2)") + " here");
+  }
+
+  // The step that the user names is one of other tables, where this one has no such column.
+  void UseOwnStep() {
+    const std::string wanted = choice_.wanted();
+    if (wanted.empty()) return;
+    const bool has = std::any_of(columns_.begin(), columns_.end(),
+                                 [&](const ColumnOf& c) { return c.name == wanted; });
+    report().step_said = has ? StepSaid::kFound : StepSaid::kMissing;
+    if (!has) choice_ = StepChoice("");
   }
 
   void Look(const Row& row) {
@@ -168,7 +221,12 @@ class CsvFile : public TextPointFile {
       waiting_.clear();
       return;
     }
-    step_name_ = *best;
+    const std::string batch = choice_.Batch();
+    step_name_ = batch.empty() ? *best : batch;
+    if (step_name_ != choice_.Epoch()) epoch_name_ = choice_.Epoch();
+    if (report().step_said == StepSaid::kMissing)
+      report().Note("found no column that --map names as the step: it is " +
+                    Quoted(PlainName(step_name_)) + " here");
     state_ = State::kRows;
     UseColumns(sink);
     for (const Waiting& row : std::exchange(waiting_, {}))
@@ -182,7 +240,9 @@ class CsvFile : public TextPointFile {
   }
 
   void UseColumns(PointSink* sink) {
-    const std::string run = ExportedRun();
+    std::vector<std::string_view> names;
+    for (const ColumnOf& c : columns_) names.push_back(c.name);
+    const std::string run = ExportedRun(names, step_name_);
     if (!run.empty()) sink->Belongs(run, -1);
     const bool tag = columns_.size() == 3 && columns_[0].name == "Wall time" &&
                      columns_[1].name == "Step" && columns_[2].name == "Value";
@@ -190,6 +250,7 @@ class CsvFile : public TextPointFile {
     for (ColumnOf& c : columns_) {
       c.step = !any_step && c.name == step_name_;
       any_step |= c.step;
+      c.epoch = !epoch_name_.empty() && c.name == epoch_name_;
       c.skipped = c.step || c.name.empty() || IsRange(c.name) || (tag && &c == &columns_[0]);
       if (c.skipped) continue;
       std::string_view name = c.name;
@@ -197,19 +258,6 @@ class CsvFile : public TextPointFile {
       if (!run.empty()) name.remove_prefix(run.size() + 3);
       c.column = sink->Column(PlainName(name));
     }
-  }
-
-  // The one run whose name all columns but the step begin with; empty: no export of one run.
-  std::string ExportedRun() const {
-    if (step_name_ != "Step") return "";
-    std::set<std::string> runs;
-    for (const ColumnOf& c : columns_) {
-      if (c.name == step_name_) continue;
-      const size_t at = c.name.rfind(" - ");
-      if (at == std::string::npos || at == 0) return "";
-      runs.insert(c.name.substr(0, at));
-    }
-    return runs.size() == 1 ? PlainName(*runs.begin()) : "";
   }
 
   struct Value {
@@ -220,18 +268,20 @@ class CsvFile : public TextPointFile {
   void TakeRow(const Row& row, PointSink* sink) {
     values_.clear();
     step_.reset();
-    unplaced_ = 0;
+    epoch_.reset();
+    odd_in_row_ = 0;
     cut_ = false;
     const size_t cells = ReadCells(row);
     const bool whole = cells == columns_.size();
     if ((!whole || !step_) && IsHeaderAgain(row, sink)) return;
+    CountOdd(row.offset);
     if (whole && step_) {
       ++report().records;
-      for (const Value& v : values_) sink->Add(*step_, v.column, v.value);
-    } else {
-      unplaced_ += values_.size();
+      const int64_t step = epoch_name_.empty() ? *step_ : epoch_steps_.Of(*step_, epoch_);
+      for (const Value& v : values_) sink->Add(step, v.column, v.value);
+    } else if (whole && !values_.empty()) {
+      sink->Unplaced(values_.size());
     }
-    if (unplaced_ > 0) sink->Unplaced(unplaced_);
     if (!whole) {
       Refuse(row.offset, std::to_string(columns_.size()) + " cells in the row",
              std::to_string(cells), row.ended);
@@ -239,6 +289,11 @@ class CsvFile : public TextPointFile {
       Refuse(row.offset, "a newline behind the last row",
              "the end of the file: its last value may be cut and was left out", false);
     }
+  }
+
+  void CountOdd(uint64_t offset) {
+    if (odd_cells_ == 0) first_odd_ = offset;
+    odd_cells_ += odd_in_row_;
   }
 
   // One pass over the row; how many cells it has. Empty ones behind the last column do not count.
@@ -271,6 +326,7 @@ class CsvFile : public TextPointFile {
       cut_ = true;
       return;
     }
+    if (c.epoch && IsWhole(value)) epoch_ = static_cast<int64_t>(value);
     if (c.step) {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
     } else if (!c.skipped) {
@@ -287,8 +343,8 @@ class CsvFile : public TextPointFile {
       std::replace(text.begin(), text.end(), ',', '.');
     if (const std::optional<double> value = NumberOf(text)) {
       TakeNumber(c, *value, at_end && cell.back() != '"');
-    } else if (!IsAbsent(text) && !at_end && c.numbers) {
-      ++unplaced_;
+    } else if (!IsAbsent(text) && !at_end && c.numbers && odd_in_row_++ == 0 && odd_cells_ == 0) {
+      odd_cell_ = Quoted(PlainName(text)) + " in column " + Quoted(PlainName(c.name));
     }
   }
 
@@ -310,86 +366,21 @@ class CsvFile : public TextPointFile {
   uint64_t header_at_ = 0;
   std::vector<ColumnOf> columns_;
   StepChoice choice_;
-  std::string step_name_;
+  std::string step_name_, epoch_name_;  // empty: no epoch stands beside the step
+  EpochSteps epoch_steps_;
+  uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts where numbers were; the first one's row
+  std::string odd_cell_;
   std::vector<Waiting> waiting_;  // rows by which the step's column is chosen
   std::string open_;              // the beginning of a row whose quote is open
   uint64_t open_at_ = 0;
+  uint64_t line_ = 0, open_line_ = 0;  // from 1: the newest; that in which it was opened
+  bool open_ended_ = true;             // the newest line of it has its newline
   // Of the row that is read.
   std::vector<Value> values_;
-  std::optional<int64_t> step_;
-  uint64_t unplaced_ = 0;
+  std::optional<int64_t> step_, epoch_;
+  uint64_t odd_in_row_ = 0;
   bool cut_ = false;
 };
-
-// ---- recognition ---------------------------------------------------------------------------
-
-struct FirstRows {
-  std::vector<std::string> header;
-  std::vector<std::vector<std::string>> rows;
-};
-
-// The header and the rows that are whole; nothing where the text is no table.
-std::optional<FirstRows> RowsOf(std::string_view text, bool all) {
-  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
-  if (text.find('\0') != std::string_view::npos) return std::nullopt;
-  FirstRows table;
-  char separator = 0;
-  while (!text.empty() && table.rows.size() < kLookRows) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos && !all) break;
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (IsBlank(line) || (separator == 0 && line.starts_with('#'))) continue;
-    if (separator == 0) {
-      if (line.starts_with('{') || line.starts_with('[') || IsOpen(line)) return std::nullopt;
-      separator = SeparatorOf(line);
-      if (separator == 0) return std::nullopt;
-      table.header = SplitRow(line, separator);
-    } else {
-      table.rows.push_back(SplitRow(line, separator));
-    }
-  }
-  return separator == 0 ? std::nullopt : std::optional(std::move(table));
-}
-
-bool LooksLikeScalars(const FirstRows& table) {
-  StepChoice choice("");
-  size_t fitting = 0, valued = 0;
-  bool named = false, training = false;
-  for (const std::string& name : table.header) {
-    if (name.size() > 200 || NumberOf(name)) return false;
-    named |= choice.MayBe(name) && !IsEpochName(name);
-    training |= HasTrainingWord(name);
-  }
-  if (table.rows.empty()) return named && training;  // it has just begun
-  for (const std::vector<std::string>& row : table.rows) {
-    bool other = false;
-    for (size_t i = 0; i < std::min(row.size(), table.header.size()); ++i) {
-      const std::optional<double> value = NumberOf(row[i]);
-      if (value) choice.Offer(table.header[i], *value);
-      other |= value && !choice.MayBe(table.header[i]);
-    }
-    fitting += row.size() == table.header.size() ? 1 : 0;
-    valued += other ? 1 : 0;
-  }
-  const std::optional<std::string> best = choice.Best();
-  if (!best || (IsEpochName(*best) && !training)) return false;
-  return valued > 0 && 2 * fitting >= table.rows.size();
-}
-
-bool RecogniseCsv(std::string_view path, std::string_view head) {
-  constexpr size_t kLook = 256 << 10;
-  std::string more;
-  const bool full = head.size() >= Reader::kHeadBytes;
-  if (IsCompressed(head) || (full && std::count(head.begin(), head.end(), '\n') < 2)) {
-    more = FirstBytes(path, head, kLook);
-    const std::optional<FirstRows> table = RowsOf(more, more.size() < kLook);
-    return table && LooksLikeScalars(*table);
-  }
-  const std::optional<FirstRows> table = RowsOf(head, !full);
-  return table && LooksLikeScalars(*table);
-}
 
 std::unique_ptr<PointFile> OpenCsv(InputReport* report, const ScalarOptions& options) {
   std::unique_ptr<ByteStream> stream = OpenText(report);
@@ -400,7 +391,7 @@ std::unique_ptr<PointFile> OpenCsv(InputReport* report, const ScalarOptions& opt
 }  // namespace
 
 const PointFormat& CsvFormat() {
-  static constexpr PointFormat kFormat = {"csv", RecogniseCsv, OpenCsv};
+  static constexpr PointFormat kFormat = {"csv", IsCsv, OpenCsv};
   return kFormat;
 }
 

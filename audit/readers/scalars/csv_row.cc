@@ -72,6 +72,10 @@ bool IsOpen(std::string_view row) {
   return std::count(row.begin(), row.end(), '"') % 2 == 1;
 }
 
+bool IsBlank(std::string_view text) {
+  return text.find_first_not_of(" \t") == std::string_view::npos;
+}
+
 bool IsAbsent(std::string_view cell) {
   static constexpr std::string_view kWords[] = {"",    "none", "None", "null", "NULL", "NA",
                                                 "N/A", "n/a",  "-",    "--",   "<NA>"};

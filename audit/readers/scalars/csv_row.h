@@ -20,6 +20,9 @@ char SeparatorOf(std::string_view header);
 // A quote is open at the row's end: the row goes on in the next line.
 bool IsOpen(std::string_view row);
 
+// Spaces alone.
+bool IsBlank(std::string_view text);
+
 // What tables write where there is no value.
 bool IsAbsent(std::string_view cell);
 

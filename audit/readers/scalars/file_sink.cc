@@ -1,6 +1,6 @@
 #include "audit/readers/scalars/file_sink.h"
 
-#include <algorithm>
+#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -10,36 +10,56 @@
 
 namespace plumbline::audit {
 
-PointLane* FileSink::Lane() {
-  if (lane_ != nullptr || no_lane_) return lane_;
-  lane_ = runs_->Lane(place_.run, place_.rank);
-  no_lane_ = lane_ == nullptr;
-  if (no_lane_) return nullptr;
+// "rank3/loss": the rank, taken from the name with its slash; -1: it begins with none.
+int64_t FileSink::TakeRank(std::string_view* name) {
+  constexpr std::string_view kWord = "rank";
+  const size_t slash = name->find('/');
+  if (!name->starts_with(kWord) || slash == std::string_view::npos || slash + 1 == name->size())
+    return -1;
+  std::string_view digits = name->substr(kWord.size(), slash - kWord.size());
+  if (digits.starts_with('_') || digits.starts_with('-')) digits.remove_prefix(1);
+  int64_t rank = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  if (!whole || rank < 0 || rank > FilePlace::kMostRank) return -1;
+  name->remove_prefix(slash + 1);
+  return rank;
+}
+
+FileSink::OfRank* FileSink::Rank(uint32_t rank) {
+  const auto known = ranks_.find(rank);
+  if (known != ranks_.end()) return known->second.lane == nullptr ? nullptr : &known->second;
+  OfRank& of = ranks_[rank];
+  of.lane = runs_->Lane(place_.run, rank);
+  if (of.lane == nullptr) return nullptr;
   run_ = &runs_->runs.at(place_.run);
-  part_ = &lane_->parts[place_.prefix];
-  later_file_ = part_->files++ > 0;
+  of.part = &of.lane->parts[place_.prefix];
+  of.later_file = of.part->files++ > 0;
   // Another file of the run that was begun before has told of a restart.
   const uint32_t attempt = run_->AttemptAt(begun_);
-  if (attempt > part_->attempt) {
-    part_->attempt = attempt;
-    part_->attempt_points = 0;
+  if (attempt > of.part->attempt) {
+    of.part->attempt = attempt;
+    of.part->attempt_points = 0;
   }
-  return lane_;
+  return &of;
 }
 
 uint32_t FileSink::FindColumn(std::string_view name) {
   if (name.empty()) return kNoColumn;
   auto found = columns_.find(absl::string_view(name.data(), name.size()));
   if (found == columns_.end()) {
-    std::string full = IsUtf8(name) ? std::string(name) : Printable(name);
+    std::string_view plain = name;
+    // Where the path says the rank, what its series are called is their own affair.
+    const int64_t said = place_.rank_said ? -1 : TakeRank(&plain);
+    std::string full = IsUtf8(plain) ? std::string(plain) : Printable(plain);
     if (!place_.prefix.empty()) full = place_.prefix + "/" + full;
-    PointLane* lane = Lane();
-    PointSeries* series = lane == nullptr || full.size() > runs_->limits.name_bytes
+    OfRank* of = Rank(said < 0 ? place_.rank : static_cast<uint32_t>(said));
+    PointSeries* series = of == nullptr || full.size() > runs_->limits.name_bytes
                               ? nullptr
-                              : runs_->Series(lane, full);
+                              : runs_->Series(of->lane, full);
     if (series == nullptr) return kNoColumn;
     const auto column = static_cast<uint32_t>(slots_.size());
-    slots_.push_back({std::string(name), series});
+    slots_.push_back({std::string(name), series, of});
     found = columns_.emplace(std::string(name), column).first;
   }
   if (last_ < slots_.size()) slots_[last_].next = found->second;
@@ -57,39 +77,46 @@ void FileSink::Add(int64_t step, uint32_t column, double value) {
     return;
   }
   Slot& slot = slots_[column];
-  if (slot.series->MayRepeat(part_->attempt, step) && slot.series->Repeats(part_->attempt, step))
-    BeginAttempt();
+  PointPart& part = *slot.of->part;
+  if (slot.series->MayRepeat(part.attempt, step) && slot.series->Repeats(part.attempt, step))
+    BeginAttempt(slot.of);
   if (runs_->points >= runs_->limits.points) {
     ++left_out_;
     return;
   }
-  const bool more = slot.series->Add(part_->attempt, step, value);
+  const bool more = slot.series->Add(part.attempt, step, value);
   runs_->points += more ? 1 : 0;
-  ++part_->attempt_points;
+  // The machine's own metrics (W&B) have many samples a step.
+  repeated_ += more || slot.name.starts_with("system/") ? 0 : 1;
+  ++part.attempt_points;
   ++slot.points;
 }
 
-void FileSink::BeginAttempt() {
-  if (part_->attempt + 1 >= runs_->limits.attempts) {
+void FileSink::BeginAttempt(OfRank* of) {
+  PointPart& part = *of->part;
+  if (part.attempt + 1 >= runs_->limits.attempts) {
     ++merged_attempts_;
     return;
   }
-  ++part_->attempt;
-  part_->attempt_points = 0;
+  ++part.attempt;
+  part.attempt_points = 0;
   // A restart within a file came at a time that nobody knows; the first of a later file with it.
-  const bool with_file = later_file_ && !std::exchange(began_an_attempt_, true);
-  if (part_->attempt > run_->begun.size())
-    run_->begun.resize(part_->attempt, std::numeric_limits<double>::quiet_NaN());
-  double& begun = run_->begun[part_->attempt - 1];
+  const bool with_file = of->later_file && !std::exchange(of->began_an_attempt, true);
+  if (part.attempt > run_->begun.size())
+    run_->begun.resize(part.attempt, std::numeric_limits<double>::quiet_NaN());
+  double& begun = run_->begun[part.attempt - 1];
   if (with_file && !(begun <= begun_)) begun = begun_;
 }
 
 void FileSink::Resumed() {
-  if (Lane() != nullptr && part_->attempt_points > 0) BeginAttempt();
+  Rank(place_.rank);
+  for (auto& [rank, of] : ranks_) {
+    if (of.lane != nullptr && of.part->attempt_points > 0) BeginAttempt(&of);
+  }
 }
 
 void FileSink::Belongs(std::string_view run, int64_t rank) {
-  if (lane_ != nullptr) return;  // too late: its points have gone there
+  if (!ranks_.empty()) return;  // too late: its points have gone there
   const bool usable = !run.empty() && run.size() <= runs_->limits.name_bytes;
   if (usable && !place_.run_said)
     place_.run = place_.within.empty() ? std::string(run) : place_.within + "/" + std::string(run);
@@ -98,7 +125,7 @@ void FileSink::Belongs(std::string_view run, int64_t rank) {
 }
 
 void FileSink::Ended(int32_t status) {
-  if (Lane() != nullptr) lane_->exit_status = status;
+  if (OfRank* of = Rank(place_.rank); of != nullptr) of->lane->exit_status = status;
 }
 
 void FileSink::Finish() {
@@ -124,12 +151,17 @@ void FileSink::Finish() {
   if (unplaced_ > 0) {
     say("expected a step for each number, found " + std::to_string(unplaced_) + " without", false);
   }
-  std::vector<SeriesSeen> series;
-  for (const Slot& slot : slots_) {
-    if (slot.points > 0) series.push_back({slot.series->name(), slot.points});
+  if (repeated_ > 0) {
+    report_->Note("found " + std::to_string(repeated_) +
+                  " more values of steps that had one already: of a step the last value counts, "
+                  "but one that is not finite stays");
   }
-  std::sort(series.begin(), series.end(),
-            [](const SeriesSeen& a, const SeriesSeen& b) { return a.name < b.name; });
+  std::vector<SeriesSeen> series;
+  std::map<std::string, uint64_t> points;  // of all ranks
+  for (const Slot& slot : slots_) {
+    if (slot.points > 0) points[slot.series->name()] += slot.points;
+  }
+  for (const auto& [name, count] : points) series.push_back({name, count});
   report_->series = std::move(series);
 }
 

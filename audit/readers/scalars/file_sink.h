@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,15 +41,24 @@ class FileSink : public PointSink {
   uint64_t left_out() const { return left_out_; }
 
  private:
+  // The points of one rank: mostly the file's; a log of several ranks has theirs as "rank3/loss".
+  struct OfRank {
+    PointLane* lane = nullptr;
+    PointPart* part = nullptr;      // of the lane
+    bool later_file = false;        // of its part
+    bool began_an_attempt = false;  // this file
+  };
   struct Slot {
-    std::string name;            // as the file has it
-    PointSeries* series;         // nullptr: left out
+    std::string name;  // as the file has it
+    PointSeries* series;
+    OfRank* of;
     uint32_t next = UINT32_MAX;  // the one that came behind it last
     uint64_t points = 0;
   };
   uint32_t FindColumn(std::string_view name);
-  PointLane* Lane();
-  void BeginAttempt();
+  static int64_t TakeRank(std::string_view* name);
+  OfRank* Rank(uint32_t rank);  // nullptr: there are too many
+  void BeginAttempt(OfRank* of);
 
   FilePlace place_;
   const double begun_;
@@ -56,11 +66,7 @@ class FileSink : public PointSink {
   PointRuns* runs_;
   InputReport* report_;
   RunPoints* run_ = nullptr;
-  PointLane* lane_ = nullptr;
-  PointPart* part_ = nullptr;      // of the lane
-  bool later_file_ = false;        // of its part
-  bool began_an_attempt_ = false;  // this file
-  bool no_lane_ = false;
+  std::map<uint32_t, OfRank> ranks_;
   std::vector<Slot> slots_;
   absl::flat_hash_map<std::string, uint32_t> columns_;
   uint32_t last_ = UINT32_MAX;
@@ -68,6 +74,7 @@ class FileSink : public PointSink {
   uint64_t left_out_ = 0;      // all told
   uint64_t beyond_names_ = 0;  // of those: no room for their series
   uint64_t merged_attempts_ = 0;
+  uint64_t repeated_ = 0;  // values of steps that had one
 };
 
 }  // namespace plumbline::audit

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "audit/readers/input/file.h"
 #include "audit/readers/input/json_cursor.h"
-#include "audit/readers/input/line_reader.h"
-#include "audit/readers/rollout/jsonl.h"
 #include "audit/readers/scalars/column_names.h"
+#include "audit/readers/scalars/json_recognition.h"
 #include "audit/readers/scalars/json_record.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
@@ -23,13 +23,6 @@ using Kind = JsonCursor::Kind;
 
 constexpr size_t kMostJsonLine = 64u << 20;
 constexpr size_t kMostDocument = 256u << 20;
-constexpr size_t kLookObjects = 64;  // by which the step's key is told
-constexpr std::string_view kJsonMark = "\xEF\xBB\xBF";
-constexpr std::string_view kHistory = "log_history";
-
-bool IsBlankJson(std::string_view text) {
-  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
-}
 
 class JsonFile : public TextPointFile, private JsonRecord::Taker {
  public:
@@ -66,6 +59,13 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     if (shape_ == Shape::kDocument) TakeDocument(sink);
     Pause(sink);
     document_ = {};
+    if (twice_ > 0)
+      report().Note("found " + std::to_string(twice_) +
+                    " keys that an object has twice, the first " + Quoted(PlainName(twice_name_)) +
+                    ": the last value counts, but one that is not finite stays");
+    if (epoch_steps_.counted())
+      report().Note("found that " + Quoted(PlainName(step_name_)) +
+                    " begins anew with each epoch: it is counted on over them");
   }
 
  private:
@@ -176,10 +176,8 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   void TakeObject(JsonCursor* cursor, std::string_view text, uint64_t base, PointSink* sink) {
     const uint64_t offset = base + cursor->offset();
     sink_ = sink;
-    values_.clear();
     members_.clear();
-    step_.reset();
-    names_.Begin();
+    BeginObject();
     JsonShape shape;
     if (!record_.Read(cursor, text, this, &shape)) return;
     if (!decided_) {
@@ -190,6 +188,14 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
   }
 
+  void BeginObject() {
+    values_.clear();
+    step_.reset();
+    epoch_.reset();
+    names_.Begin();
+    ++object_;
+  }
+
   // A member of the object that is read.
   void Take(std::string_view name, double value) override {
     if (!decided_) {
@@ -198,13 +204,41 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     } else if (name == step_name_) {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
     } else {
+      if (name == epoch_name_ && IsWhole(value)) epoch_ = static_cast<int64_t>(value);
       values_.push_back({names_.Of(sink_, "", name), value});
+      CountTwice(values_.back().column, name);
     }
   }
 
+  void CountTwice(uint32_t column, std::string_view name) {
+    if (column == PointSink::kNoColumn) return;
+    if (column >= seen_in_.size()) seen_in_.resize(column + 1, 0);
+    if (std::exchange(seen_in_[column], object_) != object_) return;
+    if (twice_++ == 0) twice_name_ = name;
+  }
+
+  // The step that the user names is one of other files, where no object of this one has it.
+  std::optional<std::string> BestStep() {
+    std::optional<std::string> best = choice_.Best();
+    if (choice_.wanted().empty()) return best;
+    report().step_said = best ? StepSaid::kFound : StepSaid::kMissing;
+    if (best) return best;
+    choice_ = StepChoice("");
+    for (const Waiting& waiting : waiting_) {
+      for (const auto& [name, value] : waiting.members) choice_.Offer(name, value);
+    }
+    best = choice_.Best();
+    if (best)
+      report().Note("found no key that --map names as the step: it is " + Quoted(PlainName(*best)) +
+                    " here");
+    return best;
+  }
+
   void Decide(PointSink* sink) {
-    const std::optional<std::string> best = choice_.Best();
-    step_name_ = best.value_or("");
+    const std::optional<std::string> best = BestStep();
+    const std::string batch = choice_.Batch();
+    step_name_ = batch.empty() ? best.value_or("") : batch;
+    if (step_name_ != choice_.Epoch()) epoch_name_ = choice_.Epoch();
     if (!best) {
       Refuse(waiting_[0].offset,
              "a step (step, global_step, iteration, epoch, ...; another: --map)", "objects without",
@@ -213,9 +247,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     decided_ = true;
     sink_ = sink;
     for (const Waiting& waiting : std::exchange(waiting_, {})) {
-      values_.clear();
-      step_.reset();
-      names_.Begin();
+      BeginObject();
       for (const auto& [name, value] : waiting.members) Take(name, value);
       Emit(sink);
     }
@@ -225,15 +257,16 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     if (values_.empty()) return;
     ++report().records;
     if (!step_) sink->Unplaced(values_.size());
-    for (const Value& v : values_) {
-      if (step_) sink->Add(*step_, v.column, v.value);
-    }
+    if (!step_) return;
+    const int64_t step = epoch_name_.empty() ? *step_ : epoch_steps_.Of(*step_, epoch_);
+    for (const Value& v : values_) sink->Add(step, v.column, v.value);
   }
 
   Shape shape_ = Shape::kUnknown;
   StepChoice choice_;
   bool decided_ = false;
-  std::string step_name_;
+  std::string step_name_, epoch_name_;  // empty: no epoch stands beside the step
+  EpochSteps epoch_steps_;
   std::vector<Waiting> waiting_;  // objects by which the step's key is chosen
   std::string document_;
   uint64_t document_at_ = 0;
@@ -243,109 +276,12 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   // Of the object that is read.
   std::vector<std::pair<std::string, double>> members_;
   std::vector<Value> values_;
-  std::optional<int64_t> step_;
+  std::optional<int64_t> step_, epoch_;
+  uint64_t object_ = 0;            // its number
+  std::vector<uint64_t> seen_in_;  // by column: the newest object that has it
+  uint64_t twice_ = 0;             // keys that an object has twice
+  std::string twice_name_;         // the first of them
 };
-
-// ---- recognition ---------------------------------------------------------------------------
-
-// Counts what the first objects hold.
-class Look : private JsonRecord::Taker {
- public:
-  void Object(JsonCursor* cursor, std::string_view text) {
-    stepped_ = valued_ = false;
-    if (!record_.Read(cursor, text, this, &shape_)) return;
-    ++objects_;
-    with_step_ += stepped_ && valued_ ? 1 : 0;
-  }
-
-  size_t objects() const { return objects_; }
-
-  bool Scalars(size_t least) const {
-    const std::optional<std::string> best = choice_.Best();
-    if (!best || with_step_ < least || 2 * with_step_ < objects_) return false;
-    return training_ || (!IsEpochName(*best) && shape_.numbers > shape_.texts + shape_.lists);
-  }
-
- private:
-  void Take(std::string_view name, double value) override {
-    choice_.Offer(name, value);
-    stepped_ |= choice_.MayBe(name);
-    valued_ |= !choice_.MayBe(name);
-    training_ |= HasTrainingWord(name);
-  }
-
-  StepChoice choice_{""};
-  JsonRecord record_;
-  JsonShape shape_;
-  size_t objects_ = 0, with_step_ = 0;
-  bool training_ = false, stepped_ = false, valued_ = false;
-};
-
-bool LooksLikeLines(std::string_view path, std::string_view text, bool all) {
-  Look look;
-  size_t good = 0, bad = 0;
-  while (!text.empty() && good < kLookObjects) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos && !all) break;
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    if (IsBlankJson(line)) continue;
-    JsonCursor cursor(line);
-    look.Object(&cursor, line);
-    ++(cursor.failed() || !cursor.AtEnd() ? bad : good);
-  }
-  if (bad > 1 && 4 * bad > good) return false;  // one may be damaged, or the last one cut
-  // One object alone may be anything, unless the name says what it is.
-  const bool named = path.ends_with(".jsonl") || path.ends_with(".ndjson");
-  return look.Scalars(named ? 1 : 2);
-}
-
-bool LooksLikeList(std::string_view text) {
-  Look look;
-  JsonCursor cursor(text);
-  cursor.EnterList();
-  while (look.objects() < kLookObjects && cursor.NextElement()) {
-    if (cursor.Peek() != Kind::kObject) break;
-    look.Object(&cursor, text);
-  }
-  return look.Scalars(2);
-}
-
-// `"log_history": [` somewhere in it.
-bool HoldsHistory(std::string_view text) {
-  size_t at = text.find("\"log_history\"");
-  if (at == std::string_view::npos) return false;
-  at = text.find_first_not_of(" \t\r\n", at + kHistory.size() + 2);
-  if (at == std::string_view::npos || text[at] != ':') return false;
-  at = text.find_first_not_of(" \t\r\n", at + 1);
-  return at != std::string_view::npos && text[at] == '[';
-}
-
-bool IsRollout(std::string_view path, std::string_view head) {
-  return NativeRollouts().Recognise(path, head) || PrimeRlRollouts().Recognise(path, head) ||
-         NemoRlRollouts().Recognise(path, head);
-}
-
-bool RecogniseJson(std::string_view path, std::string_view head) {
-  constexpr size_t kLook = 256 << 10;
-  std::string_view text = head;
-  if (text.starts_with(kJsonMark)) text.remove_prefix(kJsonMark.size());
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  const bool packed = IsCompressed(head);
-  if (!packed && (first == std::string_view::npos || (text[first] != '{' && text[first] != '[')))
-    return false;
-  const std::string more = packed || head.size() >= Reader::kHeadBytes
-                               ? FirstBytes(path, head, kLook)
-                               : std::string(head);
-  const bool all = more.size() < kLook;
-  text = more;
-  if (text.starts_with(kJsonMark)) text.remove_prefix(kJsonMark.size());
-  text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
-  if (text.starts_with('[')) return LooksLikeList(text);
-  if (!text.starts_with('{')) return false;
-  if (HoldsHistory(text)) return true;
-  return LooksLikeLines(path, text, all) && !IsRollout(path, head);
-}
 
 std::unique_ptr<PointFile> OpenJson(InputReport* report, const ScalarOptions& options) {
   std::unique_ptr<ByteStream> stream = OpenText(report);
@@ -356,7 +292,7 @@ std::unique_ptr<PointFile> OpenJson(InputReport* report, const ScalarOptions& op
 }  // namespace
 
 const PointFormat& JsonLinesFormat() {
-  static constexpr PointFormat kFormat = {"jsonl", RecogniseJson, OpenJson};
+  static constexpr PointFormat kFormat = {"jsonl", IsJsonScalars, OpenJson};
   return kFormat;
 }
 

@@ -9,14 +9,15 @@ using Kind = JsonCursor::Kind;
 
 bool MayBeNumber(char c) {
   return IsDigit(c) || c == '-' || c == '+' || c == '.' || c == 'n' || c == 'N' || c == 'i' ||
-         c == 'I';
+         c == 'I' || c == '\xE2';
 }
 
 }  // namespace
 
-bool JsonRecord::Read(JsonCursor* cursor, std::string_view text, Taker* taker, JsonShape* shape) {
-  name_.clear();
-  lengths_.assign(1, 0);
+bool JsonRecord::Read(JsonCursor* cursor, std::string_view text, Taker* taker, JsonShape* shape,
+                      std::string_view prefix) {
+  name_ = prefix;
+  lengths_.assign(1, name_.size());
   if (!cursor->EnterObject()) return false;
   std::string_view key;
   while (!lengths_.empty()) {
@@ -80,6 +81,7 @@ bool JsonRecord::Text(JsonCursor* cursor, std::string_view text, Taker* taker, J
     }
   }
   ++shape->texts;
+  taker->TakeText(name_);
   return true;
 }
 

@@ -24,10 +24,12 @@ class JsonRecord {
    public:
     virtual ~Taker() = default;
     virtual void Take(std::string_view name, double value) = 0;
+    virtual void TakeText(std::string_view /*name*/) {}  // it has a text that is no number
   };
 
-  // False: the cursor says why.
-  bool Read(JsonCursor* cursor, std::string_view text, Taker* taker, JsonShape* shape);
+  // False: the cursor says why. Names begin with `prefix`, where there is one.
+  bool Read(JsonCursor* cursor, std::string_view text, Taker* taker, JsonShape* shape,
+            std::string_view prefix = {});
 
  private:
   static constexpr size_t kMostDepth = 32;

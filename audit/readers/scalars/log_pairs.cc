@@ -1,31 +1,14 @@
 #include "audit/readers/scalars/log_pairs.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <iterator>
-#include <optional>
 
+#include "audit/readers/scalars/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
 
 namespace plumbline::audit {
 namespace {
-
-bool IsPairDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsPairLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool IsSpaceByte(char c) { return c == ' ' || c == '\t'; }
-
-// A set of bytes.
-class Bytes {
- public:
-  constexpr explicit Bytes(std::string_view bytes) {
-    for (const char c : bytes) in_[static_cast<unsigned char>(c)] = true;
-  }
-  constexpr bool operator[](char c) const { return in_[static_cast<unsigned char>(c)]; }
-
- private:
-  std::array<bool, 256> in_{};
-};
 
 struct UnitOf {
   std::string_view name;
@@ -112,7 +95,6 @@ constexpr std::string_view kSentence[] = {"did",      "not",    "was",     "is",
 
 constexpr int kMostWords = 6;       // of a name with ':' or '=' behind it
 constexpr int kMostPlainWords = 3;  // of one without
-constexpr size_t kMostNameBytes = 96;
 
 bool IsSentence(std::string_view name, int most) {
   int words = 0;
@@ -132,13 +114,7 @@ bool IsSentence(std::string_view name, int most) {
   return false;
 }
 
-void Trim(std::string_view* text, const Bytes& front, const Bytes& back) {
-  while (!text->empty() && front[text->front()]) text->remove_prefix(1);
-  while (!text->empty() && back[text->back()]) text->remove_suffix(1);
-}
-
 constexpr Bytes kNothing("");
-constexpr Bytes kSpaces(" \t");
 constexpr Bytes kSigns(":=");
 
 // The name in what stands before a number; empty: it is none.
@@ -217,16 +193,74 @@ bool BehindSign(const char* from, const char* at) {
   return at != from && kSigns[at[-1]];
 }
 
-// "number of nan iterations: 0": the word belongs to a name.
+std::string_view LastWord(std::string_view text) {
+  const size_t space = text.find_last_of(" \t");
+  return space == std::string_view::npos ? text : text.substr(space + 1);
+}
+
+// In front of "nan" or "inf", and behind it, these make it a word of a name or of a sentence.
+constexpr std::string_view kBeforeWord[] = {
+    "of",   "no",  "num", "any", "has", "have", "had",  "found", "became",  "becomes",
+    "went", "got", "an",  "the", "or",  "and",  "with", "for",   "contains"};
+constexpr std::string_view kBehindWord[] = {
+    "iterations", "iteration",  "iters",       "iter",    "steps",     "count",    "counts",
+    "values",     "value",      "losses",      "grads",   "gradients", "elements", "entries",
+    "params",     "parameters", "batches",     "tokens",  "samples",   "checks",   "check",
+    "detected",   "found",      "encountered", "skipped", "skips",     "skipping", "ratio",
+    "fraction",   "number",     "in",          "at",      "on",        "for",      "after",
+    "by",         "since",      "during",      "while",   "and",       "or",       "is",
+    "was",        "again",      "so",          "because", "from"};
+
+template <size_t N>
+bool IsAnyOf(std::string_view word, const std::string_view (&words)[N]) {
+  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+}
+
+// "number of nan iterations: 0": the word belongs to a name. "loss nan lr 0.1": it is the value.
 bool IsWordOfName(std::string_view before, const char* behind, const char* end) {
-  static constexpr Bytes kLead(" \t,;|");
+  static constexpr Bytes kLead(" \t,;|:");
   if (end - behind < 2 || *behind != ' ' || !IsPairLetter(behind[1])) return false;
+  if (const std::string_view whole = before; BehindSign(whole.data(), whole.data() + whole.size()))
+    return false;
   Trim(&before, kLead, kSpaces);
-  return !before.empty() && !kSigns[before.back()] && before.find(' ') != std::string_view::npos;
+  if (before.empty()) return false;
+  const char* next = behind + 1;
+  const char* stop = next;
+  while (stop != end && IsPairLetter(*stop)) ++stop;
+  return IsAnyOf(LastWord(before), kBeforeWord) ||
+         IsAnyOf({next, static_cast<size_t>(stop - next)}, kBehindWord);
+}
+
+// What libraries print around a number: "tensor(", "np.float32(", "Array([".
+constexpr std::string_view kWrappers[] = {"tensor",      "Tensor",   "array",   "Array",
+                                          "DeviceArray", "float16",  "float32", "float64",
+                                          "bfloat16",    "Parameter"};
+
+// The wrapper that ends in front of `at`, with what parts it by dots; empty: none stands there.
+std::string_view WrapperBefore(const char* from, const char* at) {
+  const char* begin = at;
+  while (begin != from && (IsPairLetter(begin[-1]) || IsPairDigit(begin[-1]) || begin[-1] == '.'))
+    --begin;
+  const std::string_view whole(begin, static_cast<size_t>(at - begin));
+  const size_t dot = whole.rfind('.');
+  const std::string_view word = dot == std::string_view::npos ? whole : whole.substr(dot + 1);
+  return IsAnyOf(word, kWrappers) ? whole : std::string_view();
+}
+
+// Behind the parenthesis that closes the one at `open`; `end`: there is none.
+const char* CloseOf(const char* open, const char* end) {
+  constexpr std::ptrdiff_t kMost = 4096;
+  const char* to = open + std::min(end - open, kMost);
+  int depth = 0;
+  for (const char* at = open; at != to; ++at) {
+    if (*at == '(') ++depth;
+    if (*at == ')' && --depth == 0) return at + 1;
+  }
+  return end;
 }
 
 constexpr Bytes kEnds("|;,");
-constexpr Bytes kStops("0123456789+-.nNiI|;,(");
+constexpr Bytes kStops("0123456789+-.nNiI|;,(\xE2");
 
 }  // namespace
 
@@ -314,6 +348,25 @@ bool LogPairs::PassParentheses() {
   return true;
 }
 
+// At an opening parenthesis behind "loss=tensor": the first number in it is the value, and the
+// rest belongs to that.
+bool LogPairs::TryWrapped(LogPair* pair) {
+  const std::string_view wrapper = WrapperBefore(name_, at_);
+  if (wrapper.empty() || wrapper.data() == name_) return false;
+  const char* first = at_ + 1;
+  while (first != end_ && (*first == '[' || IsSpaceByte(*first))) ++first;
+  const char* stop = ScanNumber(first, end_, &pair->value);
+  static constexpr Bytes kAfter(" ,.)]");  // "2." is a whole number of Python
+  if (stop == first || (stop != end_ && !kAfter[*stop])) return false;
+  pair->behind_sign = BehindSign(name_, wrapper.data());
+  pair->at_end = MayGoOn(stop, end_);
+  const LogNames::Name name = names_->Of({name_, static_cast<size_t>(wrapper.data() - name_)});
+  pair->name = name.name;
+  pair->value *= name.factor;
+  at_ = name_ = CloseOf(at_, end_);
+  return !name.name.empty();
+}
+
 bool LogPairs::Next(LogPair* pair) {
   while (at_ != end_) {
     const char c = *at_;
@@ -322,7 +375,9 @@ bool LogPairs::Next(LogPair* pair) {
     } else if (kEnds[c]) {
       name_ = ++at_;
     } else if (c == '(') {
-      if (!PassParentheses()) ++at_;
+      const char* open = at_;
+      if (TryWrapped(pair)) return true;
+      if (at_ == open && !PassParentheses()) ++at_;
     } else if (at_ != begin_ && !kBefore[at_[-1]]) {
       ++at_;
     } else if (TryNumber(pair)) {
@@ -330,113 +385,6 @@ bool LogPairs::Next(LogPair* pair) {
     }
   }
   return false;
-}
-
-// ---- dictionaries --------------------------------------------------------------------------
-
-bool LogDictionary::Read(std::string_view text) {
-  text_ = text;
-  at_ = 0;
-  name_.clear();
-  members_.clear();
-  return ReadValue(0);
-}
-
-void LogDictionary::PassSpaces() {
-  while (at_ < text_.size() && IsSpaceByte(text_[at_])) ++at_;
-}
-
-void LogDictionary::Add(double value, bool at_end) {
-  if (members_.size() < kMostMembers) members_.push_back({name_, value, at_end});
-}
-
-bool LogDictionary::PassText(std::string_view* inside) {
-  const char quote = text_[at_];
-  const size_t begin = ++at_;
-  while (at_ < text_.size() && text_[at_] != quote) at_ += text_[at_] == '\\' ? 2 : 1;
-  if (at_ >= text_.size()) {
-    at_ = text_.size();
-    return false;
-  }
-  *inside = text_.substr(begin, at_ - begin);
-  ++at_;
-  return true;
-}
-
-// A key and its colon; appended to the name.
-bool LogDictionary::ReadKey() {
-  static constexpr Bytes kAfterKey(":,{}[]'\"");
-  PassSpaces();
-  if (at_ == text_.size()) return false;
-  std::string_view key;
-  if (text_[at_] == '\'' || text_[at_] == '"') {
-    if (!PassText(&key)) return false;
-  } else {
-    const size_t begin = at_;
-    while (at_ < text_.size() && !kAfterKey[text_[at_]]) ++at_;
-    key = text_.substr(begin, at_ - begin);
-  }
-  PassSpaces();
-  if (at_ == text_.size() || text_[at_] != ':') return false;
-  ++at_;
-  if (!name_.empty()) name_ += '/';
-  name_.append(key.substr(0, kMostNameBytes));
-  return true;
-}
-
-// At depth 0 only a dictionary is one.
-bool LogDictionary::ReadValue(size_t depth) {
-  PassSpaces();
-  if (at_ == text_.size()) return false;
-  if (text_[at_] != '{') return depth > 0 && ReadOther();
-  if (depth == kMostDepth) return false;
-  ++at_;
-  const size_t length = name_.size();
-  PassSpaces();
-  if (at_ < text_.size() && text_[at_] == '}') {
-    ++at_;
-    return true;
-  }
-  while (ReadKey() && ReadValue(depth + 1)) {
-    name_.resize(length);
-    PassSpaces();
-    if (at_ == text_.size()) return false;
-    if (text_[at_] == '}') {
-      ++at_;
-      return true;
-    }
-    if (text_[at_] != ',') return false;
-    ++at_;
-  }
-  return false;
-}
-
-// A number, a text, a word, a list, "tensor(2.3, device='cuda:0')": up to the comma or brace that
-// ends it.
-bool LogDictionary::ReadOther() {
-  const size_t begin = at_;
-  size_t open = 0;
-  while (at_ < text_.size()) {
-    const char c = text_[at_];
-    std::string_view inside;
-    if (c == '\'' || c == '"') {
-      if (!PassText(&inside)) return false;
-      continue;
-    }
-    if (c == '(' || c == '[' || c == '{') ++open;
-    if (open == 0 && (c == ',' || c == '}')) break;
-    if ((c == ')' || c == ']' || c == '}') && open > 0) --open;
-    ++at_;
-  }
-  std::string_view value = text_.substr(begin, at_ - begin);
-  const bool at_end = at_ == text_.size();
-  Trim(&value, kSpaces, kSpaces);
-  // A scalar of a library: the first thing in its parentheses.
-  const size_t parenthesis = value.find('(');
-  if (parenthesis != std::string_view::npos && IsPairLetter(value.front()))
-    value = value.substr(parenthesis + 1, value.find_first_of(",)", parenthesis) - parenthesis - 1);
-  if (const std::optional<double> number = NumberOf(value)) Add(*number, at_end);
-  return true;
 }
 
 }  // namespace plumbline::audit

@@ -41,7 +41,8 @@ class LogNames {
 //
 // Values are in seconds, bytes and fractions where a unit is written (12ms: 0.012, 45.3%: 0.453,
 // 3.2GB: 3.2e9, 3.2GiB, 1.5K), behind the number or at the end of the name ("time (ms): 12"). What
-// has no name, or a name that is a sentence, is passed over, as are dates, times and versions.
+// has no name, or a name that is a sentence, is passed over, as are dates, times and versions. Of
+// "loss=tensor(2.3, device='cuda:0')" the first thing in the parentheses is the value.
 class LogPairs {
  public:
   LogPairs(std::string_view text, LogNames* names)
@@ -57,44 +58,13 @@ class LogPairs {
  private:
   bool TryNumber(LogPair* pair);
   bool PassParentheses();
+  bool TryWrapped(LogPair* pair);
 
   const char* begin_;
   const char* at_;
   const char* name_;  // where the next name begins
   const char* end_;
   LogNames* names_;
-};
-
-// A printed dictionary ("{'loss': 2.3, 'lr': 1e-4}"), of Python or JSON; `text` begins with its
-// brace. Names of dictionaries within it join by '/'. None, True, texts and lists are no values.
-// Keeps what it reads until the next call.
-class LogDictionary {
- public:
-  struct Member {
-    std::string name;
-    double value;
-    bool at_end;
-  };
-
-  // False: it is none, or cut; what was read before that is in members() all the same.
-  bool Read(std::string_view text);
-  const std::vector<Member>& members() const { return members_; }
-
- private:
-  static constexpr size_t kMostDepth = 16;
-  static constexpr size_t kMostMembers = 1 << 14;
-
-  bool ReadKey();
-  bool ReadValue(size_t depth);
-  bool ReadOther();
-  bool PassText(std::string_view* inside);
-  void PassSpaces();
-  void Add(double value, bool at_end);
-
-  std::string_view text_;
-  size_t at_ = 0;
-  std::string name_;
-  std::vector<Member> members_;
 };
 
 }  // namespace plumbline::audit

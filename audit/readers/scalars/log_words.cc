@@ -155,6 +155,14 @@ bool ReadStep(std::string_view text, size_t at, LogMark* mark) {
   return true;
 }
 
+// "]", ",epoch=0,eta=0:10:00]": what stands behind a step up to the line's end.
+bool EndsInBracket(std::string_view text, size_t at) {
+  const size_t close = text.find_last_not_of(" \t");
+  if (at >= text.size() || close == std::string_view::npos || close < at || text[close] != ']')
+    return false;
+  return (close == at || text[at] == ',') && text.find_first_of("[]{}", at) == close;
+}
+
 std::optional<LogMark> StepAt(std::string_view text, size_t at) {
   for (const std::string_view word : kMarkWords) {
     if (!HasWordAt(text, at, word) || !FitsBefore(text, at, word)) continue;
@@ -162,8 +170,7 @@ std::optional<LogMark> StepAt(std::string_view text, size_t at) {
     mark.begin = at;
     if (!ReadStep(text, at + word.size(), &mark)) return std::nullopt;
     const bool opened = at > 0 && text[at - 1] == '[';
-    mark.alone = opened && mark.end < text.size() && text[mark.end] == ']' &&
-                 PassSpaces(text, mark.end + 1) == text.size();
+    mark.alone = opened && EndsInBracket(text, mark.end);
     return mark;
   }
   return std::nullopt;

@@ -16,7 +16,9 @@ struct LogMark {
   int64_t step = 0;
   int64_t total = 0;        // 0: not said
   bool evaluation = false;  // "Iter(val) [10/100]"
-  bool alone = false;       // in brackets of its own, and nothing follows: "[step=10/100]"
+  // In brackets of its own, with others of its kind or not, and nothing follows: "[step=10/100]",
+  // "[step=10/100,epoch=0]".
+  bool alone = false;
 };
 
 // The first mark of a line; nothing: it has none.

@@ -24,9 +24,43 @@ double BeyondRange(std::string_view digits) {
   return digits.starts_with('-') ? -size : size;
 }
 
+bool TakeWord(std::string_view* text, std::string_view word) {
+  if (text->size() < word.size()) return false;
+  for (size_t i = 0; i < word.size(); ++i) {
+    const char c = (*text)[i];
+    if ((c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c) != word[i]) return false;
+  }
+  text->remove_prefix(word.size());
+  return true;
+}
+
+// What from_chars does not know: "1.#QNAN", "-1.#IND00", "1.#INF" of Microsoft's C library, and the
+// sign of infinity. Where it ends; `from`: none of them.
+const char* ScanOtherWord(const char* from, const char* to, double* value) {
+  std::string_view text(from, static_cast<size_t>(to - from));
+  const bool signed_one = !text.empty() && (text[0] == '-' || text[0] == '+');
+  const double sign = signed_one && text[0] == '-' ? -1 : 1;
+  if (signed_one) text.remove_prefix(1);
+  if (TakeWord(&text, "\xE2\x88\x9E")) {
+    *value = sign * std::numeric_limits<double>::infinity();
+    return text.data();
+  }
+  if (!TakeWord(&text, "1.#")) return from;
+  if (TakeWord(&text, "INF")) {
+    *value = sign * std::numeric_limits<double>::infinity();
+  } else if (TakeWord(&text, "QNAN") || TakeWord(&text, "SNAN") || TakeWord(&text, "IND")) {
+    *value = std::numeric_limits<double>::quiet_NaN();
+  } else {
+    return from;
+  }
+  while (!text.empty() && text.front() == '0') text.remove_prefix(1);  // "%.6f" fills up with them
+  return text.data();
+}
+
 }  // namespace
 
 const char* ScanNumber(const char* from, const char* to, double* value) {
+  if (const char* other = ScanOtherWord(from, to, value); other != from) return other;
   const char* start = from;
   if (start != to && *start == '+') {
     ++start;

@@ -6,8 +6,9 @@
 
 namespace plumbline::audit {
 
-// The number at `from`, a sign, `nan` and `inf` in any case included; where it ends, or `from`
-// itself where there is none. Beyond the range of double: infinite, or 0.
+// The number at `from`, a sign, `nan` and `inf` in any case included, as are `1.#QNAN` and the sign
+// of infinity; where it ends, or `from` itself where there is none. Beyond the range of double:
+// infinite, or 0.
 const char* ScanNumber(const char* from, const char* to, double* value);
 
 // The whole of a cell: spaces around it and quotes are passed. Nothing: empty, or no number.

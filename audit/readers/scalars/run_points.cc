@@ -1,6 +1,7 @@
 #include "audit/readers/scalars/run_points.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -59,8 +60,12 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     seen_.clear();
     told_ = INT64_MIN;
   } else if (const std::optional<size_t> recent = Recent(step)) {
-    altered_ |= step <= told_ && !(now_->values[*recent] == value);
-    now_->values[*recent] = value;
+    // Rows of one step, of micro-batches or written again: the last counts, but a value that is no
+    // number is not undone by the ones behind it.
+    double& kept = now_->values[*recent];
+    if (!std::isfinite(kept)) return false;
+    altered_ |= step <= told_ && !(kept == value);
+    kept = value;
     return false;
   } else {
     // Its steps are ascending no more, so that only a set tells which were seen.

@@ -2,7 +2,8 @@
 //
 // A step already seen of a series that is not among its newest 8 begins a new attempt, of all
 // series of its rank and split: what was logged after it belongs to that attempt too. A step that
-// is among them replaces; one that was never seen is put in its place.
+// is among them replaces, unless what is there is no finite number; one that was never seen is put
+// in its place.
 #pragma once
 
 #include <algorithm>

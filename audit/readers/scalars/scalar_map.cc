@@ -105,6 +105,12 @@ absl::StatusOr<std::optional<ScalarMap>> ReadScalarMap(const std::string& path) 
   } catch (const toml::parse_error&) {
     return std::nullopt;
   }
+  if (table.empty()) {
+    return absl::InvalidArgumentError(
+        path +
+        ": expected a map of series (series, run, step, rank; docs/scalars.md) or of columns "
+        "of rollout records (columns, ...; docs/rollout_records.md), found nothing in it");
+  }
   if (!HasScalarKey(table)) return std::nullopt;
   ScalarMap map;
   if (absl::Status status = ScalarMapReader(path).Read(table, &map); !status.ok()) return status;

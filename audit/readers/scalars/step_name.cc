@@ -70,6 +70,13 @@ bool IsEpochName(std::string_view name) {
   return StepNameRank(name) >= static_cast<int>(std::size(kStepNames));
 }
 
+bool IsBatchName(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "batch",   "batch_idx", "batch_id",   "batch_index",   "batch_num", "batch_no",
+      "batch_i", "minibatch", "mini_batch", "step_in_epoch", "local_step"};
+  return std::find(std::begin(kNames), std::end(kNames), Lower(name)) != std::end(kNames);
+}
+
 bool HasTrainingWord(std::string_view name) {
   const std::string lower = Lower(name);
   if (lower.find("learning rate") != std::string::npos ||
@@ -97,7 +104,7 @@ bool StepChoice::MayBe(std::string_view name) const {
 }
 
 void StepChoice::Offer(std::string_view name, double value) {
-  if (!MayBe(name)) return;
+  if (!MayBe(name) && !IsBatchName(name)) return;
   auto at = seen_.find(name);
   if (at == seen_.end()) {
     if (seen_.size() == kMostCandidates) return;
@@ -110,6 +117,7 @@ void StepChoice::Offer(std::string_view name, double value) {
   }
   ++seen.whole;
   seen.falls += value < seen.last ? 1 : 0;
+  seen.stays += value == seen.last ? 1 : 0;
   seen.last = value;
 }
 
@@ -118,15 +126,54 @@ std::optional<std::string> StepChoice::Best() const {
   for (const auto& [name, seen] : seen_) {
     if (!IsEpochName(name) && seen.whole > seen.other) most = std::max(most, seen.whole);
   }
-  using Rating = std::tuple<bool, bool, int, std::string>;  // smaller is better
+  // Smaller is better: epoch, still, falls, stays, not global, name.
+  using Rating = std::tuple<bool, bool, uint64_t, uint64_t, bool, int, std::string>;
   std::optional<Rating> best;
   for (const auto& [name, seen] : seen_) {
     const bool epoch = IsEpochName(name);
+    if (!MayBe(name)) continue;
     if (seen.whole <= seen.other || (!epoch && 2 * seen.whole < most)) continue;
-    const Rating rating{epoch, 8 * seen.falls > seen.whole, StepNameRank(name), name};
+    const bool global = Lower(name).find("global") != std::string::npos;
+    const Rating rating{epoch,   seen.still(),       seen.falls, seen.stays,
+                        !global, StepNameRank(name), name};
     if (!best || rating < *best) best = rating;
   }
-  return best ? std::optional(std::get<3>(*best)) : std::nullopt;
+  return best ? std::optional(std::get<std::string>(*best)) : std::nullopt;
+}
+
+std::string StepChoice::Batch() const {
+  const std::optional<std::string> best = Best();
+  if (!best || !wanted_.empty() || !IsEpochName(*best)) return "";
+  const Seen& epoch = seen_.find(*best)->second;
+  for (const auto& [name, seen] : seen_) {
+    const bool counts = seen.whole > seen.other && 2 * seen.whole >= epoch.whole && !seen.still();
+    if (IsBatchName(name) && counts && epoch.stays > 0) return name;
+  }
+  return "";
+}
+
+std::string StepChoice::Epoch() const {
+  for (const auto& [name, seen] : seen_) {
+    if (IsEpochName(name) && seen.whole > seen.other) return name;
+  }
+  return "";
+}
+
+int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  if (epoch && epoch_ && *epoch != *epoch_) {
+    const auto known = begins_.find(*epoch);
+    if (known != begins_.end()) {
+      before_ = known->second;  // of a process that went back
+    } else if (*epoch > *epoch_ && step < last_) {
+      before_ = std::min(kMost, before_ + last_ + (step == 0 ? 1 : 0));
+      counted_ = true;
+    }
+  }
+  if (epoch && begins_.size() < kMostEpochs) begins_.emplace(*epoch, before_);
+  if (epoch) epoch_ = epoch;
+  last_ = step;
+  return std::min(kMost, before_ + step);
 }
 
 }  // namespace plumbline::audit

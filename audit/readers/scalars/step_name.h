@@ -13,11 +13,14 @@ namespace plumbline::audit {
 int StepNameRank(std::string_view name);
 // An epoch is a step where there is no other.
 bool IsEpochName(std::string_view name);
+// A batch within an epoch: "batch", "batch_idx".
+bool IsBatchName(std::string_view name);
 // A word of the name that only trainers use: loss, lr, perplexity, ...
 bool HasTrainingWord(std::string_view name);
 
 // Picks the step's column by the first records of a file. Of two that are there alike, the one that
-// does not fall back (a step within the epoch does), then the better name.
+// falls back less often (a step within the epoch does), then the one that stands still less often
+// (of micro-batches), then the one that is called global, then the better name.
 class StepChoice {
  public:
   explicit StepChoice(std::string wanted) : wanted_(std::move(wanted)) {}
@@ -28,16 +31,39 @@ class StepChoice {
   void Offer(std::string_view name, double value);
   // Nothing: no column has whole numbers.
   std::optional<std::string> Best() const;
+  const std::string& wanted() const { return wanted_; }
+  // Where Best is an epoch that many rows have: the batch within it; empty: there is none.
+  std::string Batch() const;
+  // The epoch that stands beside the step; empty: there is none.
+  std::string Epoch() const;
 
  private:
   struct Seen {
-    uint64_t whole = 0, other = 0, falls = 0;
+    uint64_t whole = 0, other = 0, falls = 0, stays = 0;
     double last = -1;
+    // It counts nothing: a total, a setting.
+    bool still() const { return whole > 1 && stays + 1 == whole; }
   };
   static constexpr size_t kMostCandidates = 64;
 
   std::string wanted_;
   std::map<std::string, Seen, std::less<>> seen_;
+};
+
+// Steps that begin anew with each epoch are counted on: they would seem to be restarts else. Of
+// steps that do not, nothing changes. Memory is bounded.
+class EpochSteps {
+ public:
+  int64_t Of(int64_t step, std::optional<int64_t> epoch);
+  bool counted() const { return counted_; }  // some began anew
+
+ private:
+  static constexpr size_t kMostEpochs = 1 << 16;
+
+  std::map<int64_t, int64_t> begins_;  // epoch -> steps before it
+  std::optional<int64_t> epoch_;
+  int64_t before_ = 0, last_ = 0;
+  bool counted_ = false;
 };
 
 }  // namespace plumbline::audit

@@ -17,7 +17,7 @@ bool TextPointFile::Read(PointSink* sink) {
     Pause(sink);
     return false;
   }
-  for (TextLine line; lines_.Next(&line);) Take(line, sink);
+  for (TextLine line; lines_.Next(&line);) TakeLine(line, sink);
   return true;
 }
 
@@ -25,9 +25,37 @@ void TextPointFile::Close(PointSink* sink) {
   while (Read(sink)) {
   }
   TextLine line;
-  if (lines_.Rest(&line)) Take(line, sink);
+  if (lines_.Rest(&line)) TakeLine(line, sink);
+  ReportZeros();
   ReportStream();
   Finish(sink);
+}
+
+void TextPointFile::TakeLine(TextLine line, PointSink* sink) {
+  if (line.text.find('\0') == std::string_view::npos) return Take(line, sink);
+  const size_t begin = line.text.find_first_not_of('\0');
+  const size_t end = line.text.find_last_not_of('\0') + 1;  // 0: there is nothing else
+  if (!line.ended && end < line.text.size()) zeros_at_ = line.offset + end;
+  if (end == 0) return;
+  line.offset += begin;
+  line.text = line.text.substr(begin, end - begin);
+  if (line.text.find('\0') == std::string_view::npos) return Take(line, sink);
+  if (zero_lines_++ == 0) first_zero_line_ = line.offset;
+}
+
+void TextPointFile::ReportZeros() {
+  if (zero_lines_ > 0) {
+    report_->Add(first_zero_line_,
+                 "expected lines of text, found " + std::to_string(zero_lines_) +
+                     " with zero bytes in them: they are left out",
+                 ZerosAreDamage());
+  }
+  if (zeros_at_) {
+    report_->Add(*zeros_at_,
+                 "expected the rest of the file, found zero bytes up to its end: it was not "
+                 "written to its end",
+                 false);
+  }
 }
 
 void TextPointFile::ReportStream() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,14 +27,22 @@ class TextPointFile : public PointFile {
   // Nothing more is there now, or ever.
   virtual void Pause(PointSink* /*sink*/) {}
   virtual void Finish(PointSink* /*sink*/) {}
+  // Whether a line with zero bytes in it is damage; false: a log has such things.
+  virtual bool ZerosAreDamage() const { return true; }
   InputReport& report() { return *report_; }
 
  private:
   void ReportStream();
+  // A line without the zeros at its ends: room that was set aside and never written, as after a
+  // crash of the host. One with zeros within is passed over and counted.
+  void TakeLine(TextLine line, PointSink* sink);
+  void ReportZeros();
 
   InputReport* report_;
   TextLines lines_;
   bool stream_reported_ = false;
+  uint64_t zero_lines_ = 0, first_zero_line_ = 0;  // with zeros within; where the first begins
+  std::optional<uint64_t> zeros_at_;               // at which the unwritten end begins
 };
 
 // nullptr: the file cannot be opened, and its report says why.

@@ -38,6 +38,10 @@ uint64_t LengthOf(std::string_view head) {
   return length;
 }
 
+bool IsZeros(std::string_view bytes) {
+  return bytes.find_first_not_of('\0') == std::string_view::npos;
+}
+
 bool LengthHolds(std::string_view head) { return Masked(head.substr(0, 8)) == EventWord(&head[8]); }
 
 class TensorBoardFile : public PointFile {
@@ -64,22 +68,44 @@ class TensorBoardFile : public PointFile {
                        " records whose data do not: they are left out",
                    false);
     }
-    if (!ended_ && !in_->Peek(1).empty())
-      report_->Add(in_->offset(), "expected a whole record, found the end of the file", false);
+    if (!ended_ && !in_->Peek(1).empty()) TellEnd();
     ended_ = true;
   }
 
  private:
+  // What stands behind the last whole record: one that is cut, or room that was never written.
+  void TellEnd() {
+    const uint64_t at = in_->offset();
+    if (!IsZeros(in_->Peek(kRecordHead))) {
+      report_->Add(at, "expected a whole record, found the end of the file", false);
+      return;
+    }
+    while (true) {
+      const std::string_view piece = in_->Peek(kEventsAtOnce);
+      if (!IsZeros(piece)) return Damaged(at);
+      if (piece.empty()) break;
+      in_->Skip(piece.size());
+    }
+    report_->Add(at,
+                 "expected a whole record, found zero bytes up to the end of the file: it was not "
+                 "written to its end",
+                 false);
+  }
+
+  void Damaged(uint64_t at) {
+    report_->Add(at,
+                 "expected a length that fits its checksum, found one that does not: the file "
+                 "is read up to here");
+    ended_ = true;
+  }
+
   // False: no whole record is there.
   bool ReadRecord(PointSink* sink) {
     const std::string_view head = in_->Peek(kRecordHead);
     if (head.size() < kRecordHead) return false;
     if (!LengthHolds(head)) {
-      report_->Add(in_->offset(),
-                   "expected a length that fits its checksum, found one that does not: the file "
-                   "is read up to here");
-      ended_ = true;
-      return false;
+      if (!IsZeros(head)) Damaged(in_->offset());
+      return false;  // of zeros Close tells, when it is known what stands behind them
     }
     const uint64_t length = LengthOf(head);
     if (length > kMostEvent) return SkipLarge(length);

@@ -13,12 +13,24 @@ namespace {
 
 constexpr uint64_t kRecordsAtOnce = 1u << 20;  // bytes of a call of Read
 
+// "run-ID.wandb" -> "ID"; empty: the file is called otherwise.
+std::string_view RunInName(std::string_view path) {
+  constexpr std::string_view kBefore = "run-", kEnding = ".wandb";
+  std::string_view name = path.substr(path.rfind('/') + 1);
+  if (!name.starts_with(kBefore) || !name.ends_with(kEnding)) return {};
+  name.remove_prefix(kBefore.size());
+  name.remove_suffix(kEnding.size());
+  return name;
+}
+
 class WandbFile : public PointFile {
  public:
   WandbFile(std::unique_ptr<BlockReader> in, InputReport* report)
       : log_(std::move(in), report), report_(report) {}
 
   bool Read(PointSink* sink) override {
+    if (!named_) sink->Belongs(RunInName(report_->path), -1);  // until the run's record says it
+    named_ = true;
     const uint64_t until = log_.offset() + kRecordsAtOnce;
     std::string_view record;
     while (log_.offset() < until) {
@@ -46,6 +58,7 @@ class WandbFile : public PointFile {
   WandbLog log_;
   InputReport* report_;
   WandbRecords records_;
+  bool named_ = false;
 };
 
 bool IsWandb(std::string_view path, std::string_view head) {

@@ -1,6 +1,7 @@
 // Field numbers are those of wandb_internal.proto.
 #include "audit/readers/wandb/wandb_record.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -96,6 +97,29 @@ void WandbRecords::TakeStep(std::string_view json) {
   if (whole && step >= 0 && step <= kMostStep) item_step_ = step;
 }
 
+// {"in": {"loss": 1}} under "d" is d/in/loss. An object that says what it is (`_type`: a histogram,
+// an image) holds no series.
+void WandbRecords::ReadObject(std::string_view name, std::string_view json, PointSink* sink) {
+  struct Members : JsonRecord::Taker {
+    void Take(std::string_view of, double value) override { numbers.emplace_back(of, value); }
+    void TakeText(std::string_view of) override {
+      constexpr std::string_view kType = "/_type";
+      if (of.ends_with(kType)) media.emplace_back(of.substr(0, of.size() + 1 - kType.size()));
+    }
+    std::vector<std::pair<std::string, double>> numbers;
+    std::vector<std::string> media;  // with the slash behind them
+  } members;
+  JsonCursor cursor(json);
+  JsonShape shape;
+  if (!object_.Read(&cursor, json, &members, &shape, name)) return;
+  for (const auto& [of, value] : members.numbers) {
+    const bool in_media =
+        std::any_of(members.media.begin(), members.media.end(),
+                    [&of = of](const std::string& media) { return of.starts_with(media); });
+    if (!in_media) row_.emplace_back(sink->Column(of), value);
+  }
+}
+
 bool WandbRecords::ReadItem(std::string_view bytes, PointSink* sink) {
   std::string_view name, value;
   if (!ReadKeyed(bytes, &name, &value)) return false;
@@ -103,8 +127,12 @@ bool WandbRecords::ReadItem(std::string_view bytes, PointSink* sink) {
     if (name == "_step") TakeStep(value);
     return true;
   }
-  if (const std::optional<double> number = NumberOf(value))
+  if (const std::optional<double> number = NumberOf(value)) {
     row_.emplace_back(sink->Column(name), *number);
+  } else if (const size_t first = value.find_first_not_of(" \t\r\n");
+             first != std::string_view::npos && value[first] == '{') {
+    ReadObject(std::string(name), value, sink);
+  }
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "audit/readers/scalars/json_record.h"
 #include "audit/readers/scalars/point_file.h"
 
 namespace plumbline::audit {
@@ -27,6 +28,7 @@ class WandbRecords {
   bool ReadExit(std::string_view bytes, PointSink* sink);
   // key and nested keys -> name_ or the key itself.
   bool ReadKeyed(std::string_view bytes, std::string_view* name, std::string_view* value);
+  void ReadObject(std::string_view name, std::string_view json, PointSink* sink);
   void TakeStep(std::string_view json);
 
   int64_t next_step_ = 0;  // of a row that does not say
@@ -34,6 +36,7 @@ class WandbRecords {
   bool ran_ = false;  // the run's record was read
   uint64_t odd_steps_ = 0;
   std::string name_;
+  JsonRecord object_;
   // Of the row that is read.
   std::vector<std::pair<uint32_t, double>> row_;
   int64_t item_step_ = -1;

@@ -226,12 +226,12 @@ TEST_F(Diff, WhatCannotBeRead) {
 
 TEST(DiffNames, Roles) {
   for (const char* loss : {"loss", "train/loss", "lm_loss", "lm loss", "trainLoss", "Loss/train"})
-    EXPECT_EQ(DiffRoleOf(loss), DiffRole::kLoss) << loss;
+    EXPECT_EQ(DiffRoleOf(loss, {}), DiffRole::kLoss) << loss;
   for (const char* none : {"val/loss", "evalLoss", "aux_loss", "load_balancing_loss", "loss_scale",
                            "z_loss", "lr", "closs", "flawless", "tokens_per_second"})
-    EXPECT_EQ(DiffRoleOf(none), DiffRole::kNone) << none;
+    EXPECT_EQ(DiffRoleOf(none, {}), DiffRole::kNone) << none;
   for (const char* tokens : {"tokens", "consumed_tokens", "tokens/total"})
-    EXPECT_EQ(DiffRoleOf(tokens), DiffRole::kTokens) << tokens;
+    EXPECT_EQ(DiffRoleOf(tokens, {}), DiffRole::kTokens) << tokens;
 }
 
 }  // namespace

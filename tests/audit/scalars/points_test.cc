@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
 #include <random>
@@ -100,7 +101,9 @@ std::map<PointKey, double> Reference(const std::string& run, uint32_t rank,
       steps = &seen[point.series];
     }
     if (!recent) steps->push_back(point.step);
-    out[{run, attempt, rank, point.step, point.series}] = point.value;
+    // Of a step's rows the last counts, but what is no number stays.
+    double& value = out.try_emplace({run, attempt, rank, point.step, point.series}).first->second;
+    if (!recent || std::isfinite(value)) value = point.value;
     any = true;
   }
   return out;
@@ -125,8 +128,9 @@ std::vector<Point> RandomPoints(std::mt19937& random) {
     const int64_t jitter = random() % 20 == 0 ? static_cast<int64_t>(random() % 12) : 0;
     for (uint32_t s = 0; s < series; ++s) {
       if (s > 0 && step % (s * 3) != 0) continue;
-      points.push_back({std::max<int64_t>(0, step - jitter), "s" + std::to_string(s),
-                        static_cast<double>(points.size())});
+      const double value = random() % 30 == 0 ? std::numeric_limits<double>::infinity()
+                                              : static_cast<double>(points.size());
+      points.push_back({std::max<int64_t>(0, step - jitter), "s" + std::to_string(s), value});
     }
   }
   return points;
@@ -141,8 +145,43 @@ TEST(Points, AttemptsAndOrderAsTheReferenceSays) {
     const ReadPoints read = ReadFiles({{"/x/run.csv", points}}, &reports);
     EXPECT_TRUE(read.in_order);
     EXPECT_EQ(read.by_key, Reference("run.csv", 0, points));
-    EXPECT_TRUE(reports[0].problems.empty());
+    for (const Problem& problem : reports[0].problems)
+      EXPECT_THAT(problem.text, HasSubstr("more values of steps that had one already"));
   }
+}
+
+// Rows of micro-batches: a NaN in any of them is the step's.
+TEST(Points, WhatIsNoNumberIsNotUndone) {
+  const double nan = std::nan("");
+  std::deque<InputReport> reports;
+  const ReadPoints read =
+      ReadFiles({{"/x/a.csv", {{1, "a", 2}, {1, "a", nan}, {1, "a", 3}, {2, "a", 4}, {2, "a", 5}}}},
+                &reports);
+  EXPECT_TRUE(std::isnan(read.by_key.at({"a.csv", 0, 0, 1, "a"})));
+  EXPECT_EQ(read.by_key.at({"a.csv", 0, 0, 2, "a"}), 5);
+  ASSERT_EQ(reports[0].notes.size(), 1u);
+  EXPECT_FALSE(reports[0].failed());
+  EXPECT_THAT(reports[0].notes[0], HasSubstr("found 3 more values of steps"));
+}
+
+// What a log of several ranks calls "rank1/loss" is the loss of rank 1.
+TEST(Points, ARankInTheNameOfASeries) {
+  std::deque<InputReport> reports;
+  const std::vector<Point> points = {{1, "loss", 2},   {1, "rank1/loss", 3}, {1, "rank_2/loss", 4},
+                                     {1, "rank1/", 5}, {1, "ranks/loss", 6}, {2, "rank1/loss", 7}};
+  const ReadPoints read = ReadFiles({{"/x/a.csv", points}}, &reports);
+  EXPECT_EQ(read.by_key.at({"a.csv", 0, 0, 1, "loss"}), 2);
+  EXPECT_EQ(read.by_key.at({"a.csv", 0, 1, 1, "loss"}), 3);
+  EXPECT_EQ(read.by_key.at({"a.csv", 0, 2, 1, "loss"}), 4);
+  EXPECT_EQ(read.by_key.at({"a.csv", 0, 0, 1, "rank1/"}), 5);
+  EXPECT_EQ(read.by_key.at({"a.csv", 0, 0, 1, "ranks/loss"}), 6);
+  EXPECT_TRUE(read.in_order);
+  ASSERT_EQ(reports[0].series.size(), 3u);
+  EXPECT_EQ(reports[0].series[0].name, "loss");
+  EXPECT_EQ(reports[0].series[0].points, 4u);
+  // Where the path says the rank, names are names.
+  const ReadPoints said = ReadFiles({{"/x/rank3.csv", points}}, &reports);
+  EXPECT_EQ(said.by_key.at({"rank.csv", 0, 3, 1, "rank1/loss"}), 3);
 }
 
 TEST(Points, RanksAreJoinedByStep) {

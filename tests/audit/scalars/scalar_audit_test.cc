@@ -166,6 +166,44 @@ TEST_F(ScalarCli, WrongMapsAreNamed) {
   EXPECT_THAT(wrong("run = \"x\"\nstepp = \"y\"\n"), HasSubstr("did you mean step?"));
 }
 
+// A step for one table only, names that nothing has, and what is no map at all.
+TEST_F(ScalarCli, WhatAMapSaysForNothing) {
+  dir_.Write("two/a.csv", "it,loss\n1,2.5\n2,2.25\n");
+  dir_.Write("two/b.csv", "step,acc\n10,0.5\n20,0.75\n");
+  const auto audit = [&](const std::string& text) {
+    return RunPlumb({"audit", dir_.path() + "/two", "--map", Map(text), "--format", "json"});
+  };
+  auto ended = audit("step = \"it\"\n[series]\nacc = \"none\"\nlos = \"loss\"\n");
+  EXPECT_EQ(ended.status, 0) << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("no column that --map names as the step"));
+  EXPECT_THAT(ended.output, HasSubstr("did you mean loss?"));
+  const Json report = CheckReport(ended.output);
+  EXPECT_EQ(report["inputs"][1]["problems"].size(), 0u);
+  EXPECT_EQ(report["inputs"][1]["notes"].size(), 1u);
+  ended = audit("step = \"nothing\"\n");
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.errors, HasSubstr("found no file that has one"));
+  EXPECT_THAT(audit("").errors, HasSubstr("found nothing in it"));
+  EXPECT_THAT(audit("sreies = 1\n").errors, HasSubstr("did you mean series?"));
+  EXPECT_THAT(audit("zzzzzz = 1\n").errors, HasSubstr("series run step rank"));
+}
+
+// Who reads has seen enough.
+TEST_F(ScalarCli, AReaderThatGoesAway) {
+  // A pipe that nobody reads: the output goes through its other end, a shell's.
+  const auto ended = test::RunToEnd(
+      {"/bin/sh", "-c",
+       "(sleep 0.2; " + PlumbProgram() + " audit " + events_ + "; echo $? >&2) | true"});
+  EXPECT_EQ(ended.errors, "0\n");
+}
+
+TEST_F(ScalarCli, NamesThatSteerATerminal) {
+  const std::string bytes = "step,loss\u202Ex\n1,nan\n2,nan\n";
+  const auto ended = RunPlumb({"audit", dir_.Write("tables/m.csv", bytes)});
+  EXPECT_THAT(ended.output, Not(HasSubstr("\u202E")));
+  EXPECT_THAT(ended.output, HasSubstr("\\u202e"));
+}
+
 TEST_F(ScalarCli, ExitStatusOfDamage) {
   const std::string bytes = Healthy(30);
   std::string length = bytes, data = bytes;

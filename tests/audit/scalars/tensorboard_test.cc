@@ -172,6 +172,23 @@ TEST(TensorBoard, BadDataIsSkippedAndCounted) {
   EXPECT_EQ(report.records, 3u);
 }
 
+// The host crashed: what was set aside for the file is zeros.
+TEST(TensorBoard, AnUnwrittenEnd) {
+  EventFile file;
+  file.Scalar(1, "loss", 1);
+  const std::string bytes = file.bytes();
+  for (const size_t zeros : {1, 12, 5000, 3 << 20}) {
+    InputReport report;
+    EXPECT_EQ(Values(ReadOne(bytes + std::string(zeros, '\0'), &report), "loss"), "0:1=1 ");
+    EXPECT_FALSE(report.failed()) << zeros;
+    ASSERT_EQ(report.problems.size(), 1u);
+    EXPECT_EQ(report.problems[0].offset, bytes.size());
+  }
+  InputReport report;  // with something behind them it is damage
+  ReadOne(bytes + std::string(5000, '\0') + bytes, &report);
+  EXPECT_TRUE(report.failed());
+}
+
 TEST(TensorBoard, BadLengthEndsTheFile) {
   EventFile file;
   file.Scalar(1, "loss", 1);

@@ -128,6 +128,27 @@ TEST(Wandb, NestedKeys) {
   EXPECT_EQ(Told(ReadOne(run.bytes())), "top@0:5=4 train/loss@0:5=3 0:6=2 ");
 }
 
+// Of objects what is a number; what says its type is a histogram or a picture.
+TEST(Wandb, ObjectsOfNumbers) {
+  WandbRun run;
+  run.History(0, {{"d", "{\"in\": {\"loss\": 1, \"n\": \"NaN\", \"s\": \"x\"}, \"lr\": 0.5}"},
+                  {"h", "{\"values\": [1, 2], \"bins\": 3, \"_type\": \"histogram\"}"},
+                  {"m", "{\"a\": {\"_type\": \"image-file\", \"size\": 5}, \"ab\": 7}"},
+                  {"cut", "{\"a\": 1"},
+                  {"e", "{}"}});
+  EXPECT_EQ(Told(ReadOne(run.bytes())), "d/in/loss@0:0=1 d/in/n@0:0=nan d/lr@0:0=0.5 m/ab@0:0=7 ");
+}
+
+// A file without a run's record: its name says the run.
+TEST(Wandb, TheRunByTheFilesName) {
+  const test::TempFolder dir;
+  InputReport report;
+  report.path = dir.Write("run-x1y2.wandb", WandbRun().History(0, {{"loss", "1"}}).bytes());
+  const ReadPoints read = ReadAll(WandbReader(), {&report});
+  ASSERT_EQ(read.points.size(), 1u);
+  EXPECT_EQ(std::get<0>(read.points[0].first), "x1y2");
+}
+
 TEST(Wandb, SystemMetricsBelongToTheRowBefore) {
   WandbRun run;
   run.Stats({{"gpu.0.memory", "11"}});

@@ -1,0 +1,92 @@
+#include "audit/readers/scalars/csv_recognition.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "audit/readers/input/line_reader.h"
+#include "audit/readers/input/reader.h"
+#include "audit/readers/scalars/csv_row.h"
+#include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
+
+namespace plumbline::audit {
+namespace {
+
+struct FirstRows {
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+};
+
+// The header and the rows that are whole; nothing where the text is no table.
+std::optional<FirstRows> RowsOf(std::string_view text, bool all) {
+  if (text.starts_with(kCsvMark)) text.remove_prefix(kCsvMark.size());
+  FirstRows table;
+  char separator = 0;
+  size_t zeros = 0;  // lines that are damaged
+  while (!text.empty() && table.rows.size() < kCsvLookRows) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos && !all) break;
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    while (line.ends_with('\0')) line.remove_suffix(1);  // room that was never written
+    if (line.find('\0') != std::string_view::npos) {
+      if (separator == 0 || ++zeros > table.rows.size() + 1) return std::nullopt;
+      continue;
+    }
+    if (IsBlank(line) || (separator == 0 && line.starts_with('#'))) continue;
+    if (separator == 0) {
+      if (line.starts_with('{') || line.starts_with('[') || IsOpen(line)) return std::nullopt;
+      separator = SeparatorOf(line);
+      if (separator == 0) return std::nullopt;
+      table.header = SplitRow(line, separator);
+    } else {
+      table.rows.push_back(SplitRow(line, separator));
+    }
+  }
+  return separator == 0 ? std::nullopt : std::optional(std::move(table));
+}
+
+bool LooksLikeScalars(const FirstRows& table) {
+  StepChoice choice("");
+  size_t fitting = 0, valued = 0;
+  bool named = false, training = false;
+  for (const std::string& name : table.header) {
+    if (name.size() > 200 || NumberOf(name)) return false;
+    named |= choice.MayBe(name) && !IsEpochName(name);
+    training |= HasTrainingWord(name);
+  }
+  if (table.rows.empty()) return named && training;  // it has just begun
+  for (const std::vector<std::string>& row : table.rows) {
+    bool other = false;
+    for (size_t i = 0; i < std::min(row.size(), table.header.size()); ++i) {
+      const std::optional<double> value = NumberOf(row[i]);
+      if (value) choice.Offer(table.header[i], *value);
+      other |= value && !choice.MayBe(table.header[i]);
+    }
+    fitting += row.size() == table.header.size() ? 1 : 0;
+    valued += other ? 1 : 0;
+  }
+  const std::optional<std::string> best = choice.Best();
+  if (!best || (IsEpochName(*best) && !training)) return false;
+  return valued > 0 && 2 * fitting >= table.rows.size();
+}
+
+}  // namespace
+
+bool IsCsv(std::string_view path, std::string_view head) {
+  constexpr size_t kLook = 256 << 10;
+  std::string more;
+  const bool full = head.size() >= Reader::kHeadBytes;
+  if (IsCompressed(head) || (full && std::count(head.begin(), head.end(), '\n') < 2)) {
+    more = FirstBytes(path, head, kLook);
+    const std::optional<FirstRows> table = RowsOf(more, more.size() < kLook);
+    return table && LooksLikeScalars(*table);
+  }
+  const std::optional<FirstRows> table = RowsOf(head, !full);
+  return table && LooksLikeScalars(*table);
+}
+
+}  // namespace plumbline::audit

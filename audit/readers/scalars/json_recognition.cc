@@ -1,0 +1,117 @@
+#include "audit/readers/scalars/json_recognition.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "audit/readers/input/json_cursor.h"
+#include "audit/readers/input/line_reader.h"
+#include "audit/readers/rollout/jsonl.h"
+#include "audit/readers/scalars/json_record.h"
+#include "audit/readers/scalars/step_name.h"
+
+namespace plumbline::audit {
+namespace {
+
+// Counts what the first objects hold.
+class Look : private JsonRecord::Taker {
+ public:
+  void Object(JsonCursor* cursor, std::string_view text) {
+    stepped_ = valued_ = false;
+    if (!record_.Read(cursor, text, this, &shape_)) return;
+    ++objects_;
+    with_step_ += stepped_ && valued_ ? 1 : 0;
+  }
+
+  size_t objects() const { return objects_; }
+
+  bool Scalars(size_t least) const {
+    const std::optional<std::string> best = choice_.Best();
+    if (!best || with_step_ < least || 2 * with_step_ < objects_) return false;
+    return training_ || (!IsEpochName(*best) && shape_.numbers > shape_.texts + shape_.lists);
+  }
+
+ private:
+  void Take(std::string_view name, double value) override {
+    choice_.Offer(name, value);
+    stepped_ |= choice_.MayBe(name);
+    valued_ |= !choice_.MayBe(name);
+    training_ |= HasTrainingWord(name);
+  }
+
+  StepChoice choice_{""};
+  JsonRecord record_;
+  JsonShape shape_;
+  size_t objects_ = 0, with_step_ = 0;
+  bool training_ = false, stepped_ = false, valued_ = false;
+};
+
+bool LooksLikeLines(std::string_view path, std::string_view text, bool all) {
+  Look look;
+  size_t good = 0, bad = 0;
+  while (!text.empty() && good < kLookObjects) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos && !all) break;
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (IsBlankJson(line)) continue;
+    JsonCursor cursor(line);
+    look.Object(&cursor, line);
+    ++(cursor.failed() || !cursor.AtEnd() ? bad : good);
+  }
+  if (bad > 1 && 4 * bad > good) return false;  // one may be damaged, or the last one cut
+  // One object alone may be anything, unless the name says what it is.
+  const bool named = path.ends_with(".jsonl") || path.ends_with(".ndjson");
+  return look.Scalars(named ? 1 : 2);
+}
+
+bool LooksLikeList(std::string_view text) {
+  Look look;
+  JsonCursor cursor(text);
+  cursor.EnterList();
+  while (look.objects() < kLookObjects && cursor.NextElement()) {
+    if (cursor.Peek() != JsonCursor::Kind::kObject) break;
+    look.Object(&cursor, text);
+  }
+  return look.Scalars(2);
+}
+
+// `"log_history": [` somewhere in it.
+bool HoldsHistory(std::string_view text) {
+  size_t at = text.find("\"log_history\"");
+  if (at == std::string_view::npos) return false;
+  at = text.find_first_not_of(" \t\r\n", at + kHistory.size() + 2);
+  if (at == std::string_view::npos || text[at] != ':') return false;
+  at = text.find_first_not_of(" \t\r\n", at + 1);
+  return at != std::string_view::npos && text[at] == '[';
+}
+
+bool IsRollout(std::string_view path, std::string_view head) {
+  return NativeRollouts().Recognise(path, head) || PrimeRlRollouts().Recognise(path, head) ||
+         NemoRlRollouts().Recognise(path, head);
+}
+
+}  // namespace
+
+bool IsJsonScalars(std::string_view path, std::string_view head) {
+  constexpr size_t kLook = 256 << 10;
+  std::string_view text = head;
+  if (text.starts_with(kJsonMark)) text.remove_prefix(kJsonMark.size());
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool packed = IsCompressed(head);
+  if (!packed && (first == std::string_view::npos || (text[first] != '{' && text[first] != '[')))
+    return false;
+  const std::string more = packed || head.size() >= Reader::kHeadBytes
+                               ? FirstBytes(path, head, kLook)
+                               : std::string(head);
+  const bool all = more.size() < kLook;
+  text = more;
+  if (text.starts_with(kJsonMark)) text.remove_prefix(kJsonMark.size());
+  text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
+  if (text.starts_with('[')) return LooksLikeList(text);
+  if (!text.starts_with('{')) return false;
+  if (HoldsHistory(text)) return true;
+  return LooksLikeLines(path, text, all) && !IsRollout(path, head);
+}
+
+}  // namespace plumbline::audit

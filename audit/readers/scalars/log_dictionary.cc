@@ -1,0 +1,128 @@
+#include "audit/readers/scalars/log_dictionary.h"
+
+#include <optional>
+
+#include "audit/readers/scalars/log_bytes.h"
+#include "audit/readers/scalars/number_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr Bytes kBrackets(" \t[]");
+
+}  // namespace
+
+bool LogDictionary::Read(std::string_view text) {
+  text_ = text;
+  at_ = 0;
+  name_.clear();
+  members_.clear();
+  others_ = 0;
+  return ReadValue(0);
+}
+
+void LogDictionary::PassSpaces() {
+  while (at_ < text_.size() && IsSpaceByte(text_[at_])) ++at_;
+}
+
+void LogDictionary::Add(double value, bool at_end) {
+  if (members_.size() < kMostMembers) members_.push_back({name_, value, at_end});
+}
+
+bool LogDictionary::PassText(std::string_view* inside) {
+  const char quote = text_[at_];
+  const size_t begin = ++at_;
+  while (at_ < text_.size() && text_[at_] != quote) at_ += text_[at_] == '\\' ? 2 : 1;
+  if (at_ >= text_.size()) {
+    at_ = text_.size();
+    return false;
+  }
+  *inside = text_.substr(begin, at_ - begin);
+  ++at_;
+  return true;
+}
+
+// A key and its colon; appended to the name.
+bool LogDictionary::ReadKey() {
+  static constexpr Bytes kAfterKey(":,{}[]'\"");
+  PassSpaces();
+  if (at_ == text_.size()) return false;
+  std::string_view key;
+  if (text_[at_] == '\'' || text_[at_] == '"') {
+    if (!PassText(&key)) return false;
+  } else {
+    const size_t begin = at_;
+    while (at_ < text_.size() && !kAfterKey[text_[at_]]) ++at_;
+    key = text_.substr(begin, at_ - begin);
+  }
+  PassSpaces();
+  if (at_ == text_.size() || text_[at_] != ':') return false;
+  ++at_;
+  if (!name_.empty()) name_ += '/';
+  name_.append(key.substr(0, kMostNameBytes));
+  return true;
+}
+
+// At depth 0 only a dictionary is one.
+bool LogDictionary::ReadValue(size_t depth) {
+  PassSpaces();
+  if (at_ == text_.size()) return false;
+  if (text_[at_] != '{') return depth > 0 && ReadOther();
+  if (depth == kMostDepth) return false;
+  ++at_;
+  const size_t length = name_.size();
+  PassSpaces();
+  if (at_ < text_.size() && text_[at_] == '}') {
+    ++at_;
+    return true;
+  }
+  while (ReadKey() && ReadValue(depth + 1)) {
+    name_.resize(length);
+    PassSpaces();
+    if (at_ == text_.size()) return false;
+    if (text_[at_] == '}') {
+      ++at_;
+      return true;
+    }
+    if (text_[at_] != ',') return false;
+    ++at_;
+  }
+  return false;
+}
+
+// A number, a text, a word, a list, "tensor(2.3, device='cuda:0')": up to the comma or brace that
+// ends it.
+bool LogDictionary::ReadOther() {
+  const size_t begin = at_;
+  size_t open = 0;
+  while (at_ < text_.size()) {
+    const char c = text_[at_];
+    std::string_view inside;
+    if (c == '\'' || c == '"') {
+      if (!PassText(&inside)) return false;
+      continue;
+    }
+    if (c == '(' || c == '[' || c == '{') ++open;
+    if (open == 0 && (c == ',' || c == '}')) break;
+    if ((c == ')' || c == ']' || c == '}') && open > 0) --open;
+    ++at_;
+  }
+  std::string_view value = text_.substr(begin, at_ - begin);
+  const bool at_end = at_ == text_.size();
+  Trim(&value, kSpaces, kSpaces);
+  // A scalar of a library: the first thing in its parentheses.
+  const size_t parenthesis = value.find('(');
+  if (parenthesis != std::string_view::npos && IsPairLetter(value.front())) {
+    value = value.substr(parenthesis + 1, value.find_first_of(",)", parenthesis) - parenthesis - 1);
+    Trim(&value, kBrackets, kBrackets);
+  }
+  if (const std::optional<double> number = NumberOf(value)) {
+    Add(*number, at_end);
+  } else {
+    static constexpr Bytes kOpens("'\"[");
+    others_ += !value.empty() && kOpens[value.front()] ? 1 : 0;
+  }
+  return true;
+}
+
+}  // namespace plumbline::audit

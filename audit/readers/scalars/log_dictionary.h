@@ -1,0 +1,45 @@
+// A dictionary within a line of a log.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::audit {
+
+// A printed dictionary ("{'loss': 2.3, 'lr': 1e-4}"), of Python or JSON; `text` begins with its
+// brace. Names of dictionaries within it join by '/'. None, True, texts and lists are no values.
+// Keeps what it reads until the next call.
+class LogDictionary {
+ public:
+  struct Member {
+    std::string name;
+    double value;
+    bool at_end;
+  };
+
+  // False: it is none, or cut; what was read before that is in members() all the same.
+  bool Read(std::string_view text);
+  const std::vector<Member>& members() const { return members_; }
+  size_t others() const { return others_; }  // texts and lists that it holds
+
+ private:
+  static constexpr size_t kMostDepth = 16;
+  static constexpr size_t kMostMembers = 1 << 14;
+
+  bool ReadKey();
+  bool ReadValue(size_t depth);
+  bool ReadOther();
+  bool PassText(std::string_view* inside);
+  void PassSpaces();
+  void Add(double value, bool at_end);
+
+  std::string_view text_;
+  size_t at_ = 0;
+  std::string name_;
+  std::vector<Member> members_;
+  size_t others_ = 0;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,208 @@
+// A log repeats itself: its lines have a step, names and numbers, and the same words around them.
+// Who writes of a run in sentences ("Tried step=3000 loss=nan again") uses other words each time.
+#include "audit/readers/scalars/log_recognition.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "audit/readers/input/file.h"
+#include "audit/readers/input/line_reader.h"
+#include "audit/readers/scalars/log_bytes.h"
+#include "audit/readers/scalars/log_line.h"
+#include "audit/readers/scalars/point_file.h"
+#include "audit/readers/scalars/step_name.h"
+
+namespace plumbline::audit {
+namespace {
+
+// Documents and sources quote logs; they are none.
+bool IsDocument(std::string_view path) {
+  static constexpr std::string_view kEndings[] = {
+      ".md",  ".rst", ".py",   ".ipynb", ".c",    ".cc",    ".cpp",  ".h",    ".cu", ".rs",
+      ".go",  ".js",  ".html", ".tex",   ".yaml", ".yml",   ".toml", ".json", ".sh", ".diff",
+      ".xml", ".ini", ".cfg",  ".bib",   ".java", ".patch", ".csv",  ".tsv"};
+  return std::any_of(std::begin(kEndings), std::end(kEndings),
+                     [&](std::string_view ending) { return path.ends_with(ending); });
+}
+
+// A comment or a quotation.
+bool IsQuoted(std::string_view prefix) {
+  const size_t first = prefix.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return false;
+  prefix.remove_prefix(first);
+  return prefix.starts_with('#') || prefix.starts_with("//") || prefix.starts_with("* ") ||
+         prefix.starts_with("> ") || prefix.starts_with("- ") || prefix.starts_with("print") ||
+         prefix.find("print(") != std::string_view::npos;
+}
+
+bool IsNotes(std::string_view path) {
+  static constexpr std::string_view kStems[] = {"notes",   "note",  "readme",    "todo",
+                                                "journal", "diary", "changelog", "minutes"};
+  std::string name(path.substr(path.rfind('/') + 1));
+  name.resize(std::min(name.size(), name.find('.')));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::any_of(std::begin(kStems), std::end(kStems), [&](std::string_view stem) {
+    return name == stem || name.ends_with("_" + std::string(stem)) ||
+           name.ends_with("-" + std::string(stem));
+  });
+}
+
+// "Tried", "again,": letters, and a mark of a sentence behind them. "INFO", "ms" and "a" are none.
+bool IsProseWord(std::string_view token) {
+  static constexpr Bytes kMarks(".,;!?");
+  static constexpr std::string_view kOfLogs[] = {
+      "train",     "training",   "validation", "validating", "valid",  "val",
+      "eval",      "evaluation", "test",       "loss",       "step",   "steps",
+      "iteration", "iter",       "epoch",      "rank",       "global", "trainer",
+      "info",      "nan",        "inf",        "infinity",   "sec",    "min"};
+  while (!token.empty() && kMarks[token.back()]) token.remove_suffix(1);
+  if (token.size() < 3 || !std::all_of(token.begin(), token.end(), IsPairLetter)) return false;
+  const bool shouts = std::none_of(token.begin(), token.end(), [](char c) { return c >= 'a'; });
+  std::string lower(token);
+  for (char& c : lower) c = static_cast<char>(c | 0x20);
+  return !shouts && std::find(std::begin(kOfLogs), std::end(kOfLogs), lower) == std::end(kOfLogs);
+}
+
+// The words of a line, parted by spaces, that are prose; `tokens`: how many it has in all.
+std::string ProseWords(std::string_view line, size_t* words, size_t* tokens) {
+  std::string list;
+  *words = *tokens = 0;
+  while (!line.empty()) {
+    const std::string_view token = line.substr(0, line.find_first_of(" \t"));
+    line.remove_prefix(std::min(line.size(), token.size() + 1));
+    if (token.empty()) continue;
+    ++*tokens;
+    if (!IsProseWord(token)) continue;
+    ++*words;
+    list.append(token).push_back(' ');
+  }
+  return list;
+}
+
+// The line without what it says of series.
+std::string WithoutNames(const LogRecord& record) {
+  std::string text(record.line);
+  for (const LogRecord::Value& v : record.values) {
+    // Names of a dictionary are not in the line itself.
+    const size_t at = reinterpret_cast<uintptr_t>(v.name.data()) -
+                      reinterpret_cast<uintptr_t>(record.line.data());
+    if (at < text.size() && v.name.size() <= text.size() - at)
+      std::fill_n(text.begin() + static_cast<std::ptrdiff_t>(at), v.name.size(), '#');
+  }
+  const size_t brace = text.find('{');
+  if (record.mark.kind == LogMark::Kind::kDictionary && brace != std::string::npos)
+    text.resize(brace);
+  return text;
+}
+
+// What the lines of a text tell of it.
+class LogEvidence {
+ public:
+  explicit LogEvidence(std::string_view path)
+      : named_(path.ends_with(".log") || path.ends_with(".out") || path.ends_with(".err")),
+        text_(path.ends_with(".txt")),
+        notes_(IsNotes(path)) {}
+
+  // Lines up to the one that decides.
+  void Look(std::string_view text, bool all) {
+    while (!text.empty() && !Enough()) {
+      const size_t end = text.find_first_of("\n\r");
+      if (end == std::string_view::npos && !all) return;
+      const std::string_view line = text.substr(0, end);
+      text.remove_prefix(std::min(text.size(), line.size() + 1));
+      Take(line);
+    }
+  }
+
+  bool IsLog() const {
+    if (repeated_ >= kRepeats) return true;
+    if (notes_ || (!named_ && sentences_ > 0 && 2 * sentences_ >= others_)) return false;
+    return clean_ >= (named_ || text_ ? 1 : 2);
+  }
+
+ private:
+  static constexpr size_t kRepeats = 3;      // of one line with words around its numbers
+  static constexpr size_t kMostShapes = 64;  // that are compared
+
+  // Nothing behind it could change the answer.
+  bool Enough() const { return repeated_ >= kRepeats || (named_ && !notes_ && clean_ > 0); }
+
+  void Take(std::string_view line) {
+    size_t words = 0, tokens = 0;
+    if (!parser_.Parse(line, true, &record_)) {
+      if (line.find_first_not_of(" \t") == std::string_view::npos) return;
+      ++others_;
+      ProseWords(line, &words, &tokens);
+      sentences_ += words >= 4 && 10 * words >= 7 * tokens && EndsSentence(line) ? 1 : 0;
+      return;
+    }
+    const bool training =
+        std::any_of(record_.values.begin(), record_.values.end(),
+                    [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
+    if (!training || IsQuoted(record_.prefix)) return;
+    std::string shape = ProseWords(WithoutNames(record_), &words, &tokens);
+    clean_ += words <= (named_ ? 1u : 0u) ? 1 : 0;
+    for (const LogRecord::Value& v : record_.values) shape.append(v.name).push_back('|');
+    if (shapes_.size() < kMostShapes || shapes_.contains(shape))
+      repeated_ = std::max(repeated_, ++shapes_[shape]);
+  }
+
+  static bool EndsSentence(std::string_view line) {
+    const char last = line[line.find_last_not_of(" \t")];
+    return (last == '.' || last == '!' || last == '?') && !line.ends_with("..");
+  }
+
+  const bool named_, text_, notes_;
+  LogParser parser_;
+  LogRecord record_;
+  std::map<std::string, size_t> shapes_;  // of lines that tell of training
+  size_t repeated_ = 0;                   // the most frequent of them
+  size_t clean_ = 0;                      // without words besides
+  size_t others_ = 0, sentences_ = 0;     // lines that tell nothing; those that are prose
+};
+
+// The banner before the first step may be long: a file that has none in its first megabyte may
+// still have some at its end.
+std::string LastBytes(std::string_view path, size_t size) {
+  absl::StatusOr<InputFile> file = InputFile::Open(std::string(path));
+  if (!file.ok() || file->size() < size) return "";
+  std::string bytes(size, '\0');
+  return file->ReadAt(file->size() - size, bytes.data(), size).ok() ? bytes : "";
+}
+
+// Containers of other formats are full of zeros; a log has stray ones, and some at its end where
+// the host crashed.
+bool IsBinary(std::string_view head) {
+  while (head.ends_with('\0')) head.remove_suffix(1);
+  return head.empty() || std::count(head.begin(), head.end(), '\0') > 64;
+}
+
+}  // namespace
+
+bool IsTrainerLog(std::string_view path, std::string_view head) {
+  constexpr size_t kLook = 1 << 20;
+  constexpr size_t kTail = 64 << 10;
+  if (IsDocument(path) || JsonLinesFormat().recognise(path, head) ||
+      CsvFormat().recognise(path, head))
+    return false;
+  const bool packed = IsCompressed(head);
+  if (!packed && IsBinary(head)) return false;
+  const bool short_file = !packed && head.size() < Reader::kHeadBytes;
+  if (!packed) {
+    LogEvidence first(path);
+    first.Look(head, short_file);
+    if (short_file || first.IsLog()) return first.IsLog();
+  }
+  const std::string more = FirstBytes(path, head, kLook);
+  LogEvidence evidence(path);
+  evidence.Look(more, more.size() < kLook);
+  if (evidence.IsLog() || packed || more.size() < kLook) return evidence.IsLog();
+  evidence.Look(LastBytes(path, kTail), true);
+  return evidence.IsLog();
+}
+
+}  // namespace plumbline::audit
