@@ -26,8 +26,7 @@ Json FromSeries(const std::vector<SeriesSeen>& series, const SeriesRoles& roles)
 
 Json FromInput(const InputReport& input, const SeriesRoles& roles) {
   Json problems = Json::array();
-  for (const Problem& problem : input.problems)
-    problems.push_back(Text(input.Line(problem)));
+  for (const Problem& problem : input.problems) problems.push_back(Text(input.Line(problem)));
   Json json = {{"path", Text(input.path)},
                {"format", Text(input.format)},
                {"bytes", input.bytes},
