@@ -58,7 +58,7 @@ class LossRule : public Rule {
 // Parts that findings on losses have in common.
 
 // Warnings a point of a healthy series, at most, at 95 % confidence (docs/measurements/losses.md).
-inline constexpr double kLossAlarms = 1e-6;
+inline constexpr double kLossAlarms = 1.2e-6;
 
 // How far above a level, as a person reads it: "12.3 %"; of values around 0, where no percentage
 // means anything, "0.31 (9.4 times its scale)".

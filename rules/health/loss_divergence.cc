@@ -54,7 +54,7 @@ overfitting.
   (`precision/epsilon-underflow`): the loss is where they show last.
 - An evaluation that overfits: stop there, or use more data.
 
-**Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1 warning in a million points at 95 % confidence, on
+**Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1.2 warnings in a million points at 95 % confidence, on
 28,000 simulated healthy curves (docs/measurements/losses.md). An error where it diverges, a warning where it drifts.
 
 **Inconclusive when** the series has under 100 points. Findings are made before.
