@@ -46,6 +46,24 @@ bool IsCyclic(const std::vector<RatePoint>& points) {
   return false;
 }
 
+// It may have come to where a schedule with warm restarts begins anew: the curve bends (the last
+// steps of a cosine are as 5 to 3, of a short one as 3 to 2; one step earlier as 7 to 5), or a line
+// reaches 0 with the next step; of under 8 points nobody knows.
+bool MayBeAtBottom(const std::vector<RatePoint>& points) {
+  constexpr std::ptrdiff_t kFew = 8;
+  constexpr double kBends = 1.45;
+  const auto highest =
+      std::max_element(points.begin(), points.end(),
+                       [](const RatePoint& a, const RatePoint& b) { return a.rate < b.rate; });
+  if (points.end() - highest < kFew) return true;
+  const double first = (points.end() - 3)->rate, second = (points.end() - 2)->rate;
+  const double last = points.back().rate, step = second - last;
+  if (step == 0 && first == second)  // it rests: where for long, this is no cycle
+    return std::any_of(points.end() - kFew, points.end(),
+                       [&](const RatePoint& p) { return p.rate != last; });
+  return !(step > 0) || first - second >= kBends * step || last <= 1.5 * step;
+}
+
 }  // namespace
 
 void RateCourse::Take(uint32_t attempt, uint32_t world_size, int64_t step, double rate) {
@@ -118,7 +136,8 @@ std::optional<RateRestart> RateCourse::Restart() const {
   // Between points that were not kept it may have been higher: both neighbours must be low.
   const RatePoint& one_before = resumed_[resumed_.size() < 2 ? 0 : resumed_.size() - 2];
   if (!(std::max(before.rate, one_before.rate) < highest / 4)) return std::nullopt;
-  if (!(after.rate >= highest / 2) || IsCyclic(resumed_)) return std::nullopt;
+  if (!(after.rate >= highest / 2) || IsCyclic(resumed_) || MayBeAtBottom(resumed_))
+    return std::nullopt;
   return RateRestart{highest, before, after};
 }
 

@@ -48,7 +48,8 @@ class RateCourse {
 
   // Of the newest point, once an attempt. At its first point: at least half of the maximum that the
   // points before the resume had, which had fallen below a quarter of it; a schedule that did the
-  // same within the run is cyclic, and none.
+  // same within the run is cyclic, and none; nor is one that may have come to the bottom of a
+  // cycle.
   std::optional<RateRestart> Restart() const;
   // The slopes on both sides of the resume differ by a whole multiple (to 2 %) that the world's
   // size explains, where it is known: it, a divisor of it, or its growth.

@@ -1,7 +1,10 @@
 #include "analysis/rates/rate_verdicts.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace plumbline::rules {
@@ -12,8 +15,10 @@ constexpr char kCountOnce[] =
     "(step_scheduler_with_optimizer, split_batches); do not step it in every micro-batch.";
 constexpr int64_t kFewSteps = 10;
 
-FindingBuilder Begun(const std::string& op, int64_t first, int64_t last, const char* kind) {
-  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+FindingBuilder Begun(const std::string& op, int64_t first, int64_t last, const char* kind,
+                     v1::Level level = v1::LEVEL_WARNING,
+                     v1::Strength strength = v1::STRENGTH_PROVED) {
+  FindingBuilder found(level, strength);
   SetPlace(found.verdict(), "", op, first, last, std::initializer_list<uint32_t>{});
   google::protobuf::Struct& details = *found.verdict().mutable_details();
   Put(details, "series", op);
@@ -43,6 +48,74 @@ FindingBuilder RestartFinding(const std::string& op, const RateRestart& r) {
       .Witness("rate", r.after.rate)
       .Witness("highest", r.highest)
       .Assume("the resume was to go on with the schedule, not to begin a new one");
+  return found;
+}
+
+FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
+                           bool declared) {
+  const bool fell = std::isfinite(rate.before);
+  FindingBuilder found =
+      Begun(op, rate.zeros_first, rate.zeros_last, "zero", v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  found.Title(fell ? "the learning rate fell to zero" : "the learning rate is zero from the start")
+      .Explain(absl::StrFormat(
+          "%s is 0 on %s in %d steps in a row, the first %d%s: these steps change nothing.", op,
+          who, rate.zeros, rate.zeros_first,
+          fell ? absl::StrFormat(", and was %.3g before", rate.before) : ""))
+      .Cause(fell ? "schedule-over" : "never-started", 0.9)
+      .Measured("steps in a row at a rate of 0", static_cast<double>(rate.zeros), "steps")
+      .Threshold(static_cast<double>(kZeroRateSteps), "a warm-up leaves 0 in its second step")
+      .Fix(fell ? "Count the schedule in optimizer steps of the whole run (T_max, total_steps, "
+                  "--lr-decay-iters), or end the run where it ends."
+                : "Look at the warm-up's length and at whether scheduler.step() is called.")
+      .Samples(rate.zeros)
+      .Witness("step", static_cast<double>(rate.zeros_first))
+      .Witness("rate", 0.0);
+  if (fell) found.Witness("rate_before", rate.before);
+  if (fell && !declared)
+    found.Assume("the run is to go on: no length of it was declared (option steps)");
+  return found;
+}
+
+FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
+                                  const std::string& who) {
+  const double grain = rate.grain.grain();
+  FindingBuilder found = Begun(op, rate.zeros_first, rate.zeros_last, "printed-zero",
+                               v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
+  found.Title("the learning rate reads zero, in few digits")
+      .Explain(
+          std::isfinite(rate.before)
+              ? absl::StrFormat("%s reads 0 on %s from step %d on, and %.3g before. Its values are "
+                                "multiples of %.3g: it is below %.3g, and may not be 0.",
+                                op, who, rate.zeros_first, rate.before, grain, grain / 2)
+              : absl::StrFormat(
+                    "%s reads 0 on %s in all of %d steps: it is 0, or was printed with too "
+                    "few digits.",
+                    op, who, rate.zeros))
+      .Cause("few-digits", 0.5)
+      .Measured("steps in a row that read 0", static_cast<double>(rate.zeros), "steps")
+      .Threshold(static_cast<double>(kZeroRateSteps), "a warm-up leaves 0 in its second step")
+      .Fix("Log the rate with its exponent (%.3e): then it can be judged.")
+      .Samples(rate.zeros)
+      .Witness("step", static_cast<double>(rate.zeros_first));
+  if (std::isfinite(rate.before)) found.Witness("rate_before", rate.before);
+  return found;
+}
+
+FindingBuilder ApartFinding(int64_t step, const ApartRates& apart) {
+  FindingBuilder found = Begun(apart.op, step, step, "ranks-differ");
+  found.Title("ranks have different learning rates")
+      .Explain(absl::StrFormat("In step %d %s is %.9g on rank %d and %.9g on rank %d.", step,
+                               apart.op, apart.low, apart.low_rank, apart.high, apart.high_rank))
+      .Cause("ranks-differ", 1)
+      .Measured("largest minus smallest rate", apart.high - apart.low)
+      .Threshold(kRatesApart * std::max(std::fabs(apart.low), std::fabs(apart.high)),
+                 "a millionth of the larger one")
+      .Fix(
+          "Step the scheduler on every rank, on the same condition, with numbers that were "
+          "reduced over the ranks.")
+      .Witness(absl::StrCat("rank ", apart.low_rank), apart.low)
+      .Witness(absl::StrCat("rank ", apart.high_rank), apart.high)
+      .Assume("the ranks train the same parameters, in the same groups");
   return found;
 }
 

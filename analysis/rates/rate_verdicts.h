@@ -5,12 +5,21 @@
 #include <string>
 
 #include "analysis/frame/frame.h"
+#include "analysis/rates/apart.h"
+#include "analysis/rates/rank_rate.h"
 #include "analysis/rates/rate_course.h"
 
 namespace plumbline::rules {
 
 // `op`: the series' name. The place's steps are filled.
 FindingBuilder RestartFinding(const std::string& op, const RateRestart& restart);
+// `who`: the ranks, in words. `declared`: how long the run is to be is known.
+FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
+                           bool declared);
+// It reads 0, and may be a rate that is too small for the digits it was printed with.
+FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
+                                  const std::string& who);
+FindingBuilder ApartFinding(int64_t step, const ApartRates& apart);
 FindingBuilder FasterFinding(const std::string& op, const RateFaster& faster, uint32_t world_size);
 
 // What was declared of a schedule, and what was seen: the first is a whole multiple, at least

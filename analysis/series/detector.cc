@@ -46,10 +46,10 @@ void SeriesDetector::Feed(std::vector<SeriesEvent>* events) {
     if (now_.points <= now_.calm_from) continue;
     const Excursions::Point& point = settled_.points[i];
     const std::optional<Rise> rise = now_.riser.Take(point.step, point.y);
-    if (!rise) continue;
+    if (!rise && !now_.riser.fell()) continue;
     SeriesEvent& event = events->emplace_back();
-    event.what = SeriesEvent::What::kRise;
-    event.rise = *rise;
+    event.what = rise ? SeriesEvent::What::kRise : SeriesEvent::What::kFell;
+    event.rise = rise ? *rise : now_.riser.Stand(point.step);
   }
   settled_.points.clear();
   settled_.restart.reset();

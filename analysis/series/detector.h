@@ -5,6 +5,7 @@
 // thread-safe.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -36,6 +37,8 @@ class SeriesDetector {
   bool linear() const { return linear_; }
   // Median of the newest 8 to 64 points of the history; NaN before there are 8.
   double level() const { return now_.riser.level(); }
+  // A level as a value.
+  double value(double y) const { return linear_ ? y : std::exp(y); }
   // Points up to the end of the best block; 0: there is none yet.
   uint64_t best_at() const { return now_.riser.best_at(); }
   StallFigures LookForStall() const { return now_.stall.Look(); }

@@ -6,7 +6,9 @@
 namespace plumbline::rules {
 namespace {
 
-double LinearUnit(double level, double scale) { return std::max(std::fabs(level), 60 * scale); }
+double LinearUnit(double level, double scale) {
+  return std::max(std::fabs(level), Excursion::kMeans * scale);
+}
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 // and on gradient norms share.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "base/archive.h"
@@ -47,10 +48,28 @@ struct Excursion {
   bool outstanding = false;  // its peak is 2.5 times what was seen before, or more
   bool restart = false;      // began within 128 points of a restart of the rate
   bool third = false;        // its peak is a third of the level, or more
+  bool ended = false;        // the data ended, or a resume began, before it was back
 
-  // A warning; else a note.
-  bool warns() const { return (!restart || third) && (lasting || outstanding); }
+  // A warning; else a note. A level around 0, which may be 0 for most of the time, says little, and
+  // a scale about it neither: there only what lasts counts, and rises above all that was seen
+  // before.
+  bool warns() const {
+    if (restart && !third) return false;
+    if (around_zero()) return lasting && compared >= kEnoughBefore && above_before();
+    return lasting || outstanding;
+  }
+  // The level is no measure of anything.
+  bool around_zero() const { return linear && !(std::fabs(level) >= kMeans * scale); }
+  bool above_before() const { return peak >= kAboveBefore * before; }
+  // Enough was seen before to know the noise by, or it is too far out for any.
+  bool seen_enough() const { return compared >= kEnoughBefore || peak >= kFarOut * scale; }
+  static constexpr uint64_t kEnoughBefore = 128;  // points
+  static constexpr double kFarOut = 16;           // scales
+  static constexpr double kAboveBefore = 1.5;     // times
+  static constexpr double kMeans = 60;            // scales
   double peak_z() const { return peak / scale; }
+  // It went on growing after it had opened.
+  bool grew() const { return last_quarter > 1.5 * first_quarter && last_quarter > 0; }
   double peak_share() const { return ShareOf(peak, level, scale, linear); }
   // A level or an excess over it as a value.
   double value(double y) const;
@@ -58,7 +77,7 @@ struct Excursion {
   void Persist(Archive& a) {
     a(onset_step, opened_step, last_step, peak_step, points, above, window, level, scale, slope,
       peak, peak_value, before, compared, first_quarter, last_quarter, kind, linear, jumped,
-      lasting, outstanding, restart, third);
+      lasting, outstanding, restart, third, ended);
   }
 };
 
@@ -73,6 +92,7 @@ struct Rise {
   uint64_t block = 0;       // points of the newest block
   uint64_t best_block = 0;  // of the best one
   uint64_t since = 0;       // points since that
+  bool third = false;       // a third above, or more: it was told of a tenth before
   bool linear = false;
 
   double share() const { return ShareOf(level - best, best, sigma, linear); }
@@ -85,11 +105,14 @@ struct SeriesEvent {
     kGrew,      // it warns now
     kSettled,   // its kind is known
     kReturned,  // a divergence is back: kind recovered now
-    kRise,      // `rise`
+    kRise,      // `rise`; again once it is a third
+    kFell,      // `rise` is over: half of a tenth is left
   };
   What what = What::kOpened;
   Excursion excursion;
   Rise rise;
+
+  bool of_rise() const { return what == What::kRise || what == What::kFell; }
 };
 
 }  // namespace plumbline::rules

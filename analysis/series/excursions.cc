@@ -9,8 +9,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr double kThird = 1.0 / 3;
-constexpr double kStandsOut = 2.5, kFarOut = 16;
-constexpr uint64_t kEnoughBefore = 128;
+constexpr double kStandsOut = 2.5;
 constexpr uint64_t kLongestRun = 128;  // of points before the one that opens
 
 double Expected(double level, double slope, uint64_t d, uint64_t t) {
@@ -145,7 +144,9 @@ void Excursions::Measure(const Point& point) {
   const bool led_up = open.taken < open.opening;
   ++open.taken;
   if (!open.decided) open.excess.push_back(excess);
-  const bool above = excess >= 3 * is.scale;
+  // What is no higher than the level that was left is not away, wherever that was expected to fall:
+  // near the beginning of a run the fall that was seen says little of the one to come.
+  const bool above = excess >= 3 * is.scale && point.y > is.level;
   // Of a divergence only the points that may be its end are history again.
   if (is.kind == ExcursionKind::kDivergence && above) open.points.clear();
   if (is.kind != ExcursionKind::kDivergence || !above) open.points.push_back(point);
@@ -163,8 +164,7 @@ void Excursions::Measure(const Point& point) {
     is.peak_step = point.step;
   }
   is.lasting |= !open.is_short();
-  is.outstanding |= is.peak >= kStandsOut * is.before &&
-                    (is.compared >= kEnoughBefore || is.peak >= kFarOut * is.scale);
+  is.outstanding |= is.peak >= kStandsOut * is.before && is.seen_enough();
   is.third |= is.peak >= PartOf(kThird, is.level, is.scale, is.linear);
 }
 
@@ -245,6 +245,7 @@ void Excursions::Settle(std::vector<SeriesEvent>* events, Settled* settled) {
     Back(events, settled);
   } else if (open_) {
     Open& open = *open_;
+    open.is.ended = true;
     if (!open.decided) {
       Decide();
       Say(SeriesEvent::What::kSettled, events);

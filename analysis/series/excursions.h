@@ -5,6 +5,7 @@
 //   time; of two that open at one point the earlier counts;
 // - an onset lies at most 128 points before the point that opens, and behind the end of the
 //   excursion before;
+// - a point that is no higher than the level left is back, however far that was expected to fall;
 // - a spike of 512 points ends there, and the history restarts with its newest 128;
 // - whether it is short is judged as it goes on: what was seen to be more warns, whatever follows.
 // In one thing it is stricter: a short one stands out at 2.5 times what was seen before (not 1.5),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace plumbline::rules {
 namespace {
@@ -12,6 +13,20 @@ constexpr uint64_t kNewest = LevelWindow::kWidest / 4;
 double Corrected(double deviation, uint64_t window) {
   const auto w = static_cast<double>(window);
   return deviation * (w / (w - 4));
+}
+
+// Of values that may be most of them one value, as a hinge loss is 0: the median distance from the
+// middle says nothing then. The root of the mean square about it, without the three farthest, which
+// may be what is looked for.
+double SpreadOf(std::span<double> values) {
+  constexpr size_t kFarthest = 3;
+  const double middle = MedianOf(values);
+  for (double& value : values) value = (value - middle) * (value - middle);
+  const size_t kept = values.size() - kFarthest;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(kept), values.end());
+  double sum = 0;
+  for (size_t i = 0; i < kept; ++i) sum += values[i];
+  return std::sqrt(sum / static_cast<double>(kept));
 }
 
 }  // namespace
@@ -77,6 +92,10 @@ Frame LevelWindow::FrameAt(uint64_t i) const {
   for (uint64_t k = 0; k < window; ++k) values[k] = y(i - window + k);
   frame.scale =
       std::max(ScaleOf(i, window, frame.slope, frame.level), SmallestGap({values.data(), window}));
+  if (!linear_) return frame;
+  for (uint64_t k = 0; k < window; ++k)
+    values[k] = y(i - window + k) - frame.slope * static_cast<double>(k);
+  frame.scale = std::max(frame.scale, SpreadOf({values.data(), window}));
   return frame;
 }
 

@@ -8,6 +8,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr size_t kMostBlocks = 96;
+constexpr double kTenth = 0.1, kRiseThird = 1.0 / 3;
 
 }  // namespace
 
@@ -22,6 +23,7 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   steps_[count_ % kRing] = step;
   levels_[count_ % kRing] = window_.median();
   ++count_;
+  fell_ = false;
   Best(block);
   if (best_at_ == 0) return std::nullopt;
   const uint64_t since = count_ - best_at_;
@@ -31,26 +33,43 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   if (since > kRing) since_.Add(step, y);
 
   const double rise = level() - best_;
-  const double tenth = Tenth(0);
-  if (rise < tenth / 2) told_ = false;
-  if (!(rise >= tenth) || told_ || count_ < kBegin || since < next_look_) return std::nullopt;
+  if (told_ > 0 && rise < Part(kTenth, told_sigma_) / 2) {
+    told_ = 0;
+    fell_ = true;
+  }
+  if (told_ == 2) return std::nullopt;
+  const double share = told_ == 0 ? kTenth : kRiseThird;
+  if (!(rise >= Part(share, 0)) || count_ < kBegin || since < next_look_) return std::nullopt;
   next_look_ = since + std::max<uint64_t>(1, since / 32);
   const double sigma = SigmaOf(count_ - std::min(2 * block, count_), count_, 1);
   if (near_ < 0) LookBeforeBest();
-  if (!(rise >= 6 * ErrorOf(sigma, block)) || !(rise >= Tenth(sigma))) return std::nullopt;
+  // Of a point, where noise is correlated: neighbours say too little of it.
+  const double whole = std::max(sigma, apart_);
+  if (!(rise >= 6 * ErrorOf(sigma, block)) || !(rise >= Part(share, whole))) return std::nullopt;
+  const bool around_zero = linear_ && std::fabs(best_) < Excursion::kMeans * whole;
+  if (around_zero && count_ < kBeginAroundZero) return std::nullopt;
   double low = 0;
   if (!RisesSince(&low)) return std::nullopt;
-  told_ = true;
-  return Rise{OnsetStep(best_ + sigma),
-              step,
-              best_,
-              level(),
-              sigma,
-              low,
-              block,
-              best_block_,
-              since,
-              linear_};
+  told_ = rise >= Part(kRiseThird, whole) ? 2 : 1;
+  told_sigma_ = whole;
+  Rise told = Stand(step);
+  told.onset_step = OnsetStep(best_ + sigma);
+  told.sigma = sigma;
+  told.slope_low = low;
+  told.third = told_ == 2;
+  return told;
+}
+
+Rise Riser::Stand(int64_t step) const {
+  Rise rise;
+  rise.step = step;
+  rise.best = best_;
+  rise.level = level();
+  rise.block = BlockAt(count_);
+  rise.best_block = best_block_;
+  rise.since = count_ - best_at_;
+  rise.linear = linear_;
+  return rise;
 }
 
 // The newest block that has no point in common with the newest one of all.
@@ -74,8 +93,10 @@ void Riser::Fill() {
   for (uint64_t i = best_at_; i < count_; ++i) since_.Add(steps_[i % kRing], At(points_, i));
 }
 
-double Riser::Tenth(double sigma) const {
-  return linear_ ? 0.1 * std::max(std::fabs(best_), 60 * sigma) : std::log(1.1);
+// Of the best level.
+double Riser::Part(double share, double sigma) const {
+  if (linear_) return PartOf(share, best_, sigma, true);
+  return share == kTenth ? std::log(1.1) : std::log(4.0 / 3);
 }
 
 // Of a point, from differences of points that are `lag` apart, of those numbered [from, to).
@@ -135,7 +156,7 @@ int64_t Riser::OnsetStep(double under) const {
 
 void Riser::Persist(Archive& a) {
   a(linear_, count_, points_, steps_, levels_, best_at_, best_, best_block_, best_step_, near_,
-    apart_, since_, next_look_, told_);
+    apart_, since_, next_look_, told_, told_sigma_);
   if (!a.reading()) return;
   window_.Clear();
   for (uint64_t i = count_ - std::min(count_, BlockAt(count_)); i < count_; ++i)

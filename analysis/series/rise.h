@@ -21,12 +21,15 @@ class Riser {
  public:
   explicit Riser(bool linear = false) : linear_(linear) {}
 
-  // The next point of the history. A rise is told once, and again only when the level had come half
-  // the way back.
+  // The next point of the history. A rise is told at a tenth and at a third, and again only when
+  // the level had come back to half a tenth, which fell() says of the newest point.
   std::optional<Rise> Take(int64_t step, double y);
+  bool fell() const { return fell_; }
+  // As it stands now: level, best and where they are.
+  Rise Stand(int64_t step) const;
   // Median of the newest block of 8 to 64 points; NaN before there are 8.
   double level() const { return count_ < kFewest ? NAN : At(levels_, count_ - 1); }
-  bool risen() const { return told_; }
+  bool risen() const { return told_ > 0; }
   // Points up to the end of the best block; 0: there is none yet.
   uint64_t best_at() const { return best_at_; }
 
@@ -36,6 +39,8 @@ class Riser {
  private:
   static constexpr uint64_t kFewest = 8, kRing = 512;
   static constexpr uint64_t kBegin = 48;  // points: blocks of 8 are noise before
+  // Where the level is no measure, as many as may tell noise from what it stays at for long.
+  static constexpr uint64_t kBeginAroundZero = kRing;
   using Ring = std::array<double, kRing>;
   static double At(const Ring& ring, uint64_t i) { return ring[i % kRing]; }
   static uint64_t BlockAt(uint64_t count) {
@@ -43,7 +48,7 @@ class Riser {
   }
   void Fill();
   void Best(uint64_t block);
-  double Tenth(double sigma) const;
+  double Part(double share, double sigma) const;
   double SigmaOf(uint64_t from, uint64_t to, uint64_t lag) const;
   void LookBeforeBest();
   double ErrorOf(double sigma, uint64_t block) const;
@@ -63,7 +68,9 @@ class Riser {
   double apart_ = 0;    // by points two blocks apart
   BlockMedians since_;  // of the points since; only beyond what the ring holds
   uint64_t next_look_ = 0;  // at so many points since
-  bool told_ = false;
+  uint8_t told_ = 0;        // 1: a tenth, 2: a third
+  double told_sigma_ = 0;
+  bool fell_ = false;    // of the newest point
   SortedWindow window_;  // the newest block
 };
 

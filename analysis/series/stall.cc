@@ -11,10 +11,16 @@ namespace {
 
 constexpr size_t kFirst = 16;
 constexpr size_t kBlocks = 96;
+constexpr double kErrors = 6;  // as health/loss-divergence asks for
 
 }  // namespace
 
-bool StallFigures::from_the_beginning() const { return newest > begin + std::log(0.98); }
+bool StallFigures::from_the_beginning() const {
+  const double enough = begin + std::log(0.98);
+  return newest > enough && !(lowest < enough - kErrors * noise);
+}
+
+bool StallFigures::rose() const { return newest >= lowest + std::log(1.1) + kErrors * noise; }
 
 void Stall::Take(int64_t step, double y) {
   if (first_.size() < kFirst) first_.push_back(y);
@@ -38,6 +44,12 @@ StallFigures Stall::Look() const {
   figures.slope = slope.slope;
   figures.low = slope.low;
   figures.high = slope.high;
+  const GatheredBlocks all = Gather(blocks_, 0, kBlocks);
+  std::vector<double> steps;  // from one block to the next: a few jumps change nothing
+  for (size_t i = 1; i < all.medians.size(); ++i)
+    steps.push_back(all.medians[i] - all.medians[i - 1]);
+  figures.noise = DeviationOf(steps) / std::sqrt(2.0);
+  figures.lowest = *std::min_element(all.medians.begin(), all.medians.end());
   std::vector<double> first = first_, half = newest.medians;
   figures.begin = MedianOf(first);
   figures.newest = MedianOf(half);

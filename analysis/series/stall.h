@@ -15,12 +15,17 @@ struct StallFigures {
   double low = 0, high = 0;  // its 99 % interval
   double begin = 0;          // median of ln value of the first 16 points
   double newest = 0;         // of the newest half
+  double lowest = 0;         // of the lowest of at most 96 blocks of the run
+  double noise = 0;          // standard error of a block's median, from neighbouring blocks
   uint64_t points = 0;
   int64_t half_step = 0;  // where the newest half begins
 
   bool stalled() const { return known && high >= 0; }
-  // It never was much better than in its first 16 points.
+  // It never was much better than in its first 16 points: no block was, beyond noise.
   bool from_the_beginning() const;
+  // Its newest half stands a tenth above the lowest block, beyond noise: it rose, which is no
+  // stall.
+  bool rose() const;
 };
 
 class Stall {

@@ -7,12 +7,13 @@ namespace {
 
 constexpr uint64_t kFewInside = 8;
 constexpr uint64_t kNewestInside = 16;
+constexpr uint64_t kSlow = 256;
 constexpr double kDecadesOfDoubt = 0.3;  // points that are inside by noise are the higher ones
 
 // The newest points weigh most.
-void AddToMean(double x, uint64_t& count, double& mean) {
+void AddToMean(double x, uint64_t& count, double& mean, uint64_t newest = kNewestInside) {
   ++count;
-  mean += (x - mean) / static_cast<double>(std::min(count, kNewestInside));
+  mean += (x - mean) / static_cast<double>(std::min(count, newest));
 }
 
 }  // namespace
@@ -64,6 +65,11 @@ RatioCourse::Taken RatioCourse::Take(int64_t step, double ratio, std::optional<b
 void RatioCourse::Inside(double log_ratio, std::optional<double> log_gradient) {
   AddToMean(log_ratio, inside_, inside_mean_);
   if (log_gradient) AddToMean(*log_gradient, inside_gradients_, inside_gradient_mean_);
+  // Over as many points as noise may stay for.
+  uint64_t squares = inside_slow_;
+  AddToMean(log_ratio, inside_slow_, inside_slow_mean_, kSlow);
+  const double off = log_ratio - inside_slow_mean_;
+  AddToMean(off * off, squares, inside_squares_, kSlow);
   run_ = OutsideRun();
   run_unrated_ = 0;
 }
@@ -102,10 +108,21 @@ bool RatioCourse::Outside(const RatioLimits& limits) const {
 bool RatioCourse::FellWithGradient() const {
   if (run_.side >= 0 || inside_gradients_ < kFewInside || run_.gradients == 0) return false;
   const double fall = inside_mean_ - run_.mean();
-  const double of_gradient =
-      inside_gradient_mean_ - run_.gradient_sum / static_cast<double>(run_.gradients);
+  const double of_gradient = GradientFall();
   return fall > 0 && of_gradient >= fall / 4 &&
          std::fabs(fall - of_gradient) <= fall / 2 + kDecadesOfDoubt;
+}
+
+double RatioCourse::GradientFall() const {
+  if (inside_gradients_ < kFewInside || run_.gradients == 0) return 0;
+  return inside_gradient_mean_ - run_.gradient_sum / static_cast<double>(run_.gradients);
+}
+
+bool RatioCourse::Hovers() const {
+  if (run_.side == 0 || inside_ < kFewInside || run_.zeros > 0) return false;
+  const double way = run_.side * (run_.mean() - inside_mean_);
+  const double of_gradient = std::max(0.0, -run_.side * GradientFall());
+  return way - of_gradient <= kDecadesOfDoubt + 2 * std::sqrt(inside_squares_);
 }
 
 bool RatioCourse::MayBeSchedule() const {

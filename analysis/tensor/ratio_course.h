@@ -83,6 +83,10 @@ class RatioCourse {
   // It was inside, and fell as far as the gradient's norm did: a loss that has been minimised, or
   // gradients that vanish; no wrong rate.
   bool FellWithGradient() const;
+  // It was inside, and what the gradient's fall leaves of the way is no more than a factor of two
+  // and twice the deviation of what was inside: noise about the limit, which may stay there for
+  // long.
+  bool Hovers() const;
   // Without a rate: a decay, or a warm-up, would look like this run.
   bool MayBeSchedule() const;
 
@@ -92,10 +96,11 @@ class RatioCourse {
 
   void Persist(Archive& a) {
     a(run_, run_unrated_, counted_, resting_, no_number_, highest_, inside_, inside_mean_);
-    a(inside_gradients_, inside_gradient_mean_);
+    a(inside_gradients_, inside_gradient_mean_, inside_slow_, inside_slow_mean_, inside_squares_);
   }
 
  private:
+  double GradientFall() const;
   void Inside(double log_ratio, std::optional<double> log_gradient);
   void Add(int64_t step, int side, double log_ratio, std::optional<double> log_gradient);
 
@@ -109,6 +114,9 @@ class RatioCourse {
   double inside_mean_ = 0;  // log10, here and below
   uint64_t inside_gradients_ = 0;
   double inside_gradient_mean_ = 0;
+  uint64_t inside_slow_ = 0;     // points of the next two
+  double inside_slow_mean_ = 0;  // over more points
+  double inside_squares_ = 0;    // mean square about it
 };
 
 }  // namespace plumbline::rules

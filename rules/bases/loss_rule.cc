@@ -50,8 +50,26 @@ void LossRule::Add(const LossSeries& series, FindingBuilder found, VerdictSink& 
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(1);
+  archive.Version(2, 2);
   archive(shared_, said_);
+}
+
+std::string HowFar(double part, double level, double scale, bool linear) {
+  if (!linear) return absl::StrFormat("%.3g %%", 100 * ShareOf(part, level, scale, false));
+  return absl::StrFormat("%.3g (%.3g times its scale)", part, part / scale);
+}
+
+Height HeightOf(double part, double level, double scale, bool linear) {
+  if (linear) return {part / scale, "scales"};
+  return {100 * ShareOf(part, level, scale, false), "%"};
+}
+
+double ThirdOf(double level, double scale, bool linear) {
+  return HeightOf(PartOf(1.0 / 3, level, scale, linear), level, scale, linear).value;
+}
+
+bool Overfits(const LossSeries& series, const Excursion& e) {
+  return series.evaluation() && series.training_falls() && (!e.jumped || e.grew());
 }
 
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion,

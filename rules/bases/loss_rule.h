@@ -28,9 +28,12 @@ class LossRule : public Rule {
   struct Said {
     bool found = false;
     bool open = false;         // what it found is not over
-    int64_t onset = 0;         // of that
+    bool drifts = false;       // ... and is a rise
+    bool raised = false;       // ... that was told as an error
+    int64_t onset = 0;         // of what is open
+    uint32_t attempt = 0;      // in which that began
     std::set<std::string> of;  // words of the rule's own: what it need not say again
-    void Persist(Archive& a) { a(found, open, onset, of); }
+    void Persist(Archive& a) { a(found, open, drifts, raised, onset, attempt, of); }
   };
   // The finding that an event makes, if any.
   virtual std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,
@@ -55,7 +58,21 @@ class LossRule : public Rule {
 // Parts that findings on losses have in common.
 
 // Warnings a point of a healthy series, at most, at 95 % confidence (docs/measurements/losses.md).
-inline constexpr double kLossAlarms = 1e-6;
+inline constexpr double kLossAlarms = 1.2e-6;
+
+// How far above a level, as a person reads it: "12.3 %"; of values around 0, where no percentage
+// means anything, "0.31 (9.4 times its scale)".
+std::string HowFar(double part, double level, double scale, bool linear);
+// The same as a number, with its unit: percent or scales.
+struct Height {
+  double value = 0;
+  const char* unit = "%";
+};
+Height HeightOf(double part, double level, double scale, bool linear);
+// A third of the level, in that unit.
+double ThirdOf(double level, double scale, bool linear);
+// It rises step by step while the training loss falls.
+bool Overfits(const LossSeries& series, const Excursion& excursion);
 
 // The window, the level and how far above it the peak lies, as witness.
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion, FindingBuilder* found);

@@ -75,18 +75,26 @@ void LossRun::Judge(const StepEnd& step, const Key& key, const Value& value) {
   series.rank = value.rank;
   series.step_first = std::min(series.step_first, step.step);
   series.step_last = std::max(series.step_last, step.step);
+  series.attempt = step.attempt;
   series.rate_known |= std::any_of(rates_.begin(), rates_.end(), [&](const auto& rate) {
     return std::get<0>(rate.first) == series.of;
   });
   std::vector<SeriesEvent> events;
   series.detector.Take(step.attempt, step.step, value.value, &events);
-  if (series.evaluation()) Compare(&series);
+  if (series.evaluation()) Compare(value.value, step.step, &series);
   touched_.push_back(&series);
   for (SeriesEvent& event : events) told_.push_back({&series, std::move(event)});
 }
 
 // An evaluation beside the training loss.
-void LossRun::Compare(LossSeries* series) {
+void LossRun::Compare(double value, int64_t step, LossSeries* series) {
+  if (std::isfinite(value)) series->newest.push_back(value);
+  if (series->newest.size() > LossSeries::kNewest) series->newest.pop_front();
+  const double level = series->detector.value(series->detector.level());
+  if (level < series->lowest) {
+    series->lowest = level;
+    series->lowest_step = step;
+  }
   const LossSeries* training = Training(series->of);
   series->training = training == nullptr ? NAN : training->detector.level();
   // A history that began anew has no best block yet: the one before counts.

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,6 +33,12 @@ struct LossSeries {
   // and now.
   uint64_t best_at = 0;
   double training_at_best = NAN, training = NAN;
+  uint32_t attempt = 0;  // of its newest point
+  // Of an evaluation: the lowest level that it had, as the detector has it, and its newest values.
+  double lowest = HUGE_VAL;
+  int64_t lowest_step = 0;
+  std::deque<double> newest;
+  static constexpr size_t kNewest = 9;
 
   bool evaluation() const { return role == SeriesRole::kEvaluationLoss; }
   // The training loss fell meanwhile, or nobody knows.
@@ -39,7 +46,7 @@ struct LossSeries {
 
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
-      training_at_best, training);
+      training_at_best, training, attempt, lowest, lowest_step, newest);
   }
 };
 
@@ -73,7 +80,7 @@ class LossRun {
     void Persist(Archive& a) { a(role, rank, value); }
   };
   void Judge(const StepEnd& step, const Key& key, const Value& value);
-  void Compare(LossSeries* series);
+  void Compare(double value, int64_t step, LossSeries* series);
   const LossSeries* Training(v1::Role of) const;
   SeriesRole RoleOf(const std::string& name, const SeriesRoles& said);
 

@@ -38,6 +38,12 @@ double Confidence(const v1::Finding& finding) {
   return std::isfinite(c) ? c : 0;
 }
 
+// The rules on a run's health say of what kind a thing is while it goes on, and again once more is
+// known: a loss that diverged comes back, a jump of an evaluation was overfitting.
+bool HasKind(const v1::Finding& finding) {
+  return finding.rule().starts_with("health/") && finding.details().fields().contains("kind");
+}
+
 std::pair<int64_t, uint32_t> PlaceOf(const v1::FindingSite& site) {
   const auto first = std::min_element(site.ranks().begin(), site.ranks().end());
   return {site.step_first(), first == site.ranks().end() ? 0 : *first};
@@ -72,9 +78,11 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
     v1::FindingSite whole = entry.finding.site();
     Widen(site, whole);
     const std::string cause = entry.finding.cause().id();
-    const int compared = Compare(verdict.finding(), entry.finding);
-    change.stronger = compared > 0;
-    if (compared >= 0) told = entry.Take(verdict.finding(), PlaceOf(site));
+    const auto before = std::make_pair(entry.finding.level(), entry.finding.strength());
+    if (HasKind(verdict.finding())) told = entry.Forget(site.step_first());
+    const int compared = entry.gone ? 1 : Compare(verdict.finding(), entry.finding);
+    if (compared >= 0) told |= entry.Take(verdict.finding(), PlaceOf(site));
+    change.stronger = std::make_pair(entry.finding.level(), entry.finding.strength()) > before;
     change.refined = entry.finding.cause().id() != cause;
     // Hidden as long as all of it is.
     entry.finding.set_suppressed(entry.suppressed && verdict.finding().suppressed());
@@ -113,8 +121,24 @@ bool Report::Told::Beats(const Told& other) const {
   return std::tie(place, finding.cause().id()) < std::tie(other.place, other.finding.cause().id());
 }
 
+// What was told of that step is told anew. Of the causes that are left the surest shows; where none
+// is, what comes next does, whatever it weighs.
+bool Report::Entry::Forget(int64_t step) {
+  std::erase_if(others, [&](const auto& told) { return told.second.place.first == step; });
+  if (place.first != step) return false;
+  auto surest = others.begin();
+  for (auto it = others.begin(); it != others.end(); ++it) {
+    if (it->second.Beats(surest->second)) surest = it;
+  }
+  gone = surest == others.end();
+  if (gone) return true;
+  static_cast<Told&>(*this) = std::move(surest->second);
+  others.erase(surest);
+  return true;
+}
+
 bool Report::Entry::Take(const v1::Finding& other, const Place& at) {
-  if (Compare(other, finding) > 0) {
+  if (std::exchange(gone, false) || Compare(other, finding) > 0) {
     others.clear();
     finding = other;
     place = at;

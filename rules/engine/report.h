@@ -41,7 +41,9 @@ class Report {
   // named with the most confidence at that strength, of equals the one named first by step and
   // rank; it is told in the words of the earliest that named it. So what a finding is in the end
   // does not depend on the order of its verdicts, but among those of one step and first rank, which
-  // the engine tells in an order of their own.
+  // the engine tells in an order of their own. What a rule
+  // of health/ says with a `kind` stands in the place of what was told of the same first step, at a
+  // lower level, too: it says what became of it.
   Change Add(const v1::Verdict& verdict);
 
   // By level (errors first), then strength, rule, layer, op.
@@ -68,7 +70,9 @@ class Report {
     uint64_t count = 0;
     bool suppressed = false;             // every verdict so far was
     std::map<std::string, Told> others;  // the causes that it does not have
+    bool gone = false;                   // what showed is told anew, by what is taken next
 
+    bool Forget(int64_t step);                             // true: another text shows
     bool Take(const v1::Finding& other, const Place& at);  // true: another text shows
     void Persist(Archive& archive);
   };

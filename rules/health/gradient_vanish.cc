@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,12 +28,17 @@ The gradient's norm is so small that nothing is learned from it.
 that epsilon, and the step shrinks by a hundred. With plain SGD at a rate of 0.1 a step is 10^-8, below the last place of any weight of 0.2 in fp32. Of
 gradients of a few parts in a billion fp16 keeps none (its smallest number is 6e-8).
 
-**What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` tells `grad_norm`): below 10^-7 in 10 points in a
-row, zero included. NaN and infinity neither count nor end a row.
+**What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` tells `grad_norm`): below 10^-7 in ten of the
+newest nineteen points. NaN and infinity do not count. What that means the run itself says:
+- 0 in all of them: nothing reaches the parameters, a warning.
+- It stood 1,000 times higher before: it vanished, a warning. Where a training loss is recorded beside it, is at its lowest, and fell by a tenth of what it
+  began with or more, the loss may be at its minimum, and nobody is accused (of a norm of 0 neither). Where none is recorded, a norm that fell slowly, by
+  less than 1,000 times within its newest points, is a note.
+- It never stood higher: the loss is divided by much. That is said, and accuses nobody.
 
 **Bad.** `grad_norm was below 1e-07 in 10 points in a row, from step 240 on; it is 3.1e-09 in step 249`
 
-**Good.** Norms around 0.1 to 10, however much they fall at the start.
+**Good.** Norms around 0.1 to 10, however much they fall at the start; a small problem whose loss is minimised with all data at once, down to 10^-9.
 
 **How to fix it.**
 - Exactly 0: the loss does not depend on the parameters (`detach()`, `no_grad`, a mask that hides all), or all units are dead (`health/all-zero`).
@@ -42,12 +48,13 @@ row, zero included. NaN and infinity neither count nor end a row.
 
 **Strength.** `heuristic`: 10^-7 is customary. That the norm was below it is as sure as the log.
 
-**Inconclusive when** fewer than 10 points were told that are numbers.
+**Inconclusive when** fewer than 10 points were told that are numbers, or the loss fell to its lowest with the norm: a minimum, or units that
+saturate just there.
 
 **What it cannot see.** One layer's gradient that vanishes in the norm of all (`health/all-zero` where it is exactly 0); a norm that falls by
 decades and stays above 10^-7.
 
-**Cost.** Some 50 bytes a series.
+**Cost.** Some 500 bytes a series.
 
 **Sources.** Hochreiter, 1991; Pascanu et al., "On the Difficulty of Training Recurrent Neural Networks", 2013; SageMaker Debugger's rule
 `VanishingGradient`, whose threshold is 10^-7 of the mean magnitude.
@@ -70,16 +77,41 @@ constexpr RuleInfo kInfo = {"health/gradient-vanish",
                             kPage,
                             kOptions};
 
-constexpr uint64_t kVanishes = 10;  // points in a row
+constexpr double kFalls = 1000;     // times, from where it stood
+constexpr double kLossFalls = 0.1;  // of what it began with
+constexpr double kAtLowest = 0.05;  // of what it fell by: so near to its lowest
+
+// A training loss beside it: what it began with, its lowest, and where it is, by medians of nine.
+struct LossBeside {
+  std::deque<double> newest;
+  double begin = NAN, lowest = HUGE_VAL, level = NAN;
+  void Persist(Archive& a) { a(newest, begin, lowest, level); }
+
+  void Take(double value) {
+    constexpr size_t kNine = 9;
+    if (!std::isfinite(value)) return;
+    newest.push_back(value);
+    if (newest.size() < kNine) return;
+    if (newest.size() > kNine) newest.pop_front();
+    std::vector<double> values(newest.begin(), newest.end());
+    level = MedianOf(values);
+    if (std::isnan(begin)) begin = level;
+    lowest = std::min(lowest, level);
+  }
+  bool known() const { return std::isfinite(level); }
+  bool at_its_minimum() const {
+    const double fell = begin - lowest;
+    return fell >= kLossFalls * std::fabs(begin) && fell > 0 && level <= lowest + kAtLowest * fell;
+  }
+};
 
 struct VanishingNorm {
+  Standing standing;
   uint64_t points = 0;
-  uint64_t small = 0;  // in a row
-  uint64_t zeros = 0;  // of them
-  int64_t first = 0;
   bool told = false;
+  bool minimum = false;  // it was small, with the loss at its lowest
   int64_t step_first = 0, step_last = 0;
-  void Persist(Archive& a) { a(points, small, zeros, first, told, step_first, step_last); }
+  void Persist(Archive& a) { a(standing, points, told, minimum, step_first, step_last); }
 };
 
 class GradientVanish : public Rule {
@@ -88,11 +120,14 @@ class GradientVanish : public Rule {
       : roles_(options.roles()), norm_(options.Number("norm")) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return roles_.Of(site.op()) == SeriesRole::kGradientNorm;
+    const SeriesRole role = roles_.Of(site.op());
+    return role == SeriesRole::kGradientNorm || role == SeriesRole::kLoss;
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    if (roles_.Of(step.site.op()) != SeriesRole::kGradientNorm) return;
+    const SeriesRole role = roles_.Of(step.site.op());
+    if (role == SeriesRole::kLoss) return TakeLoss(step);
+    if (role != SeriesRole::kGradientNorm) return;
     std::optional<double> norm;  // the lowest rank's that has a number
     bool scalar = false;
     for (const Item& item : step.items) {
@@ -112,10 +147,7 @@ class GradientVanish : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, series] : series_) {
       if (series.told) continue;
-      v1::Verdict verdict =
-          series.points < kVanishes
-              ? Inconclusive(absl::StrCat("few-points: fewer than ", kVanishes, " are numbers"))
-              : Pass("the norm did not vanish");
+      v1::Verdict verdict = Rest(series);
       Put(*verdict.mutable_details(), "series", std::get<2>(key));
       Put(*verdict.mutable_details(), "points", static_cast<double>(series.points));
       SetPlace(verdict, std::get<1>(key), std::get<2>(key), series.step_first, series.step_last,
@@ -125,52 +157,94 @@ class GradientVanish : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(series_);
+    archive.Version(2, 2);
+    archive(series_, losses_);
   }
 
  private:
-  void Take(const SiteStep& step, double norm, VanishingNorm& series, VerdictSink& out) const {
-    ++series.points;
-    if (!(norm < norm_)) {
-      series.small = series.zeros = 0;
+  // Of the lowest rank that tells one.
+  void TakeLoss(const SiteStep& step) {
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_scalar()) continue;
+      losses_[{step.role, step.site.op()}].Take(item.evidence->scalar().value());
       return;
     }
-    if (series.small++ == 0) series.first = step.step;
-    series.zeros += norm == 0 ? 1 : 0;
-    if (series.small < kVanishes || series.told) return;
-    series.told = true;
-    out.Add(Found(step, norm, series));
   }
 
-  v1::Verdict Found(const SiteStep& step, double norm, const VanishingNorm& series) const {
-    const bool zero = series.zeros == series.small;
-    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+  // Some loss of the same processes that is known; nullptr: none.
+  const LossBeside* Beside(v1::Role role) const {
+    const LossBeside* found = nullptr;
+    for (const auto& [key, loss] : losses_) {
+      if (key.first != role || !loss.known()) continue;
+      if (found == nullptr || loss.at_its_minimum()) found = &loss;
+    }
+    return found;
+  }
+
+  void Take(const SiteStep& step, double norm, VanishingNorm& series, VerdictSink& out) const {
+    ++series.points;
+    series.standing.Take(step.step, norm);
+    const Standing& stands = series.standing;
+    if (series.told || !(norm < norm_) || !(stands.at_most() < norm_)) return;
+    const bool zero = stands.at_most() == 0;
+    // Its own course: it stood higher.
+    if (!zero && !(stands.highest() >= kFalls * stands.at_most())) return;
+    const LossBeside* loss = Beside(step.role);
+    series.minimum = loss != nullptr && loss->at_its_minimum();
+    if (series.minimum) return;
+    series.told = true;
+    const bool sudden = stands.newest_highest() >= kFalls * stands.at_most();
+    out.Add(Found(step, norm, series, zero || sudden || loss != nullptr));
+  }
+
+  v1::Verdict Found(const SiteStep& step, double norm, const VanishingNorm& series,
+                    bool warns) const {
+    const Standing& stands = series.standing;
+    const bool zero = stands.at_most() == 0;
+    const int64_t first = stands.First([&](double x) { return x < norm_; });
+    FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title(zero ? "the gradient norm is zero" : "the gradient norm is vanishing")
-        .Explain(absl::StrFormat("%s was below %.3g in %d points in a row, from step %d on; it is "
-                                 "%.4g in step %d.",
-                                 step.site.op(), norm_, series.small, series.first, norm,
-                                 step.step))
+        .Explain(absl::StrFormat(
+            "%s was below %.3g in %d of its newest %d points, from step %d on; it is %.4g in step "
+            "%d%s.",
+            step.site.op(), norm_, Standing::kTen, stands.newest().size(), first, norm, step.step,
+            stands.highest() > norm_ ? absl::StrFormat(", and stood at %.3g", stands.highest())
+                                     : ""))
         .Cause(zero ? "no-gradient" : "gradient-vanishes", 0.7)
         .Measured("gradient norm", norm)
-        .Threshold(norm_, "option norm, customary")
+        .Threshold(norm_, "option norm, customary; and a thousandth of what it stood at")
         .Fix(
             "Follow the graph from the loss (detach, masks, dead units), look for saturation and "
             "the initialisation; in fp16 scale the loss.")
-        .Samples(series.small)
-        .Witness("step", static_cast<double>(series.first))
+        .Samples(Standing::kTen)
+        .Witness("step", static_cast<double>(first))
         .Witness("norm", norm)
-        .At(step.site.layer(), step.site.op(), series.first, step.step, std::vector<uint32_t>{});
+        .At(step.site.layer(), step.site.op(), first, step.step, std::vector<uint32_t>{});
+    if (Beside(step.role) == nullptr)
+      found.Assume("the loss is not at its minimum: none is recorded beside the norm");
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "series", step.site.op());
-    Put(details, "step", static_cast<double>(series.first));
+    Put(details, "step", static_cast<double>(first));
     Put(details, "kind", zero ? "zero" : "vanishing");
     return found.Take();
+  }
+
+  v1::Verdict Rest(const VanishingNorm& series) const {
+    if (series.points < Standing::kTen)
+      return Inconclusive(absl::StrCat("few-points: fewer than ", Standing::kTen, " are numbers"));
+    if (series.minimum)
+      return Inconclusive(
+          "minimum: the loss fell to its lowest as the norm did; it may be at its minimum");
+    if (series.standing.highest() < norm_)
+      return Pass(absl::StrFormat(
+          "the norm keeps to its level, which is below %.3g: the loss is divided by much", norm_));
+    return Pass("the norm did not vanish");
   }
 
   const SeriesRoles roles_;  // what the user said
   double norm_;
   std::map<std::tuple<v1::Role, std::string, std::string>, VanishingNorm> series_;
+  std::map<std::pair<v1::Role, std::string>, LossBeside> losses_;
 };
 
 }  // namespace

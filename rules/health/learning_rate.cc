@@ -36,9 +36,13 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
 - *Zero.* All parameter groups of a rank stand at exactly 0 in 10 steps in a row: after a rate that was not, or from the
   first step on. The onset is the first of them. With a declared length of the run (`--set
   health/learning-rate.steps=100000`) a rate that comes to rest within its last tenth is none.
+  What is read from files was printed, maybe with few digits: 0.0000 behind 0.0001 says only that the rate is below 0.00005.
+  Where all values are multiples of 10^-k, and the last one before the zeros is two of these, or no further from 0 than from
+  the value before it and two more, and where it reads 0 from the first to the last step, that is a note at the run's end.
 - *Starts again.* In the first step of a resume the rate is at least half of the maximum of the steps that the resume goes on from, though in the
   last of these it had fallen below a quarter of it. A schedule that rose so within the run is cyclic, and none; nor is a
-  resume that goes back to where the rate was high.
+  resume that goes back to where the rate was high. Nor is one that was at the bottom of its curve: a schedule with restarts may
+  restart there (differences of a rate that bends: the last one at most 1/1.45 of the one before, or the next one would reach 0; under 8 points since the maximum nobody knows).
 - *Too fast.* The slope behind a resume is a whole multiple (at least 2, to 2 %) of the slope before it, and the rate goes on
   from where it was. Slopes are those of parabolas through the last 32 points before the resume and the first 16 to 128 behind it, each known to 1 %. Of a
   run of several processes the multiple divides their number, or is by how much it grew. With a declared length (`--set
@@ -60,7 +64,8 @@ group of frozen parameters at 0 beside others that learn; a resume that goes on 
 - Too fast: step the scheduler once an optimizer step. Accelerate steps it once a process (`split_batches`, `step_scheduler_with_optimizer`).
 - Different on ranks: step the scheduler on every rank, on the same condition, with a number that was reduced over them.
 
-**Strength.** `proved`: the values are what the optimizer was given. At zero it is an error, different a warning.
+**Strength.** `proved`: the values are what the optimizer was given. At zero it is an error, different a warning. `heuristic`, and a note, where
+it reads 0 in few digits.
 
 **Inconclusive when** fewer than 10 steps told a rate, or none of its values is a number.
 
@@ -97,36 +102,6 @@ constexpr RuleInfo kInfo = {"health/learning-rate",
                             kPage,
                             kOptions};
 
-constexpr uint64_t kZeros = 10;
-
-// One rank's rate: the zeros that it stands in.
-struct RankRate {
-  uint32_t attempt = 0;
-  uint64_t points = 0;
-  uint64_t zeros = 0;  // in a row, to the newest
-  int64_t zeros_first = 0;
-  int64_t zeros_last = 0;
-  double before = NAN;  // the last rate that was not zero; NaN: none was
-  void Persist(Archive& a) { a(attempt, points, zeros, zeros_first, zeros_last, before); }
-
-  // `largest`: of its groups, in magnitude.
-  void Take(uint32_t of_attempt, int64_t step, double largest) {
-    if (attempt != of_attempt) {
-      zeros = 0;
-      before = NAN;
-    }
-    attempt = of_attempt;
-    ++points;
-    if (largest != 0) {
-      zeros = 0;
-      before = largest;
-      return;
-    }
-    if (zeros++ == 0) zeros_first = step;
-    zeros_last = step;
-  }
-};
-
 // The groups of one stem.
 struct Rate {
   std::map<uint32_t, RankRate> ranks;
@@ -145,6 +120,7 @@ struct Rate {
 // What one step tells of a stem.
 struct Told {
   RatesOfStep groups;
+  bool exact = false;  // by the process itself
 };
 
 class LearningRate : public Rule {
@@ -162,8 +138,9 @@ class LearningRate : public Rule {
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       // Of several values in a step the last.
-      open_[{step.site.layer(), name->stem}].groups[step.site.op()][item.source->rank()] =
-          item.evidence->scalar().value();
+      Told& told = open_[{step.site.layer(), name->stem}];
+      told.groups[step.site.op()][item.source->rank()] = item.evidence->scalar().value();
+      told.exact |= item.source->pid() != 0 || !item.source->tool_version().empty();
     }
   }
 
@@ -183,7 +160,11 @@ class LearningRate : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, rate] : rates_) {
-      if (rate.told_zero || rate.told_apart || told_course_.contains(key)) continue;
+      std::optional<v1::Verdict> printed;
+      if (!rate.told_zero) printed = Printed(std::get<1>(key), rate);
+      const bool reads_zero = printed.has_value();
+      if (reads_zero) out.Add(*std::move(printed));
+      if (reads_zero || rate.told_zero || rate.told_apart || told_course_.contains(key)) continue;
       uint64_t points = 0;
       std::vector<uint32_t> ranks;
       for (const auto& [rank, of_rank] : rate.ranks) {
@@ -199,9 +180,8 @@ class LearningRate : public Rule {
 
   // Between steps open_ is empty; names_ are found again.
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(2, 1);
-    archive(rates_);
-    if (version >= 2) archive(courses_, told_course_);
+    archive.Version(3, 3);
+    archive(rates_, courses_, told_course_);
   }
 
  private:
@@ -234,7 +214,11 @@ class LearningRate : public Rule {
         of_rank = std::max(of_rank, std::fabs(value));
       }
     }
-    for (const auto& [rank, value] : largest) rate.ranks[rank].Take(step.attempt, step.step, value);
+    for (const auto& [rank, value] : largest) {
+      RankRate& of_rank = rate.ranks[rank];
+      of_rank.exact |= told.exact;
+      of_rank.Take(step.attempt, step.step, value);
+    }
   }
 
   // The run is meant to end at zero.
@@ -247,44 +231,35 @@ class LearningRate : public Rule {
     std::vector<uint32_t> ranks;
     const RankRate* shown = nullptr;
     for (const auto& [rank, of_rank] : rate.ranks) {
-      if (of_rank.zeros < kZeros) continue;
+      if (of_rank.zeros < kZeroRateSteps) continue;
       if (AtRest(of_rank)) {
         rate.at_rest = std::max(rate.at_rest, of_rank.zeros);
         continue;
       }
+      if (of_rank.may_be_printed()) continue;
       ranks.push_back(rank);
       if (shown == nullptr) shown = &of_rank;
     }
     if (shown == nullptr) return;
     rate.told_zero = true;
-    out.Add(Zero(layer, rate, *shown, ranks));
+    out.Add(ZeroFinding(rate.op, *shown, RankWords(ranks), steps_ > 0)
+                .At(layer, rate.op, shown->zeros_first, shown->zeros_last, ranks)
+                .Take());
   }
 
-  v1::Verdict Zero(const std::string& layer, const Rate& rate, const RankRate& shown,
-                   const std::vector<uint32_t>& ranks) const {
-    const bool fell = std::isfinite(shown.before);
-    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found
-        .Title(fell ? "the learning rate fell to zero" : "the learning rate is zero from the start")
-        .Explain(absl::StrFormat(
-            "%s is 0 on %s in %d steps in a row, the first %d%s: these steps change nothing.",
-            rate.op, RankWords(ranks), shown.zeros, shown.zeros_first,
-            fell ? absl::StrFormat(", and was %.3g before", shown.before) : ""))
-        .Cause(fell ? "schedule-over" : "never-started", 0.9)
-        .Measured("steps in a row at a rate of 0", static_cast<double>(shown.zeros), "steps")
-        .Threshold(static_cast<double>(kZeros), "a warm-up leaves 0 in its second step")
-        .Fix(fell ? "Count the schedule in optimizer steps of the whole run (T_max, total_steps, "
-                    "--lr-decay-iters), or end the run where it ends."
-                  : "Look at the warm-up's length and at whether scheduler.step() is called.")
-        .Samples(shown.zeros)
-        .Witness("step", static_cast<double>(shown.zeros_first))
-        .Witness("rate", 0.0)
-        .At(layer, rate.op, shown.zeros_first, shown.zeros_last, ranks);
-    if (fell) found.Witness("rate_before", shown.before);
-    if (steps_ == 0 && fell) {
-      found.Assume("the run is to go on: no length of it was declared (option steps)");
+  // At the run's end: it reads 0, and the digits that it was printed with do not say more.
+  std::optional<v1::Verdict> Printed(const std::string& layer, const Rate& rate) const {
+    std::vector<uint32_t> ranks;
+    const RankRate* shown = nullptr;
+    for (const auto& [rank, of_rank] : rate.ranks) {
+      if (of_rank.zeros < kZeroRateSteps || AtRest(of_rank) || !of_rank.may_be_printed()) continue;
+      ranks.push_back(rank);
+      if (shown == nullptr) shown = &of_rank;
     }
-    return found.Take();
+    if (shown == nullptr) return std::nullopt;
+    return PrintedZeroFinding(rate.op, *shown, RankWords(ranks))
+        .At(layer, rate.op, shown->zeros_first, shown->zeros_last, ranks)
+        .Take();
   }
 
   static void JudgeApart(const StepEnd& step, const std::string& layer, const Told& told,
@@ -295,24 +270,10 @@ class LearningRate : public Rule {
     rate.told_apart = true;
     std::vector<uint32_t> ranks;
     for (const auto& [rank, value] : told.groups.at(apart->op)) ranks.push_back(rank);
-    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title("ranks have different learning rates")
-        .Explain(absl::StrFormat("In step %d %s is %.9g on rank %d and %.9g on rank %d.", step.step,
-                                 apart->op, apart->low, apart->low_rank, apart->high,
-                                 apart->high_rank))
-        .Cause("ranks-differ", 1)
-        .Measured("largest minus smallest rate", apart->high - apart->low)
-        .Threshold(kRatesApart * std::max(std::fabs(apart->low), std::fabs(apart->high)),
-                   "a millionth of the larger one")
-        .Fix(
-            "Step the scheduler on every rank, on the same condition, with numbers that were "
-            "reduced over the ranks.")
-        .Samples(ranks.size())
-        .Witness(absl::StrCat("rank ", apart->low_rank), apart->low)
-        .Witness(absl::StrCat("rank ", apart->high_rank), apart->high)
-        .Assume("the ranks train the same parameters, in the same groups")
-        .At(layer, apart->op, step.step, step.step, ranks);
-    out.Add(found.Take());
+    out.Add(ApartFinding(step.step, *apart)
+                .Samples(ranks.size())
+                .At(layer, apart->op, step.step, step.step, ranks)
+                .Take());
   }
 
   // The lowest rank's largest group.
@@ -370,8 +331,9 @@ class LearningRate : public Rule {
 
   static v1::Verdict Rest(const Rate& rate, uint64_t points) {
     if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
-    if (points < kZeros)
-      return Inconclusive(absl::StrCat("few-steps: fewer than ", kZeros, " steps told a rate"));
+    if (points < kZeroRateSteps)
+      return Inconclusive(
+          absl::StrCat("few-steps: fewer than ", kZeroRateSteps, " steps told a rate"));
     if (rate.at_rest > 0) return Pass("the rate came to rest in the last tenth of the run");
     return Pass("the rate never stood at zero, and was the same on all ranks");
   }

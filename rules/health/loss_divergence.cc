@@ -3,6 +3,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -30,13 +32,16 @@ are apart). Points count, not steps.
   rose, or which stands a third above the level or more by then: an error, with the excursion's onset.
 - *Drift.* L, the median of the newest n = 8 to 64 points, is 10 % above the lowest L of an earlier block, and by 6 x 1.25
   sigma sqrt(1/n + 1/n') (sigma from the differences of neighbours), and the 99 % Theil-Sen interval of the slope since
-  that block lies above 0: a warning. The onset is the point after the last one whose 3-point median was at most the
+  that block lies above 0: a warning; where it is a third above, an error. The onset is the point after the last one whose 3-point median was at most the
   best L + sigma. Where points two blocks apart differ by more than neighbours do, before the best block's end, noise is
   correlated: sigma and the number of points that count are corrected for it. The first 48 points, and the 128 after a
   restart of the rate, are not judged so.
 - A restart of the rate (see `health/loss-spike`) begins the comparison anew. One divergence is told once, at the earlier
-  onset; a divergence that comes back is said to be `recovered`.
+  onset; a divergence or a drift that comes back is a warning from there on, and said to be `recovered`.
+- Once a value is 0 or less, percentages mean nothing: a tenth and a third are those of the level or of 60 scales of its
+  noise, whichever is more, and what is said is said in scales.
 - *Overfit.* An evaluation that rises like this, or step by step out of its noise, while the training loss falls: a note.
+  At the end of the run it says how far it rose in all.
 
 **Bad.** `lm loss` at 2.31 in step 4,209, at 3.2 in step 4,400, at 4.9 in step 4,600.
 
@@ -49,7 +54,7 @@ overfitting.
   (`precision/epsilon-underflow`): the loss is where they show last.
 - An evaluation that overfits: stop there, or use more data.
 
-**Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1 warning in a million points at 95 % confidence, on
+**Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1.2 warnings in a million points at 95 % confidence, on
 28,000 simulated healthy curves (docs/measurements/losses.md). An error where it diverges, a warning where it drifts.
 
 **Inconclusive when** the series has under 100 points. Findings are made before.
@@ -79,26 +84,14 @@ class LossDivergence : public LossRule {
   std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,
                                      Said& said) const override {
     if (series.evaluation()) return TellEvaluation(series, event, said);
-    const Excursion& e = event.excursion;
-    const bool diverged = e.kind == ExcursionKind::kDivergence;
-    if (event.what == SeriesEvent::What::kRise) {
-      if (said.open) return std::nullopt;
-      said.open = true;
-      said.onset = event.rise.onset_step;
-      return Drift(series, event.rise);
-    }
-    if (event.what == SeriesEvent::What::kSettled && diverged) {
-      if (!e.warns()) return Diverges(series, e, e.onset_step);
-      said.onset = said.open ? std::min(said.onset, e.onset_step) : e.onset_step;
-      said.open = true;
-      return Diverges(series, e, said.onset);
-    }
-    if (event.what == SeriesEvent::What::kReturned) {
-      const int64_t onset = said.open ? said.onset : e.onset_step;
-      said.open = false;
-      return Diverges(series, e, onset);
-    }
-    return std::nullopt;
+    if (said.attempt != series.attempt) said.open = false;  // a resume left it behind
+    return event.of_rise() ? TellRise(series, event, said) : TellExcursion(series, event, said);
+  }
+
+  std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
+                                     Said& said) const override {
+    if (!at_the_end || !series.evaluation() || !said.open) return std::nullopt;
+    return AtTheEnd(series, said);
   }
 
   std::optional<v1::Verdict> Rest(const LossSeries& series) const override {
@@ -108,21 +101,60 @@ class LossDivergence : public LossRule {
   }
 
  private:
+  static std::optional<FindingBuilder> TellExcursion(const LossSeries& series,
+                                                     const SeriesEvent& event, Said& said) {
+    const Excursion& e = event.excursion;
+    if (event.what == SeriesEvent::What::kReturned) {
+      // It stands in the place of what was told of the same onset; not of a drift that goes on.
+      const bool drifts = said.open && said.drifts;
+      const int64_t onset = said.open && !drifts ? said.onset : e.onset_step;
+      said.open = drifts;
+      return Diverges(series, e, onset);
+    }
+    if (event.what != SeriesEvent::What::kSettled || e.kind != ExcursionKind::kDivergence)
+      return std::nullopt;
+    if (!e.warns()) return Diverges(series, e, e.onset_step);
+    const int64_t onset = said.open ? std::min(said.onset, e.onset_step) : e.onset_step;
+    said.drifts = said.open && said.drifts;
+    said.onset = onset;
+    said.attempt = series.attempt;
+    said.open = !e.ended;
+    return Diverges(series, e, onset);
+  }
+
+  // A tenth above the best is a warning, a third an error.
+  static std::optional<FindingBuilder> TellRise(const LossSeries& series, const SeriesEvent& event,
+                                                Said& said) {
+    const Rise& rise = event.rise;
+    if (event.what == SeriesEvent::What::kFell) {
+      if (!said.open || !said.drifts) return std::nullopt;
+      said.open = false;
+      return Fell(series, rise, said);
+    }
+    if (said.open && (!said.drifts || !rise.third || said.raised)) return std::nullopt;
+    if (!said.open) said.onset = rise.onset_step;
+    said.open = said.drifts = true;
+    said.raised = rise.third;
+    said.attempt = series.attempt;
+    return Drift(series, rise, said.onset);
+  }
+
   static FindingBuilder Diverges(const LossSeries& series, const Excursion& e, int64_t onset) {
     const bool back = e.kind == ExcursionKind::kRecovered;
-    FindingBuilder found(e.warns() ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
+    const v1::Level level = back ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
+    FindingBuilder found(e.warns() ? level : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
+    const Height height = HeightOf(e.last_quarter, e.level, e.scale, e.linear);
     found.Title(back ? "the loss diverged and came back" : "the loss diverges")
         .Explain(absl::StrFormat(
-            "%s left its level of %.4g in step %d and stands %.3g %% above it (median of the last "
-            "quarter of %d points; %.3g %% in the first).%s",
-            series.op, e.value(e.level), onset,
-            100 * ShareOf(e.last_quarter, e.level, e.scale, e.linear), e.points,
-            100 * ShareOf(e.first_quarter, e.level, e.scale, e.linear),
+            "%s left its level of %.4g in step %d and %s %s above it (median of the last "
+            "quarter of %d points; %s in the first).%s",
+            series.op, e.value(e.level), onset, back ? "stood" : "stands",
+            HowFar(e.last_quarter, e.level, e.scale, e.linear), e.points,
+            HowFar(e.first_quarter, e.level, e.scale, e.linear),
             back ? absl::StrCat(" It was last away in step ", e.last_step, ".") : ""))
         .Cause(NameOf(e.kind), back ? 0.95 : 0.9)
-        .Measured("median excess of the last quarter",
-                  100 * ShareOf(e.last_quarter, e.level, e.scale, e.linear), "%")
-        .Threshold(100.0 / 3, "or 1.5 times the first quarter's")
+        .Measured("median excess of the last quarter", height.value, height.unit)
+        .Threshold(ThirdOf(e.level, e.scale, e.linear), "or 1.5 times the first quarter's")
         .FalseAlarm("measured", kLossAlarms)
         .Fix(kBackFix);
     DescribeExcursion(series, e, &found);
@@ -130,23 +162,49 @@ class LossDivergence : public LossRule {
     return found;
   }
 
-  static FindingBuilder Drift(const LossSeries& series, const Rise& rise) {
-    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
-    found.Title("the loss drifts up").Cause("divergence", 0.6).Fix(kBackFix);
+  static FindingBuilder Drift(const LossSeries& series, const Rise& rise, int64_t onset) {
+    FindingBuilder found(rise.third ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
+                         v1::STRENGTH_STATISTICAL);
+    found.Title(rise.third ? "the loss has drifted up by a third" : "the loss drifts up")
+        .Cause("divergence", rise.third ? 0.8 : 0.6)
+        .Fix(kBackFix);
     DescribeRise(series, rise, &found);
-    PlaceOnset(series, rise.onset_step, rise.step, "divergence", &found);
+    PlaceOnset(series, onset, rise.step, "divergence", &found);
+    return found;
+  }
+
+  static FindingBuilder Fell(const LossSeries& series, const Rise& rise, const Said& said) {
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
+    found.Title("the loss drifted up and came back")
+        .Explain(absl::StrFormat(
+            "%s rose from step %d on, by a %s or more, and is back in step %d: it stands at %.4g "
+            "(median of %d points), and its best is %.4g.",
+            series.op, said.onset, said.raised ? "third" : "tenth", rise.step,
+            rise.value(rise.level), rise.block, rise.value(rise.best)))
+        .Cause("recovered", 0.95)
+        .Measured("level over the best block", rise.value(rise.level) - rise.value(rise.best))
+        .Threshold(0, "less than half of a tenth is left of the rise")
+        .FalseAlarm("measured", kLossAlarms)
+        .Samples(rise.since)
+        .Witness("onset_step", static_cast<double>(said.onset))
+        .Fix(kBackFix);
+    PlaceOnset(series, said.onset, rise.step, "recovered", &found);
     return found;
   }
 
   static void DescribeRise(const LossSeries& series, const Rise& rise, FindingBuilder* found) {
+    const Height height = HeightOf(rise.level - rise.best, rise.best, rise.sigma, rise.linear);
+    const double tenth = PartOf(rise.third ? 1.0 / 3 : 0.1, rise.best, rise.sigma, rise.linear);
     found
         ->Explain(absl::StrFormat(
-            "%s stands at %.4g in step %d (median of %d points), %.3g %% above its best, %.4g, and "
+            "%s stands at %.4g in step %d (median of %d points), %s above its best, %.4g, and "
             "has risen since: the slope is above 0 at 99 %% confidence.",
-            series.op, rise.value(rise.level), rise.step, rise.block, 100 * rise.share(),
+            series.op, rise.value(rise.level), rise.step, rise.block,
+            HowFar(rise.level - rise.best, rise.best, rise.sigma, rise.linear),
             rise.value(rise.best)))
-        .Measured("rise above the best block", 100 * rise.share(), "%")
-        .Threshold(10, "and 6 standard errors of the two medians")
+        .Measured("rise above the best block", height.value, height.unit)
+        .Threshold(HeightOf(tenth, rise.best, rise.sigma, rise.linear).value,
+                   "and 6 standard errors of the two medians")
         .Samples(rise.since)
         .FalseAlarm("measured", kLossAlarms)
         .Witness("onset_step", static_cast<double>(rise.onset_step))
@@ -167,7 +225,7 @@ class LossDivergence : public LossRule {
       DescribeRise(series, event.rise, &found);
       onset = event.rise.onset_step;
       last = event.rise.step;
-    } else if (event.what == SeriesEvent::What::kSettled && !event.excursion.jumped &&
+    } else if (event.what == SeriesEvent::What::kSettled && Overfits(series, event.excursion) &&
                event.excursion.lasting && event.excursion.kind != ExcursionKind::kRecovered) {
       const Excursion& e = event.excursion;
       onset = e.onset_step;
@@ -176,7 +234,8 @@ class LossDivergence : public LossRule {
           .Explain(absl::StrFormat("%s rose step by step from %.4g in step %d to %.4g in step %d.",
                                    series.op, e.value(e.level), e.onset_step, e.peak_value,
                                    e.peak_step))
-          .Measured("rise above its level", 100 * e.peak_share(), "%")
+          .Measured("rise above its level", e.linear ? e.peak_z() : e.peak_share(),
+                    e.linear ? "scales" : "share")
           .Threshold(0, "6 scales of its noise")
           .FalseAlarm("measured", kLossAlarms);
       DescribeExcursion(series, e, &found);
@@ -184,12 +243,41 @@ class LossDivergence : public LossRule {
       return std::nullopt;
     }
     said.open = true;
-    found.Title("the evaluation rises while training falls")
+    said.onset = onset;
+    EndOverfit(series, onset, last, &found);
+    return found;
+  }
+
+  static void EndOverfit(const LossSeries& series, int64_t onset, int64_t last,
+                         FindingBuilder* found) {
+    found->Title("the evaluation rises while training falls")
         .Cause("overfit", 0.8)
         .Fix("Stop at the best evaluation, or train on more data.");
     if (std::isnan(series.training))
-      found.Assume("the training loss falls: none is recorded beside it");
-    PlaceOnset(series, onset, last, "overfit", &found);
+      found->Assume("the training loss falls: none is recorded beside it");
+    PlaceOnset(series, onset, last, "overfit", found);
+  }
+
+  // How far it rose in all, from its lowest level to its newest values.
+  static std::optional<FindingBuilder> AtTheEnd(const LossSeries& series, const Said& said) {
+    std::vector<double> newest(series.newest.begin(), series.newest.end());
+    const double now = MedianOf(newest);
+    if (series.detector.linear() || !(now > series.lowest)) return std::nullopt;
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
+    found
+        .Explain(absl::StrFormat(
+            "%s rose from step %d on: its lowest level was %.4g, up to step %d, and the median of "
+            "its newest %d values is %.4g, while the training loss fell.",
+            series.op, said.onset, series.lowest, series.lowest_step, newest.size(), now))
+        .Measured("rise above its lowest level", now / series.lowest - 1, "share")
+        .Threshold(0, "6 scales of its noise, or a tenth and 6 standard errors")
+        .Samples(series.detector.points())
+        .FalseAlarm("measured", kLossAlarms)
+        .Witness("onset_step", static_cast<double>(said.onset))
+        .Witness("lowest", series.lowest)
+        .Witness("lowest_step", static_cast<double>(series.lowest_step))
+        .Witness("newest", now);
+    EndOverfit(series, said.onset, series.step_last, &found);
     return found;
   }
 };

@@ -37,7 +37,7 @@ starts high and looks for its level. Then, each once:
 - *halvings*: at least 3 within 100 points (a fall to an eighth is three), and the scale ends at a quarter or less of what it was
   before them: a scaler that tries twice its level and comes back is well;
 - *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since
-  the last point, or a running count: as long as it never falls it is taken for one);
+  the last point, or a running count: as long as it never falls it is taken for one; fractions count, too);
 - *floor*: the scale is 1 or less (option `floor`), and was higher once.
 
 **Bad.** `loss_scale halved 3 times in points 140 to 191, from 65,536 to 8,192`
@@ -88,7 +88,7 @@ constexpr size_t kScaleWindow = 100;     // points
 constexpr int64_t kFewHalvings = 3;
 constexpr double kScaleFall = 4;              // over the window
 constexpr int64_t kSkipWindow = 1000;         // steps
-constexpr int64_t kMostSkipped = 50;          // of them
+constexpr double kMostSkipped = 50;           // of them
 constexpr double kFalseAlarmsOfScale = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
 
 struct ScalePoint {
@@ -100,8 +100,8 @@ struct ScalePoint {
 
 struct SkipPoint {
   int64_t step = 0;
-  int64_t steps = 0;  // since the point before
-  int64_t skipped = 0;
+  int64_t steps = 0;   // since the point before
+  double skipped = 0;  // a mean over ranks is no whole number
   void Persist(Archive& a) { a(step, steps, skipped); }
 };
 
@@ -109,7 +109,7 @@ struct SkipPoint {
 struct SkipWindow {
   std::deque<SkipPoint> points;
   int64_t steps = 0;
-  int64_t skipped = 0;
+  double skipped = 0;
   void Persist(Archive& a) { a(points, steps, skipped); }
 
   void Add(SkipPoint point) {
@@ -212,7 +212,7 @@ class LossScale : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(series_);
   }
 
@@ -234,7 +234,7 @@ class LossScale : public Rule {
     if (++s.points < kScaleStartUp) return;
     if (s.points > kScaleStartUp) {
       ++s.judged;
-      s.skips.Add({step, steps, point.halvings});
+      s.skips.Add({step, steps, static_cast<double>(point.halvings)});
     }
     s.window.push_back(point);
     if (s.window.size() > kScaleWindow + 1) s.window.pop_front();
@@ -249,7 +249,7 @@ class LossScale : public Rule {
     if (++s.points <= kScaleStartUp) return;
     ++s.judged;
     // More than the steps there were: no count of them.
-    if (skipped <= static_cast<double>(steps)) s.skips.Add({step, steps, std::llround(skipped)});
+    if (skipped <= static_cast<double>(steps)) s.skips.Add({step, steps, skipped});
   }
 
   void JudgeSeries(const SiteStep& step, ScaleSeries& s, VerdictSink& out) const {
@@ -306,8 +306,8 @@ class LossScale : public Rule {
   }
 
   static std::optional<v1::Verdict> Skipped(const SiteStep& step, const ScaleSeries& s) {
-    if (s.skips.skipped <= kMostSkipped ||
-        s.skips.skipped * kSkipWindow <= kMostSkipped * s.skips.steps)
+    if (!(s.skips.skipped > kMostSkipped) ||
+        !(s.skips.skipped * kSkipWindow > kMostSkipped * static_cast<double>(s.skips.steps)))
       return std::nullopt;
     int64_t onset = step.step;
     for (const SkipPoint& point : s.skips.points) {
@@ -315,15 +315,15 @@ class LossScale : public Rule {
     }
     FindingBuilder found = Begun(step, onset, "skipped");
     found.Title("too many steps are skipped")
-        .Explain(absl::StrFormat("By %s at least %d of %d steps (%d to %d) were skipped for "
+        .Explain(absl::StrFormat("By %s at least %.6g of %d steps (%d to %d) were skipped for "
                                  "gradients that are no numbers.",
                                  step.site.op(), s.skips.skipped, s.skips.steps,
                                  s.skips.points.front().step, step.step))
         .Cause("steps-skipped", 0.9)
-        .Measured("skipped steps", static_cast<double>(s.skips.skipped), "steps")
-        .Threshold(static_cast<double>(kMostSkipped), "customary: 5 % of 1,000 steps")
+        .Measured("skipped steps", s.skips.skipped, "steps")
+        .Threshold(kMostSkipped, "customary: 5 % of 1,000 steps")
         .Samples(static_cast<uint64_t>(s.skips.steps))
-        .Witness("skipped", static_cast<double>(s.skips.skipped))
+        .Witness("skipped", s.skips.skipped)
         .Fix(
             "Train in bf16, or find what overflows (precision/non-finite names the first tensor); "
             "a static loss scale may be too high.");

@@ -24,8 +24,9 @@ before somebody compares. A run that has learned and stands still late is anothe
 **What it checks.** Each series with the word `loss` in its name (not evaluations), of 500 points or more. The newest half
 of the points is cut into at most 96 blocks; through the medians of ln loss against ln n goes a Theil-Sen line. Where the
 99 % interval of its slope reaches 0, the loss stalls: a note. It is a warning only where the run stalls from its
-beginning: the median of the newest half is more than 0.98 of that of the run's first 16 points. It looks at the end of
-the run, and at 4,096 points and each time they have doubled.
+beginning: the median of the newest half is more than 0.98 of that of the run's first 16 points, and that of no block of the run lies
+lower by more than noise (6 standard errors). A loss whose newest half stands a tenth above its lowest block rose: that is
+`health/loss-divergence`'s. It looks at the end of the run, and at 4,096 points and each time they have doubled.
 
 **Bad.** `loss` at 10.81 over the first 16 steps, and at 10.79 over steps 500 to 1,000.
 
@@ -70,7 +71,7 @@ class LossStall : public LossRule {
     if (series.evaluation() || said.of.contains(kBeginning)) return std::nullopt;
     if (!at_the_end && !series.detector.StallIsDue()) return std::nullopt;
     const StallFigures stall = series.detector.LookForStall();
-    if (!stall.stalled()) return std::nullopt;
+    if (!stall.stalled() || stall.rose()) return std::nullopt;
     const bool beginning = stall.from_the_beginning();
     if (!beginning && !at_the_end) return std::nullopt;
     if (beginning) said.of.insert(kBeginning);
@@ -82,8 +83,15 @@ class LossStall : public LossRule {
     if (series.detector.linear())
       return Inconclusive("not-positive: a value is 0 or less, and has no logarithm");
     if (auto few = FewPoints(series, 500)) return few;
-    return Pass(absl::StrFormat("it falls over its newest half: ln loss by %.3g in ln n",
-                                series.detector.LookForStall().slope));
+    const StallFigures stall = series.detector.LookForStall();
+    if (stall.rose())
+      return Pass(
+          absl::StrFormat("it fell to %.4g and stands at %.4g over its newest half: "
+                          "health/loss-divergence judges a "
+                          "rise",
+                          std::exp(stall.lowest), std::exp(stall.newest)));
+    return Pass(
+        absl::StrFormat("it falls over its newest half: ln loss by %.3g in ln n", stall.slope));
   }
 
  private:

@@ -41,7 +41,8 @@ slowly as if the data were hard. At 0.3 three steps replace what the weights hel
 
 A point counts where the weight is not zero and the rate is at work: told ten times without a new maximum (a warm-up is none),
 and at least a tenth of its maximum. A finding needs 100 counted points in a row on one side (option `points`), or 20 of them that lie
-over 200 steps or more.
+over 200 steps or more. A ratio that was inside before must lie twice as far from there, and by two deviations of what was inside, as the
+gradient's fall explains: noise that stays for tens of steps about a limit is no wrong rate.
 
 **Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
 
@@ -197,7 +198,7 @@ class UpdateRatio : public Rule {
 
   // Between steps open_, weights_, rate_ and gradient_ are empty.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(sites_, rates_, flat_, deep_);
   }
 
@@ -296,7 +297,7 @@ class UpdateRatio : public Rule {
   }
 
   bool IsWrong(const RatioCourse& course) const {
-    if (!course.Outside(limits_)) return false;
+    if (!course.Outside(limits_) || course.Hovers()) return false;
     if (course.run().side > 0) return true;
     return !course.FellWithGradient() && (course.rated() || !course.MayBeSchedule());
   }
@@ -340,6 +341,9 @@ class UpdateRatio : public Rule {
     const RatioCourse& course = site.course;
     if (course.Outside(limits_) && course.FellWithGradient())
       return Inconclusive("fell-with-gradient: the ratio fell as far as the gradient's norm did");
+    if (course.Outside(limits_) && course.Hovers())
+      return Inconclusive(
+          "hovers: it lies about a limit, no further from it than by its own noise");
     if (course.Outside(limits_))
       return Inconclusive("no-rate: it is low, and no learning rate says that this is no schedule");
     if (course.counted() >= limits_.points)

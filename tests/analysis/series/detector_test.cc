@@ -19,7 +19,7 @@ namespace {
 SlowAnswer Sorted(const std::vector<SeriesEvent>& events) {
   SlowAnswer answer;
   for (const SeriesEvent& event : events) {
-    const bool rise = event.what == SeriesEvent::What::kRise;
+    const bool rise = event.of_rise();
     (rise ? answer.rises : answer.excursions).push_back(WordsOf(event));
   }
   return answer;

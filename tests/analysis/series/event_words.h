@@ -11,6 +11,7 @@ namespace plumbline::rules::testing {
 
 inline std::string WordsOf(const SeriesEvent& event) {
   char text[256];
+  if (event.what == SeriesEvent::What::kFell) return "fell at " + std::to_string(event.rise.step);
   if (event.what == SeriesEvent::What::kRise) {
     const Rise& r = event.rise;
     std::snprintf(text, sizeof(text),

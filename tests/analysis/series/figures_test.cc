@@ -44,6 +44,7 @@ Judged Judge(const std::vector<double>& values, const std::vector<double>& rate 
 // As the rules on losses say it.
 bool Warns(const SeriesEvent& event, bool evaluation) {
   if (event.what == SeriesEvent::What::kRise) return !evaluation;
+  if (event.what == SeriesEvent::What::kFell) return false;
   return event.excursion.warns() && (!evaluation || event.excursion.jumped);
 }
 
@@ -148,7 +149,7 @@ Planted Plain(CurveRandom* random, size_t least) {
 
 const SeriesEvent* FirstFrom(const std::vector<SeriesEvent>& events, size_t step, bool settled) {
   for (const SeriesEvent& event : events) {
-    if (event.what == SeriesEvent::What::kRise) continue;
+    if (event.of_rise()) continue;
     if (settled != (event.what == SeriesEvent::What::kSettled)) continue;
     if (event.excursion.last_step >= static_cast<int64_t>(step)) return &event;
   }

@@ -53,6 +53,14 @@ Compared FrameOf(const List& history, bool linear) {
     if (sorted[i] != sorted[i - 1]) gap = std::min(gap, sorted[i] - sorted[i - 1]);
   }
   if (gap < INFINITY) is.s = std::max(is.s, gap);
+  if (linear) {  // what is left without the three farthest
+    List squares;
+    for (const double r : rest) squares.push_back(std::pow(r - Median(rest), 2));
+    std::sort(squares.begin(), squares.end());
+    double sum = 0;
+    for (size_t i = 0; i + 3 < w; ++i) sum += squares[i];
+    is.s = std::max(is.s, std::sqrt(sum / static_cast<double>(w - 3)));
+  }
   return is;
 }
 
@@ -104,7 +112,7 @@ struct Slow {
     const double d = i > opening ? static_cast<double>(i - opening) : 0;
     return in[i].y - Level(f.m, f.b, d, static_cast<double>(onset));
   }
-  bool Above(size_t i) const { return Excess(i) >= 3 * f.s; }
+  bool Above(size_t i) const { return Excess(i) >= 3 * f.s && in[i].y > f.m; }
   size_t LastAbove() const {
     size_t last = 0;
     for (size_t i = 0; i < in.size(); ++i) last = Above(i) ? i + 1 : last;
@@ -116,7 +124,17 @@ struct Slow {
     return n;
   }
   bool Short() const { return CountAbove() <= 3 || 2 * CountAbove() <= LastAbove(); }
-  bool Warns() const { return (!restart || third) && (lasting || outstanding); }
+  double Peak() const {
+    double peak = 0;
+    for (size_t i = 0; i < in.size(); ++i) peak = Above(i) ? std::max(peak, Excess(i)) : peak;
+    return peak;
+  }
+  bool Warns() const {
+    if (restart && !third) return false;
+    if (linear && std::fabs(f.m) < 60 * f.s)
+      return lasting && compared >= 128 && Peak() >= 1.5 * before;
+    return lasting || outstanding;
+  }
 
   std::string Words() const {
     double peak = 0;
@@ -340,7 +358,8 @@ double SlopeLow(const List& since) {
 
 void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::string>* words) {
   List y, levels;
-  bool told = false;
+  int told = 0;
+  double told_sigma = 0;
   size_t next_look = 0, best_was = 0;
   bool first_look = true;
   double near = 0, apart = 0;
@@ -359,10 +378,14 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
     }
     best_was = best;
     const double low = levels[best - 1], rise = levels.back() - low;
-    const double tenth = Share(0.1, low, 0, linear);
-    if (rise < tenth / 2) told = false;
+    if (told > 0 && rise < Share(0.1, low, told_sigma, linear) / 2) {
+      told = 0;
+      words->push_back("fell at " + std::to_string(p.step));
+    }
+    if (told == 2) continue;
+    const double share = told == 0 ? 0.1 : 1.0 / 3;
     const size_t since = n - best;
-    if (!(rise >= tenth) || told || n < 48 || since < next_look) continue;
+    if (!(rise >= Share(share, low, 0, linear)) || n < 48 || since < next_look) continue;
     next_look = since + std::max<size_t>(1, since / 32);
     const auto sigma_of = [&](size_t from, size_t to, size_t lag) {
       List differences;
@@ -388,10 +411,13 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
       error *= sigma;
     }
     if (!(rise >= 6 * error)) continue;
-    if (!(rise >= Share(0.1, low, sigma, linear))) continue;
+    const double whole = std::max(sigma, apart);
+    if (!(rise >= Share(share, low, whole, linear))) continue;
+    if (linear && std::fabs(low) < 60 * whole && n < 512) continue;
     const double slope = SlopeLow({y.begin() + static_cast<std::ptrdiff_t>(best), y.end()});
     if (!(slope > 0)) continue;
-    told = true;
+    told = rise >= Share(1.0 / 3, low, whole, linear) ? 2 : 1;
+    told_sigma = whole;
     char text[160];
     std::snprintf(text, sizeof(text),
                   "rise at %lld from %.9g to %.9g sigma %.9g slope %.9g since %zu",

@@ -29,7 +29,7 @@ struct Told {
   v1::Batch Batch(uint32_t attempt = 0) const {
     v1::Batch batch;
     for (uint32_t rank = 0; rank < ranks.size(); ++rank)
-      *batch.add_sources() = test::SourceOf("run", rank, World(), attempt);
+      *batch.add_sources() = SourceOf(rank, attempt);
     for (int step = 0; step < steps; ++step) {
       for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
         for (size_t group = 0; group < ranks[rank].size(); ++group) {
@@ -45,7 +45,7 @@ struct Told {
     std::vector<v1::Batch> batches;
     for (int step = 0; step < steps; ++step) {
       for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-        v1::Batch batch = test::BatchOf(test::SourceOf("run", rank, World()));
+        v1::Batch batch = test::BatchOf(SourceOf(rank, 0));
         batch.set_stream_id(70 + rank);
         if (step == 0) Declare(rank, &batch);
         v1::SeriesRows& rows = *batch.add_series();
@@ -61,6 +61,12 @@ struct Told {
   }
 
  private:
+  // The process itself tells it: nothing was rounded.
+  v1::Source SourceOf(uint32_t rank, uint32_t attempt) const {
+    v1::Source source = test::SourceOf("run", rank, World(), attempt);
+    source.set_pid(7);
+    return source;
+  }
   uint32_t World() const { return static_cast<uint32_t>(ranks.size()); }
   void Declare(uint32_t rank, v1::Batch* batch) const {
     v1::SeriesSet& set = *batch->add_series_sets();

@@ -1,0 +1,50 @@
+// One rank's rate, and the zeros that it stands in.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "analysis/rates/print_grain.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+constexpr uint64_t kZeroRateSteps = 10;  // in a row are a finding
+
+struct RankRate {
+  uint32_t attempt = 0;
+  uint64_t points = 0;
+  uint64_t zeros = 0;  // in a row, to the newest
+  int64_t zeros_first = 0;
+  int64_t zeros_last = 0;
+  double before = NAN;  // the last rate that was not zero; NaN: none was
+  // Told by the process that trains: exact. What a file holds was printed, maybe with few digits.
+  bool exact = false;
+  PrintGrain grain;
+  void Persist(Archive& a) {
+    a(attempt, points, zeros, zeros_first, zeros_last, before, exact, grain);
+  }
+
+  // `largest`: of its groups, in magnitude. Several rows of one step are one point.
+  void Take(uint32_t of_attempt, int64_t step, double largest) {
+    if (attempt != of_attempt) {
+      zeros = 0;
+      before = NAN;
+    }
+    attempt = of_attempt;
+    ++points;
+    if (largest != 0) {
+      zeros = 0;
+      before = largest;
+      grain.Take(largest);
+      return;
+    }
+    if (zeros > 0 && step == zeros_last) return;
+    if (zeros++ == 0) zeros_first = step;
+    zeros_last = step;
+  }
+  // Whether the zeros may be a rate too small for the digits that it was printed with.
+  bool may_be_printed() const { return !exact && (std::isnan(before) || grain.MayHideZero()); }
+};
+
+}  // namespace plumbline::rules

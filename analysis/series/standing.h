@@ -1,0 +1,69 @@
+// Where a series stands: what ten of its newest nineteen values are at least, and at most. Ten in a
+// row show at once; noise that is decades wide hides nothing, since only half of the values count.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+class Standing {
+ public:
+  static constexpr size_t kTen = 10, kNewest = 19;
+  struct Point {
+    int64_t step = 0;
+    double value = 0;
+    void Persist(Archive& a) { a(step, value); }
+  };
+
+  // `value` is a number.
+  void Take(int64_t step, double value) {
+    newest_.push_back({step, value});
+    if (newest_.size() > kNewest) newest_.pop_front();
+    if (newest_.size() < kTen) return;
+    std::array<double, kNewest> values;
+    for (size_t i = 0; i < newest_.size(); ++i) values[i] = newest_[i].value;
+    const auto end = values.begin() + static_cast<ptrdiff_t>(newest_.size());
+    std::nth_element(values.begin(), values.begin() + (kTen - 1), end);
+    at_most_ = values[kTen - 1];
+    std::nth_element(values.begin(), values.begin() + (kTen - 1), end, std::greater<>());
+    at_least_ = values[kTen - 1];
+    lowest_ = std::min(lowest_, at_most_);
+    highest_ = std::max(highest_, at_least_);
+  }
+
+  // Ten of the newest values are at least, at most this; before there are ten, of none.
+  double at_least() const { return at_least_; }
+  double at_most() const { return at_most_; }
+  // At most and at least this, at some time.
+  double lowest() const { return lowest_; }
+  double highest() const { return highest_; }
+  const std::deque<Point>& newest() const { return newest_; }
+  // The first of the newest that `beyond` is true of.
+  template <typename Beyond>
+  int64_t First(const Beyond& beyond) const {
+    const auto found = std::find_if(newest_.begin(), newest_.end(),
+                                    [&](const Point& point) { return beyond(point.value); });
+    return found == newest_.end() ? 0 : found->step;
+  }
+  double newest_highest() const {
+    double highest = -HUGE_VAL;
+    for (const Point& point : newest_) highest = std::max(highest, point.value);
+    return highest;
+  }
+
+  void Persist(Archive& a) { a(newest_, at_least_, at_most_, lowest_, highest_); }
+
+ private:
+  std::deque<Point> newest_;
+  double at_least_ = -HUGE_VAL, at_most_ = HUGE_VAL;
+  double lowest_ = HUGE_VAL, highest_ = -HUGE_VAL;
+};
+
+}  // namespace plumbline::rules
