@@ -178,7 +178,7 @@ AuditResult FollowedAudit::Finish() {
   stale_ |= OthersChanged();
   if (!stale_) TellNew(true);
   if (stale_) JudgeAnew();
-  std::deque<InputReport> reports = known_.Reports();
+  std::deque<InputReport> reports = known_.Reports(true);
   const bool nothing = !reports.empty() && points_.empty() && others_.empty() &&
                        std::all_of(reports.begin(), reports.end(), [](const InputReport& report) {
                          std::error_code error;

@@ -31,7 +31,7 @@ class FollowedAudit {
   // As they are now; those of which nothing shows any more are gone.
   const rules::Report& report() const { return judgement_->report(); }
   // What was said of the files so far.
-  std::deque<InputReport> reports() const { return known_.Reports(); }
+  std::deque<InputReport> reports() const { return known_.Reports(false); }
 
   // The points of each format, for who tells them on; between two calls of Look.
   const std::vector<std::unique_ptr<FollowedPoints>>& points() const { return points_; }

@@ -67,7 +67,7 @@ std::vector<KnownFiles::Found> KnownFiles::Look(bool last) {
   return found;
 }
 
-std::deque<InputReport> KnownFiles::Reports() const {
+std::deque<InputReport> KnownFiles::Reports(bool last) const {
   std::vector<const File*> order;
   for (const auto& [path, file] : files_) {
     if (file.report != nullptr) order.push_back(&file);
@@ -77,8 +77,9 @@ std::deque<InputReport> KnownFiles::Reports() const {
   std::deque<InputReport> reports;
   for (const File* file : order) {
     InputReport& report = reports.emplace_back(*file->report);
-    if (!file->known && !report.named) report.problems.clear();
+    if (!file->known && !(report.named && last)) report.problems.clear();
   }
+  if (!last) return reports;
   for (const std::string& path : paths_) {
     std::error_code error;
     if (files_.contains(path) || fs::is_directory(path, error)) continue;

@@ -30,9 +30,8 @@ class KnownFiles {
   // again when it has grown, and at the last look.
   std::vector<Found> Look(bool last);
 
-  // All that are there, and paths that were named and lead nowhere or to what fits no format: as an
-  // audit lists them.
-  std::deque<InputReport> Reports() const;
+  // All that came, as an audit lists them; `last`: and paths that were named and lead nowhere.
+  std::deque<InputReport> Reports(bool last) const;
 
  private:
   struct File {

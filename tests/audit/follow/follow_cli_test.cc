@@ -101,6 +101,17 @@ TEST(FollowCli, AHealthyRunEndsWithNothing) {
   EXPECT_EQ(Json::parse(test::ReadFile(dir.File("report.json")))["inputs"][0]["records"], 149);
 }
 
+TEST(FollowCli, APathThatIsNotThereYetIsWaitedFor) {
+  const TempFolder dir;
+  Process plumb({PLUMB_PROGRAM, "audit", dir.File("train.log"), "--follow"});
+  EXPECT_TRUE(Eventually([&] { return plumb.errors().find("waiting") != std::string::npos; }));
+  dir.Write("train.log", HealthyIterations(1, 60) + Iteration(60, "nan"));
+  EXPECT_TRUE(Says(plumb, "health/loss-non-finite"));
+  EXPECT_EQ(plumb.errors().find("expected"), std::string::npos) << plumb.errors();
+  plumb.Signal(SIGINT);
+  EXPECT_EQ(plumb.Wait(), 1);
+}
+
 TEST(FollowCli, WhatIsWrongWithTheLineIsSaid) {
   const TempFolder dir;
   const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
