@@ -36,7 +36,7 @@ void TellUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
     if (names.contains(name)) continue;
     const auto meant = MeantName(name, known);
     of_series->Note(absl::StrCat(
-        "found no series ", Quoted(name), ", which --map calls ", NameOf(role),
+        "expected a series ", Quoted(name), ", which --map calls ", NameOf(role), ", found none",
         meant ? absl::StrCat("; did you mean ", std::string(*meant), "?") : std::string()));
   }
 }

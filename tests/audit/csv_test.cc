@@ -99,7 +99,8 @@ TEST(Csv, TheStepAsTheUserSays) {
   EXPECT_EQ(own.Steps("loss"), (Steps{1}));
   EXPECT_EQ(own.report.step_said, StepSaid::kMissing);
   EXPECT_EQ(own.Problems(),
-            "note 0: found no column that --map names as the step: it is \"step\" here\n");
+            "note 0: expected the column that --map names as the step, found none: it is \"step\" "
+            "here\n");
 }
 
 TEST(Csv, ExportsOfWandb) {
@@ -197,7 +198,8 @@ TEST(Csv, ColumnsOfOneName) {
   const PointsRead read = Csv("step,loss,loss\n1,nan,2\n2,2.5,inf\n");
   EXPECT_EQ(read.Text(), "1 loss nan\n1 loss (2) 2.000000\n2 loss 2.500000\n2 loss (2) inf\n");
   EXPECT_EQ(read.Problems(),
-            "note 0: found two columns called \"loss\": the second is \"loss (2)\" here\n");
+            "note 0: expected columns of different names, found two called \"loss\": the second is "
+            "\"loss (2)\" here\n");
 }
 
 // Epochs of several batches: each row is a step of its own.

@@ -125,7 +125,7 @@ class CsvFile : public TextPointFile {
                    false);
     }
     if (epoch_steps_.counted())
-      report().Note("found that " + Quoted(PlainName(step_name_)) +
+      report().Note("expected steps that go on, found that " + Quoted(PlainName(step_name_)) +
                     " begins anew with each epoch: it is counted on over them");
   }
 
@@ -186,7 +186,8 @@ class CsvFile : public TextPointFile {
       columns_.back().name = std::move(name);
     }
     if (!twice.empty())
-      report().Note("found two columns called " + Quoted(PlainName(twice)) + ": the second is " +
+      report().Note("expected columns of different names, found two called " +
+                    Quoted(PlainName(twice)) + ": the second is " +
                     Quoted(PlainName(twice) + " (2)") + " here");
   }
 
@@ -225,7 +226,7 @@ class CsvFile : public TextPointFile {
     step_name_ = batch.empty() ? *best : batch;
     if (step_name_ != choice_.Epoch()) epoch_name_ = choice_.Epoch();
     if (report().step_said == StepSaid::kMissing)
-      report().Note("found no column that --map names as the step: it is " +
+      report().Note("expected the column that --map names as the step, found none: it is " +
                     Quoted(PlainName(step_name_)) + " here");
     state_ = State::kRows;
     UseColumns(sink);

@@ -152,7 +152,7 @@ void FileSink::Finish() {
     say("expected a step for each number, found " + std::to_string(unplaced_) + " without", false);
   }
   if (repeated_ > 0) {
-    report_->Note("found " + std::to_string(repeated_) +
+    report_->Note("expected one value of a series a step, found " + std::to_string(repeated_) +
                   " more values of steps that had one already: of a step the last value counts, "
                   "but one that is not finite stays");
   }

@@ -60,11 +60,11 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     Pause(sink);
     document_ = {};
     if (twice_ > 0)
-      report().Note("found " + std::to_string(twice_) +
-                    " keys that an object has twice, the first " + Quoted(PlainName(twice_name_)) +
+      report().Note("expected an object to have a key once, found " + std::to_string(twice_) +
+                    " that one has twice, the first " + Quoted(PlainName(twice_name_)) +
                     ": the last value counts, but one that is not finite stays");
     if (epoch_steps_.counted())
-      report().Note("found that " + Quoted(PlainName(step_name_)) +
+      report().Note("expected steps that go on, found that " + Quoted(PlainName(step_name_)) +
                     " begins anew with each epoch: it is counted on over them");
   }
 
@@ -229,8 +229,8 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
     best = choice_.Best();
     if (best)
-      report().Note("found no key that --map names as the step: it is " + Quoted(PlainName(*best)) +
-                    " here");
+      report().Note("expected the key that --map names as the step, found none: it is " +
+                    Quoted(PlainName(*best)) + " here");
     return best;
   }
 

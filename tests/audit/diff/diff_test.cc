@@ -20,6 +20,7 @@ namespace plumbline::audit::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 struct Trained {
@@ -222,6 +223,31 @@ TEST_F(Diff, WhatCannotBeRead) {
   EXPECT_THAT(ended.output, HasSubstr("loss")) << "what could be read is compared";
   EXPECT_EQ(RunPlumb({"diff", a, a, "--output", a}).status, 2);
   EXPECT_EQ(RunPlumb({"diff", "--help"}).status, 0);
+}
+
+TEST_F(Diff, NothingInCommon) {
+  const std::string a = dir_.Write("a.csv", "step,loss\n1,2.5\n2,2.25\n");
+  for (const char* other : {"step,accuracy\n1,0.5\n2,0.5\n", "step,loss\n7,2.5\n8,2.25\n"}) {
+    const std::string b = dir_.Write("b.csv", other);
+    const Ended ended = RunPlumb({"diff", a, b});
+    EXPECT_EQ(ended.status, 2) << other;
+    EXPECT_THAT(ended.output, HasSubstr("nothing was compared"));
+    EXPECT_THAT(ended.output, Not(HasSubstr("no departure")));
+    EXPECT_EQ(Compared({a, b}, 2)["compared"], false);
+  }
+  EXPECT_THAT(RunPlumb({"diff", a, "/none"}).output, Not(HasSubstr("no departure")));
+  EXPECT_EQ(Compared({a, a})["compared"], true);
+  // Too few steps for a departure: neither is there one, nor is there none.
+  EXPECT_THAT(RunPlumb({"diff", a, a}).output, Not(HasSubstr("no departure")));
+}
+
+TEST_F(Diff, AMapOfSeries) {
+  const std::string a = dir_.Write("a.csv", "step,it,objective\n1,10,2.5\n2,20,2.25\n");
+  const std::string map = dir_.Write("map.toml", "step = \"it\"\n[series]\nobjective = \"loss\"\n");
+  const Json json = Compared({a, a, "--map", map});
+  EXPECT_EQ(Series(json, "objective")["role"], "loss");
+  EXPECT_EQ(Series(json, "objective")["common_steps"], 2);
+  EXPECT_EQ(RunPlumb({"diff", a, a, "--map", dir_.Write("bad.toml", "sreies = 1\n")}).status, 2);
 }
 
 TEST(DiffNames, Roles) {

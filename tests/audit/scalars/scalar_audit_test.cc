@@ -175,7 +175,7 @@ TEST_F(ScalarCli, WhatAMapSaysForNothing) {
   };
   auto ended = audit("step = \"it\"\n[series]\nacc = \"none\"\nlos = \"loss\"\n");
   EXPECT_EQ(ended.status, 0) << ended.errors;
-  EXPECT_THAT(ended.output, HasSubstr("no column that --map names as the step"));
+  EXPECT_THAT(ended.output, HasSubstr("the column that --map names as the step"));
   EXPECT_THAT(ended.output, HasSubstr("did you mean loss?"));
   const Json report = CheckReport(ended.output);
   EXPECT_EQ(report["inputs"][1]["problems"].size(), 0u);

@@ -144,7 +144,7 @@ TEST(Wandb, TheRunByTheFilesName) {
   const test::TempFolder dir;
   InputReport report;
   report.path = dir.Write("run-x1y2.wandb", WandbRun().History(0, {{"loss", "1"}}).bytes());
-  const ReadPoints read = ReadAll(WandbReader(), {&report});
+  const ReadPoints read = testing::ReadAll(WandbReader(), {&report});
   ASSERT_EQ(read.points.size(), 1u);
   EXPECT_EQ(std::get<0>(read.points[0].first), "x1y2");
 }

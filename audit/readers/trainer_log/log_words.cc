@@ -1,4 +1,4 @@
-#include "audit/readers/scalars/log_words.h"
+#include "audit/readers/trainer_log/log_words.h"
 
 #include <algorithm>
 #include <array>

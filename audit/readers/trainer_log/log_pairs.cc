@@ -1,11 +1,11 @@
-#include "audit/readers/scalars/log_pairs.h"
+#include "audit/readers/trainer_log/log_pairs.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
-#include "audit/readers/scalars/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
+#include "audit/readers/trainer_log/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {

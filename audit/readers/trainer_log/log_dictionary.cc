@@ -1,9 +1,9 @@
-#include "audit/readers/scalars/log_dictionary.h"
+#include "audit/readers/trainer_log/log_dictionary.h"
 
 #include <optional>
 
-#include "audit/readers/scalars/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
+#include "audit/readers/trainer_log/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {

@@ -1,6 +1,6 @@
 // A log repeats itself: its lines have a step, names and numbers, and the same words around them.
 // Who writes of a run in sentences ("Tried step=3000 loss=nan again") uses other words each time.
-#include "audit/readers/scalars/log_recognition.h"
+#include "audit/readers/trainer_log/log_recognition.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,10 +10,10 @@
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
-#include "audit/readers/scalars/log_bytes.h"
-#include "audit/readers/scalars/log_line.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
+#include "audit/readers/trainer_log/log_bytes.h"
+#include "audit/readers/trainer_log/log_line.h"
 
 namespace plumbline::audit {
 namespace {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "audit/readers/scalars/column_names.h"
-#include "audit/readers/scalars/log_line.h"
-#include "audit/readers/scalars/log_recognition.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
+#include "audit/readers/trainer_log/log_line.h"
+#include "audit/readers/trainer_log/log_recognition.h"
 
 namespace plumbline::audit {
 namespace {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "audit/readers/scalars/log_dictionary.h"
-#include "audit/readers/scalars/log_pairs.h"
-#include "audit/readers/scalars/log_words.h"
+#include "audit/readers/trainer_log/log_dictionary.h"
+#include "audit/readers/trainer_log/log_pairs.h"
+#include "audit/readers/trainer_log/log_words.h"
 
 namespace plumbline::audit {
 

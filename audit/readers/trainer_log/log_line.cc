@@ -1,4 +1,4 @@
-#include "audit/readers/scalars/log_line.h"
+#include "audit/readers/trainer_log/log_line.h"
 
 #include <algorithm>
 #include <charconv>
