@@ -224,7 +224,7 @@ TEST(MixtureHealth, LoadsStandBesideWholeCalls) {
     between.seed = whole.seed + 1;
     v1::Batch batch = MixtureRun(whole);
     for (v1::Evidence e : MixtureRun(between).evidence()) {
-      if (e.site().step_first() % 128 == 0) continue;
+      if (e.step() % 128 == 0) continue;
       e.mutable_site()->set_op("loads");
       *batch.add_evidence() = std::move(e);
     }
