@@ -23,26 +23,6 @@ std::string IntervalText(double ln, double variance) {
 
 std::string Flops(double flops) { return absl::StrFormat("%.3g", flops); }
 
-// Columns of a table, as wide as what is in them; the first is flush left.
-std::string Columns(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line = "  ";
-    for (size_t c = 0; c < row.size(); ++c) {
-      const std::string gap(widths[c] - row[c].size(), ' ');
-      const bool left = c == 0 || c + 1 == row.size();
-      line += (c == 0 ? "" : "  ") + (left ? row[c] + gap : gap + row[c]);
-    }
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return out;
-}
-
 class Text {
  public:
   Text(const LedgerResult& result, const TextStyle& style)
@@ -114,7 +94,7 @@ class Text {
                       Flops(e.cells.back().flops), std::to_string(e.cells.back().pairs.size()),
                       flags});
     }
-    out_ += Columns(rows);
+    out_ += TextColumns(rows, true);
     out_ += "\n";
   }
 

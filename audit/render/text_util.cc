@@ -129,4 +129,23 @@ std::string Inked(const TextStyle& style, Ink ink, std::string_view printable) {
   return std::string(kCodes[static_cast<size_t>(ink)]).append(printable) + "\x1b[0m";
 }
 
+std::string TextColumns(const std::vector<std::vector<std::string>>& rows, bool last_is_words) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line = "  ";
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string gap(widths[c] - row[c].size(), ' ');
+      const bool left = c == 0 || (last_is_words && c + 1 == row.size());
+      line += (c == 0 ? "" : "  ") + (left ? row[c] + gap : gap + row[c]);
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
+}
+
 }  // namespace plumbline::audit

@@ -40,6 +40,10 @@ std::string Plural(uint64_t count, std::string_view singular, std::string_view p
 // Printable text broken at spaces into lines of at most `width` columns.
 std::vector<std::string> Wrap(std::string_view printable, size_t width);
 
+// Rows of cells as lines, two blanks before each, columns as wide as what is in them. The first
+// column is flush left, the others right, but for the last where it holds words.
+std::string TextColumns(const std::vector<std::vector<std::string>>& rows, bool last_is_words);
+
 enum class Ink { kPlain, kBold, kDim, kRed, kYellow, kCyan, kGreen };
 // `printable` in that ink, or unchanged when the style has no colour.
 std::string Inked(const TextStyle& style, Ink ink, std::string_view printable);
