@@ -223,7 +223,8 @@ TEST(MixtureHealth, LoadsStandBesideWholeCalls) {
     between.every = 8;
     between.seed = whole.seed + 1;
     v1::Batch batch = MixtureRun(whole);
-    for (v1::Evidence e : MixtureRun(between).evidence()) {
+    const v1::Batch loads = MixtureRun(between);
+    for (v1::Evidence e : loads.evidence()) {
       if (e.step() % 128 == 0) continue;
       e.mutable_site()->set_op("loads");
       *batch.add_evidence() = std::move(e);
