@@ -33,7 +33,7 @@ class Riser {
   // Points up to the end of the best block; 0: there is none yet.
   uint64_t best_at() const { return best_at_; }
 
-  // window_ is found again.
+  // window_ is found again; fell_ is asked for behind each Take, before anything is kept.
   void Persist(Archive& a);
 
  private:
