@@ -70,6 +70,7 @@ std::string PointsRead::Problems() const {
   std::string text;
   for (const Problem& p : report.problems)
     text += (p.error ? "error " : "note ") + std::to_string(p.offset) + ": " + p.text + "\n";
+  for (const std::string& note : report.notes) text += "note 0: " + note + "\n";
   return text;
 }
 

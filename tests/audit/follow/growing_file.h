@@ -1,6 +1,7 @@
 // Files as trainers write them: a piece at a time.
 #pragma once
 
+#include <cstdio>
 #include <fstream>
 #include <string>
 
@@ -10,9 +11,16 @@ inline void Append(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::app) << bytes;
 }
 
-// One iteration as Megatron-LM logs it.
-inline std::string Iteration(int64_t step, const std::string& loss,
-                             const std::string& rate = "1.0E-4") {
+// A rate that decays to 0 in step 100,000, in seven digits.
+inline std::string HealthyRate(int64_t step) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6E", 1e-4 * (1 - 1e-5 * static_cast<double>(step)));
+  return text;
+}
+
+// One iteration as Megatron-LM logs it; of the healthy rate where `rate` says nothing.
+inline std::string Iteration(int64_t step, const std::string& loss, std::string rate = "") {
+  if (rate.empty()) rate = HealthyRate(step);
   return " iteration " + std::to_string(step) +
          "/ 100000 | consumed samples: " + std::to_string(8 * step) + " | learning rate: " + rate +
          " | global batch size: 8 | lm loss: " + loss + " | grad norm: 1.0 |\n";
