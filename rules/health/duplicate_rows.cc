@@ -27,8 +27,8 @@ constexpr char kPage[] = R"page(
 Rows of a weight, or whole experts, are trained and hold the same bits.
 
 **Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model pays for two. It comes from weights
-that were made equal (a constant, one seed a layer for every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). An expert
-that is its neighbour's copy is a part of the parameters that the loss never gets.
+that were made equal (a constant, one seed for every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). Where two of 8
+experts are one, an eighth of the experts' parameters is paid for and does nothing.
 
 **What it checks.** The rows of a weight (what lies behind one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
 elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head

@@ -87,6 +87,7 @@ struct StateCounts {
   std::set<std::string> odd;      // with one that is not finite: nothing is known of it
   std::set<std::string> held;     // parameters that a group lists
   std::map<std::string, std::map<std::string, double>> masters;  // of this step alone
+  // Not masters: they are judged in their own step.
   void Persist(Archive& a) { a(step, optimizer, scheduler, moments, odd, held); }
 };
 
