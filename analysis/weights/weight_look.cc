@@ -18,7 +18,7 @@ bool IsFinite(const v1::TensorSummary& s) { return s.nan() + s.pos_inf() + s.neg
 
 }  // namespace
 
-void WeightLook::Take(std::string_view op, const Item& item) {
+void ObservedWeight::Take(std::string_view op, const Item& item) {
   const v1::TensorState& state = item.evidence->tensor();
   if (!state.has_summary()) return;
   const v1::TensorSummary& s = state.summary();
@@ -42,7 +42,7 @@ void WeightLook::Take(std::string_view op, const Item& item) {
   }
 }
 
-void WeightLook::TakeMoment(std::string_view op, const v1::TensorSummary& s, uint32_t from) {
+void ObservedWeight::TakeMoment(std::string_view op, const v1::TensorSummary& s, uint32_t from) {
   const bool first = op == "exp_avg" || op == "momentum_buffer";
   if (!first && op != "exp_avg_sq") return;
   if (!IsFinite(s)) {
@@ -60,7 +60,7 @@ void WeightLook::TakeMoment(std::string_view op, const v1::TensorSummary& s, uin
   momentum = op == "momentum_buffer";
 }
 
-double WeightLook::LeastStep(double at_rate) const {
+double ObservedWeight::LeastStep(double at_rate) const {
   if (gradient) return at_rate * std::min(1.0, gradient_amax / kAdamEpsilon);
   if (momentum) return at_rate * moment_amax;
   // Without a second moment: a step of the moment's sign (Lion), or of a moment that is scaled.
@@ -68,7 +68,7 @@ double WeightLook::LeastStep(double at_rate) const {
   return at_rate * kCorrections * moment_amax / (std::sqrt(*square_amax) + kLargestEpsilon);
 }
 
-bool WeightLook::Moves(double at_rate) const {
+bool ObservedWeight::Moves(double at_rate) const {
   return !IsFloating(dtype) || LeastStep(at_rate) >= UlpOf(weight_amax, dtype);
 }
 

@@ -12,7 +12,7 @@
 
 namespace plumbline::rules {
 
-struct WeightLook {
+struct ObservedWeight {
   bool observed = false;         // the weight
   std::optional<Digest> weight;  // where it is finite
   uint32_t rank = 0;

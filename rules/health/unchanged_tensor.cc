@@ -196,13 +196,13 @@ class UnchangedTensor : public Rule {
   }
 
   // Against the observation before.
-  bool Changes(const StepEnd& step, const std::string& name, const WeightLook& seen) {
+  bool Changes(const StepEnd& step, const std::string& name, const ObservedWeight& seen) {
     const Weight* weight = Find(step, name);
     return weight != nullptr && seen.weight && weight->known && weight->attempt == step.attempt &&
            weight->rank == seen.rank && weight->digest != *seen.weight;
   }
 
-  void JudgeOne(const StepEnd& step, const std::string& name, const WeightLook& seen,
+  void JudgeOne(const StepEnd& step, const std::string& name, const ObservedWeight& seen,
                 uint64_t changed, VerdictSink& out) {
     const bool frozen = std::any_of(frozen_.begin(), frozen_.end(),
                                     [&](const std::string& glob) { return GlobMatch(glob, name); });
@@ -233,7 +233,7 @@ class UnchangedTensor : public Rule {
     out.Add(Found(step, name, seen, *weight, changed));
   }
 
-  void Compare(const StepEnd& step, const WeightLook& seen, uint64_t changed,
+  void Compare(const StepEnd& step, const ObservedWeight& seen, uint64_t changed,
                Weight& weight) const {
     const bool comparable =
         weight.known && weight.attempt == step.attempt && weight.rank == seen.rank;
@@ -281,7 +281,7 @@ class UnchangedTensor : public Rule {
 
   // Has the optimizer stepped since the observation before? A moment that is kept and stands still
   // is that of a parameter without a gradient, as of one that was frozen on the way.
-  static bool TakeMoment(const WeightLook& seen, Weight& weight) {
+  static bool TakeMoment(const ObservedWeight& seen, Weight& weight) {
     const bool known = std::exchange(weight.moment_known, seen.moment.has_value());
     if (!seen.moment || seen.moment_rank != seen.rank) return false;
     const bool other = weight.moment != *seen.moment;
@@ -289,7 +289,7 @@ class UnchangedTensor : public Rule {
     return known && other && seen.moment_amax > 0;
   }
 
-  v1::Verdict Found(const StepEnd& step, const std::string& name, const WeightLook& seen,
+  v1::Verdict Found(const StepEnd& step, const std::string& name, const ObservedWeight& seen,
                     const Weight& weight, uint64_t changed) const {
     const bool kept = !seen.gradient;  // what tells of a gradient is what the optimizer keeps
     const double rate = seen.rate.value_or(rate_.value_or(0));
@@ -375,9 +375,9 @@ class UnchangedTensor : public Rule {
   }
 
   std::vector<std::string> frozen_;
-  std::map<std::string, WeightLook> open_;  // by name, of this step
-  std::optional<double> rate_;              // of this step
-  std::optional<double> named_;             // share of the optimizer's parameters with a name
+  std::map<std::string, ObservedWeight> open_;  // by name, of this step
+  std::optional<double> rate_;                  // of this step
+  std::optional<double> named_;                 // share of the optimizer's parameters with a name
   std::map<std::pair<v1::Role, std::string>, Weight> weights_;
 };
 
