@@ -133,6 +133,7 @@ void NonFiniteTrace::Take(const SiteStep& step, const Item& item) {
   o.call = e.call();
   o.order = e.order();
   if (e.has_tensor()) {
+    if (!e.tensor().has_summary()) return;  // digests, no values
     CountTensor(e.tensor(), &o);
     Add(std::move(o));
   } else if (e.has_update()) {

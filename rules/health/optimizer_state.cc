@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -27,6 +28,9 @@ and ends higher. Where the schedule is left out, the rate begins at its warm-up 
 **What it checks.** What checkpoints of one run say of themselves: the largest `step` that the optimizer keeps of a parameter (series
 `optimizer.step`) and the schedule's `last_epoch` (`scheduler.step`), against the checkpoint before. The optimizer's step falls while the checkpoint's
 rises: error. The schedule's falls while the optimizer's does not: warning. The whole number of schedule's steps an optimizer's step changes: warning.
+The second moment (`exp_avg_sq`, or `momentum_buffer`) of a parameter that an optimizer's group lists is gone, or zero, although the checkpoint before
+had it and the optimizer's step does not fall: error. A bf16 or fp16 weight is not its fp32 master of the same checkpoint (`master_param`), rounded to
+nearest: error. Where stochastic rounding is declared, only what rounding in neither direction gives counts.
 
 **Bad.** `the optimizer has taken 12,000 steps in the checkpoint of step 12000 and 500 in that of step 12500`
 
@@ -37,36 +41,54 @@ that are frozen, unused or join later: the largest counts.
 - PyTorch: save and load `optimizer.state_dict()` and `scheduler.state_dict()` beside the model; load them after `optimizer` has all its parameter groups.
 - transformers: `trainer.train(resume_from_checkpoint=True)`, with `optimizer.pt` and `scheduler.pt` in the folder.
 - Megatron-LM: without `--no-load-optim`, `--finetune`; DeepSpeed: `load_optimizer_states=True, load_lr_scheduler_states=True`.
+- Weights that are not their masters: copy the masters to the weights before saving; load both from one checkpoint. Stochastic rounding on purpose:
+  `--set health/optimizer-state.rounding=stochastic`.
 - A new run from these weights: keep its checkpoints in a folder of their own.
 
 **Strength.** `proved`: the numbers are what the files hold.
 
 **Inconclusive when** only one checkpoint tells them, or one is no number.
 
-**What it cannot see.** Optimizers that keep no `step`; moments that are gone while their step is kept; a state that is kept outside of the checkpoint.
+**What it cannot see.** Optimizers that keep no `step`; parameters whose number in the state could not be named; a state that is kept outside of the checkpoint.
 
-**Cost.** Some 60 bytes a rank.
+**Cost.** Some 60 bytes a rank, and the name of each parameter.
 
 **Sources.** Kingma and Ba, "Adam", 2015, section 3 (the correction of the moments' start).
 )page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "rounding",
+     .type = OptionInfo::Type::kText,
+     .unit = "nearest or stochastic",
+     .default_value = "nearest",
+     .reason = "how masters become weights; frameworks round to nearest"},
+};
 
 constexpr RuleInfo kInfo = {"health/optimizer-state",
                             "the optimizer begins anew within a run",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
-                            {}};
+                            kOptions};
 
 constexpr char kOptimizerStep[] = "optimizer.step";
 constexpr char kSchedulerStep[] = "scheduler.step";
-constexpr double kFewSteps = 100;  // of the optimizer: below, a few skipped ones make a ratio
+constexpr char kMaster[] = "master.";  // what comparing a weight with its master gave, by its layer
+constexpr char kHeldRate[] = "held";   // of each parameter of a group, at its layer
+constexpr double kFewSteps = 100;      // of the optimizer: below, a few skipped ones make a ratio
 constexpr double kNearWhole = 0.02;
+constexpr size_t kMostMoments = size_t{1} << 18;  // parameters of a rank
 
 // What one checkpoint of one rank says.
 struct StateCounts {
   int64_t step = 0;
   std::optional<double> optimizer, scheduler;
-  void Persist(Archive& a) { a(step, optimizer, scheduler); }
+  std::set<std::string> moments;  // parameters with one that is not zero
+  std::set<std::string> odd;      // with one that is not finite: nothing is known of it
+  std::set<std::string> held;     // parameters that a group lists
+  std::map<std::string, std::map<std::string, double>> masters;  // of this step alone
+  // Not masters: they are judged in their own step.
+  void Persist(Archive& a) { a(step, optimizer, scheduler, moments, odd, held); }
 };
 
 struct StateCourse {
@@ -75,20 +97,36 @@ struct StateCourse {
   uint64_t pairs = 0;
   uint64_t odd = 0;  // no numbers
   int64_t step_first = 0;
-  bool told = false, told_schedule = false;
-  void Persist(Archive& a) { a(last, ratio, pairs, odd, step_first, told, told_schedule); }
+  bool told = false, told_schedule = false, told_moments = false;
+  bool told_masters = false;
+  void Persist(Archive& a) {
+    a(last, ratio, pairs, odd, step_first, told, told_schedule, told_moments, told_masters);
+  }
 };
 
 class OptimizerState : public Rule {
  public:
+  explicit OptimizerState(const Options& options)
+      : stochastic_(options.Text("rounding").find("stochastic") != std::string::npos) {}
+
   bool ReadsScalar(const v1::Site& site) const override {
-    return site.op() == kOptimizerStep || site.op() == kSchedulerStep;
+    return site.op() == kOptimizerStep || site.op() == kSchedulerStep || site.op() == kHeldRate ||
+           site.op().starts_with(kMaster);
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     for (const Item& item : step.items) {
+      if (item.evidence->has_tensor()) TakeMoment(step.site, item);
       if (!item.evidence->has_scalar() || !ReadsScalar(step.site)) continue;
       StateCounts& counts = open_[item.source->rank()];
+      if (step.site.op() == kHeldRate) {
+        if (counts.held.size() < kMostMoments) counts.held.insert(step.site.layer());
+        continue;
+      }
+      if (step.site.op().starts_with(kMaster)) {
+        counts.masters[step.site.layer()][step.site.op()] = item.evidence->scalar().value();
+        continue;
+      }
       const double value = item.evidence->scalar().value();
       (step.site.op() == kOptimizerStep ? counts.optimizer : counts.scheduler) = value;
     }
@@ -96,6 +134,7 @@ class OptimizerState : public Rule {
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     for (auto& [rank, counts] : open_) {
+      if (!counts.optimizer && !counts.scheduler && counts.masters.empty()) continue;
       counts.step = step.step;
       Take(step, rank, counts, out);
     }
@@ -104,7 +143,8 @@ class OptimizerState : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, course] : courses_) {
-      if (course.told || course.told_schedule) continue;
+      if (course.told || course.told_schedule || course.told_moments || course.told_masters)
+        continue;
       v1::Verdict verdict =
           course.pairs > 0 ? Pass("the optimizer's steps rise with the checkpoints'")
           : course.odd > 0 ? Inconclusive("no-number: what a checkpoint keeps as its steps is none")
@@ -119,11 +159,24 @@ class OptimizerState : public Rule {
 
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(courses_);
   }
 
  private:
+  // What cannot come back to zero: a second moment is a sum of squares, and a momentum one of many.
+  void TakeMoment(const v1::Site& site, const Item& item) {
+    if (site.op() != "exp_avg_sq" && site.op() != "momentum_buffer") return;
+    const v1::TensorSummary& s = item.evidence->tensor().summary();
+    StateCounts& counts = open_[item.source->rank()];
+    if (counts.moments.size() + counts.odd.size() >= kMostMoments) return;
+    if (s.nan() + s.pos_inf() + s.neg_inf() > 0) {
+      counts.odd.insert(site.layer());
+    } else if (s.count() > 0 && s.zero() < s.count()) {
+      counts.moments.insert(site.layer());
+    }
+  }
+
   // Comparisons fail on NaN: what is no count is left out and told.
   static bool IsCount(const std::optional<double>& value) {
     return !value || (*value >= 0 && *value < 0x1p53);
@@ -133,12 +186,14 @@ class OptimizerState : public Rule {
     const bool is_new = !courses_.contains({step.role, rank});
     StateCourse& course = courses_[{step.role, rank}];
     if (is_new) course.step_first = step.step;
+    JudgeMasters(step, rank, now, course, out);
     if (!IsCount(now.optimizer) || !IsCount(now.scheduler)) {
       ++course.odd;
       return;
     }
     if (course.last && now.step > course.last->step) Compare(rank, *course.last, now, course, out);
     course.last = now;
+    course.last->masters.clear();
   }
 
   static void Compare(uint32_t rank, const StateCounts& before, const StateCounts& now,
@@ -150,6 +205,7 @@ class OptimizerState : public Rule {
       if (!std::exchange(course.told, true)) out.Add(Anew(rank, before, now));
       return;
     }
+    CompareMoments(rank, before, now, course, out);
     if (!before.scheduler || !now.scheduler) return;
     if (*now.scheduler < *before.scheduler) {
       course.ratio = 0;
@@ -164,6 +220,88 @@ class OptimizerState : public Rule {
     if (course.ratio > 0 && course.ratio != whole && !std::exchange(course.told_schedule, true))
       out.Add(OtherRatio(rank, course.ratio, whole, before, now));
     course.ratio = whole;
+  }
+
+  void JudgeMasters(const StepEnd& step, uint32_t rank, const StateCounts& now, StateCourse& course,
+                    VerdictSink& out) const {
+    const std::pair<const std::string, std::map<std::string, double>>* worst = nullptr;
+    uint64_t weights = 0;
+    for (const auto& entry : now.masters) {
+      if (!(Wrong(entry.second) > 0)) continue;
+      ++weights;
+      if (worst == nullptr || Wrong(entry.second) > Wrong(worst->second)) worst = &entry;
+    }
+    if (weights == 0 || std::exchange(course.told_masters, true)) return;
+    out.Add(NotTheirMasters(step, rank, worst->first, worst->second, weights));
+  }
+
+  static double Of(const std::map<std::string, double>& master, const char* what) {
+    const auto at = master.find(absl::StrCat(kMaster, what));
+    return at == master.end() ? 0 : at->second;
+  }
+
+  double Wrong(const std::map<std::string, double>& master) const {
+    return Of(master, stochastic_ ? "beyond" : "differ");
+  }
+
+  v1::Verdict NotTheirMasters(const StepEnd& step, uint32_t rank, const std::string& name,
+                              const std::map<std::string, double>& master, uint64_t weights) const {
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title("weights are not their masters, rounded")
+        .Explain(absl::StrFormat(
+            "%s: %.0f of %.0f elements are not what %s gives of the fp32 master in the same "
+            "checkpoint (the first that is not the nearest: element %.0f is %.9g, its master "
+            "%.9g). It is so in %d of its weights.",
+            name, Wrong(master), Of(master, "compared"),
+            stochastic_ ? "rounding in either direction" : "rounding to nearest",
+            Of(master, "first"), Of(master, "weight"), Of(master, "value"), weights))
+        .Cause("masters-not-copied", 0.8)
+        .Measured("share of elements that are not the rounded master",
+                  Wrong(master) / Of(master, "compared"), "share")
+        .Threshold(0, "a weight is its master, rounded")
+        .Fix(
+            "Copy the masters to the weights before saving, and load both from one checkpoint; "
+            "declare stochastic rounding where it is used (option rounding).")
+        .Witness("element", Of(master, "first"))
+        .Witness("weight", Of(master, "weight"))
+        .Witness("master", Of(master, "value"))
+        .Witness("beyond_either_neighbour", Of(master, "beyond"))
+        .At(name, "weight", step.step, step.step, std::vector<uint32_t>{rank});
+    return found.Take();
+  }
+
+  static void CompareMoments(uint32_t rank, const StateCounts& before, const StateCounts& now,
+                             StateCourse& course, VerdictSink& out) {
+    std::vector<std::string> gone;
+    for (const std::string& name : before.moments) {
+      if (now.held.contains(name) && !now.moments.contains(name) && !now.odd.contains(name))
+        gone.push_back(name);
+    }
+    if (gone.empty() || std::exchange(course.told_moments, true)) return;
+    out.Add(MomentsGone(rank, gone, before, now));
+  }
+
+  static v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,
+                                 const StateCounts& before, const StateCounts& now) {
+    FindingBuilder found = Begin(v1::LEVEL_ERROR, rank, kOptimizerStep, before, now);
+    found.Title("moments are gone while the optimizer's step is kept")
+        .Explain(absl::StrFormat(
+            "%d of %d parameters have no second moment, or one of zeros, in the checkpoint of step "
+            "%d and had one in that of step %d (the first: %s), while the optimizer's step is %.0f "
+            "after %.0f: the next steps are corrected as if their moments were old.",
+            gone.size(), before.moments.size(), now.step, before.step, gone[0], *now.optimizer,
+            *before.optimizer))
+        .Cause("moments-lost", 0.9)
+        .Measured("parameters whose moments are gone", static_cast<double>(gone.size()),
+                  "parameters")
+        .Threshold(0, "a parameter that is held keeps its moments")
+        .Witness("first_parameter", gone[0])
+        .Witness("optimizer_step_before", *before.optimizer)
+        .Witness("optimizer_step", *now.optimizer)
+        .Fix(
+            "Go on from the checkpoint before, and load the whole state of the optimizer; where a "
+            "part is reset on purpose, reset its step too.");
+    return found.Take();
   }
 
   static FindingBuilder Begin(v1::Level level, uint32_t rank, const char* op,
@@ -229,6 +367,7 @@ class OptimizerState : public Rule {
         .Take();
   }
 
+  bool stochastic_;
   std::map<uint32_t, StateCounts> open_;  // by rank, of this step
   std::map<std::pair<v1::Role, uint32_t>, StateCourse> courses_;
 };
@@ -236,8 +375,8 @@ class OptimizerState : public Rule {
 }  // namespace
 
 CatalogueEntry optimizer_state() {
-  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
-            return std::make_unique<OptimizerState>();
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<OptimizerState>(options);
           }};
 }
 

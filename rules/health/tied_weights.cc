@@ -4,17 +4,16 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "analysis/frame/frame.h"
 #include "analysis/replicas/replicas.h"
+#include "analysis/weights/weights.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -99,29 +98,6 @@ struct TiedPair {
   bool tied() const { return contents >= 2 || (declared && equal > 0); }
 };
 
-// One of the name's parts, between dots, is this word.
-bool HasPart(const std::string& name, std::initializer_list<std::string_view> words) {
-  const std::vector<std::string> parts = absl::StrSplit(name, '.');
-  for (const std::string& part : parts) {
-    const std::string lower = absl::AsciiStrToLower(part);
-    if (std::find(words.begin(), words.end(), lower) != words.end()) return true;
-  }
-  return false;
-}
-
-bool IsWordEmbedding(const std::string& name) {
-  return name.ends_with("weight") &&
-         HasPart(name,
-                 {"embed", "embedding", "embeddings", "wte", "word_embeddings", "embed_tokens",
-                  "tok_embeddings", "tok_emb", "token_embedding", "shared", "embed_in"});
-}
-
-bool IsHead(const std::string& name) {
-  return name.ends_with("weight") &&
-         HasPart(name, {"lm_head", "head", "output_layer", "output", "embed_out", "decoder_head",
-                        "unembed", "final_linear"});
-}
-
 class TiedWeights : public Rule {
  public:
   explicit TiedWeights(const Options& options) {
@@ -139,7 +115,7 @@ class TiedWeights : public Rule {
       const uint32_t rank = item.source->rank();
       Open& open = open_[rank];
       if (IsWordEmbedding(name)) Keep(name, item, &open.embeddings);
-      if (IsHead(name)) Keep(name, item, &open.heads);
+      if (IsWordHead(name)) Keep(name, item, &open.heads);
       for (size_t i = 0; i < declared_.size(); ++i) {
         if (declared_[i].first == name) open.declared[{i, false}] = Look(name, item);
         if (declared_[i].second == name) open.declared[{i, true}] = Look(name, item);

@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "analysis/frame/frame.h"
 #include "analysis/replicas/replicas.h"
-#include "base/half.h"
+#include "analysis/weights/weights.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -34,21 +34,28 @@ gradient is finite and not zero, every rate that was told is above 0, and a step
 place of the weight's largest element; it is without effect where the digest is that of the observation before. A finding needs 3 in a row, in each
 of which another weight changed, or 8 where no weight of the run does.
 
+In checkpoints the optimizer's state stands for the gradient: a first moment (`exp_avg`, `momentum_buffer`) that is not zero and is another one than in the
+checkpoint before shows that the optimizer stepped, by the rate of the weight's own parameter group. Three checkpoints with the same bits are a finding.
+
 **Bad.** `head.weight: the same bits over 3 updates (steps 4 to 16), gradient up to 0.02, rate 0.001; of the others 23 change`.
 
-**Good.** Weights that change; frozen ones without a gradient (`requires_grad_(False)`).
+**Good.** Weights that change; frozen ones without a gradient (`requires_grad_(False)`); in checkpoints what no optimizer holds (bases of LoRA,
+buffers), and moments that are zero or stand still (frozen on the way).
 
 **How to fix it.**
 - Make the optimizer after the model is whole, on its device and wrapped: `AdamW(model.parameters())`; a layer that
   comes later by `optimizer.add_param_group`.
 - `set(id(p) for g in optimizer.param_groups for p in g["params"])` against `model.named_parameters()` tells who is left out.
+- In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after `model.to(...)` and after wrapping;
+  copy fp32 masters back after each step; save what is trained.
 - Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it:
   `--set health/unchanged-tensor.frozen='encoder.*'` (again for more).
 
 **Strength.** `proved`: digest, gradient and rate are what was observed.
 
 **Inconclusive when** no rate was told, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite (of a weight that
-changes otherwise: for those steps, beside the pass of the others), a step of that rate is below the weight's last place, no weight of the run changes and 8 updates were not seen, or
+changes otherwise: for those steps, beside the pass of the others), a step of that rate is below the weight's last place, no weight of the run changes and 8 updates were not seen,
+a tensor of one element stands (at a bound that clamps it), checkpoints keep no optimizer's state, or one whose parameters could not be named, or
 an update of the tensor was observed: then the optimizer holds it, and `precision/lost-update` tells where it went.
 
 **What it cannot see.** Parameter groups behind the fourth, whose rate `run.watch` does not tell; a weight that changes by decay alone; ranks behind the
@@ -76,21 +83,9 @@ constexpr RuleInfo kInfo = {"health/unchanged-tensor",
 
 constexpr uint64_t kUpdates = 3;
 constexpr uint64_t kUpdatesAlone = 8;  // where nothing else shows that the optimizer stepped
-constexpr double kAdamEpsilon = 1e-8;  // a gradient far below it moves nothing
+constexpr uint64_t kCheckpoints = 3;   // with moments that go on: the optimizer steps
+constexpr std::string_view kHeld = "held", kNamed = "optimizer.named";
 constexpr size_t kMostWeights = size_t{1} << 18;
-
-// What one step tells of a name, of the lowest rank that reports it.
-struct Seen {
-  bool observed = false;         // the weight
-  std::optional<Digest> weight;  // where it is finite
-  uint32_t rank = 0;
-  DType dtype = DType::kUnspecified;
-  double weight_amax = 0;
-  bool gradient = false;  // finite and not zero
-  double gradient_amax = 0;
-  bool poisoned = false;
-  bool updated = false;  // an optimizer's update of it was observed
-};
 
 // One weight of the run.
 struct Weight {
@@ -107,6 +102,11 @@ struct Weight {
   uint64_t poisoned = 0;
   bool held = false;  // an update was observed
   bool told = false;
+  Digest moment;  // of the optimizer's state, where it is known
+  bool moment_known = false;
+  uint64_t by_moment = 0;  // of those in a row, the ones that moments tell
+  uint64_t bare = 0;       // in a row without effect, and no state tells whether there was one
+  uint64_t clamped = 0;    // of one element
   int64_t still_first = 0;
   int64_t step_first = 0;
   int64_t step_last = 0;
@@ -115,7 +115,8 @@ struct Weight {
   int64_t judged_last = 0;  // the last update that counted
   void Persist(Archive& a) {
     a(digest, rank, attempt, known, still, beside_other, updates, unrated, resting, tiny, poisoned);
-    a(held, told, still_first, step_first, step_last, poisoned_first, poisoned_last, judged_last);
+    a(held, told, moment, moment_known, by_moment, bare, clamped);
+    a(still_first, step_first, step_last, poisoned_first, poisoned_last, judged_last);
   }
 };
 
@@ -130,13 +131,15 @@ class UnchangedTensor : public Rule {
       : frozen_(
             absl::StrSplit(options.Text("frozen"), absl::ByAnyChar(" ,\n"), absl::SkipEmpty())) {}
 
-  bool ReadsScalar(const v1::Site& site) const override { return IsRate(site.op()); }
+  bool ReadsScalar(const v1::Site& site) const override {
+    return IsRate(site.op()) || site.op() == kHeld || site.op() == kNamed;
+  }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     for (const Item& item : step.items) {
       const v1::Evidence& evidence = *item.evidence;
-      if (evidence.has_scalar() && IsRate(step.site.op())) TakeRate(evidence.scalar().value());
-      if (evidence.has_tensor()) TakeTensor(step, item);
+      if (evidence.has_scalar()) TakeScalar(step.site, evidence.scalar().value());
+      if (evidence.has_tensor()) open_[step.site.layer()].Take(step.site.op(), item);
       if (evidence.has_update() && !IsAverage(evidence.update().config()) &&
           !IsAccumulation(evidence.update().config()))
         open_[step.site.layer()].updated = true;
@@ -149,6 +152,7 @@ class UnchangedTensor : public Rule {
     for (const auto& [name, seen] : open_) JudgeOne(step, name, seen, changed, out);
     open_.clear();
     rate_.reset();
+    named_.reset();
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -167,41 +171,22 @@ class UnchangedTensor : public Rule {
     }
   }
 
-  // Between steps open_ and rate_ are empty.
+  // Between steps open_, rate_ and named_ are empty.
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
+    archive.Version(3, 3);
     archive(weights_);
   }
 
  private:
   // Several groups: the smallest. NaN is no rate above 0.
-  void TakeRate(double value) {
-    const double rate = std::isfinite(value) ? value : 0;
-    rate_ = rate_ ? std::min(*rate_, rate) : rate;
-  }
-
-  void TakeTensor(const SiteStep& step, const Item& item) {
-    const v1::TensorState& state = item.evidence->tensor();
-    const bool weight = state.role() == "weight", gradient = state.role() == "gradient";
-    if ((!weight && !gradient) || !state.has_summary()) return;
-    const v1::TensorSummary& s = state.summary();
-    const bool finite = s.nan() + s.pos_inf() + s.neg_inf() == 0;
-    Seen& seen = open_[step.site.layer()];
-    if (gradient) {
-      seen.poisoned |= !finite;
-      seen.gradient |= finite && s.zero() < s.count() && s.amax() > 0;
-      seen.gradient_amax = std::max(seen.gradient_amax, finite ? s.amax() : 0);
-      return;
+  void TakeScalar(const v1::Site& site, double value) {
+    const double number = std::isfinite(value) ? value : 0;
+    if (IsRate(site.op())) rate_ = std::min(rate_.value_or(number), number);
+    if (site.op() == kNamed) named_ = std::min(named_.value_or(number), number);
+    if (site.op() == kHeld) {
+      std::optional<double>& rate = open_[site.layer()].rate;
+      rate = std::min(rate.value_or(number), number);
     }
-    // Items come by rank: of several calls of one rank the last.
-    if (seen.observed && seen.rank != item.source->rank()) return;
-    seen.observed = true;
-    seen.weight = Digest{s.digest_low(), s.digest_high()};
-    seen.rank = item.source->rank();
-    seen.dtype = static_cast<DType>(state.dtype());
-    seen.weight_amax = s.amax();
-    if (!finite || (s.digest_low() == 0 && s.digest_high() == 0)) seen.weight.reset();
-    seen.poisoned |= !finite;
   }
 
   // nullptr: not seen before.
@@ -211,14 +196,14 @@ class UnchangedTensor : public Rule {
   }
 
   // Against the observation before.
-  bool Changes(const StepEnd& step, const std::string& name, const Seen& seen) {
+  bool Changes(const StepEnd& step, const std::string& name, const ObservedWeight& seen) {
     const Weight* weight = Find(step, name);
     return weight != nullptr && seen.weight && weight->known && weight->attempt == step.attempt &&
            weight->rank == seen.rank && weight->digest != *seen.weight;
   }
 
-  void JudgeOne(const StepEnd& step, const std::string& name, const Seen& seen, uint64_t changed,
-                VerdictSink& out) {
+  void JudgeOne(const StepEnd& step, const std::string& name, const ObservedWeight& seen,
+                uint64_t changed, VerdictSink& out) {
     const bool frozen = std::any_of(frozen_.begin(), frozen_.end(),
                                     [&](const std::string& glob) { return GlobMatch(glob, name); });
     if (frozen) return;
@@ -237,38 +222,52 @@ class UnchangedTensor : public Rule {
     weight->step_last = std::max(weight->step_last, step.step);
     if (!seen.weight) {
       weight->known = false;  // NaN keeps its bits whatever is added
-      weight->still = weight->beside_other = 0;
+      weight->still = weight->beside_other = weight->by_moment = weight->bare = 0;
       return;
     }
     Compare(step, seen, changed, *weight);
-    const bool enough = weight->beside_other >= kUpdates || weight->still >= kUpdatesAlone;
+    const bool enough = weight->beside_other >= kUpdates || weight->still >= kUpdatesAlone ||
+                        weight->by_moment >= kCheckpoints - 1;
     if (!enough || weight->told || weight->held) return;
     weight->told = true;
     out.Add(Found(step, name, seen, *weight, changed));
   }
 
-  void Compare(const StepEnd& step, const Seen& seen, uint64_t changed, Weight& weight) const {
+  void Compare(const StepEnd& step, const ObservedWeight& seen, uint64_t changed,
+               Weight& weight) const {
     const bool comparable =
         weight.known && weight.attempt == step.attempt && weight.rank == seen.rank;
     const bool same = comparable && weight.digest == *seen.weight;
     if (!same) {
-      weight.still = weight.beside_other = 0;
+      weight.still = weight.beside_other = weight.by_moment = weight.bare = 0;
       weight.still_first = step.step;
     }
+    const bool stepped = TakeMoment(seen, weight) && comparable;
     weight.digest = *seen.weight;
     weight.rank = seen.rank;
     weight.attempt = step.attempt;
     weight.known = true;
-    if (!comparable || !seen.gradient || seen.poisoned) return;
-    if (!rate_) {
+    if (!comparable || seen.poisoned) return;
+    if (!seen.gradient && !stepped) {
+      // A checkpoint that cannot tell: where every parameter has its name, it holds no other.
+      const bool open = named_ && *named_ < 1 && !seen.moment;
+      weight.bare += same && open ? 1 : 0;
+      return;
+    }
+    if (stepped && seen.count <= 1) {
+      ++weight.clamped;
+      return;
+    }
+    const std::optional<double> rate = seen.rate ? seen.rate : rate_;
+    if (!rate) {
       ++weight.unrated;
       return;
     }
-    if (!(*rate_ > 0)) {
+    if (!(*rate > 0)) {
       ++weight.resting;
       return;
     }
-    if (!Moves(seen)) {
+    if (!seen.Moves(*rate)) {
       ++weight.tiny;
       return;
     }
@@ -276,39 +275,62 @@ class UnchangedTensor : public Rule {
     weight.judged_last = step.step;
     if (!same) return;
     ++weight.still;
+    weight.by_moment += stepped && !seen.gradient ? 1 : 0;
     weight.beside_other += changed > 0 ? 1 : 0;
   }
 
-  // Would a step of the rate, normalised as Adam's are, show in the weight's last place?
-  bool Moves(const Seen& seen) const {
-    const double step = *rate_ * std::min(1.0, seen.gradient_amax / kAdamEpsilon);
-    return !IsFloating(seen.dtype) || step >= UlpOf(seen.weight_amax, seen.dtype);
+  // Has the optimizer stepped since the observation before? A moment that is kept and stands still
+  // is that of a parameter without a gradient, as of one that was frozen on the way.
+  static bool TakeMoment(const ObservedWeight& seen, Weight& weight) {
+    const bool known = std::exchange(weight.moment_known, seen.moment.has_value());
+    if (!seen.moment || seen.moment_rank != seen.rank) return false;
+    const bool other = weight.moment != *seen.moment;
+    weight.moment = *seen.moment;
+    return known && other && seen.moment_amax > 0;
   }
 
-  v1::Verdict Found(const StepEnd& step, const std::string& name, const Seen& seen,
+  v1::Verdict Found(const StepEnd& step, const std::string& name, const ObservedWeight& seen,
                     const Weight& weight, uint64_t changed) const {
-    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    const bool kept = !seen.gradient;  // what tells of a gradient is what the optimizer keeps
+    const double rate = seen.rate.value_or(rate_.value_or(0));
     const std::string others =
         changed > 0 ? absl::StrCat("of the others ", changed, changed > 1 ? " change" : " changes")
                     : std::string("no other weight that is observed changes");
-    found.Title(kInfo.title)
-        .Explain(absl::StrFormat("%s has the same bits (digest %016x%016x) over %d observed "
-                                 "updates, steps %d to %d, though its "
-                                 "gradient is not zero (up to %.3g) and the rate is %.3g; %s.",
-                                 name, seen.weight->high, seen.weight->low, weight.still,
-                                 weight.still_first, step.step, seen.gradient_amax, *rate_, others))
-        .Cause("not-in-optimizer", 0.8)
-        .Measured("updates without effect", static_cast<double>(weight.still), "updates")
-        .Threshold(static_cast<double>(changed > 0 ? kUpdates : kUpdatesAlone), "updates in a row")
-        .Fix(
-            "Give the optimizer all parameters (make it after the model is whole; "
-            "add_param_group), or freeze the tensor by requires_grad_(False).")
+    const std::string digest = absl::StrFormat("%016x%016x", seen.weight->high, seen.weight->low);
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title(kept ? "a tensor that the optimizer moves does not change" : kInfo.title)
+        .Explain(absl::StrFormat(
+            "%s has the same bits (digest %s) over %d %s, steps %d to %d, though its %s (up to "
+            "%.3g) and the rate is %.3g; %s.",
+            name, digest, weight.still + (kept ? 1 : 0), kept ? "checkpoints" : "observed updates",
+            weight.still_first, step.step,
+            kept ? "first moment is not zero and goes on" : "gradient is not zero",
+            kept ? seen.moment_amax : seen.gradient_amax, rate, others))
+        .Cause(kept ? "another-copy" : "not-in-optimizer", 0.8)
         .Samples(weight.still)
-        .Witness("digest", absl::StrFormat("%016x%016x", seen.weight->high, seen.weight->low))
-        .Witness("gradient_amax", seen.gradient_amax)
-        .Witness("rate", *rate_)
-        .Assume("each observed step ends with an update, and every group's rate was told")
+        .Witness("digest", digest)
+        .Witness(kept ? "moment_amax" : "gradient_amax",
+                 kept ? seen.moment_amax : seen.gradient_amax)
+        .Witness("rate", rate)
         .At(name, "weight", weight.still_first, step.step, std::vector<uint32_t>{weight.rank});
+    if (kept) {
+      found
+          .Measured("checkpoints with the same bits", static_cast<double>(weight.still + 1),
+                    "checkpoints")
+          .Threshold(static_cast<double>(kCheckpoints), "checkpoints in a row")
+          .Fix(
+              "The optimizer moves another copy than the one that is saved: make it after the "
+              "model is on its device and wrapped, copy masters back after each step, and save "
+              "what is trained.");
+    } else {
+      found.Measured("updates without effect", static_cast<double>(weight.still), "updates")
+          .Threshold(static_cast<double>(changed > 0 ? kUpdates : kUpdatesAlone),
+                     "updates in a row")
+          .Fix(
+              "Give the optimizer all parameters (make it after the model is whole; "
+              "add_param_group), or freeze the tensor by requires_grad_(False).")
+          .Assume("each observed step ends with an update, and every group's rate was told");
+    }
     Put(*found.verdict().mutable_details(), "updates", static_cast<double>(weight.updates));
     return found.Take();
   }
@@ -322,7 +344,8 @@ class UnchangedTensor : public Rule {
 
   // Of a frozen weight there is nothing to say.
   static bool HadGradient(const Weight& w) {
-    return w.updates + w.unrated + w.resting + w.tiny + w.poisoned > 0;
+    return w.updates + w.unrated + w.resting + w.tiny + w.poisoned + w.clamped > 0 ||
+           w.bare + 1 >= kCheckpoints;
   }
 
   static v1::Verdict Rest(const Weight& weight) {
@@ -341,14 +364,20 @@ class UnchangedTensor : public Rule {
       return Inconclusive("no-rate: no learning rate was told where it has a gradient");
     if (weight.resting > 0)
       return Inconclusive("rate-zero: a learning rate of this run is 0 where it has a gradient");
+    if (weight.clamped > 0)
+      return Inconclusive("one-element: a tensor of one element may stand at a bound");
     if (weight.tiny > 0)
       return Inconclusive("too-small: a step of this rate is below the weight's last place");
-    return Inconclusive("poisoned: NaN or infinite values");
+    if (weight.poisoned > 0) return Inconclusive("poisoned: NaN or infinite values");
+    return Inconclusive(
+        "no-optimizer-state: it keeps its bits, and no optimizer's state in the checkpoints tells "
+        "whether it was to change");
   }
 
   std::vector<std::string> frozen_;
-  std::map<std::string, Seen> open_;  // by name, of this step
-  std::optional<double> rate_;        // of this step
+  std::map<std::string, ObservedWeight> open_;  // by name, of this step
+  std::optional<double> rate_;                  // of this step
+  std::optional<double> named_;                 // share of the optimizer's parameters with a name
   std::map<std::pair<v1::Role, std::string>, Weight> weights_;
 };
 

@@ -31,13 +31,24 @@ void SwapBytes(std::byte* data, size_t bytes, size_t width) {
   for (size_t i = 0; i + width <= bytes; i += width) std::reverse(data + i, data + i + width);
 }
 
+// Where a tensor's bytes go, in C order and lowest byte first.
+struct Measures {
+  TensorMeter meter;
+  RowDigests* rows = nullptr;
+
+  absl::Status Add(const std::byte* data, size_t bytes, size_t width) {
+    if (rows != nullptr) rows->Add(data, bytes);
+    return meter.Add(data, static_cast<int64_t>(bytes / width), ThreadsFor(bytes));
+  }
+};
+
 // A tensor that is not dense, walked in C order in boxes that fit the buffers: a box is read axis
 // by axis as it lies in the file, longest stride outside, and copied to C order.
 class StridedWalk {
  public:
   StridedWalk(const InputFile& file, const StoredTensor& tensor, std::vector<std::byte>* dense,
-              std::vector<std::byte>* source, TensorMeter* meter)
-      : file_(file), tensor_(tensor), dense_(*dense), source_(*source), meter_(*meter) {
+              std::vector<std::byte>* source, Measures* measures)
+      : file_(file), tensor_(tensor), dense_(*dense), source_(*source), measures_(*measures) {
     size_ = DTypeSize(tensor.dtype);
   }
 
@@ -147,37 +158,28 @@ class StridedWalk {
   absl::Status Give(size_t bytes) {
     if (bytes == 0) return absl::OkStatus();
     if (tensor_.swapped) SwapBytes(dense_.data(), bytes, size_);
-    return meter_.Add(dense_.data(), static_cast<int64_t>(bytes / size_), ThreadsFor(bytes));
+    return measures_.Add(dense_.data(), bytes, size_);
   }
 
   const InputFile& file_;
   const StoredTensor& tensor_;
   std::vector<std::byte>& dense_;
   std::vector<std::byte>& source_;
-  TensorMeter& meter_;
+  Measures& measures_;
   std::vector<std::byte> run_;
   size_t size_ = 0;
   size_t fill_ = 0;  // bytes of dense_
 };
 
-bool IsDense(const StoredTensor& t) {
-  int64_t expected = 1;
-  for (size_t i = t.shape.size(); i-- > 0;) {
-    if (t.shape[i] != 1 && t.stride[i] != expected) return false;
-    expected *= t.shape[i];
-  }
-  return true;
-}
-
 }  // namespace
 
 absl::Status TensorScan::Measure(const InputFile& file, const StoredTensor& tensor,
-                                 TensorStats* stats) {
-  TensorMeter meter(tensor.dtype);
+                                 TensorStats* stats, RowDigests* rows) {
+  Measures measures{TensorMeter(tensor.dtype), rows};
   const uint64_t bytes = tensor.bytes();
   absl::Status status;
   if (bytes > 0 && !IsDense(tensor)) {
-    status = StridedWalk(file, tensor, &dense_, &source_, &meter).Walk();
+    status = StridedWalk(file, tensor, &dense_, &source_, &measures).Walk();
   } else {
     dense_.resize(static_cast<size_t>(std::min<uint64_t>(bytes, kPieceBytes)));
     for (uint64_t at = 0; at < bytes && status.ok(); at += dense_.size()) {
@@ -185,11 +187,10 @@ absl::Status TensorScan::Measure(const InputFile& file, const StoredTensor& tens
       status = ReadBytes(file, tensor.begin + at, dense_.data(), size);
       if (!status.ok()) break;
       if (tensor.swapped) SwapBytes(dense_.data(), size, DTypeSize(tensor.dtype));
-      status = meter.Add(dense_.data(), static_cast<int64_t>(size / DTypeSize(tensor.dtype)),
-                         ThreadsFor(size));
+      status = measures.Add(dense_.data(), size, DTypeSize(tensor.dtype));
     }
   }
-  if (status.ok()) *stats = meter.Finish();
+  if (status.ok()) *stats = measures.meter.Finish();
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "audit/readers/checkpoint/row_digests.h"
 #include "audit/readers/checkpoint/stored_tensor.h"
 #include "audit/readers/input/file.h"
 #include "kernels/tensor/stats.h"
@@ -18,8 +19,10 @@ class TensorScan {
   static constexpr size_t kPieceBytes = size_t{16} << 20;
 
   // Of a tensor that passed CheckStored, of a dtype that is read. The digest is that of its dense
-  // C-ordered elements, lowest byte first, whatever its strides and byte order.
-  absl::Status Measure(const InputFile& file, const StoredTensor& tensor, TensorStats* stats);
+  // C-ordered elements, lowest byte first, whatever its strides and byte order. `rows`, which may
+  // be nullptr, gets the same bytes.
+  absl::Status Measure(const InputFile& file, const StoredTensor& tensor, TensorStats* stats,
+                       RowDigests* rows = nullptr);
 
  private:
   std::vector<std::byte> dense_, source_;

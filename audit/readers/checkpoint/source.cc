@@ -1,10 +1,12 @@
 #include "audit/readers/checkpoint/source.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "audit/readers/checkpoint/master_check.h"
 #include "audit/readers/checkpoint/scan.h"
 #include "audit/readers/checkpoint/whole_checkpoint.h"
 #include "kernels/evidence/tensor_state.h"
@@ -62,7 +64,8 @@ class CheckpointSource : public Source {
       return other.run == plan.run && other.step == plan.step && other.rank == plan.rank;
     };
     while (next_ < plans_.size() && same(plans_[next_])) ++next_;
-    whole_ = ReadCheckpoint(std::span(plans_).subspan(first_, next_ - first_));
+    whole_ = ReadCheckpoint(std::span(plans_).subspan(first_, next_ - first_),
+                            &known_[{plan.run, plan.rank}]);
     tensor_ = 0;
     order_ = 0;
     open_ = true;
@@ -87,17 +90,19 @@ class CheckpointSource : public Source {
     return evidence;
   }
 
-  void AddNumber(const std::string& name, double value, v1::Batch* batch) {
-    v1::Evidence* evidence = AddEvidence("", name, batch);
+  void AddNumber(const std::string& layer, const std::string& name, double value,
+                 v1::Batch* batch) {
+    v1::Evidence* evidence = AddEvidence(layer, name, batch);
     evidence->mutable_scalar()->set_value(value);
     evidence->set_sample_size(1);
   }
 
   void AddNumbers(v1::Batch* batch) {
     for (size_t i = 0; i < whole_.rates.size() && i < kMostRates; ++i)
-      AddNumber(i == 0 ? "lr" : "lr." + std::to_string(i), whole_.rates[i], batch);
-    if (whole_.optimizer_step) AddNumber("optimizer.step", *whole_.optimizer_step, batch);
-    if (whole_.scheduler_step) AddNumber("scheduler.step", *whole_.scheduler_step, batch);
+      AddNumber("", i == 0 ? "lr" : "lr." + std::to_string(i), whole_.rates[i], batch);
+    AddNumber("", "optimizer.named", whole_.named, batch);
+    if (whole_.optimizer_step) AddNumber("", "optimizer.step", *whole_.optimizer_step, batch);
+    if (whole_.scheduler_step) AddNumber("", "scheduler.step", *whole_.scheduler_step, batch);
   }
 
   void AddTensor(const SitedTensor& tensor, v1::Batch* batch) {
@@ -112,7 +117,11 @@ class CheckpointSource : public Source {
       return;
     }
     TensorStats stats;
-    if (absl::Status status = scan_.Measure(*part.file, tensor.place, &stats); !status.ok())
+    std::optional<RowDigests> rows;
+    if (tensor.role == "weight" && RowDigests::Suits(tensor.place)) rows.emplace(tensor.place);
+    if (absl::Status status =
+            scan_.Measure(*part.file, tensor.place, &stats, rows ? &*rows : nullptr);
+        !status.ok())
       return part.report->Add(tensor.place.begin, std::string(status.message()));
     TensorView view;
     view.dtype = tensor.place.dtype;
@@ -126,7 +135,52 @@ class CheckpointSource : public Source {
     evidence->set_order(++order_);
     evidence->set_sample_size(stats.count);
     evidence->set_exercised(v1::EXERCISED_YES);
+    if (tensor.rate && tensor.call == 0) AddNumber(tensor.layer, "held", *tensor.rate, batch);
     FillTensorFigures(view, stats, options, evidence->mutable_tensor());
+    if (rows) AddRows(tensor, *rows, batch);
+    if (tensor.master) AddMaster(tensor, batch);
+  }
+
+  // The digests of a weight's rows as a tensor of its own, of which those that repeat are told.
+  void AddRows(const SitedTensor& tensor, const RowDigests& rows, v1::Batch* batch) {
+    v1::Evidence* evidence = AddEvidence(tensor.layer, "rows", batch);
+    evidence->set_call(tensor.call);
+    evidence->set_sample_size(rows.looked_at());
+    v1::TensorState& state = *evidence->mutable_tensor();
+    state.set_dtype(v1::DTYPE_U64);
+    state.set_role("row-digests");
+    state.add_shape(tensor.place.shape[0]);
+    std::vector<uint64_t> digests, indices;
+    for (const RepeatedRow& row : rows.Repeated()) {
+      digests.push_back(row.digest);
+      indices.push_back(row.row);
+    }
+    if (digests.empty()) return;
+    FillWords(digests, state.mutable_sample()->mutable_values());
+    FillWords(indices, state.mutable_sample()->mutable_offsets());
+  }
+
+  void AddMaster(const SitedTensor& tensor, v1::Batch* batch) {
+    const SitedTensor& master = whole_.tensors[*tensor.master];
+    const WholeCheckpoint::Part& part = whole_.files[tensor.file];
+    MasterCheck check;
+    if (absl::Status status = CheckMaster(*part.file, tensor.place, *whole_.files[master.file].file,
+                                          master.place, &check);
+        !status.ok())
+      return part.report->Add(tensor.place.begin, std::string(status.message()));
+    AddNumber(tensor.layer, "master.compared", static_cast<double>(check.compared), batch);
+    AddNumber(tensor.layer, "master.differ", static_cast<double>(check.differ), batch);
+    if (check.differ == 0) return;
+    AddNumber(tensor.layer, "master.beyond", static_cast<double>(check.beyond), batch);
+    AddNumber(tensor.layer, "master.first", static_cast<double>(check.first), batch);
+    AddNumber(tensor.layer, "master.weight", check.weight, batch);
+    AddNumber(tensor.layer, "master.value", check.master, batch);
+  }
+
+  static void FillWords(const std::vector<uint64_t>& words, v1::Tensor* out) {
+    out->set_dtype(v1::DTYPE_U64);
+    out->add_shape(static_cast<int64_t>(words.size()));
+    out->set_data(words.data(), words.size() * sizeof(uint64_t));
   }
 
   // The checkpoint is read; the step ends where no other rank's follows.
@@ -158,6 +212,7 @@ class CheckpointSource : public Source {
   WholeCheckpoint whole_;
   size_t tensor_ = 0;   // next of the open checkpoint
   uint64_t order_ = 0;  // of its observations
+  std::map<std::pair<std::string, uint32_t>, KnownNames> known_;
   TensorScan scan_;
   std::set<std::string> unread_;
   uint64_t bytes_read_ = 0;

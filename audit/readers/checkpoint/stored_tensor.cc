@@ -42,6 +42,15 @@ std::string CheckStored(const StoredTensor& t) {
   return "";
 }
 
+bool IsDense(const StoredTensor& t) {
+  int64_t expected = 1;
+  for (size_t i = t.shape.size(); i-- > 0;) {
+    if (t.shape[i] != 1 && t.stride[i] != expected) return false;
+    expected *= t.shape[i];
+  }
+  return true;
+}
+
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> stride(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;) {

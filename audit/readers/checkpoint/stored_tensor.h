@@ -36,6 +36,9 @@ inline constexpr uint64_t kFreeBytes = uint64_t{64} << 20;
 // passed, elements() and bytes() do not overflow and every element may be read.
 std::string CheckStored(const StoredTensor& tensor);
 
+// Its elements lie one behind the other in C order.
+bool IsDense(const StoredTensor& tensor);
+
 // C order, of the shape.
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape);
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include "audit/readers/checkpoint/master_check.h"
 #include "audit/readers/checkpoint/optimizer_names.h"
 
 namespace plumbline::audit {
@@ -47,12 +49,14 @@ struct Share {
 
 class Assembly {
  public:
-  explicit Assembly(std::span<const PlannedFile> plans) : plans_(plans) {}
+  Assembly(std::span<const PlannedFile> plans, KnownNames* known) : plans_(plans), known_(*known) {}
 
   WholeCheckpoint Take() {
     for (const PlannedFile& plan : plans_) Open(plan);
     NameOptimizers();
+    RateParameters();
     for (Share& share : shares_) Site(share);
+    FindMasters();
     return std::move(out_);
   }
 
@@ -86,6 +90,7 @@ class Assembly {
       std::map<int64_t, std::string> names;
       if (from != nullptr)
         names = NamesOfParameters(Of(*from, Part::kModel), state, share.contents.groups);
+      Recall(share, &names);
       size_t parameters = 0;
       for (const ParameterGroup& group : share.contents.groups)
         parameters += group.parameters.size();
@@ -96,6 +101,56 @@ class Assembly {
       }
       names_[&share] = std::move(names);
     }
+  }
+
+  // Numbers of the same groups mean what they meant in the checkpoint before.
+  void Recall(const Share& share, std::map<int64_t, std::string>* names) {
+    std::vector<std::vector<int64_t>> groups;
+    for (const ParameterGroup& group : share.contents.groups) groups.push_back(group.parameters);
+    KnownNames::OfFile& known = known_.files[share.file];
+    if (known.groups == groups) {
+      std::set<std::string> taken;
+      for (const auto& [number, name] : *names) taken.insert(name);
+      for (const auto& [number, name] : known.names) {
+        if (!taken.contains(name)) names->emplace(number, name);
+      }
+    }
+    known.groups = std::move(groups);
+    known.names = *names;
+  }
+
+  // Whose parameters are held at which rate, and how many of them have a name.
+  void RateParameters() {
+    size_t held = 0, named = 0;
+    for (const Share& share : shares_) {
+      std::set<int64_t> numbers;
+      std::set<std::string> keys;
+      for (const NamedTensor* tensor : Of(share, Part::kOptimizer)) {
+        if (tensor->parameter) {
+          numbers.insert(*tensor->parameter);
+        } else if (keys.insert(tensor->parameter_name).second) {
+          ++held;  // "": state of nobody that is known (a flat master of many)
+          named += tensor->parameter_name.empty() ? 0 : 1;
+        }
+      }
+      if (numbers.empty()) continue;
+      const std::map<int64_t, std::string>& names = names_[&share];
+      for (const ParameterGroup& group : share.contents.groups) {
+        numbers.insert(group.parameters.begin(), group.parameters.end());
+        for (const int64_t parameter : group.parameters) {
+          const auto name = names.find(parameter);
+          if (name != names.end() && group.rated)
+            rates_[Staged(*share.plan, name->second)] = group.rate;
+        }
+      }
+      held += numbers.size();
+      named += names.size();
+    }
+    out_.named = held == 0 ? 0 : static_cast<double>(named) / static_cast<double>(held);
+  }
+
+  static std::string Staged(const PlannedFile& plan, const std::string& name) {
+    return plan.tag.stage > 0 ? "stage" + std::to_string(plan.tag.stage) + "." + name : name;
   }
 
   static std::vector<const NamedTensor*> Of(const Share& share, Part part) {
@@ -111,8 +166,10 @@ class Assembly {
       SitedTensor sited;
       sited.file = share.file;
       Name(share, tensor, &sited);
-      if (share.plan->tag.stage > 0)
-        sited.layer = "stage" + std::to_string(share.plan->tag.stage) + "." + sited.layer;
+      sited.layer = Staged(*share.plan, sited.layer);
+      if (const auto rate = rates_.find(sited.layer);
+          rate != rates_.end() && tensor.part == Part::kModel)
+        sited.rate = rate->second;
       if (share.plan->tag.ranked) sited.replicas = ReplicasOf(*share.plan, tensor);
       sited.place = std::move(tensor.place);
       sited.call = calls_[{sited.layer, sited.op}]++;
@@ -123,6 +180,24 @@ class Assembly {
     }
     if (!out_.optimizer_step) out_.optimizer_step = share.contents.optimizer_step;
     if (!out_.scheduler_step) out_.scheduler_step = share.contents.scheduler_step;
+  }
+
+  // What optimizers call the fp32 copy that they keep of a parameter.
+  static bool IsMaster(std::string_view op) {
+    return op == "master_param" || op == "master_weight" || op == "master" || op == "fp32_param";
+  }
+
+  void FindMasters() {
+    std::map<std::string, size_t> masters;
+    for (size_t i = 0; i < out_.tensors.size(); ++i) {
+      if (IsMaster(out_.tensors[i].op)) masters.emplace(out_.tensors[i].layer, i);
+    }
+    for (SitedTensor& tensor : out_.tensors) {
+      const auto master = masters.find(tensor.layer);
+      if (tensor.role != "weight" || tensor.call > 0 || master == masters.end()) continue;
+      if (CanCheckMaster(tensor.place, out_.tensors[master->second].place))
+        tensor.master = master->second;
+    }
   }
 
   void Name(const Share& share, const NamedTensor& tensor, SitedTensor* sited) const {
@@ -174,16 +249,18 @@ class Assembly {
   }
 
   std::span<const PlannedFile> plans_;
+  KnownNames& known_;
   WholeCheckpoint out_;
   std::vector<Share> shares_;
   std::map<const Share*, std::map<int64_t, std::string>> names_;
+  std::map<std::string, double> rates_;  // by layer
   std::map<std::pair<std::string, std::string>, uint32_t> calls_;
 };
 
 }  // namespace
 
-WholeCheckpoint ReadCheckpoint(std::span<const PlannedFile> plans) {
-  return Assembly(plans).Take();
+WholeCheckpoint ReadCheckpoint(std::span<const PlannedFile> plans, KnownNames* known) {
+  return Assembly(plans, known).Take();
 }
 
 }  // namespace plumbline::audit

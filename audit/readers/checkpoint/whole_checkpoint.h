@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,8 +21,10 @@ struct SitedTensor {
   size_t file = 0;  // of the checkpoint's
   StoredTensor place;
   std::string layer, op, role;
-  std::string replicas;  // of TensorState
-  uint32_t call = 0;     // n-th of this site
+  std::string replicas;          // of TensorState
+  uint32_t call = 0;             // n-th of this site
+  std::optional<double> rate;    // a parameter that an optimizer holds: its group's
+  std::optional<size_t> master;  // a weight's fp32 one, of the checkpoint's tensors
 };
 
 struct WholeCheckpoint {
@@ -33,11 +36,24 @@ struct WholeCheckpoint {
   std::vector<SitedTensor> tensors;
   std::vector<double> rates;  // of the optimizer's parameter groups
   std::optional<double> optimizer_step, scheduler_step;
+  // Of the parameters that an optimizer keeps state of or lists, the share whose name is known; 0:
+  // there is no optimizer's state.
+  double named = 0;
+};
+
+// What the numbers of an optimizer's parameters were found to mean in the checkpoints before, of
+// one (run, rank): a parameter whose state is gone has no shape to be known by.
+struct KnownNames {
+  struct OfFile {
+    std::vector<std::vector<int64_t>> groups;
+    std::map<int64_t, std::string> names;
+  };
+  std::map<size_t, OfFile> files;  // by their order
 };
 
 // Of the files of one (run, step, rank). A file that changed since it was planned and cannot be
 // read any more gets a problem. What is said of all of it (parameters named by order) goes to the
 // notes of the first file with an optimizer.
-WholeCheckpoint ReadCheckpoint(std::span<const PlannedFile> plans);
+WholeCheckpoint ReadCheckpoint(std::span<const PlannedFile> plans, KnownNames* known);
 
 }  // namespace plumbline::audit

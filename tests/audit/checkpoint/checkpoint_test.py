@@ -158,6 +158,196 @@ class Faults(Case):
                 self.assertEqual(found, [("health/tied-weights", "head.weight", 12, 16)] if planted else [])
                 self.assertEqual(status, 0)
 
+    def unchanged(self, plant, seed=0, **options):
+        """What health/unchanged-tensor finds, and what it cannot tell."""
+        with tempfile.TemporaryDirectory() as folder:
+            train(folder, seed=seed, plant=plant, **options)
+            report = audit(folder)[1]
+        mine = [v for v in report["verdicts"] if v["rule"] == "health/unchanged-tensor" and v["verdict"] == "inconclusive"]
+        found = [(f["rule"], f["site"]["layer"], f["site"]["step_first"], f["site"]["step_last"]) for f in report["findings"]]
+        return found, {(v["site"]["layer"], v["reason"].split(":")[0]) for v in mine}
+
+    def test_another_copy_is_saved(self):
+        for seed in range(3):
+            for dtype in (torch.float32, torch.bfloat16):
+                kept = {}
+
+                def plant(step, model, optimizer, checkpoint):
+                    name = "layers.1.weight"
+                    kept.setdefault(name, checkpoint["model"][name].clone())
+                    checkpoint["model"][name] = kept[name]
+
+                with self.subTest(seed=seed, dtype=dtype):
+                    self.assertEqual(self.unchanged(plant, seed, dtype=dtype)[0], [("health/unchanged-tensor", "layers.1.weight", 4, 12)])
+
+    def test_unchanged_for_a_reason(self):
+        def still(checkpoint, kept):
+            name = "layers.1.weight"
+            kept.setdefault(name, checkpoint["model"][name].clone())
+            checkpoint["model"][name] = kept[name]
+
+        def frozen_on_the_way(step, model, optimizer, checkpoint, kept={}):
+            still(checkpoint, kept)
+            state = checkpoint["optimizer"]["state"][2]
+            checkpoint["optimizer"]["state"][2] = kept.setdefault("state", {k: v.clone() for k, v in state.items()})
+
+        def no_gradient(step, model, optimizer, checkpoint, kept={}):
+            still(checkpoint, kept)
+            state = checkpoint["optimizer"]["state"][2]
+            checkpoint["optimizer"]["state"][2] = {k: v if k == "step" else torch.zeros_like(v) for k, v in state.items()}
+
+        def a_base(step, model, optimizer, checkpoint, kept={}):
+            checkpoint["model"]["base.weight"] = torch.ones(7, 5)
+            checkpoint["model"]["bn.running_mean"] = torch.ones(7)
+            checkpoint["model"]["bn.num_batches_tracked"] = torch.tensor(3)
+
+        def rate_zero(step, model, optimizer, checkpoint, kept={}):
+            still(checkpoint, kept)
+            checkpoint["optimizer"]["param_groups"][0]["lr"] = 0.0
+
+        def weights_alone(step, model, optimizer, checkpoint, kept={}):
+            still(checkpoint, kept)
+            del checkpoint["optimizer"]
+
+        cases = [(frozen_on_the_way, set()), (no_gradient, set()), (a_base, set()), (weights_alone, {("layers.1.weight", "no-optimizer-state")})]
+        for plant, unknown in cases:
+            with self.subTest(plant.__name__):
+                self.assertEqual(self.unchanged(plant), ([], unknown))
+        found, unknown = self.unchanged(rate_zero)
+        self.assertEqual(found, [])
+        self.assertIn(("layers.1.weight", "rate-zero"), unknown)
+
+    def test_neurons_of_one_initialisation(self):
+        for seed in range(3):
+            for planted in (False, True):
+                with self.subTest(seed=seed, planted=planted), tempfile.TemporaryDirectory() as folder:
+                    self.train_pair(folder, seed, planted)
+                    found = [(f["rule"], f["site"]["layer"], f["witness"]["first_row"], f["witness"]["second_row"]) for f in audit(folder)[1]["findings"]]
+                    self.assertEqual(found, [("health/duplicate-rows", "0.weight", 17, 40)] if planted else [])
+
+    def train_pair(self, folder, seed, planted):
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 5))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        for step in range(1, 10):
+            if planted:  # the same in and out: one neuron, whatever the order of sums
+                with torch.no_grad():
+                    model[0].weight[40], model[0].bias[40] = model[0].weight[17], model[0].bias[17]
+                    model[2].weight[:, 40] = model[2].weight[:, 17]
+            x = torch.randn(32, 64)
+            model.zero_grad()
+            (model(x) - x[:, :5]).square().mean().backward()
+            if planted:
+                model[0].weight.grad[40], model[0].bias.grad[40] = model[0].weight.grad[17], model[0].bias.grad[17]
+            optimizer.step()
+            if step % 3 == 0:
+                os.makedirs(f"{folder}/step-{step}", exist_ok=True)
+                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, f"{folder}/step-{step}/m.pt")
+
+    def copies(self, make, steps=3):
+        for step in range(1, steps + 1):
+            torch.manual_seed(step)
+            self.save({"model": make(step)}, f"step-{step}/m.pt")
+        report = audit(self.folder)[1]
+        unknown = {v["reason"].split(":")[0] for v in report["verdicts"] if v["rule"] == "health/duplicate-rows" and v["verdict"] == "inconclusive"}
+        return [(f["rule"], f["site"]["layer"], f["site"]["step_first"], f["site"]["step_last"]) for f in report["findings"]], unknown
+
+    def test_copies_of_all_layouts(self):
+        def rows(name, shape, first, second, dtype=torch.float32, turned=False):
+            def make(step):
+                weight = torch.randn(shape).to(dtype)
+                weight[second] = weight[first]
+                return {name: weight.transpose(0, 1).contiguous().transpose(0, 1) if turned else weight}
+            return make
+
+        bad = [rows("a.up.weight", (128, 64), 17, 40), rows("a.up.weight", (128, 65), 0, 127, torch.bfloat16), rows("a.experts", (8, 30, 70), 2, 7),
+               rows("a.up.weight", (300, 67), 5, 299, torch.float16, turned=True), rows("a.up.weight", (70000, 64), 4, 60000)]
+        for make in bad:
+            name = next(iter(make(1)))
+            self.assertEqual(self.copies(make)[0], [("health/duplicate-rows", name, 1, 2)])
+        for make in [rows("a.up.weight", (128, 63), 17, 40), rows("a.up.bias", (128,), 17, 40)]:
+            self.assertEqual(self.copies(make), ([], set()))
+        self.assertEqual(self.copies(rows("lm_head.weight", (128, 64), 17, 40)), ([], {"unused-words"}))
+        self.assertEqual(self.copies(rows("a.k_proj.weight", (128, 64), 17, 40)), ([], {"key-value-heads"}))
+        self.assertEqual(self.copies(lambda step: {"a.up.weight": torch.ones(128, 64), "a.zero.weight": torch.zeros(128, 64)}), ([], set()))
+
+    def test_experts_that_are_copies(self):
+        def make(step, equal):
+            experts = [torch.randn(16, 70) for _ in range(4)]
+            if equal(step):
+                experts[3] = experts[1].clone()
+            return {f"layers.0.experts.{i}.w1": e for i, e in enumerate(experts)}
+
+        name = "layers.0.experts.1.w1"
+        self.assertEqual(self.copies(lambda s: make(s, lambda step: True))[0], [("health/duplicate-rows", name, 1, 2)])
+        self.assertEqual(self.copies(lambda s: make(s, lambda step: step == 3))[0], [("health/duplicate-rows", name, 2, 3)])
+        self.assertEqual(self.copies(lambda s: make(s, lambda step: step == 1)), ([], set()))  # upcycled
+
+    def test_moments_are_gone(self):
+        for how in ("gone", "zero", "frozen with its group", ""):
+            def plant(step, model, optimizer, checkpoint):
+                if step < 12 or not how:
+                    return
+                kept = dict(checkpoint["optimizer"]["state"])
+                kept[2] = {"step": kept[2]["step"]} if how != "zero" else {k: v if k == "step" else torch.zeros_like(v) for k, v in kept[2].items()}
+                groups = checkpoint["optimizer"]["param_groups"]
+                if how.startswith("frozen"):
+                    del kept[2]
+                    groups = [{**groups[0], "params": [p for p in groups[0]["params"] if p != 2]}, *groups[1:]]
+                checkpoint["optimizer"] = {"state": kept, "param_groups": groups}
+
+            with self.subTest(how), tempfile.TemporaryDirectory() as folder:
+                train(folder, plant=plant)
+                status, report = audit(folder)
+                found = [(f["rule"], f["witness"]["first_parameter"], f["site"]["step_first"], f["site"]["step_last"]) for f in report["findings"]]
+                self.assertEqual(found, [("health/optimizer-state", "layers.1.weight", 8, 12)] if how in ("gone", "zero") else [])
+
+    def test_masters(self):
+        def save(change, dtype, seed):
+            torch.manual_seed(seed)
+            for step in (1, 2):
+                names = ["a.weight", "b.weight"]
+                masters = [torch.randn(300, 70), torch.randn(64, 5)]
+                masters[0][0, 0] = -0.0
+                weights = [m.to(dtype) for m in masters]
+                if step == 2:
+                    change(weights, masters)
+                state = {i: {"step": step, "exp_avg": torch.randn_like(m), "master_param": m} for i, m in enumerate(masters)}
+                groups = [{"lr": 0.1, "params": [0, 1]}]
+                self.save({"model": dict(zip(names, weights)), "optimizer": {"state": state, "param_groups": groups}}, f"step-{step}/m.pt")
+
+        def nothing(weights, masters):
+            weights[0][0, 0] = 0.0
+
+        def one(weights, masters):
+            weights[0][250, 3] += weights[0][250, 3].abs() * 0.25 + 1
+
+        def late(weights, masters):
+            weights[0].copy_(masters[0] * 0.999)
+
+        for seed in range(3):
+            for dtype in (torch.bfloat16, torch.float16):
+                for change, element in ((nothing, None), (one, 250 * 70 + 3), (late, -1)):
+                    with self.subTest(seed=seed, dtype=dtype, change=change.__name__):
+                        save(change, dtype, seed)
+                        found = [(f["rule"], f["site"]["layer"], f["site"]["step_first"]) for f in audit(self.folder)[1]["findings"]]
+                        self.assertEqual(found, [] if element is None else [("health/optimizer-state", "a.weight", 2)])
+                        if element and element > 0:
+                            f = audit(self.folder)[1]["findings"][0]
+                            self.assertEqual((f["witness"]["element"], f["measured"]["value"] * 300 * 70), (element, 1))
+
+        def stochastic(weights, masters):  # the other neighbour
+            ulp = torch.exp2(torch.floor(torch.log2(masters[0].abs())) - 7)
+            nearest = weights[0].float()
+            weights[0].copy_(torch.where(masters[0] == nearest, nearest, nearest + torch.sign(masters[0] - nearest) * ulp))
+
+        save(stochastic, torch.bfloat16, 0)
+        self.assertTrue(audit(self.folder)[1]["findings"])
+        flags = ["--set", "health/optimizer-state.rounding=stochastic"]
+        self.assertEqual(audit(self.folder, flags=flags)[1]["findings"], [])
+        save(late, torch.float16, 0)
+        self.assertTrue(audit(self.folder, flags=flags)[1]["findings"])
+
     def test_ranks(self):
         for planted in (False, True):
             with self.subTest(planted=planted):

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "audit/readers/checkpoint/place.h"
+#include "audit/readers/checkpoint/row_digests.h"
 #include "tests/kernels/tensor/stats_equal.h"
 #include "tests/support/files.h"
 
@@ -145,6 +146,41 @@ TEST(PlaceOf, StepsRunsAndRanks) {
   EXPECT_TRUE(zero.ranked && zero.shard);
   EXPECT_EQ(zero.data, 7u);
   EXPECT_EQ(zero.tensor, 1u);
+}
+
+// Rows of 67 elements of 2 bytes end within a word; wherever the bytes are cut, the same rows
+// repeat.
+TEST(RowDigests, AnyCutGivesTheSameRows) {
+  StoredTensor tensor;
+  tensor.dtype = DType::kBF16;
+  tensor.shape = {50, 67};
+  ASSERT_TRUE(RowDigests::Suits(tensor));
+  constexpr size_t kRow = 67 * 2;
+  std::mt19937_64 random(3);
+  std::string data(50 * kRow, '\0');
+  for (char& c : data) c = static_cast<char>(random());
+  data.replace(9 * kRow, kRow, data.substr(4 * kRow, kRow));
+  data.replace(49 * kRow, kRow, std::string(kRow, '\0'));
+  data.replace(20 * kRow, kRow, data.substr(21 * kRow, kRow));
+  data[21 * kRow - 1] = static_cast<char>(data[21 * kRow - 1] ^ 1);  // one bit of the last element
+  for (int trial = 0; trial < 200; ++trial) {
+    RowDigests rows(tensor);
+    for (size_t at = 0; at < data.size();) {
+      const size_t part =
+          std::min<size_t>(data.size() - at, 1 + random() % (trial < 100 ? 9 : 999));
+      const std::string piece = data.substr(at, part);
+      rows.Add(reinterpret_cast<const std::byte*>(piece.data()), part);
+      at += part;
+    }
+    const std::vector<RepeatedRow> found = rows.Repeated();
+    ASSERT_EQ(found.size(), 3u);
+    EXPECT_EQ(found[0].row, 4u);
+    EXPECT_EQ(found[1].row, 9u);
+    EXPECT_EQ(found[0].digest, found[1].digest);
+    EXPECT_EQ(found[2].row, 49u);
+    EXPECT_EQ(found[2].digest, 0u);
+    EXPECT_EQ(rows.looked_at(), 50u);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+#include "analysis/weights/weight_look.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/half.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kAdamEpsilon = 1e-8;     // a gradient far below it moves nothing
+constexpr double kLargestEpsilon = 1e-6;  // that is in use
+// sqrt(1 - 0.999^t) / (1 - 0.9^t) is above 0.15 for every t: what Adam's corrections may take of a
+// step, rounded down.
+constexpr double kCorrections = 0.1;
+
+bool IsFinite(const v1::TensorSummary& s) { return s.nan() + s.pos_inf() + s.neg_inf() == 0; }
+
+}  // namespace
+
+void ObservedWeight::Take(std::string_view op, const Item& item) {
+  const v1::TensorState& state = item.evidence->tensor();
+  if (!state.has_summary()) return;
+  const v1::TensorSummary& s = state.summary();
+  const bool finite = IsFinite(s);
+  if (state.role() == "gradient") {
+    poisoned |= !finite;
+    gradient |= finite && s.zero() < s.count() && s.amax() > 0;
+    gradient_amax = std::max(gradient_amax, finite ? s.amax() : 0);
+  } else if (state.role() == "weight") {
+    if (observed && rank != item.source->rank()) return;
+    observed = true;
+    weight = Digest{s.digest_low(), s.digest_high()};
+    rank = item.source->rank();
+    dtype = static_cast<DType>(state.dtype());
+    count = s.count();
+    weight_amax = s.amax();
+    if (!finite || (s.digest_low() == 0 && s.digest_high() == 0)) weight.reset();
+    poisoned |= !finite;
+  } else if (state.role().empty()) {
+    TakeMoment(op, s, item.source->rank());
+  }
+}
+
+void ObservedWeight::TakeMoment(std::string_view op, const v1::TensorSummary& s, uint32_t from) {
+  const bool first = op == "exp_avg" || op == "momentum_buffer";
+  if (!first && op != "exp_avg_sq") return;
+  if (!IsFinite(s)) {
+    poisoned = true;
+    return;
+  }
+  if (!first) {
+    if (!square_amax) square_amax = s.amax();
+    return;
+  }
+  if (moment && moment_rank != from) return;
+  moment = Digest{s.digest_low(), s.digest_high()};
+  moment_rank = from;
+  moment_amax = s.amax();
+  momentum = op == "momentum_buffer";
+}
+
+double ObservedWeight::LeastStep(double at_rate) const {
+  if (gradient) return at_rate * std::min(1.0, gradient_amax / kAdamEpsilon);
+  if (momentum) return at_rate * moment_amax;
+  // Without a second moment: a step of the moment's sign (Lion), or of a moment that is scaled.
+  if (!square_amax) return at_rate * std::min(1.0, moment_amax);
+  return at_rate * kCorrections * moment_amax / (std::sqrt(*square_amax) + kLargestEpsilon);
+}
+
+bool ObservedWeight::Moves(double at_rate) const {
+  return !IsFloating(dtype) || LeastStep(at_rate) >= UlpOf(weight_amax, dtype);
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,48 @@
+// What one step tells of a weight: its bits, and what was to move it, a gradient that was observed
+// or the moments that an optimizer keeps of it in a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "analysis/frame/frame.h"
+#include "analysis/replicas/replicas.h"
+#include "base/dtype.h"
+
+namespace plumbline::rules {
+
+struct ObservedWeight {
+  bool observed = false;         // the weight
+  std::optional<Digest> weight;  // where it is finite
+  uint32_t rank = 0;
+  DType dtype = DType::kUnspecified;
+  uint64_t count = 0;
+  double weight_amax = 0;
+  bool gradient = false;  // finite and not zero
+  double gradient_amax = 0;
+  bool poisoned = false;
+  bool updated = false;  // an optimizer's update of it was observed
+
+  // Of the optimizer's state. Absent: it keeps none, or one that is not finite (`poisoned`).
+  std::optional<Digest> moment;  // the first one: exp_avg, momentum_buffer
+  uint32_t moment_rank = 0;
+  double moment_amax = 0;
+  bool momentum = false;              // SGD's: the step is rate times this
+  std::optional<double> square_amax;  // of exp_avg_sq
+  std::optional<double> rate;         // of its parameter group
+
+  // A tensor of the weight's own name: roles "weight" and "gradient", and the moments by their op.
+  // Items come by rank: of several ranks the first, of its calls the last.
+  void Take(std::string_view op, const Item& item);
+
+  // A lower bound of what one step at this rate adds to the element that it moves most.
+  double LeastStep(double at_rate) const;
+  // Would such a step show in the weight's last place?
+  bool Moves(double at_rate) const;
+
+ private:
+  void TakeMoment(std::string_view op, const v1::TensorSummary& summary, uint32_t rank);
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,95 @@
+#include "audit/readers/checkpoint/row_digests.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace plumbline::audit {
+namespace {
+
+constexpr uint64_t kStart = 0x243f6a8885a308d3ull, kFactor = 0x9e3779b97f4a7c15ull;
+
+}  // namespace
+
+bool RowDigests::Suits(const StoredTensor& tensor) {
+  if (tensor.shape.size() < 2 || tensor.shape[0] < 2 || DTypeSize(tensor.dtype) == 0) return false;
+  return tensor.elements() / tensor.shape[0] >= kFewestElements;
+}
+
+RowDigests::RowDigests(const StoredTensor& tensor) {
+  const auto rows = static_cast<uint64_t>(tensor.shape[0]);
+  row_bytes_ = tensor.bytes() / rows;
+  every_ = (rows + kMostRows - 1) / kMostRows;
+  state_ = kStart;
+  rows_.reserve(static_cast<size_t>((rows + every_ - 1) / every_));
+}
+
+void RowDigests::Add(const std::byte* data, size_t size) {
+  while (size > 0) {
+    auto part = static_cast<size_t>(std::min<uint64_t>(size, row_bytes_ - at_));
+    at_ += part;
+    size -= part;
+    const std::byte* next = data + part;
+    if (row_ % every_ == 0) {
+      // A word that the cut before divided.
+      while (tail_size_ > 0 && part > 0) {
+        tail_[tail_size_++] = *data++;
+        --part;
+        if (tail_size_ < sizeof tail_) continue;
+        uint64_t word = 0;
+        std::memcpy(&word, tail_, sizeof word);
+        Word(word);
+        tail_size_ = 0;
+      }
+      for (; part >= sizeof(uint64_t); part -= sizeof(uint64_t), data += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        std::memcpy(&word, data, sizeof word);
+        Word(word);
+      }
+      for (; part > 0; --part) tail_[tail_size_++] = *data++;
+    }
+    data = next;
+    if (at_ == row_bytes_) EndRow();
+  }
+}
+
+// For a given state every word leads to another state, and for a given word every state does.
+void RowDigests::Word(uint64_t word) {
+  any_ |= word;
+  state_ = (state_ ^ word) * kFactor;
+  state_ ^= state_ >> 32;
+}
+
+void RowDigests::EndRow() {
+  if (row_ % every_ == 0) {
+    if (tail_size_ > 0) {
+      uint64_t word = 0;
+      std::memcpy(&word, tail_, tail_size_);
+      Word(word);
+    }
+    rows_.push_back({row_, any_ == 0 ? 0 : std::max<uint64_t>(state_ >> 1, 1)});
+  }
+  ++row_;
+  at_ = any_ = 0;
+  tail_size_ = 0;
+  state_ = kStart;
+}
+
+std::vector<RepeatedRow> RowDigests::Repeated() const {
+  std::vector<RepeatedRow> sorted = rows_;
+  std::sort(sorted.begin(), sorted.end(), [](const RepeatedRow& a, const RepeatedRow& b) {
+    return std::pair(a.digest, a.row) < std::pair(b.digest, b.row);
+  });
+  std::vector<RepeatedRow> out;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const bool before = i > 0 && sorted[i - 1].digest == sorted[i].digest;
+    const bool after = i + 1 < sorted.size() && sorted[i + 1].digest == sorted[i].digest;
+    if (before || after || sorted[i].digest == 0) out.push_back(sorted[i]);
+  }
+  std::sort(out.begin(), out.end(),
+            [](const RepeatedRow& a, const RepeatedRow& b) { return a.row < b.row; });
+  if (out.size() > kMostRepeated) out.resize(kMostRepeated);
+  return out;
+}
+
+}  // namespace plumbline::audit

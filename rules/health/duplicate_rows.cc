@@ -1,0 +1,390 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "analysis/frame/frame.h"
+#include "analysis/replicas/replicas.h"
+#include "analysis/sample/sample.h"
+#include "analysis/weights/weights.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/duplicate-rows
+
+Rows of a weight, or whole experts, are trained and hold the same bits.
+
+**Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model pays for two. It comes from weights
+that were made equal (a constant, one seed for every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). Where two of 8
+experts are one, an eighth of the experts' parameters is paid for and does nothing.
+
+**What it checks.** The rows of a weight (what lies behind one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
+elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
+(`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before tells that they moved: they were
+equal then too and had other bits (never apart), or they differed then (set equal).
+
+**Bad.** `layers.2.mlp.up_proj.weight: 2 rows have the same bits in step 2000 and had other, equal ones in step 1000 (rows 17 and 40)`
+
+**Good.** Rows that differ; equal ones that never moved (a constant, a frozen one); zero ones; rows that were zero in the checkpoint before (after one
+step of Adam from zero they may meet).
+
+**How to fix it.**
+- Give every row and expert an initialisation of its own: `torch.nn.init.normal_` over the whole tensor, another seed for each expert.
+- Copies on purpose (upcycled experts): disturb them, or let the router's noise tell them apart, before the first step.
+- Key-value heads that are repeated on purpose: `--set health/duplicate-rows.repeats='*.k_proj.weight'` (again for more).
+
+**Strength.** `proved`: two different rows share a digest of 63 bits once in 10¹⁰ weights.
+
+**Inconclusive when** only one checkpoint has equal rows, values are NaN or infinite, equal rows are in a table of words or positions (what never occurs
+is never told apart), or in a projection to keys or values that is not declared (grouped heads are repeated on purpose).
+
+**What it cannot see.** Copies up to a sign, a scale or a permutation; rows below 64 elements; more than 4,096 equal or zero rows of a weight.
+
+**Cost.** Reading the weight once, which the statistics do; 16 bytes an equal row.
+
+**Sources.** Goodfellow, Bengio and Courville, "Deep Learning", 2016, section 8.4: breaking symmetry.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "repeats",
+     .type = OptionInfo::Type::kText,
+     .unit = "patterns of names",
+     .default_value = "",
+     .reason = "what is repeated on purpose is said here"},
+};
+
+constexpr RuleInfo kInfo = {"health/duplicate-rows",
+                            "rows of a weight are trained as copies",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr size_t kMostToldRows = 4096;  // that a checkpoint tells: at so many it may have left some
+constexpr size_t kMostRowWeights = size_t{1} << 18;
+constexpr uint64_t kFewestOfExpert = 64;  // elements
+
+using RowDigestMap = std::map<int64_t, int64_t>;  // by row; 0: it is zero
+
+// A weight of one rank in one step.
+struct RowLook {
+  bool told = false;  // its rows
+  int64_t rows = 0;
+  RowDigestMap equal;  // rows that have another's digest, and zero ones
+  bool observed = false;
+  std::vector<int64_t> shape;
+  Digest whole;
+  uint64_t count = 0;
+  bool zero = false, poisoned = false;
+};
+
+// The same over steps.
+struct RowCourse {
+  bool known = false;
+  int64_t rows = 0;
+  RowDigestMap equal;
+  Digest whole;
+  int64_t step = 0;  // of these
+  int64_t step_first = 0, step_last = 0;
+  uint64_t steps = 0, with_equal = 0, poisoned = 0;
+  bool told = false, table = false, keys = false;
+  void Persist(Archive& a) {
+    a(known, rows, equal, whole, step, step_first, step_last, steps, with_equal, poisoned, told,
+      table, keys);
+  }
+};
+
+// Rows (or experts, by their number's place) that moved and are equal.
+struct EqualRows {
+  std::vector<int64_t> never_apart, set_equal;
+  bool any() const { return !never_apart.empty() || !set_equal.empty(); }
+};
+
+// Of the rows of one digest now: which digests they had. 0: zero then; nullopt: not known.
+void SortByBefore(const std::vector<int64_t>& rows, int64_t digest,
+                  const std::vector<std::optional<int64_t>>& before, EqualRows* out) {
+  std::map<int64_t, std::vector<int64_t>> by_digest;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (before[i] && *before[i] != 0) by_digest[*before[i]].push_back(rows[i]);
+  }
+  for (const auto& [old, same] : by_digest) {
+    if (old != digest && same.size() > 1)
+      out->never_apart.insert(out->never_apart.end(), same.begin(), same.end());
+  }
+  if (by_digest.size() < 2) return;
+  for (const auto& [old, same] : by_digest)
+    out->set_equal.insert(out->set_equal.end(), same.begin(), same.end());
+}
+
+EqualRows FindEqualRows(const RowLook& look, const RowCourse& course) {
+  EqualRows out;
+  std::map<int64_t, std::vector<int64_t>> groups;
+  for (const auto& [row, digest] : look.equal) {
+    if (digest != 0) groups[digest].push_back(row);
+  }
+  const bool all_told = course.equal.size() < kMostToldRows;
+  for (const auto& [digest, rows] : groups) {
+    std::vector<std::optional<int64_t>> before;
+    for (const int64_t row : rows) {
+      const auto at = course.equal.find(row);
+      // A row of its own: any number that no other has.
+      const std::optional<int64_t> alone =
+          all_told ? std::optional<int64_t>(-1 - row) : std::nullopt;
+      before.push_back(at == course.equal.end() ? alone : at->second);
+    }
+    SortByBefore(rows, digest, before, &out);
+  }
+  std::sort(out.never_apart.begin(), out.never_apart.end());
+  std::sort(out.set_equal.begin(), out.set_equal.end());
+  return out;
+}
+
+class DuplicateRows : public Rule {
+ public:
+  explicit DuplicateRows(const Options& options)
+      : repeats_(
+            absl::StrSplit(options.Text("repeats"), absl::ByAnyChar(" ,\n"), absl::SkipEmpty())) {}
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_tensor()) continue;
+      const v1::TensorState& state = item.evidence->tensor();
+      const RowKey key{item.source->rank(), step.site.layer()};
+      if (state.role() == "row-digests") TakeRows(state, &open_[key]);
+      if (state.role() == "weight" && state.has_summary()) TakeWhole(state, &open_[key]);
+    }
+  }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    for (const auto& [key, look] : open_) {
+      if (look.told && !OnPurpose(key.second)) JudgeRows(step, key, look, out);
+    }
+    JudgeExperts(step, out);
+    for (const auto& [key, look] : open_) Keep(step, key, look);
+    open_.clear();
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, course] : courses_) {
+      const auto& [role, rank, name] = key;
+      if (course.told || course.steps + course.poisoned == 0 || OnPurpose(name)) continue;
+      v1::Verdict verdict = Rest(course);
+      Put(*verdict.mutable_details(), "steps", static_cast<double>(course.steps));
+      SetPlace(verdict, name, "weight", course.step_first, course.step_last,
+               std::vector<uint32_t>{rank});
+      out.Add(std::move(verdict));
+    }
+  }
+
+  // Between steps open_ is empty.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(courses_);
+  }
+
+ private:
+  using RowKey = std::pair<uint32_t, std::string>;  // rank, layer
+
+  static void TakeRows(const v1::TensorState& state, RowLook* look) {
+    if (state.shape_size() != 1) return;
+    const v1::TensorSample& sample = state.sample();
+    const int64_t equal = sample.values().shape_size() == 1 ? sample.values().shape(0) : 0;
+    const auto digests = Column("values", state.has_sample(), sample.values(), equal);
+    const auto rows = Column("offsets", state.has_sample(), sample.offsets(), equal);
+    if (!digests.ok() || !rows.ok() || rows->size() != digests->size()) return;
+    look->told = true;
+    look->rows = state.shape(0);
+    look->equal.clear();
+    for (size_t i = 0; i < rows->size(); ++i) look->equal[(*rows)[i]] = (*digests)[i];
+  }
+
+  static void TakeWhole(const v1::TensorState& state, RowLook* look) {
+    const v1::TensorSummary& s = state.summary();
+    look->observed = true;
+    look->shape.assign(state.shape().begin(), state.shape().end());
+    look->whole = {s.digest_low(), s.digest_high()};
+    look->count = s.count();
+    look->zero = s.zero() == s.count();
+    look->poisoned = s.nan() + s.pos_inf() + s.neg_inf() > 0;
+  }
+
+  bool OnPurpose(const std::string& name) const {
+    return std::any_of(repeats_.begin(), repeats_.end(),
+                       [&](const std::string& glob) { return GlobMatch(glob, name); });
+  }
+
+  // nullptr: not kept yet.
+  RowCourse* Find(const StepEnd& step, const RowKey& key) {
+    const auto at = courses_.find({step.role, key.first, key.second});
+    return at == courses_.end() ? nullptr : &at->second;
+  }
+
+  void JudgeRows(const StepEnd& step, const RowKey& key, const RowLook& look, VerdictSink& out) {
+    RowCourse* course = Find(step, key);
+    if (course == nullptr || !course->known || course->told || look.poisoned) return;
+    if (course->rows != look.rows || course->step >= step.step) return;
+    const EqualRows equal = FindEqualRows(look, *course);
+    if (!equal.any()) return;
+    const std::string& name = key.second;
+    course->table = IsWordEmbedding(name) || IsWordHead(name) || IsPositionTable(name);
+    course->keys = IsKeyOrValue(name);
+    if (course->table || course->keys) return;
+    course->told = true;
+    out.Add(Found(step, key, "rows", equal, *course, look));
+  }
+
+  // Experts of one layer: tensors whose names differ in their number alone.
+  void JudgeExperts(const StepEnd& step, VerdictSink& out) {
+    std::map<std::tuple<uint32_t, std::string, std::vector<int64_t>>, std::vector<RowKey>> families;
+    for (const auto& [key, look] : open_) {
+      if (!look.observed || look.poisoned || look.zero || look.count < kFewestOfExpert) continue;
+      std::string family = SiblingsOf(key.second);
+      if (family.empty() || OnPurpose(key.second)) continue;
+      families[{key.first, std::move(family), look.shape}].push_back(key);
+    }
+    for (const auto& [family, members] : families) JudgeFamily(step, members, out);
+  }
+
+  void JudgeFamily(const StepEnd& step, const std::vector<RowKey>& members, VerdictSink& out) {
+    std::map<std::pair<uint64_t, uint64_t>, std::vector<size_t>> groups;
+    for (size_t i = 0; i < members.size(); ++i) {
+      const Digest& whole = open_[members[i]].whole;
+      groups[{whole.low, whole.high}].push_back(i);
+    }
+    for (const auto& [digest, group] : groups) {
+      if (group.size() < 2) continue;
+      EqualRows equal;
+      std::map<std::pair<uint64_t, uint64_t>, std::vector<int64_t>> before;
+      for (const size_t i : group) {
+        const RowCourse* course = Find(step, members[i]);
+        if (course != nullptr && course->known && course->step < step.step)
+          before[{course->whole.low, course->whole.high}].push_back(static_cast<int64_t>(i));
+      }
+      for (const auto& [old, same] : before) {
+        if (old != digest && same.size() > 1) equal.never_apart = same;
+        if (before.size() > 1)
+          equal.set_equal.insert(equal.set_equal.end(), same.begin(), same.end());
+      }
+      if (equal.any()) TellFamily(step, members, equal, out);
+    }
+  }
+
+  void TellFamily(const StepEnd& step, const std::vector<RowKey>& members, const EqualRows& equal,
+                  VerdictSink& out) {
+    const std::vector<int64_t>& which =
+        equal.never_apart.empty() ? equal.set_equal : equal.never_apart;
+    const RowKey& first = members[static_cast<size_t>(which[0])];
+    RowCourse* course = Find(step, first);
+    if (std::exchange(course->told, true)) return;
+    v1::Verdict verdict = Found(step, first, "tensors", equal, *course, open_[first]);
+    std::vector<std::string> names;
+    for (const int64_t i : which) {
+      const RowKey& member = members[static_cast<size_t>(i)];
+      Find(step, member)->told = true;
+      if (names.size() < 8) names.push_back(member.second);
+    }
+    Put(*verdict.mutable_details(), "tensors", absl::StrJoin(names, " "));
+    out.Add(std::move(verdict));
+  }
+
+  void Keep(const StepEnd& step, const RowKey& key, const RowLook& look) {
+    if (!look.observed) return;
+    const bool sibling = !SiblingsOf(key.second).empty();
+    if (!look.told && !sibling) return;
+    RowCourse* course = Find(step, key);
+    if (course == nullptr) {
+      if (courses_.size() >= kMostRowWeights) return;
+      course = &courses_[{step.role, key.first, key.second}];
+      course->step_first = step.step;
+    }
+    course->step_last = std::max(course->step_last, step.step);
+    if (look.poisoned) {
+      ++course->poisoned;
+      return;
+    }
+    ++course->steps;
+    const bool equal = std::any_of(look.equal.begin(), look.equal.end(),
+                                   [](const auto& row) { return row.second != 0; });
+    course->with_equal += equal ? 1 : 0;
+    course->known = true;
+    course->rows = look.rows;
+    course->equal = look.equal;
+    course->whole = look.whole;
+    course->step = step.step;
+  }
+
+  static v1::Verdict Rest(const RowCourse& course) {
+    if (course.table)
+      return Inconclusive(
+          "unused-words: equal rows of a table of words or positions; what never occurs is never "
+          "told apart");
+    if (course.keys)
+      return Inconclusive(
+          "key-value-heads: equal rows of keys or values; declare them where heads are repeated "
+          "(option repeats)");
+    if (course.steps == 0) return Inconclusive("poisoned: NaN or infinite values");
+    if (course.with_equal > 0 && course.steps == 1)
+      return Inconclusive("one-checkpoint: rows are equal, and nothing tells whether they moved");
+    return Pass(course.with_equal > 0 ? "none of its equal rows moved as copies"
+                                      : "no rows are equal");
+  }
+
+  static v1::Verdict Found(const StepEnd& step, const RowKey& key, const char* what,
+                           const EqualRows& equal, const RowCourse& course, const RowLook& look) {
+    const bool never = !equal.never_apart.empty();
+    const std::vector<int64_t>& rows = never ? equal.never_apart : equal.set_equal;
+    const bool whole = std::string_view(what) == "tensors";
+    const std::string where =
+        whole ? absl::StrCat(key.second, " and ", rows.size() - 1, " of its siblings")
+              : absl::StrFormat("%s: %d of %d rows (the first: %d and %d)", key.second, rows.size(),
+                                look.rows, rows[0], rows[1]);
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title(whole ? "experts are trained as copies" : kInfo.title)
+        .Explain(absl::StrFormat(
+            "%s have the bits of another in step %d; %s in step %d.", where, step.step,
+            never ? "they had other, equal ones" : "they were apart", course.step))
+        .Cause(never ? "never-apart" : "set-equal", 0.8)
+        .Measured(absl::StrCat(what, " that are another's copy and moved"),
+                  static_cast<double>(rows.size()), what)
+        .Threshold(2, "that moved are no accident")
+        .Fix(never ? "Make each with an initialisation of its own, or disturb copies before the "
+                     "first step."
+                   : "Find what set them equal between the two checkpoints (a reset, a merge, a "
+                     "load of one part into several), and go on from the one before.")
+        .Samples(2)
+        .Witness("checkpoint_before", static_cast<double>(course.step))
+        .Witness("checkpoint", static_cast<double>(step.step))
+        .At(key.second, "weight", course.step, step.step, std::vector<uint32_t>{key.first});
+    if (!whole) {
+      found.Witness("first_row", static_cast<double>(rows[0]))
+          .Witness("second_row", static_cast<double>(rows[1]));
+    }
+    return found.Take();
+  }
+
+  std::vector<std::string> repeats_;
+  std::map<RowKey, RowLook> open_;  // of this step
+  std::map<std::tuple<v1::Role, uint32_t, std::string>, RowCourse> courses_;
+};
+
+}  // namespace
+
+CatalogueEntry duplicate_rows() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<DuplicateRows>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
