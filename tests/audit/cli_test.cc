@@ -243,7 +243,8 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
   } cases[] = {
       {{}, "expected a subcommand"},
       {{"frobnicate"},
-       "fingerprint, ledger, diff, plan, watch, runs, query, capsule, doctor, spool, mcp, completion), "
+       "fingerprint, ledger, diff, plan, watch, runs, query, capsule, doctor, spool, mcp, "
+       "completion), "
        "found"},
       {{"adit"}, "expected a subcommand (audit, rules"},
       {{"adit"}, "), found \"adit\"; did you mean \"audit\"?"},
