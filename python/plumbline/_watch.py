@@ -20,6 +20,7 @@ from ._watch_updates import Updates
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0035  # of a step's time, for its screening
+_MOST_FEW, _ENOUGH = 8, 1024  # parameters, elements of them
 _MANY = 4096  # backward passes of one step
 
 
@@ -28,6 +29,17 @@ _watched = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
 
 def _counted(number, what):
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _few(parameters):
+    """The smallest ones, in which a gradient that was left shows as well as in all: cheap to look at in every step."""
+    few, elements = [], 0
+    for parameter in sorted(parameters, key=lambda p: p.numel()):
+        if few and (len(few) == _MOST_FEW or elements >= _ENOUGH):
+            break
+        few.append(parameter)
+        elements += parameter.numel()
+    return few
 
 
 class _Backward:
@@ -76,6 +88,8 @@ class Watch:
         names = {id(p): name for name, p in self._model.named_parameters()}
         self._updates = {id(o): Updates(run, o, names) for o in optimizers}
         self._trained = [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
+        self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
+        self._smallest = _few([p for _, p in self._trained])
         self._stepped = set()  # optimizers, since the step began
         self._screen = Screen()
         self._ratio, self._moved = Ratio(self._trained), None
@@ -133,7 +147,9 @@ class Watch:
 
         def zero_grad(self, *arguments, **options):
             watch._guarded(watch._cleared)
-            return plain_clear(*arguments, **options)
+            result = plain_clear(*arguments, **options)
+            watch._zeroed.add(id(self))
+            return result
 
         # torch's schedulers ask whether they have wrapped it already.
         step.__dict__.update(getattr(plain_step, "__dict__", {}))
@@ -238,10 +254,12 @@ class Watch:
 
     def _left_over(self):
         """Does the first micro-batch find a gradient that is not zero? On a device nobody waits for the answer."""
-        if self._backwards > 1 or self._run._step == 0:
+        if self._backwards > 1 or self._run._step == 0 or len(self._zeroed) == len(self._optimizers) > 0:
             return False
-        held = next((p.grad for _, p in self._trained if p.grad is not None and not p.grad.is_sparse), None)
-        return held is not None and held.device.type == "cpu" and bool(held.any())
+        held = [p.grad for p in self._smallest if p.grad is not None and not p.grad.is_sparse]
+        held = held or [p.grad for _, p in self._trained if p.grad is not None and not p.grad.is_sparse][:1]
+        held = [g for g in held if g.device.type == "cpu"]
+        return bool(held) and any(norm != 0 for norm in norms(self._run._library.short, held))
 
     def _cleared(self):
         """zero_grad after a backward pass and no step: a loss scaler skipped it."""
@@ -249,6 +267,7 @@ class Watch:
             self._close()
 
     def _begin_update(self, optimizer):
+        self._zeroed.discard(id(optimizer))
         if id(optimizer) in self._stepped:  # of several, one steps more often than others
             self._close()
         self._open()
