@@ -1,3 +1,5 @@
+// The words of the findings on a learning rate: what was seen is worked out in rate_course.cc and
+// apart.cc; here each becomes a title, a witness, a fix.
 #include "analysis/rates/rate_verdicts.h"
 
 #include <algorithm>
@@ -15,6 +17,7 @@ constexpr char kCountOnce[] =
     "(step_scheduler_with_optimizer, split_batches); do not step it in every micro-batch.";
 constexpr int64_t kFewSteps = 10;
 
+// What all of them have: the place, and the details that every health finding gives.
 FindingBuilder Begun(const std::string& op, int64_t first, int64_t last, const char* kind,
                      v1::Level level = v1::LEVEL_WARNING,
                      v1::Strength strength = v1::STRENGTH_PROVED) {
@@ -142,6 +145,8 @@ FindingBuilder FasterFinding(const std::string& op, const RateFaster& f, uint32_
   return found;
 }
 
+// A schedule counted once a process is a whole multiple too fast; 0: it is none, or too short to
+// say.
 uint64_t WholeMultiple(int64_t declared, int64_t seen) {
   if (seen < kFewSteps || declared < 2 * seen - 2) return 0;
   const int64_t multiple = (declared + seen / 2) / seen;

@@ -1,3 +1,5 @@
+// The order of reading: Take (a point comes), JudgeOne (nothing is open), OpenAt, Measure and GoOn
+// (something is), Decide (what kind), Back and Close (how it ends).
 #include "analysis/series/excursions.h"
 
 #include <algorithm>
@@ -12,6 +14,8 @@ constexpr double kThird = 1.0 / 3;
 constexpr double kStandsOut = 2.5;
 constexpr uint64_t kLongestRun = 128;  // of points before the one that opens
 
+// Where a level that still falls would be d points on: on a curve in log steps, never above the
+// level.
 double Expected(double level, double slope, uint64_t d, uint64_t t) {
   const auto seen = static_cast<double>(t);
   const auto on = static_cast<double>(std::min<uint64_t>(d, 128));
@@ -43,6 +47,7 @@ void Excursions::Take(const Point& point, std::vector<SeriesEvent>* events, Sett
   TellSettled(settled);
 }
 
+// Opens at once where one point is far enough; else where 7 of 9 points behind a far one are away.
 void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t ordinal = points_ - 1, at = window_.count();
   const double level = window_.Level(), above = point.y - level;
@@ -103,6 +108,7 @@ void Excursions::LookBefore(uint64_t ordinal, Excursion* is) const {
   }
 }
 
+// The points from the onset on leave the history, and are measured against what it said before.
 void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
                         std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t count = window_.count(), from = OnsetOf(at);
@@ -185,6 +191,7 @@ void Excursions::GoOn(std::vector<SeriesEvent>* events, Settled* settled) {
   if (spike && open.taken >= kLongest) Close(open.points.size() - kBack, true, settled);
 }
 
+// Shrinking: a spike. Growing, or a third above what it left: a divergence. Standing: a new level.
 void Excursions::Decide() {
   Open& open = *open_;
   Excursion& is = open.is;

@@ -54,6 +54,7 @@ class Quantities {
   absl::Status status_;
 };
 
+// The file first; what is given beside it wins.
 absl::Status TakeModel(const PlanArguments& a, plan::ModelShape* shape, PlanReport* report) {
   if (!a.model.empty()) {
     auto counted = ReadModel(a.model);
@@ -81,6 +82,7 @@ absl::Status TakeModel(const PlanArguments& a, plan::ModelShape* shape, PlanRepo
   return absl::OkStatus();
 }
 
+// The data sheet first. A GPU that has none needs its peak, memory and link beside its name.
 absl::Status TakeCluster(const PlanArguments& a, plan::Cluster* c) {
   const auto gpu = FindGpu(a.gpu);
   const bool told = !a.peak.empty() && !a.memory.empty() && !a.domain_link.empty();
@@ -107,6 +109,7 @@ absl::Status TakeCluster(const PlanArguments& a, plan::Cluster* c) {
   return q.status();
 }
 
+// Whether these fit the model and the cluster, plan::CheckPlan says.
 absl::Status TakeLayout(const PlanArguments& a, plan::Layout* l) {
   Quantities q;
   q.Take("--batch", a.batch, &l->batch_tokens);

@@ -1,0 +1,98 @@
+"""python -m plumbline doctor --model: what watch would take for what, without training."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+from router_kinds import KINDS, H, Model
+from torch import nn
+
+SHOP = """
+import torch, router_kinds
+from router_kinds import Model, MixtralLike, SwitchLike, SparseAttention
+def good():
+    torch.manual_seed(0)
+    model = Model(SwitchLike)
+    return model, torch.optim.AdamW(model.parameters()), (torch.randint(0, 64, (4, 32)),)
+def partly():
+    model = Model(MixtralLike)
+    model.head.weight = model.embed.weight
+    model.place.requires_grad_(False)
+    return model, torch.optim.Adagrad([model.head.weight])
+def replaced():
+    model = Model(MixtralLike)
+    model.blocks[1].forward = model.blocks[1].forward
+    return model
+def raises():
+    model = 1
+    return model.missing
+def number():
+    return 3
+"""
+
+
+def doctor(tmp_path, model, *words):
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "broken.py").write_text("import torch\nimport not_there\n")
+    env = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{pathlib.Path(__file__).parent}"}
+    return subprocess.run([sys.executable, "-m", "plumbline", "doctor", "--model", model, *words], cwd=tmp_path, env=env,
+                          capture_output=True, text=True, timeout=250, check=False)  # fmt: skip
+
+
+def test_doctor_when_all_is_well(tmp_path):
+    done = doctor(tmp_path, "shop:good")
+    assert done.returncode == 0, done.stderr
+    for words in ("58 trained (21,376 numbers), 0 frozen, 0 tied", "AdamW, 1 group, updates recomputed as adamw",
+                  "blocks.0, blocks.1: a choice of 8, Switch-like structure; capacity: 5, a number of the module's",
+                  "2 of 2 routers heard", "fifo-capacity, kept choices seen, capacity 5 (declared)", "all of it would be watched"):  # fmt: skip
+        assert words in done.stdout
+
+
+def test_doctor_says_what_is_not_watched_and_why(tmp_path):
+    done = doctor(tmp_path, "shop:partly")
+    assert done.returncode == 1
+    for words in ("1 frozen: place, 1 tied: head.weight = embed.weight", "updates of Adagrad: its rule is not known",
+                  "no optimizer holds them. give them to one, or freeze them", "2 not watched"):  # fmt: skip
+        assert words in done.stdout
+    done = doctor(tmp_path, "shop:replaced")
+    assert done.returncode == 1
+    assert "router blocks.1: its forward was replaced on the instance; watch the model before that" in done.stdout
+
+
+@pytest.mark.parametrize("model, said", [
+    ("shop", "--model is 'shop'; expected MODULE:FACTORY"),
+    ("shap:good", "there is no module shap in "),
+    ("shop:nothing", "shop has no function nothing; it has good, partly, replaced"),
+    ("broken:make", "importing broken: broken.py:2: ModuleNotFoundError: No module named 'not_there'"),
+    ("shop:raises", "shop:raises: shop.py:19: AttributeError: 'int' object has no attribute 'missing'"),
+    ("shop:number", "shop:number returned int; expected a torch.nn.Module"),
+])  # fmt: skip
+def test_doctor_when_the_model_cannot_be_made(tmp_path, model, said):
+    done = doctor(tmp_path, model)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("plumbline doctor: ") and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_doctor_has_help(tmp_path):
+    done = doctor(tmp_path, "shop:good", "--help")
+    assert done.returncode == 0 and "MODULE:FACTORY" in done.stdout and "Exit status" in done.stdout
+
+
+def test_doctors_forward_pass_leaves_the_model_and_the_dice_alone(capsys):
+    from plumbline import _doctor
+
+    torch.manual_seed(1)
+    model = Model(KINDS["deepspeed-rts"])
+    norm = nn.BatchNorm1d(32)
+    model.blocks.append(norm)  # has buffers that a forward pass in training changes
+    model.norms.append(nn.LayerNorm(H))
+    given = torch.randint(0, 64, (8, 32))
+    before, dice = {n: t.clone() for n, t in model.state_dict().items()}, torch.get_rng_state()
+    report = _doctor._Report()
+    _doctor._forward(report, model, given)
+    assert torch.equal(dice, torch.get_rng_state()) and report.missing == []
+    assert all(torch.equal(t, before[n]) for n, t in model.state_dict().items())
+    assert "2 of 2 routers heard" in capsys.readouterr().out
