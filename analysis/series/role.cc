@@ -1,3 +1,4 @@
+// A name is cut into words; which words it has, and which it must not have, gives its role.
 #include "analysis/series/role.h"
 
 #include <algorithm>
@@ -56,6 +57,7 @@ constexpr std::string_view kNotTheValue[] = {
     "tokens", "denominator", "divisor",   "divergence", "spike",   "spikes",   "patience",
     "packet", "data",        "percent",   "quantile",   "p50",     "p90",      "p95",
     "p99",    "histogram",   "skipped",   "nan",        "inf",     "error",    "errors"};
+// Data that the model is not trained on.
 constexpr std::string_view kEvaluations[] = {"val",        "valid",  "validation", "eval",
                                              "evaluation", "test",   "testing",    "dev",
                                              "heldout",    "holdout"};

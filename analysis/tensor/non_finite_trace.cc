@@ -38,6 +38,7 @@ bool NaturalLess(std::string_view a, std::string_view b) {
   return a.size() - i < b.size() - j;
 }
 
+// A sample of which no summary came: its own values are what is known.
 void CountValues(const v1::Tensor& tensor, Observation* o) {
   const auto read = ReadValues("values", tensor);
   if (!read.ok()) return;

@@ -187,6 +187,7 @@ std::string WrongFollow(const AuditArguments& arguments) {
   return "";
 }
 
+// Ends by a signal, then reports as any audit does.
 int RunFollowed(const AuditArguments& arguments, const AuditOptions& options,
                 const Selection& selection) {
   FollowOptions follow;
