@@ -473,9 +473,11 @@ int64_t RunState::closed_step() const {
   int64_t closed = -1;
   for (const auto& [key, group] : groups_) {
     if (key.first != newest_attempt_ && groups_.size() > 1) continue;
+    closed = std::max(closed, group.closed);
+    if (group.progress.awaits_unseen(group.world_size)) continue;  // its evidence may still come
     const int64_t slowest = group.progress.slowest();
     const bool all_done = slowest == std::numeric_limits<int64_t>::max();
-    closed = std::max({closed, group.closed, all_done ? group.newest_step : slowest});
+    closed = std::max(closed, all_done ? group.newest_step : slowest);
   }
   return closed;
 }

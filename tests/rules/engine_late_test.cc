@@ -53,6 +53,16 @@ class Late : public ::testing::Test {
   uint64_t late_ = 0;
 };
 
+// A rank that nobody has heard of yet may still tell of them.
+TEST_F(Late, NoStepIsClosedWhileARankOfTheWorldIsAwaited) {
+  auto engine = Make();
+  EXPECT_TRUE(engine->Add(Step(0, 0)).ok());
+  EXPECT_TRUE(engine->Add(Step(0, 1)).ok());
+  EXPECT_EQ(engine->closed_step("run"), -1);
+  EXPECT_TRUE(engine->Add(Step(1, 0)).ok());
+  EXPECT_EQ(engine->closed_step("run"), 0);
+}
+
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // A step of rank 1 with a loss and a tensor, of which so many values are NaN.
