@@ -6,6 +6,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr uint64_t kFewInside = 8;
+constexpr uint64_t kFewZero = 3;
 constexpr uint64_t kNewestInside = 16;
 constexpr uint64_t kSlow = 256;
 constexpr double kDecadesOfDoubt = 0.3;  // points that are inside by noise are the higher ones
@@ -58,6 +59,7 @@ RatioCourse::Taken RatioCourse::Take(int64_t step, double ratio, std::optional<b
     return Taken::kCounted;
   }
   Add(step, side, log_ratio, log_gradient);
+  if (gradient && *gradient == 0) ++run_.no_gradient;
   if (!at_work) ++run_unrated_;
   return Taken::kCounted;
 }
@@ -106,11 +108,13 @@ bool RatioCourse::Outside(const RatioLimits& limits) const {
 }
 
 bool RatioCourse::FellWithGradient() const {
-  if (run_.side >= 0 || inside_gradients_ < kFewInside || run_.gradients == 0) return false;
+  if (run_.side >= 0) return false;
+  // Updates keep elements, and with them a gradient, in some of their steps only.
+  if (run_.no_gradient >= kFewZero && run_.no_gradient > run_.gradients) return true;
+  if (inside_gradients_ < kFewInside || run_.gradients == 0) return false;
   const double fall = inside_mean_ - run_.mean();
   const double of_gradient = GradientFall();
-  return fall > 0 && of_gradient >= fall / 4 &&
-         std::fabs(fall - of_gradient) <= fall / 2 + kDecadesOfDoubt;
+  return fall > 0 && of_gradient >= std::max(fall / 4, fall / 2 - kDecadesOfDoubt);
 }
 
 double RatioCourse::GradientFall() const {

@@ -50,6 +50,7 @@ struct OutsideRun {
   std::deque<double> newest;
   double gradient_sum = 0;  // log10, of points that told one
   uint64_t gradients = 0;
+  uint64_t no_gradient = 0;  // points whose gradient was exactly 0
 
   double mean() const { return sum / static_cast<double>(points - zeros); }  // NaN: all are zero
   int64_t span() const { return last - first + 1; }                          // steps
@@ -57,6 +58,7 @@ struct OutsideRun {
   bool rising() const;
   void Persist(Archive& a) {
     a(side, points, zeros, first, last, sum, first_sum, newest, gradient_sum, gradients);
+    a(no_gradient);
   }
 
   static constexpr size_t kHalf = 50;
@@ -80,7 +82,8 @@ class RatioCourse {
   bool Outside(const RatioLimits& limits) const;
   // Was there a rate for every point of the run?
   bool rated() const { return run_unrated_ == 0; }
-  // It was inside, and fell as far as the gradient's norm did: a loss that has been minimised, or
+  // It was inside, and the gradient's norm fell as far or further (an optimizer's epsilon holds back
+  // nothing of a fall, but all that lies below it), or is 0: a loss that has been minimised, or
   // gradients that vanish; no wrong rate.
   bool FellWithGradient() const;
   // It was inside, and what the gradient's fall leaves of the way is no more than a factor of two

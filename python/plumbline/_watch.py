@@ -13,6 +13,7 @@ from ._pace import Pace
 from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._tensors import Unsupported
+from ._watch_backward import Backward
 from ._watch_modules import Modules
 from ._watch_ratio import Ratio
 from ._watch_routers import OnlyHere, Routers
@@ -21,6 +22,7 @@ from ._watch_updates import Updates
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0035  # of a step's time, for its screening
 _MOST_FEW, _ENOUGH = 8, 1024  # parameters, elements of them
+_FARTHEST = 2.0**53  # step
 _MANY = 4096  # backward passes of one step
 
 
@@ -42,37 +44,14 @@ def _few(parameters):
     return few
 
 
-class _Backward:
-    """Tensor.backward, which tells the watches whose trainer calls it on a scalar."""
-
-    watches = weakref.WeakSet()
-    original, running = None, 0
-
-    @classmethod
-    def add(cls, watch):
-        cls.watches.add(watch)
-        tensor = sys.modules["torch"].Tensor
-        if cls.original is None:
-            original = cls.original = tensor.backward
-
-            def backward(self, *arguments, **options):
-                for one in list(cls.watches):
-                    one._guarded(one._before_backward, self)
-                cls.running += 1
-                try:
-                    return original(self, *arguments, **options)
-                finally:
-                    cls.running -= 1
-
-            backward.__doc__ = original.__doc__
-            tensor.backward = backward
-
-    @classmethod
-    def remove(cls, watch):
-        cls.watches.discard(watch)
-        if not cls.watches and cls.original is not None:
-            sys.modules["torch"].Tensor.backward = cls.original
-            cls.original = None
+def _steps_made(optimizer):
+    """As its state says; 0 where it does not count them."""
+    for state in optimizer.state.values():
+        made = state.get("step") if isinstance(state, dict) else None
+        if made is not None:
+            made = float(made)
+            return int(made) if 0 < made < _FARTHEST else 0
+    return 0
 
 
 class Watch:
@@ -123,12 +102,12 @@ class Watch:
             self._hook_optimizer(optimizer)
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
-        _Backward.add(self)
-        self._undo.append(lambda: _Backward.remove(self))
+        Backward.add(self)
+        self._undo.append(lambda: Backward.remove(self))
         self._guarded(self._hook_routers)
 
     def _hook_routers(self):
-        self._routers = Routers(self._run, self._model, self._guarded, lambda: _Backward.running > 0)
+        self._routers = Routers(self._run, self._model, self._guarded, lambda: Backward.running > 0)
         self._undo.append(self._routers.remove)
 
     def _hook_optimizer(self, optimizer):
@@ -196,8 +175,17 @@ class Watch:
         run = self._run
         if run._step != NO_STEP or run._explicit_steps:
             return
+        if run._next_step == 0:
+            self._go_on()
         run._begin_step(run._next_step)
         self._own_step = run._step != NO_STEP
+
+    def _go_on(self):
+        """Behind a resume the steps go on where the loaded optimizer stands, if it counts its own."""
+        made = [_steps_made(optimizer) for optimizer in self._optimizers]
+        if made and max(made) > 0:
+            self._run._next_step = max(made)
+            print(f"plumbline: steps go on at {max(made)}: the optimizer's state has made so many", file=sys.stderr)
 
     def _close(self):
         self._stepped.clear()

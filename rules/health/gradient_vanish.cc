@@ -32,7 +32,8 @@ gradients of a few parts in a billion fp16 keeps none (its smallest number is 6e
 newest nineteen points. NaN and infinity do not count. What that means the run itself says:
 - 0 in all of them: nothing reaches the parameters, a warning.
 - It stood 1,000 times higher before: it vanished, a warning. Where a training loss is recorded beside it, is at its lowest, and fell by a tenth of what it
-  began with or more, the loss may be at its minimum, and nobody is accused (of a norm of 0 neither). Where none is recorded, a norm that fell slowly, by
+  began with or more, the loss may be at its minimum, and nobody is accused (of a norm of 0 neither); not so where it goes on to differ from batch to batch, by more than
+  a thousandth, at a level above a thousandth of what it began with: the gradients of such batches would differ, too. Where none is recorded, a norm that fell slowly, by
   less than 1,000 times within its newest points, is a note.
 - It never stood higher: the loss is divided by much. That is said, and accuses nobody.
 
@@ -80,6 +81,10 @@ constexpr RuleInfo kInfo = {"health/gradient-vanish",
 constexpr double kFalls = 1000;     // times, from where it stood
 constexpr double kLossFalls = 0.1;  // of what it began with
 constexpr double kAtLowest = 0.05;  // of what it fell by: so near to its lowest
+// A loss that is minimised is small, or the same for each batch: what differs from batch to batch
+// has gradients that do.
+constexpr double kSmall = 1e-3;   // of what it began with
+constexpr double kSteady = 1e-3;  // of its level: the spread of the newest nine
 
 // A training loss beside it: what it began with, its lowest, and where it is, by medians of nine.
 struct LossBeside {
@@ -101,7 +106,13 @@ struct LossBeside {
   bool known() const { return std::isfinite(level); }
   bool at_its_minimum() const {
     const double fell = begin - lowest;
-    return fell >= kLossFalls * std::fabs(begin) && fell > 0 && level <= lowest + kAtLowest * fell;
+    const bool low =
+        fell >= kLossFalls * std::fabs(begin) && fell > 0 && level <= lowest + kAtLowest * fell;
+    return low && (std::fabs(level) <= kSmall * std::fabs(begin) || spread() <= kSteady * std::fabs(level));
+  }
+  double spread() const {
+    const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
+    return *high - *low;
   }
 };
 
@@ -235,6 +246,9 @@ class GradientVanish : public Rule {
     if (series.minimum)
       return Inconclusive(
           "minimum: the loss fell to its lowest as the norm did; it may be at its minimum");
+    if (series.standing.highest() < norm_ && series.standing.newest_highest() >= norm_)
+      return Inconclusive(absl::StrCat("few-points: fewer than ", Standing::kTen,
+                                       " of those that are numbers lie on one side of it"));
     if (series.standing.highest() < norm_)
       return Pass(absl::StrFormat(
           "the norm keeps to its level, which is below %.3g: the loss is divided by much", norm_));

@@ -59,8 +59,8 @@ rates; the ratio log-normal around 10^-2 to 10^-3.2 at the peak, with correlated
 step or each tenth, with the rate and without) one alarmed (SGD, noise that stays for tens of steps), so at most 0.5 % with 95 % confidence. The limits themselves are customary.
 
 **Inconclusive when** fewer than 100 points counted, the rate was never at work, the ratio is too low and no rate was told that would show it is no
-decay or warm-up, or the ratio fell as far as the gradient's norm did: then the loss is at its minimum or the gradients
-vanish (`health/gradient-vanish`), and no rate is wrong.
+decay or warm-up, or the gradient's norm fell as far as the ratio did, or further, or to 0: then the loss is at its minimum or the gradients
+vanish (`health/gradient-vanish`, `health/all-zero`), and no rate is wrong.
 
 **What it cannot see.** A tensor that is never observed; one layer among many in a series of the whole model; a ratio that is wrong in the first
 steps alone.
@@ -198,7 +198,7 @@ class UpdateRatio : public Rule {
 
   // Between steps open_, weights_, rate_ and gradient_ are empty.
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
+    archive.Version(3, 3);
     archive(sites_, rates_, flat_, deep_);
   }
 
