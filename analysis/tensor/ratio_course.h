@@ -82,9 +82,9 @@ class RatioCourse {
   bool Outside(const RatioLimits& limits) const;
   // Was there a rate for every point of the run?
   bool rated() const { return run_unrated_ == 0; }
-  // It was inside, and the gradient's norm fell as far or further (an optimizer's epsilon holds back
-  // nothing of a fall, but all that lies below it), or is 0: a loss that has been minimised, or
-  // gradients that vanish; no wrong rate.
+  // It was inside, and the gradient's norm fell as far or further (an optimizer's epsilon holds
+  // back nothing of a fall, but all that lies below it), or is 0: a loss that has been minimised,
+  // or gradients that vanish; no wrong rate.
   bool FellWithGradient() const;
   // It was inside, and what the gradient's fall leaves of the way is no more than a factor of two
   // and twice the deviation of what was inside: noise about the limit, which may stay there for

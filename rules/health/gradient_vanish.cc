@@ -108,7 +108,8 @@ struct LossBeside {
     const double fell = begin - lowest;
     const bool low =
         fell >= kLossFalls * std::fabs(begin) && fell > 0 && level <= lowest + kAtLowest * fell;
-    return low && (std::fabs(level) <= kSmall * std::fabs(begin) || spread() <= kSteady * std::fabs(level));
+    return low && (std::fabs(level) <= kSmall * std::fabs(begin) ||
+                   spread() <= kSteady * std::fabs(level));
   }
   double spread() const {
     const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
