@@ -53,8 +53,9 @@ class Rule {
   virtual void Judge(const SiteStep& /*step*/, VerdictSink& /*out*/) {}
 
   // Called after the last site of a closed step: for rules that look across its sites. Such a rule
-  // fills its verdict's layer, op, steps and ranks itself.
-  virtual void JudgeStep(const StepEnd& /*step*/, VerdictSink& /*out*/) {}
+  // fills its verdict's layer, op, steps and ranks itself. One that does not is asked once.
+  virtual void JudgeStep(const StepEnd& /*step*/, VerdictSink& /*out*/) { judges_steps_ = false; }
+  bool judges_steps() const { return judges_steps_; }
 
   // Called at once when evidence came late, and when a step with late evidence has become whole.
   virtual void JudgeLate(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
@@ -67,6 +68,9 @@ class Rule {
   // what follows from them, are not kept: an object is read into only where it was made with the
   // same. Called between steps. A rule without memory says so by an empty body.
   virtual void Persist(Archive& archive) = 0;
+
+ private:
+  bool judges_steps_ = true;
 };
 
 }  // namespace plumbline::rules

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
-#include <functional>
 
 #include "base/archive.h"
 
@@ -25,15 +24,14 @@ class Standing {
   // `value` is a number.
   void Take(int64_t step, double value) {
     newest_.push_back({step, value});
-    if (newest_.size() > kNewest) newest_.pop_front();
+    Insert(value, newest_.size() - 1);
+    if (newest_.size() > kNewest) {
+      Remove(newest_.front().value, kNewest + 1);
+      newest_.pop_front();
+    }
     if (newest_.size() < kTen) return;
-    std::array<double, kNewest> values;
-    for (size_t i = 0; i < newest_.size(); ++i) values[i] = newest_[i].value;
-    const auto end = values.begin() + static_cast<ptrdiff_t>(newest_.size());
-    std::nth_element(values.begin(), values.begin() + (kTen - 1), end);
-    at_most_ = values[kTen - 1];
-    std::nth_element(values.begin(), values.begin() + (kTen - 1), end, std::greater<>());
-    at_least_ = values[kTen - 1];
+    at_most_ = sorted_[kTen - 1];
+    at_least_ = sorted_[newest_.size() - kTen];
     lowest_ = std::min(lowest_, at_most_);
     highest_ = std::max(highest_, at_least_);
   }
@@ -58,10 +56,29 @@ class Standing {
     return highest;
   }
 
-  void Persist(Archive& a) { a(newest_, at_least_, at_most_, lowest_, highest_); }
+  void Persist(Archive& a) {
+    a(newest_, at_least_, at_most_, lowest_, highest_);
+    if (!a.reading()) return;
+    if (newest_.size() > kNewest) newest_.resize(kNewest);  // a damaged one
+    for (size_t i = 0; i < newest_.size(); ++i) Insert(newest_[i].value, i);
+  }
 
  private:
+  // Among so many of sorted_.
+  void Insert(double value, size_t count) {
+    const auto end = sorted_.begin() + static_cast<ptrdiff_t>(count);
+    const auto at = std::upper_bound(sorted_.begin(), end, value);
+    std::copy_backward(at, end, end + 1);
+    *at = value;
+  }
+  void Remove(double value, size_t count) {
+    const auto end = sorted_.begin() + static_cast<ptrdiff_t>(count);
+    const auto at = std::lower_bound(sorted_.begin(), end, value);
+    if (at != end) std::copy(at + 1, end, at);
+  }
+
   std::deque<Point> newest_;
+  std::array<double, kNewest + 1> sorted_{};  // the values of newest_, ascending; found again
   double at_least_ = -HUGE_VAL, at_most_ = HUGE_VAL;
   double lowest_ = HUGE_VAL, highest_ = -HUGE_VAL;
 };

@@ -482,7 +482,10 @@ class Engine::Impl {
             },
             on_series_,
             [this, &run](const StepEnd& step) {
-              Each(run, nullptr, [&](Rule& rule, Sink& sink) { rule.JudgeStep(step, sink); });
+              run.rules.EachAtStepEnd([&](size_t i, Rule& rule) {
+                Sink sink(this, run, run.rules.Id(i));
+                rule.JudgeStep(step, sink);
+              });
               run.rules.WeighIfDue(SettingAside(run));
             },
             [this, &run](const std::string& cause, uint64_t items) { Late(run, cause, items); },

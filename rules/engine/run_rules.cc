@@ -7,7 +7,10 @@ namespace plumbline::rules {
 
 RunRules::RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes)
     : active_(active), most_bytes_(most_bytes) {
-  for (const ActiveRule& rule : *active_) rules_.push_back(rule.entry->make(rule.options));
+  for (const ActiveRule& rule : *active_) {
+    at_step_end_.push_back(rules_.size());
+    rules_.push_back(rule.entry->make(rule.options));
+  }
 }
 
 const std::vector<size_t>& RunRules::ReadersOf(const v1::Site& site) {

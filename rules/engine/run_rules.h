@@ -40,6 +40,17 @@ class RunRules {
 
   // Those that read the scalars of a site, ascending. Valid until the next call.
   const std::vector<size_t>& ReadersOf(const v1::Site& site);
+  // Those that judge whole steps, ascending: `judge(i)` is called for each. One whose rule does
+  // not, as Rule::judges_steps says behind the call, is left out from then on.
+  template <typename Judge>
+  void EachAtStepEnd(const Judge& judge) {
+    std::erase_if(at_step_end_, [&](size_t i) {
+      Rule* const rule = At(i);
+      if (rule == nullptr) return false;
+      judge(i, *rule);
+      return !rule->judges_steps();
+    });
+  }
   // They are shown this, by whoever calls them.
   void Show(const SiteStep& step);
   // After a step, or what came late of one: weighs where so much was shown since the last time.
@@ -59,6 +70,7 @@ class RunRules {
   const std::vector<ActiveRule>* const active_;
   const uint64_t most_bytes_;
   std::vector<std::unique_ptr<Rule>> rules_;  // parallel to active_; fresh ones where set aside
+  std::vector<size_t> at_step_end_;           // at first all
   uint64_t shown_ = 0;                        // bytes since they were weighed
   uint64_t bytes_ = 0;
   std::set<std::string> set_aside_;                               // ids
