@@ -32,7 +32,9 @@ struct NamedTensor {
 struct ParameterGroup {
   double rate = 0;
   bool rated = false;
+  std::optional<double> beta1, beta2, epsilon;
   std::vector<int64_t> parameters;  // keys of the state
+  std::vector<std::string> names;   // of a state that is keyed by names
 };
 
 struct CheckpointContents {

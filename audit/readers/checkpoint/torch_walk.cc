@@ -278,6 +278,14 @@ class TorchWalk {
         group.rated = value.has_value();
         group.rate = value.value_or(0);
       }
+      if (const PickleId betas = tree_.Find(one, "betas");
+          (tree_.Is(betas, PickleKind::kTuple) || tree_.Is(betas, PickleKind::kList)) &&
+          tree_.items(betas).size() >= 2) {
+        group.beta1 = file_.Number(tree_.items(betas)[0]);
+        group.beta2 = file_.Number(tree_.items(betas)[1]);
+      }
+      if (const PickleId epsilon = tree_.Find(one, "eps"); epsilon != kNoPickle)
+        group.epsilon = file_.Number(epsilon);
       // Fused optimizers keep one step a group.
       if (const PickleId step = tree_.Find(one, "step"); step != kNoPickle)
         TakeLargest(file_.Number(step), &contents_.optimizer_step);
@@ -286,6 +294,7 @@ class TorchWalk {
         for (const PickleId parameter : tree_.items(list)) {
           if (tree_.Is(parameter, PickleKind::kInt))
             group.parameters.push_back(tree_.whole(parameter));
+          if (tree_.Is(parameter, PickleKind::kText)) group.names.push_back(KeyText(parameter));
         }
       }
       contents_.groups.push_back(std::move(group));
