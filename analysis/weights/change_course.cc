@@ -144,7 +144,7 @@ v1::Verdict ChangeCourses::Found(const Way& way, double median, size_t weights) 
   const ChangeCourse& course = *way.course;
   const double off = way.compared - median;
   const bool small = off < 0;
-  return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC)
+  return FindingBuilder(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC)
       .Title(small ? "a weight moves far less than the run's others"
                    : "a weight moves far more than the run's others")
       .Explain(absl::StrFormat(

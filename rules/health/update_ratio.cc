@@ -46,8 +46,8 @@ over 200 steps or more. A ratio that was inside before must lie twice as far fro
 gradient's fall explains: noise that stays for tens of steps about a limit is no wrong rate.
 
 **In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of `weights`: median, lowest and highest over
-2,048 sampled elements of each weight with two axes), and judged against the run's own weights alone. A finding, `heuristic`, needs a weight whose ratio, over the
-rate of its parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two of four checkpoints, and eight weights that changed.
+2,048 sampled elements of each weight with two axes), and judged against the run's own weights alone. A note, `heuristic`, needs a weight whose ratio, over the
+rate of its parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two of four checkpoints, and eight weights that changed. (The second factor of a LoRA begins as zeros and moves so for a while.)
 
 **Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
 
