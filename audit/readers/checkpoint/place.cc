@@ -55,6 +55,11 @@ std::optional<uint32_t> RankOfName(std::string_view name) {
   for (const std::string_view before : {"model_", "model-", "checkpoint_", "ckpt_"}) {
     if (name.starts_with(before)) name.remove_prefix(before.size());
   }
+  // PyTorch's distributed form: "__3_0.distcp" is the first file of rank 3.
+  if (name.starts_with("__") && name.ends_with(".distcp") && name.size() > 2 && IsDigit(name[2])) {
+    size_t at = 2;
+    return SmallNumber(name, &at);
+  }
   if (name.starts_with("dp_")) name.remove_prefix(3);
   if (!name.starts_with("rank")) return std::nullopt;
   const std::optional<int64_t> rank = NumberBehind(name, "rank");

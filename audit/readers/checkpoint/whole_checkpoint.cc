@@ -75,7 +75,7 @@ class Assembly {
     share.file = out_.files.size();
     auto kept = std::make_unique<InputFile>(*std::move(file));
     FileFindings told;  // when it was planned
-    if (auto problem = ReadContents(*kept, &share.contents, &told))
+    if (auto problem = ReadContents(plan.path, *kept, &share.contents, &told))
       return plan.report->Add(problem->offset, std::move(problem->text));
     out_.files.push_back({plan.report, std::move(kept)});
     shares_.push_back(std::move(share));
