@@ -128,7 +128,8 @@ v1::Verdict AverageCourses::Found(const AverageCourse& course, const Counts& cou
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
   found.Title(absl::StrFormat("a moving average in %s does not follow", DTypeName(course.dtype)))
       .Explain(absl::StrFormat(
-          "%d sampled elements of the average lay beside their weights, on one side and so far away "
+          "%d sampled elements of the average lay beside their weights, on one side and so far "
+          "away "
           "in all of %d checkpoints (steps %d to %d) that an average of decay %g had to move; %d "
           "did. In %s each step towards the weights rounds back to where it was.",
           counts.due, course.checkpoints, course.step_first, course.step_last, decay_,

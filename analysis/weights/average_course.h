@@ -49,7 +49,7 @@ class AverageCourses {
   void Close(const StepEnd& step, VerdictSink& out);
   void Rest(VerdictSink& out) const;
 
-  // Between steps what Take keeps is empty.
+  // Between steps open_ and optimizer_step_ are empty.
   void Persist(Archive& a) { a(courses_); }
 
  private:

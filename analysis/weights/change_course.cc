@@ -42,7 +42,8 @@ void ChangeCourses::Take(const SiteStep& step) {
   for (const Item& item : step.items) {
     const v1::Evidence& evidence = *item.evidence;
     const auto place = std::pair(item.source->rank(), step.site.layer());
-    if (evidence.has_scalar() && ReadsScalar(step.site)) open_[place].rate = evidence.scalar().value();
+    if (evidence.has_scalar() && ReadsScalar(step.site))
+      open_[place].rate = evidence.scalar().value();
     if (!evidence.has_tensor() || step.site.op() != "weight" || evidence.call() > 0) continue;
     const v1::TensorState& state = evidence.tensor();
     const auto axes = std::count_if(state.shape().begin(), state.shape().end(),
@@ -75,7 +76,8 @@ void ChangeCourses::Close(const StepEnd& step, VerdictSink& out) {
       if (const auto ratio = LogRatio(course.last, open.values)) {
         if (course.rated != rated) course.beside = 0;
         course.rated = rated;
-        ways.push_back({&at->first, &course, *ratio, rated ? *ratio - std::log10(*open.rate) : *ratio});
+        ways.push_back(
+            {&at->first, &course, *ratio, rated ? *ratio - std::log10(*open.rate) : *ratio});
       } else {
         ++unchanged;
         course.beside = 0;
@@ -105,8 +107,9 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
     ratios.push_back(way.log_ratio);
     compared.push_back(way.compared);
   }
-  const auto [low, high] = std::minmax_element(
-      ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.log_ratio < b.log_ratio; });
+  const auto [low, high] =
+      std::minmax_element(ways.begin(), ways.end(),
+                          [](const Way& a, const Way& b) { return a.log_ratio < b.log_ratio; });
   shown.weights = ways.size();
   shown.unchanged = unchanged;
   ++shown.intervals;
@@ -123,8 +126,8 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
     course.log_ratio = way.log_ratio;
     const double off = way.compared - median;
     const int side = ways.size() < kFewestWeights || !(std::fabs(off) >= kDecades) ? 0
-                     : off > 0                                                   ? 1
-                                                                                 : -1;
+                     : off > 0                                                     ? 1
+                                                                                   : -1;
     if (side == 0 || side != course.side) {
       course.beside = 0;
       course.beside_first = course.step;
@@ -147,16 +150,17 @@ v1::Verdict ChangeCourses::Found(const Way& way, double median, size_t weights) 
   return FindingBuilder(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC)
       .Title(small ? "a weight moves far less than the run's others"
                    : "a weight moves far more than the run's others")
-      .Explain(absl::StrFormat(
-          "%s: from checkpoint to checkpoint it changes by 10^%.1f of its norm, in %d in a row 10^%.1f "
-          "times as much as the median of %d weights%s.",
-          std::get<2>(*way.key), way.log_ratio, course.beside, off, weights,
-          course.rated ? ", each over the rate of its own group" : ""))
+      .Explain(absl::StrFormat("%s: from checkpoint to checkpoint it changes by 10^%.1f of its "
+                               "norm, in %d in a row 10^%.1f "
+                               "times as much as the median of %d weights%s.",
+                               std::get<2>(*way.key), way.log_ratio, course.beside, off, weights,
+                               course.rated ? ", each over the rate of its own group" : ""))
       .Cause(small ? "updates-too-small" : "updates-too-large", 0.6)
       .Measured("log10 of its change over the median's", off)
       .Threshold(small ? -kDecades : kDecades, "customary: a thousand times")
       .Fix(
-          "Look at what scales its gradient or its step: a multiplier per layer, a gradient that is "
+          "Look at what scales its gradient or its step: a multiplier per layer, a gradient that "
+          "is "
           "scaled twice or detached, an initialisation that is far off.")
       .Samples(weights)
       .Witness("log10_change_over_weight", way.log_ratio)
@@ -178,9 +182,9 @@ void ChangeCourses::Rest(VerdictSink& out) const {
             ? Inconclusive(absl::StrCat("few-checkpoints: fewer than ", kIntervals + 1),
                            std::move(details))
         : shown.weights < kFewestWeights
-            ? Inconclusive(absl::StrCat("few-weights: fewer than ", kFewestWeights,
-                                        " to compare with"),
-                           std::move(details))
+            ? Inconclusive(
+                  absl::StrCat("few-weights: fewer than ", kFewestWeights, " to compare with"),
+                  std::move(details))
             : Pass("no weight moves a thousand times more or less than the others",
                    std::move(details));
     SetPlace(verdict, "", "weights", shown.step_first, shown.step_last,

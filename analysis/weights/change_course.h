@@ -16,7 +16,7 @@ namespace plumbline::rules {
 // One weight of one rank, its sampled elements.
 struct ChangeCourse {
   std::vector<float> last;
-  uint64_t which = 0;   // a hash of their indices
+  uint64_t which = 0;  // a hash of their indices
   uint64_t intervals = 0;
   int side = 0;         // of the newest intervals: above (1) or below (-1) the others by far
   uint64_t beside = 0;  // of those in a row, to the newest
@@ -54,7 +54,7 @@ class ChangeCourses {
   void Close(const StepEnd& step, VerdictSink& out);
   void Rest(VerdictSink& out) const;
 
-  // Between steps what Take keeps is empty.
+  // Between steps open_ is empty.
   void Persist(Archive& a) { a(courses_, shown_); }
 
  private:
@@ -69,8 +69,8 @@ class ChangeCourses {
   struct Way {
     const Key* key = nullptr;
     ChangeCourse* course = nullptr;
-    double log_ratio = 0;           // of what is shown
-    double compared = 0;            // the same over the rate, where every weight has one
+    double log_ratio = 0;  // of what is shown
+    double compared = 0;   // the same over the rate, where every weight has one
   };
 
   void CloseRank(const StepEnd& step, uint32_t rank, std::vector<Way> ways, uint64_t unchanged,

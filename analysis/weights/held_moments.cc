@@ -44,8 +44,9 @@ void HeldMoments::Take(const SiteStep& step) {
     const auto place = std::pair(item.source->rank(), step.site.layer());
     if (evidence.has_scalar() && ReadsScalar(step.site)) {
       Open& open = open_[place];
-      (op == "held.eps" ? open.epsilon : op == "held.beta1" ? open.beta1 : open.beta2) =
-          evidence.scalar().value();
+      (op == "held.eps"     ? open.epsilon
+       : op == "held.beta1" ? open.beta1
+                            : open.beta2) = evidence.scalar().value();
     }
     if (evidence.has_tensor() && evidence.tensor().has_summary() &&
         (op == kFirst || op == kSecond || evidence.tensor().role() == "weight"))
@@ -86,8 +87,7 @@ void HeldMoments::Close(const StepEnd& step, VerdictSink& out) {
 std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
   if (!open.epsilon || !(*open.epsilon > 0) || !std::isfinite(*open.epsilon)) return std::nullopt;
   if (!IsFloating(open.dtype) || DTypeSize(open.dtype) == 1) return std::nullopt;
-  if (open.poisoned)
-    return Inconclusive("poisoned: moments that are NaN or infinite");
+  if (open.poisoned) return Inconclusive("poisoned: moments that are NaN or infinite");
   const double added = RoundToFormat(*open.epsilon, open.dtype);
   google::protobuf::Struct details;
   Put(details, "eps", *open.epsilon);
@@ -117,16 +117,18 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
   }
   if (!worst) {
     if (added == 0)
-      return Inconclusive("eps-elsewhere: it is 0 in the moments' dtype, and weights whose moment is "
-                          "0 are finite: it is added in a wider one",
-                          std::move(details));
+      return Inconclusive(
+          "eps-elsewhere: it is 0 in the moments' dtype, and weights whose moment is "
+          "0 are finite: it is added in a wider one",
+          std::move(details));
     return Pass("eps is not zero where it is added", std::move(details));
   }
   const double root = least * std::fabs(open.first[*worst]);
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   found.Title(absl::StrFormat("the second moment underflows in %s", DTypeName(open.dtype)))
       .Explain(absl::StrFormat(
-          "%d of %d sampled elements have v = 0 and a first moment that is not: by it sqrt(v) is at "
+          "%d of %d sampled elements have v = 0 and a first moment that is not: by it sqrt(v) is "
+          "at "
           "least %.3g there, and the denominator is eps = %g alone, %.3g times too small.",
           bare, open.second.size(), root, epsilon, (root + epsilon) / epsilon))
       .Cause("moment-underflow", 1)
@@ -134,9 +136,8 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
       .Threshold(0, "sqrt(v) above eps must show in the denominator")
       .Fix(kFix)
       .Samples(open.second.size())
-      .Witness("element", open.indices.size() > *worst
-                              ? static_cast<double>(open.indices[*worst])
-                              : static_cast<double>(*worst))
+      .Witness("element", open.indices.size() > *worst ? static_cast<double>(open.indices[*worst])
+                                                       : static_cast<double>(*worst))
       .Witness("first_moment", open.first[*worst])
       .Witness("least_root", root)
       .Assume("both moments were averaged from the same gradients");

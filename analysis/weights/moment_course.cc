@@ -124,7 +124,8 @@ v1::Verdict MomentCourses::Found(const MomentCourse& course, const Counts& count
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
   found.Title(absl::StrFormat("the second moment in %s never falls", DTypeName(course.dtype)))
       .Explain(absl::StrFormat(
-          "%s: of %d sampled elements that moved over %d checkpoints (steps %d to %d) %d fell. With "
+          "%s: of %d sampled elements that moved over %d checkpoints (steps %d to %d) %d fell. "
+          "With "
           "beta2 = %g a moment loses at most %.3g of itself a step, below half of the spacing of "
           "%s: what should be taken away is rounded away.",
           who, counts.moved, course.checkpoints, course.step_first, course.step_last, counts.fell,
@@ -160,7 +161,8 @@ v1::Verdict MomentCourses::Judge(const MomentCourse& course, const Counts& count
     return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
                                      " sampled elements moved between checkpoints"));
   }
-  return Inconclusive("rising: no moment fell, though its dtype can hold its decay (gradients that grow)");
+  return Inconclusive(
+      "rising: no moment fell, though its dtype can hold its decay (gradients that grow)");
 }
 
 void MomentCourses::Rest(VerdictSink& out) const {

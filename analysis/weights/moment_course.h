@@ -46,7 +46,7 @@ class MomentCourses {
   // What is left to say of each, and of the small ones together.
   void Rest(VerdictSink& out) const;
 
-  // Between steps what Take keeps is empty.
+  // Between steps open_ and optimizer_step_ are empty.
   void Persist(Archive& a) { a(courses_); }
 
  private:
@@ -65,8 +65,7 @@ class MomentCourses {
   static Counts Count(const MomentCourse& course);
   static bool CannotDecay(const MomentCourse& course);
   bool Few(const Counts& counts) const;
-  v1::Verdict Found(const MomentCourse& course, const Counts& counts,
-                    const std::string& who) const;
+  v1::Verdict Found(const MomentCourse& course, const Counts& counts, const std::string& who) const;
   v1::Verdict Judge(const MomentCourse& course, const Counts& counts) const;
 
   size_t elements_;

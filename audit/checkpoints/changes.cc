@@ -18,9 +18,8 @@ bool IsNumber(std::string_view text) {
 }
 
 bool Holds(const std::string& name, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return name.find(word) != std::string::npos;
-  });
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
 ChangeGroup* GroupOf(std::vector<ChangeGroup>* groups, std::map<std::string, size_t>* known,
@@ -52,9 +51,9 @@ void Group(CheckpointChanges* changes) {
   }
 }
 
-absl::Status AddSpectra(const std::map<std::string, std::pair<const ComparedTensor*,
-                                                              const ComparedTensor*>>& pairs,
-                        size_t most, PieceReader* reader, CheckpointChanges* changes) {
+absl::Status AddSpectra(
+    const std::map<std::string, std::pair<const ComparedTensor*, const ComparedTensor*>>& pairs,
+    size_t most, PieceReader* reader, CheckpointChanges* changes) {
   std::vector<TensorChange*> moved;
   for (TensorChange& change : changes->tensors) {
     if (change.kind == TensorKind::kModel && change.shape.size() == 2 && change.squares_change > 0)
@@ -83,8 +82,8 @@ std::string LayerOf(const std::string& name) {
     if (IsNumber(parts[i + 1])) return absl::StrCat(parts[i], ".", parts[i + 1]);
   }
   // "model.embed_tokens.weight", "lm_head.weight"
-  return parts.size() > 2 && (parts[0] == "model" || parts[0] == "module" ||
-                              parts[0] == "transformer")
+  return parts.size() > 2 &&
+                 (parts[0] == "model" || parts[0] == "module" || parts[0] == "transformer")
              ? parts[1]
              : parts[0];
 }

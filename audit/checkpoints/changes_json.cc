@@ -31,16 +31,18 @@ const char* NameOf(TensorKind kind) {
 Json FromSide(const CheckpointSide& side) {
   Json problems = Json::array();
   for (const InputReport& input : side.inputs.reports) {
-    for (const Problem& problem : input.problems) problems.push_back(ValidUtf8(input.Line(problem)));
+    for (const Problem& problem : input.problems)
+      problems.push_back(ValidUtf8(input.Line(problem)));
   }
-  return {{"path", ValidUtf8(side.path)}, {"run", ValidUtf8(side.run)},
-          {"step", side.step},            {"steps", side.steps},
-          {"tensors", side.tensors.size()}, {"problems", problems}};
+  return {{"path", ValidUtf8(side.path)}, {"run", ValidUtf8(side.run)},     {"step", side.step},
+          {"steps", side.steps},          {"tensors", side.tensors.size()}, {"problems", problems}};
 }
 
 Json FromTensor(const TensorChange& change) {
-  Json json = {{"name", ValidUtf8(change.name)}, {"kind", NameOf(change.kind)},
-               {"shape", change.shape},          {"dtype_a", ValidUtf8(change.dtype_a)},
+  Json json = {{"name", ValidUtf8(change.name)},
+               {"kind", NameOf(change.kind)},
+               {"shape", change.shape},
+               {"dtype_a", ValidUtf8(change.dtype_a)},
                {"dtype_b", ValidUtf8(change.dtype_b)}};
   if (change.name_b != change.name) json["name_b"] = ValidUtf8(change.name_b);
   if (!change.wrong.empty()) {
@@ -63,7 +65,8 @@ Json FromTensor(const TensorChange& change) {
   if (change.rows > 0) {
     Json most = Json::array();
     for (const MovedRow& row : change.most)
-      most.push_back({{"row", row.row}, {"change", Number(row.change)}, {"norm_a", Number(row.weight)}});
+      most.push_back(
+          {{"row", row.row}, {"change", Number(row.change)}, {"norm_a", Number(row.weight)}});
     json["rows"] = change.rows;
     json["rows_unmoved"] = change.rows_still;
     json["rows_most"] = most;
@@ -80,14 +83,13 @@ Json FromTensor(const TensorChange& change) {
 Json FromGroups(const std::vector<ChangeGroup>& groups) {
   Json list = Json::array();
   for (const ChangeGroup& group : groups) {
-    Json& one = list.emplace_back(
-        Json{{"name", ValidUtf8(group.name)},
-             {"tensors", group.tensors},
-             {"changed", group.changed},
-             {"norm_a", Number(std::sqrt(group.squares_a))},
-             {"norm_change", Number(std::sqrt(group.squares_change))},
-             {"rows", group.rows},
-             {"rows_unmoved", group.rows_still}});
+    Json& one = list.emplace_back(Json{{"name", ValidUtf8(group.name)},
+                                       {"tensors", group.tensors},
+                                       {"changed", group.changed},
+                                       {"norm_a", Number(std::sqrt(group.squares_a))},
+                                       {"norm_change", Number(std::sqrt(group.squares_change))},
+                                       {"rows", group.rows},
+                                       {"rows_unmoved", group.rows_still}});
     if (group.before > 0)
       one["cosine"] = Number(group.along / std::sqrt(group.before * group.with_before));
   }

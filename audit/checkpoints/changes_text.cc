@@ -43,10 +43,10 @@ class ChangesWriter {
   void Heading(const std::string& text) { out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n"; }
 
   void Side(const char* name, const CheckpointSide& side) {
-    Line(0, absl::StrCat(name, "  ", side.path, ": step ", side.step, " of ", side.run, ", ",
-                         Plural(side.tensors.size(), "tensor"),
-                         side.steps > 1 ? absl::StrCat(" (the newest of ", side.steps, " steps)")
-                                        : ""));
+    Line(0, absl::StrCat(
+                name, "  ", side.path, ": step ", side.step, " of ", side.run, ", ",
+                Plural(side.tensors.size(), "tensor"),
+                side.steps > 1 ? absl::StrCat(" (the newest of ", side.steps, " steps)") : ""));
     for (const InputReport& input : side.inputs.reports) {
       for (const Problem& problem : input.problems) Line(4, input.Line(problem));
     }
@@ -56,7 +56,8 @@ class ChangesWriter {
     std::string text;
     for (size_t i = 0; i < names.size() && i < kMostNames; ++i)
       absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
-    if (names.size() > kMostNames) absl::StrAppend(&text, " and ", names.size() - kMostNames, " more");
+    if (names.size() > kMostNames)
+      absl::StrAppend(&text, " and ", names.size() - kMostNames, " more");
     return text;
   }
 
@@ -94,10 +95,10 @@ class ChangesWriter {
           Relative(group.squares_change, group.squares_a),
           group.rows > 0 ? absl::StrCat(group.rows_still, " of ", group.rows) : "-"};
       if (changes_.with_before) {
-        row.push_back(group.before > 0 ? absl::StrFormat("%.3f", group.along /
-                                                                     std::sqrt(group.before *
-                                                                               group.with_before))
-                                       : "-");
+        row.push_back(
+            group.before > 0
+                ? absl::StrFormat("%.3f", group.along / std::sqrt(group.before * group.with_before))
+                : "-");
       }
       rows.push_back(std::move(row));
     }
@@ -153,8 +154,7 @@ class ChangesWriter {
         squares += one.value * one.value;
       }
       Line(6, absl::StrFormat("singular values of the change: %s: %.0f %% of its squares",
-                              absl::StrJoin(values, ", "),
-                              100 * squares / change.squares_change));
+                              absl::StrJoin(values, ", "), 100 * squares / change.squares_change));
     }
   }
 

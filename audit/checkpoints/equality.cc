@@ -66,8 +66,9 @@ class BitComparison {
                             ExactNumber(LoadDouble(box.b, dtype_, i)));
     const uint32_t rank_a = (*piece_)->a.rank, rank_b = (*piece_)->b.rank;
     if (rank_a != 0 || rank_b != 0)
-      absl::StrAppend(&first, rank_a == rank_b ? absl::StrCat(" on rank ", rank_a)
-                                               : absl::StrCat(" (ranks ", rank_a, ", ", rank_b, ")"));
+      absl::StrAppend(&first, rank_a == rank_b
+                                  ? absl::StrCat(" on rank ", rank_a)
+                                  : absl::StrCat(" (ranks ", rank_a, ", ", rank_b, ")"));
   }
 
   DType dtype_;
@@ -100,7 +101,8 @@ absl::StatusOr<std::string> Difference(const ComparedTensor& a, const ComparedTe
 void CompareNumber(const char* name, const std::optional<double>& a, const std::optional<double>& b,
                    Equality* out) {
   if (!a || !b || *a == *b) return;
-  out->unequal.push_back({name, absl::StrCat(ExactNumber(*a), " in A, ", ExactNumber(*b), " in B")});
+  out->unequal.push_back(
+      {name, absl::StrCat(ExactNumber(*a), " in A, ", ExactNumber(*b), " in B")});
 }
 
 void CompareNumbers(const CheckpointSide& a, const CheckpointSide& b, Equality* out) {
@@ -143,7 +145,8 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindRenamed(
   };
   for (const ComparedTensor* tensor : only_b) {
     const StoredTensor& place = tensor->parts[0].place;
-    if (tensor->parts.size() > 1 || !IsRead(*tensor) || !shapes.contains({place.dtype, place.shape}))
+    if (tensor->parts.size() > 1 || !IsRead(*tensor) ||
+        !shapes.contains({place.dtype, place.shape}))
       continue;
     absl::StatusOr<Content> of = content(*tensor);
     if (!of.ok()) return of.status();
@@ -168,8 +171,8 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
   Equality out;
   std::map<std::string, const ComparedTensor*> of_b;
   for (const ComparedTensor& tensor : b.tensors) of_b[tensor.name] = &tensor;
-  for (const TensorKind kind : {TensorKind::kModel, TensorKind::kAverage, TensorKind::kOptimizer,
-                                TensorKind::kOther}) {
+  for (const TensorKind kind :
+       {TensorKind::kModel, TensorKind::kAverage, TensorKind::kOptimizer, TensorKind::kOther}) {
     if (a.Has(kind) != b.Has(kind))
       out.aside.push_back(absl::StrCat(a.Has(kind) ? "A" : "B", " alone has ", WordsOf(kind)));
   }
@@ -230,8 +233,8 @@ std::string EqualityText(const CheckpointSide& a, const CheckpointSide& b, const
   }
   for (size_t i = 0; i < result.unequal.size() && i < kMostListed; ++i) {
     const Unequal& one = result.unequal[i];
-    absl::StrAppend(&out, i == 0 ? "first difference: " : "                  ",
-                    Printable(one.name), ": ", Printable(one.text), "\n");
+    absl::StrAppend(&out, i == 0 ? "first difference: " : "                  ", Printable(one.name),
+                    ": ", Printable(one.text), "\n");
   }
   if (result.unequal.size() > kMostListed)
     absl::StrAppend(&out, "and ", result.unequal.size() - kMostListed, " more\n");

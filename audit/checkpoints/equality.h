@@ -17,8 +17,8 @@ struct Unequal {
 };
 
 struct Equality {
-  uint64_t tensors = 0;  // equal ones
-  uint64_t bytes = 0;    // of these
+  uint64_t tensors = 0;            // equal ones
+  uint64_t bytes = 0;              // of these
   std::vector<Unequal> unequal;    // in the order of A's files, then of B's
   std::vector<std::string> aside;  // what was not held against each other, and why
 

@@ -16,8 +16,7 @@ std::string ShapeWords(const std::vector<int64_t>& shape) {
 
 TensorPart Slice(TensorPart part, size_t axis, int64_t first, int64_t count) {
   part.place.begin += static_cast<uint64_t>(first) *
-                      static_cast<uint64_t>(part.place.stride[axis]) *
-                      DTypeSize(part.place.dtype);
+                      static_cast<uint64_t>(part.place.stride[axis]) * DTypeSize(part.place.dtype);
   part.place.shape[axis] = count;
   return part;
 }
@@ -80,7 +79,8 @@ Layout LayOver(const std::vector<TensorPart>& a, const std::vector<TensorPart>& 
     return out;
   }
   if (a.size() == 1 && b.size() == 1) {
-    out.wrong = absl::StrCat("shape ", ShapeWords(shape_a), " in A, ", ShapeWords(shape_b), " in B");
+    out.wrong =
+        absl::StrCat("shape ", ShapeWords(shape_a), " in A, ", ShapeWords(shape_b), " in B");
     return out;
   }
   if (a.size() == b.size()) {

@@ -53,8 +53,8 @@ class PieceReader {
   TensorScan& scan() { return scan_a_; }
 
  private:
-  absl::Status ReadFrom(const Piece& piece, size_t axis, const std::function<bool(const Box&)>& take,
-                        bool* stop);
+  absl::Status ReadFrom(const Piece& piece, size_t axis,
+                        const std::function<bool(const Box&)>& take, bool* stop);
 
   TensorScan scan_a_, scan_b_;
   std::vector<std::byte> a_, b_;

@@ -39,8 +39,7 @@ class ChangeMeter {
   ChangeMeter(const Layout& layout, TensorChange* out) : out_(*out) {
     // Pieces of ranks that are not put together have rows of their own.
     const bool rows = layout.shape.size() >= 2 && (!layout.copies || layout.pieces.size() == 1);
-    if (!rows || layout.shape[0] < 2 ||
-        static_cast<uint64_t>(layout.shape[0]) > kMostRowsOfChange)
+    if (!rows || layout.shape[0] < 2 || static_cast<uint64_t>(layout.shape[0]) > kMostRowsOfChange)
       return;
     rows_.resize(static_cast<size_t>(layout.shape[0]));
   }

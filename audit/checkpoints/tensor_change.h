@@ -29,13 +29,13 @@ struct TensorChange {
   uint64_t differ = 0;      // elements with other values (of one dtype: other bits)
   uint64_t non_finite = 0;  // on either side
   double squares_a = 0, squares_b = 0, squares_change = 0;
-  double squares_before = 0;         // of the change before, where a cosine is told
-  double largest = 0;                // |b - a|
-  std::vector<int64_t> largest_at;   // its index
+  double squares_before = 0;        // of the change before, where a cosine is told
+  double largest = 0;               // |b - a|
+  std::vector<int64_t> largest_at;  // its index
   double largest_a = 0, largest_b = 0;
   std::optional<double> cosine;  // of this change and the one before it; where that one is known
-  uint64_t rows = 0, rows_still = 0;  // on the first axis; 0: not told apart
-  std::vector<MovedRow> most;         // the rows that moved most of what they are, falling
+  uint64_t rows = 0, rows_still = 0;    // on the first axis; 0: not told apart
+  std::vector<MovedRow> most;           // the rows that moved most of what they are, falling
   std::vector<SingularValue> spectrum;  // of the change, falling; where it was asked for
 
   double change() const { return std::sqrt(squares_change); }

@@ -1,7 +1,7 @@
-// plumb diff A B: two recorded runs, or two groups of them, side by side; two checkpoints where both
-// paths hold nothing else (diff_checkpoints.h). Exit status 0 when they were compared, whatever
-// differs (--expect-equal: 1 where something does); 2 on bad usage, an input that could not be read
-// whole, or where nothing could be compared.
+// plumb diff A B: two recorded runs, or two groups of them, side by side; two checkpoints where
+// both paths hold nothing else (diff_checkpoints.h). Exit status 0 when they were compared,
+// whatever differs (--expect-equal: 1 where something does); 2 on bad usage, an input that could
+// not be read whole, or where nothing could be compared.
 #include <unistd.h>
 
 #include <filesystem>
@@ -62,8 +62,7 @@ int RunDiff(DiffArguments arguments) {
     }
   }
   const bool checkpoints = arguments.a.size() == 1 && arguments.b.size() == 1 &&
-                           IsCheckpointPath(arguments.path_a) &&
-                           IsCheckpointPath(arguments.path_b);
+                           IsCheckpointPath(arguments.path_a) && IsCheckpointPath(arguments.path_b);
   if (checkpoints) {
     return DiffCheckpoints({arguments.path_a, arguments.path_b, arguments.before, arguments.map,
                             arguments.format, arguments.output, arguments.expect_equal,

@@ -145,13 +145,14 @@ struct SeenResumes {
     }
   }
   void Close() {
-    if (scheduler_now && optimizer_now && *scheduler_now < scheduler && *optimizer_now > optimizer)
+    if (scheduler_now && optimizer_now && *scheduler_now<scheduler&& * optimizer_now> optimizer)
       ++count;
     if (scheduler_now) scheduler = *scheduler_now;
     if (optimizer_now) optimizer = *optimizer_now;
     scheduler_now.reset();
     optimizer_now.reset();
   }
+  // Between steps scheduler_now and optimizer_now are empty.
   void Persist(Archive& a) { a(count, scheduler, optimizer); }
 };
 

@@ -142,7 +142,8 @@ class TiedWeights : public Rule {
       TakeShared(step, rank, open, out);
       for (const TiedLook& a : open.embeddings) {
         for (const TiedLook& b : open.heads) {
-          if (a.name != b.name && !shared_.contains({rank, a.name, b.name})) Take(step, a, b, false, out);
+          if (a.name != b.name && !shared_.contains({rank, a.name, b.name}))
+            Take(step, a, b, false, out);
         }
       }
       for (size_t i = 0; i < declared_.size(); ++i) {

@@ -376,7 +376,7 @@ class UpdateRatio : public Rule {
   std::optional<double> gradient_;             // the whole model's norm
   std::map<std::tuple<v1::Role, std::string, std::string>, RatioSite> sites_;
   std::map<v1::Role, RateAtWork> rates_;
-  ChangeCourses changes_;               // in checkpoints
+  ChangeCourses changes_;              // in checkpoints
   std::set<std::string> flat_, deep_;  // weights with fewer than two axes, and with more
 };
 

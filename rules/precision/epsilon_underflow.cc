@@ -120,7 +120,7 @@ class EpsilonUnderflow : public Rule {
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override { held_.Close(step, out); }
 
-  // Each step is judged by itself.
+  // Each step is judged by itself; between steps held_ is empty.
   void Persist(Archive& /*archive*/) override {}
 
  private:

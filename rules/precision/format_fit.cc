@@ -171,7 +171,8 @@ uint64_t Lost(const v1::FormatFit& fit) { return fit.flushed() + fit.saturated()
 class FormatFitRule : public Rule {
  public:
   explicit FormatFitRule(const Options& options)
-      : share_(options.Number("share")), blocks_(options.Choice("blocks")),
+      : share_(options.Number("share")),
+        blocks_(options.Choice("blocks")),
         format_(FormatNamed(options.Choice("format"))) {}
 
   bool judges_late() const override { return true; }
@@ -346,7 +347,8 @@ class FormatFitRule : public Rule {
     return text;
   }
 
-  static google::protobuf::Struct Describe(const v1::TensorState& state, DType target, uint64_t values) {
+  static google::protobuf::Struct Describe(const v1::TensorState& state, DType target,
+                                           uint64_t values) {
     google::protobuf::Struct details;
     const v1::TensorSummary& s = state.summary();
     Put(details, "dtype", DTypeName(static_cast<DType>(state.dtype())));

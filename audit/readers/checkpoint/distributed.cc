@@ -18,16 +18,14 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIndexName = ".metadata";
 constexpr size_t kMostNameBytes = 512;
 
-std::string_view LastPart(std::string_view callee) {
-  return callee.substr(callee.rfind('.') + 1);
-}
+std::string_view LastPart(std::string_view callee) { return callee.substr(callee.rfind('.') + 1); }
 
 // What torch writes into an index, whatever module it lives in by version.
 bool IsIndexRecord(std::string_view callee) {
   constexpr std::string_view kRecords[] = {
-      "Metadata",         "TensorStorageMetadata", "BytesStorageMetadata",
-      "TensorProperties", "ChunkStorageMetadata",  "MetadataIndex",
-      "_StorageInfo",     "StorageMeta",           "_MEM_FORMAT_ENCODING",
+      "Metadata",           "TensorStorageMetadata", "BytesStorageMetadata",
+      "TensorProperties",   "ChunkStorageMetadata",  "MetadataIndex",
+      "_StorageInfo",       "StorageMeta",           "_MEM_FORMAT_ENCODING",
       "MEM_FORMAT_ENCODING"};
   if (IsKnownRecord(callee) || callee == "builtins.getattr") return true;
   if (!callee.starts_with("torch.distributed.")) return false;
@@ -74,7 +72,8 @@ class IndexWalk {
   std::optional<Problem> Take(PickleId kinds, PickleId key, PickleId value) {
     const PickleId which = State(key, "MetadataIndex"), place = State(value, "_StorageInfo");
     const PickleId name = tree_.Find(which, "fqn"), path = tree_.Find(place, "relative_path");
-    const auto offset = Whole(tree_.Find(place, "offset")), length = Whole(tree_.Find(place, "length"));
+    const auto offset = Whole(tree_.Find(place, "offset")),
+               length = Whole(tree_.Find(place, "length"));
     if (!tree_.Is(name, PickleKind::kText) || !tree_.Is(path, PickleKind::kText) || !offset ||
         !length) {
       return Problem{tree_.offset(key),
@@ -83,8 +82,8 @@ class IndexWalk {
     const std::string file(tree_.text(path));
     if (file.empty() || file == "." || file == ".." ||
         file.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
-      return Problem{tree_.offset(path), "expected the name of a file beside the index, found " +
-                                             Quoted(file)};
+      return Problem{tree_.offset(path),
+                     "expected the name of a file beside the index, found " + Quoted(file)};
     }
     DistributedEntry entry;
     entry.name = ValidUtf8(tree_.text(name).substr(0, kMostNameBytes));
@@ -109,8 +108,9 @@ class IndexWalk {
                                (seen.first == 1 ? " call of " : " calls of ") + Printable(name);
       findings_.notes.push_back("left closed: " + text);
       if (!IsDataClass(name) && !name.starts_with("torch.distributed.")) {
-        findings_.problems.push_back({seen.second, "expected tensors' places and plain values, found " +
-                                                       text + " (left closed, not run)"});
+        findings_.problems.push_back(
+            {seen.second, "expected tensors' places and plain values, found " + text +
+                              " (left closed, not run)"});
       }
     }
   }
@@ -172,8 +172,9 @@ std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
   std::error_code error;
   const fs::file_time_type time = fs::last_write_time(path, error);
   if (error) {
-    *problem = Problem{0, "expected the index .metadata of a distributed checkpoint beside this part "
-                          "of one, found none"};
+    *problem = Problem{0,
+                       "expected the index .metadata of a distributed checkpoint beside this part "
+                       "of one, found none"};
     return nullptr;
   }
   if (known != nullptr && known_path == path.string() && known_time == time) return known;
@@ -185,8 +186,9 @@ std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
     return nullptr;
   }
   if (ReadDistributedIndex(*opened, index.get(), &told)) {
-    *problem = Problem{0, "expected an index .metadata that can be read beside this part, found "
-                          "another (its own problem says why)"};
+    *problem = Problem{0,
+                       "expected an index .metadata that can be read beside this part, found "
+                       "another (its own problem says why)"};
     return nullptr;
   }
   known_path = path.string();
@@ -236,9 +238,9 @@ std::optional<Problem> ReadDistributedContents(const std::string& path, const In
   for (const DistributedEntry& entry : entries->second) {
     if (entry.offset > file.size() || entry.length > file.size() - entry.offset) {
       return Problem{std::min(entry.offset, file.size()),
-                     "expected " + std::to_string(entry.length) + " bytes of " + Quoted(entry.name) +
-                         " from byte " + std::to_string(entry.offset) + " on, found a file of " +
-                         std::to_string(file.size())};
+                     "expected " + std::to_string(entry.length) + " bytes of " +
+                         Quoted(entry.name) + " from byte " + std::to_string(entry.offset) +
+                         " on, found a file of " + std::to_string(file.size())};
     }
     bytes += entry.length;
   }

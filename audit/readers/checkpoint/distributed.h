@@ -1,5 +1,5 @@
-// PyTorch's distributed checkpoints: a pickle that says where each tensor lies (.metadata), and files
-// of tensors, each as torch.save writes one (__0_0.distcp).
+// PyTorch's distributed checkpoints: a pickle that says where each tensor lies (.metadata), and
+// files of tensors, each as torch.save writes one (__0_0.distcp).
 #pragma once
 
 #include <cstdint>

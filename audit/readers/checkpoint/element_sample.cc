@@ -13,12 +13,27 @@ constexpr uint64_t kKey = SampleKey("", 0, "", "checkpoint");
 
 }  // namespace
 
-ElementSample::ElementSample(const StoredTensor& tensor)
-    : dtype_(tensor.dtype), width_(DTypeSize(tensor.dtype)) {
-  const auto count = static_cast<uint64_t>(tensor.elements());
-  indices_.resize(static_cast<size_t>(std::min(count, kMostElements)));
-  for (size_t i = 0; i < indices_.size(); ++i) indices_[i] = SampleIndex(kKey, count, i);
-  std::sort(indices_.begin(), indices_.end());
+uint64_t SampledElements::MostOf(size_t tensors) {
+  constexpr uint64_t kOfAll = uint64_t{1} << 22, kFewest = 64;
+  uint64_t most = kMostElements;
+  while (most > kFewest && most * tensors > kOfAll) most /= 2;
+  return most;
+}
+
+const std::vector<uint64_t>& SampledElements::Of(uint64_t count, uint64_t most) {
+  constexpr size_t kMostKept = 64;
+  if (known_.size() >= kMostKept) known_.clear();
+  const auto [at, is_new] = known_.try_emplace({count, most});
+  if (!is_new) return at->second;
+  std::vector<uint64_t>& indices = at->second;
+  indices.resize(static_cast<size_t>(std::min(count, most)));
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = SampleIndex(kKey, count, i);
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+ElementSample::ElementSample(const StoredTensor& tensor, const std::vector<uint64_t>& indices)
+    : dtype_(tensor.dtype), width_(DTypeSize(tensor.dtype)), indices_(indices) {
   values_.reserve(indices_.size() * width_);
 }
 

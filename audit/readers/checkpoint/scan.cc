@@ -14,9 +14,15 @@ namespace {
 
 using Sink = TensorScan::Sink;
 
+// Several threads from two MiB on: to start one costs some 50 microseconds, a MiB 500.
+int ThreadsOf(size_t bytes) {
+  constexpr size_t kForSeveral = size_t{2} << 20;
+  return bytes < kForSeveral ? 1 : ThreadsFor(kLargestLiveSample + 1);
+}
+
 // Bytes of a file, by a few threads where there are many.
 absl::Status ReadBytes(const InputFile& file, uint64_t at, std::byte* out, size_t size) {
-  std::vector<absl::Status> read(static_cast<size_t>(ThreadsFor(size)));
+  std::vector<absl::Status> read(static_cast<size_t>(ThreadsOf(size)));
   ParallelParts(static_cast<int64_t>(size), static_cast<int>(read.size()),
                 [&](int part, int64_t first, int64_t last) {
                   read[static_cast<size_t>(part)] = file.ReadAt(
@@ -171,7 +177,7 @@ absl::Status TensorScan::Measure(const InputFile& file, const StoredTensor& tens
   absl::Status status = Stream(file, tensor, [&](const std::byte* data, size_t bytes) {
     if (rows != nullptr) rows->Add(data, bytes);
     if (sample != nullptr) sample->Add(data, bytes);
-    return meter.Add(data, static_cast<int64_t>(bytes / width), ThreadsFor(bytes));
+    return meter.Add(data, static_cast<int64_t>(bytes / width), ThreadsOf(bytes));
   });
   if (status.ok()) *stats = meter.Finish();
   return status;

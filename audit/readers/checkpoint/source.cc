@@ -1,5 +1,6 @@
 #include "audit/readers/checkpoint/source.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -68,6 +69,8 @@ class CheckpointSource : public Source {
     while (next_ < plans_.size() && same(plans_[next_])) ++next_;
     whole_ = ReadCheckpoint(std::span(plans_).subspan(first_, next_ - first_),
                             &known_[{plan.run, plan.rank}]);
+    const auto sampled = std::count_if(whole_.tensors.begin(), whole_.tensors.end(), IsSampled);
+    most_sampled_ = SampledElements::MostOf(static_cast<size_t>(sampled));
     tensor_ = 0;
     order_ = 0;
     open_ = true;
@@ -122,7 +125,10 @@ class CheckpointSource : public Source {
     std::optional<RowDigests> rows;
     std::optional<ElementSample> sample;
     if (tensor.role == "weight" && RowDigests::Suits(tensor.place)) rows.emplace(tensor.place);
-    if (IsSampled(tensor)) sample.emplace(tensor.place);
+    if (IsSampled(tensor)) {
+      const auto count = static_cast<uint64_t>(tensor.place.elements());
+      sample.emplace(tensor.place, elements_.Of(count, most_sampled_));
+    }
     if (absl::Status status = scan_.Measure(*part.file, tensor.place, &stats,
                                             rows ? &*rows : nullptr, sample ? &*sample : nullptr);
         !status.ok())
@@ -145,8 +151,8 @@ class CheckpointSource : public Source {
     FillTensorFigures(view, stats, options, evidence->mutable_tensor());
     if (sample) sample->Fill(evidence->mutable_tensor()->mutable_sample());
     if (block_fits_ && tensor.role == "weight") {
-      if (absl::Status status = MeasureBlocks(*part.file, tensor.place, &scan_,
-                                              evidence->mutable_tensor());
+      if (absl::Status status =
+              MeasureBlocks(*part.file, tensor.place, &scan_, evidence->mutable_tensor());
           !status.ok())
         return part.report->Add(tensor.place.begin, std::string(status.message()));
     }
@@ -159,9 +165,8 @@ class CheckpointSource : public Source {
 
   // What rules hold against itself from one checkpoint to the next.
   static bool IsSampled(const SitedTensor& tensor) {
-    return IsFloating(tensor.place.dtype) &&
-           (tensor.op == "weight" || tensor.op == "average" || tensor.op == "exp_avg" ||
-            tensor.op == "exp_avg_sq");
+    return IsFloating(tensor.place.dtype) && (tensor.op == "weight" || tensor.op == "average" ||
+                                              tensor.op == "exp_avg" || tensor.op == "exp_avg_sq");
   }
 
   // The digests of a weight's rows as a tensor of its own, of which those that repeat are told.
@@ -238,6 +243,8 @@ class CheckpointSource : public Source {
   uint64_t order_ = 0;  // of its observations
   std::map<std::pair<std::string, uint32_t>, KnownNames> known_;
   TensorScan scan_;
+  SampledElements elements_;
+  uint64_t most_sampled_ = 0;  // of a tensor of the open checkpoint
   std::set<std::string> unread_;
   uint64_t bytes_read_ = 0;
 };

@@ -249,6 +249,52 @@ class Weights(Case):
             self.assertEqual((found, others), ([("encoder.table", "warning", 3, 4)] if planted else [], []))
 
 
+class Masters(Case):
+    def megatron(self, folder, plant):
+        """What Megatron keeps of bf16 weights: lists of fp32 ones beside an optimizer's state."""
+        torch.manual_seed(0)
+        weights = [torch.nn.Parameter(torch.randn(6, 5)), torch.nn.Parameter(torch.randn(6))]
+        optimizer = torch.optim.AdamW([{"params": weights[:1]}, {"params": weights[1:], "weight_decay": 0.0}], lr=1e-2)
+        for step in range(1, 5):
+            for weight in weights:
+                weight.grad = torch.randn(weight.shape)
+            optimizer.step()
+            model = {"language_model": {"encoder": {"dense.weight": weights[0].detach().bfloat16(), "dense.bias": weights[1].detach().bfloat16()}}}
+            plant(step, model["language_model"]["encoder"])
+            kept = {"optimizer": optimizer.state_dict(), "fp32_from_fp16_params": [[weights[0].detach().clone()], [weights[1].detach().clone()]], "grad_scaler": {}}
+            save(folder, step, {"model": model, "optimizer": kept, "iteration": step}, "iter_000000{}/mp_rank_00/model_optim_rng.pt")
+
+    def test_a_master_that_was_not_copied(self):
+        self.assertEqual(self.judged("health/optimizer-state", lambda f: self.megatron(f, lambda s, m: None))[:2], ([], []))
+
+        def plant(step, encoder):
+            if step == 3:
+                encoder["dense.weight"][2, 2] += 1
+
+        found, others, _ = self.judged("health/optimizer-state", lambda f: self.megatron(f, plant))
+        self.assertEqual([f[:3] for f in found], [("language_model.encoder.dense.weight", "error", 3)])
+        self.assertEqual(others, [])
+
+    def test_flat_masters_of_ranks(self):
+        """DeepSpeed's partitions: read, named, and judged as one tensor each."""
+        def make(folder):
+            torch.manual_seed(0)
+            for step in (1, 2):
+                for rank in range(2):
+                    flat = torch.randn(40)
+                    if (step, rank) == (2, 1):
+                        flat[7] = float("inf")
+                    state = {"optimizer_state_dict": {"optimizer_state_dict": {"state": {0: {"step": step, "exp_avg": torch.randn(40), "exp_avg_sq": torch.rand(40)}}, "param_groups": [{"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "params": [0]}]},
+                                                      "single_partition_of_fp32_groups": [flat], "zero_stage": 1, "partition_count": [2]}, "ds_version": "0.9"}
+                    save(folder, step, state, f"global_step{{}}/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+                save(folder, step, {"module": {"a.weight": torch.randn(8, 10).bfloat16()}, "global_steps": step}, "global_step{}/mp_rank_00_model_states.pt")
+
+        found, others, _ = self.judged("precision/non-finite", make)
+        self.assertEqual([f[2:] for f in found], [(2, 2)])
+        self.assertIn("single_partition_of_fp32_groups", found[0][0])
+        self.assertEqual(others, [])
+
+
 class Schedules(Case):
     def rates(self, folder, planted, saves=24):
         """A cosine that has fallen far, and a resume that begins it again."""
