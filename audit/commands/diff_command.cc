@@ -1,12 +1,15 @@
-// plumb diff A B: two recorded runs, or two groups of them, side by side. Exit status 0 when they
-// were compared, whatever differs; 2 on bad usage, an input that could not be read whole, or where
-// nothing could be compared.
+// plumb diff A B: two recorded runs, or two groups of them, side by side; two checkpoints where
+// both paths hold nothing else (diff_checkpoints.h). Exit status 0 when they were compared,
+// whatever differs (--expect-equal: 1 where something does); 2 on bad usage, an input that could
+// not be read whole, or where nothing could be compared.
 #include <unistd.h>
 
 #include <filesystem>
 #include <memory>
 
+#include "audit/checkpoints/side.h"
 #include "audit/commands/commands.h"
+#include "audit/commands/diff_checkpoints.h"
 #include "audit/diff/diff_result.h"
 #include "audit/readers/rollout/column_map.h"
 #include "audit/render/text_util.h"
@@ -20,6 +23,8 @@ struct DiffArguments {
   std::string format = "text";
   std::string output;
   std::string map;
+  std::string before;
+  bool expect_equal = false, quiet = false;
 };
 
 // --map; empty, or what is wrong.
@@ -56,6 +61,16 @@ int RunDiff(DiffArguments arguments) {
         return Fail("--output: expected a file that is not compared, found " + path);
     }
   }
+  const bool checkpoints = arguments.a.size() == 1 && arguments.b.size() == 1 &&
+                           IsCheckpointPath(arguments.path_a) && IsCheckpointPath(arguments.path_b);
+  if (checkpoints) {
+    return DiffCheckpoints({arguments.path_a, arguments.path_b, arguments.before, arguments.map,
+                            arguments.format, arguments.output, arguments.expect_equal,
+                            arguments.quiet});
+  }
+  if (arguments.expect_equal || !arguments.before.empty())
+    return Fail(std::string(arguments.expect_equal ? "--expect-equal" : "--before") +
+                ": expected two checkpoints, found other inputs");
   AuditOptions options;
   if (const std::string wrong = TakeMap(arguments.map, &options); !wrong.empty())
     return Fail(wrong);
@@ -80,7 +95,9 @@ int RunDiff(DiffArguments arguments) {
 void RegisterDiff(CLI::App& app, int* status) {
   auto arguments = std::make_shared<DiffArguments>();
   CLI::App* command = app.add_subcommand(
-      "diff", "Two recorded runs side by side: settings, curves, numerics, findings, time");
+      "diff",
+      "Two recorded runs side by side: settings, curves, numerics, findings, time; or two "
+      "checkpoints, tensor by tensor");
   command
       ->add_option("A", arguments->path_a, "A run: a file, or a directory (each run in it counts)")
       ->type_name("PATH")
@@ -95,8 +112,17 @@ void RegisterDiff(CLI::App& app, int* status) {
   command
       ->add_option("--map", arguments->map,
                    "What the runs' series are, and their files' steps and ranks (TOML; "
-                   "docs/scalars.md)")
+                   "docs/scalars.md); of checkpoints: which name of A is which of B "
+                   "(docs/checkpoints.md)")
       ->type_name("FILE");
+  command->add_flag("--expect-equal", arguments->expect_equal,
+                    "Of two checkpoints: exit status 1 and the first difference, unless every "
+                    "tensor has the same bits");
+  command
+      ->add_option("--before", arguments->before,
+                   "The checkpoint before A: the direction of each change is held against it")
+      ->type_name("PATH");
+  command->add_flag("--quiet", arguments->quiet, "No progress line");
   AddReportOptions(command, {"text", "json"}, &arguments->format, &arguments->output);
   command->callback([arguments, status] { *status = RunDiff(*arguments); });
 }

@@ -41,6 +41,12 @@ void TellUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
   }
 }
 
+bool AsksForBlocks(const rules::EngineConfig& engine) {
+  return std::any_of(engine.settings.begin(), engine.settings.end(), [](const std::string& set) {
+    return set.starts_with("precision/format-fit.blocks=");
+  });
+}
+
 // Paths that lead nowhere, and nothing else: nobody recorded anything, so nothing is missing in it.
 bool NothingThere(const std::deque<InputReport>& inputs) {
   return !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const InputReport& in) {
@@ -63,8 +69,10 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   Inputs inputs = FindInputs(options.paths, options.forced, options.mapped);
   std::vector<std::unique_ptr<Source>> sources;
   AuditProgress progress;
+  ReaderOptions readers = options.readers;
+  readers.block_fits |= AsksForBlocks(options.engine);
   for (const Inputs::Set& set : inputs.sets) {
-    for (auto& source : set.reader->OpenWith(set.files, options.readers))
+    for (auto& source : set.reader->OpenWith(set.files, readers))
       sources.push_back(std::move(source));
   }
   for (const InputReport& report : inputs.reports) {

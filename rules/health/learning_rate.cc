@@ -43,6 +43,7 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
   last of these it had fallen below a quarter of it. A schedule that rose so within the run is cyclic, and none; nor is a
   resume that goes back to where the rate was high. Nor is one that was at the bottom of its curve: a schedule with restarts may
   restart there (differences of a rate that bends: the last one at most 1/1.45 of the one before, or the next one would reach 0; under 8 points since the maximum nobody knows).
+  In checkpoints a resume is seen where the schedule's counter falls back and the optimizer's goes on.
 - *Too fast.* The slope behind a resume is a whole multiple (at least 2, to 2 %) of the slope before it, and the rate goes on
   from where it was. Slopes are those of parabolas through the last 32 points before the resume and the first 16 to 128 behind it, each known to 1 %. Of a
   run of several processes the multiple divides their number, or is by how much it grew. With a declared length (`--set
@@ -123,6 +124,38 @@ struct Told {
   bool exact = false;  // by the process itself
 };
 
+constexpr std::string_view kScheduler = "scheduler.step", kOptimizer = "optimizer.step";
+
+bool CountsSteps(const v1::Site& site) {
+  return site.layer().empty() && (site.op() == kScheduler || site.op() == kOptimizer);
+}
+
+// Checkpoints have no attempts: a resume is seen where the schedule's counter falls back and the
+// optimizer's goes on.
+struct SeenResumes {
+  uint32_t count = 0;
+  double scheduler = -1, optimizer = -1;  // the last ones
+  std::optional<double> scheduler_now, optimizer_now;
+
+  void Take(const SiteStep& step) {
+    std::optional<double>& now = step.site.op() == kScheduler ? scheduler_now : optimizer_now;
+    for (const Item& item : step.items) {
+      if (item.evidence->has_scalar())
+        now = std::max(now.value_or(-1), item.evidence->scalar().value());
+    }
+  }
+  void Close() {
+    if (scheduler_now && optimizer_now && *scheduler_now<scheduler&& * optimizer_now> optimizer)
+      ++count;
+    if (scheduler_now) scheduler = *scheduler_now;
+    if (optimizer_now) optimizer = *optimizer_now;
+    scheduler_now.reset();
+    optimizer_now.reset();
+  }
+  // Between steps scheduler_now and optimizer_now are empty.
+  void Persist(Archive& a) { a(count, scheduler, optimizer); }
+};
+
 class LearningRate : public Rule {
  public:
   explicit LearningRate(const Options& options)
@@ -130,9 +163,12 @@ class LearningRate : public Rule {
         steps_(options.Integer("steps")),
         warm_up_(options.Integer("warmup")) {}
 
-  bool ReadsScalar(const v1::Site& site) const override { return NameIn(site.op()).has_value(); }
+  bool ReadsScalar(const v1::Site& site) const override {
+    return CountsSteps(site) || NameIn(site.op()).has_value();
+  }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    if (CountsSteps(step.site)) return resumes_.Take(step);
     const std::optional<RateName>& name = Name(step.site.op());
     if (!name) return;
     for (const Item& item : step.items) {
@@ -145,6 +181,7 @@ class LearningRate : public Rule {
   }
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    resumes_.Close();
     for (const auto& [key, told] : open_) {
       Rate& rate = rates_[{step.role, key.first, key.second}];
       if (rate.step_last < 0) rate.step_first = step.step;
@@ -180,8 +217,9 @@ class LearningRate : public Rule {
 
   // Between steps open_ is empty; names_ are found again.
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);
+    const uint32_t version = archive.Version(4, 3);
     archive(rates_, courses_, told_course_);
+    if (version >= 4) archive(resumes_);
   }
 
  private:
@@ -295,9 +333,10 @@ class LearningRate : public Rule {
     if (!largest) return;
     const std::tuple key(step.role, place.first, place.second);
     RateCourse& course = courses_[key];
-    course.Take(step.attempt, step.world_size, step.step, largest->second);
+    const uint32_t attempt = step.attempt + resumes_.count;
+    course.Take(attempt, step.world_size, step.step, largest->second);
     const auto known = told_course_.find(key);
-    const bool told = known != told_course_.end() && known->second == step.attempt;
+    const bool told = known != told_course_.end() && known->second == attempt;
     std::optional<FindingBuilder> found;
     if (const auto restart = course.Restart()) {
       found = RestartFinding(rate.op, *restart);
@@ -307,7 +346,7 @@ class LearningRate : public Rule {
       found = Declared(course, rate);
     }
     if (!found) return;
-    told_course_[key] = step.attempt;
+    told_course_[key] = attempt;
     found->verdict().mutable_site()->set_layer(place.first);
     found->verdict().mutable_site()->add_ranks(largest->first);
     out.Add(found->Take());
@@ -340,6 +379,7 @@ class LearningRate : public Rule {
 
   const SeriesRoles roles_;
   int64_t steps_, warm_up_;
+  SeenResumes resumes_;
   std::map<std::pair<std::string, std::string>, Told> open_;  // by layer and stem, of this step
   std::map<std::tuple<v1::Role, std::string, std::string>, Rate> rates_;
   std::map<std::tuple<v1::Role, std::string, std::string>, RateCourse> courses_;

@@ -3,7 +3,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -30,8 +32,8 @@ exported by the tied configuration keeps one of them and throws the other's trai
 
 **What it checks.** Weights of one shape in checkpoints (or as a probe observes them), of which one is named as an embedding of words (`embed`, `wte`,
 `word_embeddings`) and the other as a head (`lm_head`, `head`, `output_layer`, `output`). They count as tied when they were equal in two checkpoints
-after step 0 *with different contents*: what is trained apart never meets twice. Pairs that are declared (option `pairs`) count from the
-first checkpoint on. A finding is the first checkpoint in which their digests differ.
+after step 0 *with different contents*: what is trained apart never meets twice. Pairs that are declared (option `pairs`), and weights
+that share one storage in a file of PyTorch, whatever their names, count from the first checkpoint on. A finding is the first checkpoint in which their digests differ.
 
 **Bad.** `transformer.wte.weight and lm_head.weight were equal in 3 checkpoints (steps 1000 to 3000) and differ in step 4000`
 
@@ -47,7 +49,7 @@ first checkpoint on. A finding is the first checkpoint in which their digests di
 
 **Inconclusive when** they are equal in one content alone so far, values are NaN or infinite, or a declared pair is not there.
 
-**What it cannot see.** Ties of other names, unless declared; a tie that ended before the second checkpoint; transposed ones.
+**What it cannot see.** Ties of other names, unless declared or of one storage (safetensors keep a tied weight once, or twice); a tie that ended before the second checkpoint; transposed ones.
 
 **Cost.** The digests are there; some 100 bytes a pair.
 
@@ -65,6 +67,8 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {
     "health/tied-weights", "tied weights differ", v1::LEVEL_WARNING, "0.1.0", kPage, kOptions};
 
+constexpr std::string_view kStorage = "storage";  // a checkpoint tells where a weight lies
+constexpr size_t kMostShared = 4096;
 constexpr size_t kMostOfAKind = 8;  // embeddings, and heads, of one step and rank
 
 // A weight of this step.
@@ -107,13 +111,23 @@ class TiedWeights : public Rule {
       declared_.push_back(absl::StrSplit(pair, absl::MaxSplits('=', 1)));
   }
 
+  bool ReadsScalar(const v1::Site& site) const override { return site.op() == kStorage; }
+
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     const std::string& name = step.site.layer();
     for (const Item& item : step.items) {
+      // Before the weight itself, by the order of the sites' names.
+      if (item.evidence->has_scalar() && step.site.op() == kStorage) {
+        const uint32_t rank = item.source->rank();
+        std::vector<std::string>& names = open_[rank].storages[item.evidence->scalar().value()];
+        if (names.size() < kMostOfAKind) names.push_back(name);
+        if (sharing_.size() < 2 * kMostShared) sharing_.insert({rank, name});
+      }
       if (!item.evidence->has_tensor() || !item.evidence->tensor().has_summary()) continue;
       if (item.evidence->tensor().role() != "weight") continue;
       const uint32_t rank = item.source->rank();
       Open& open = open_[rank];
+      if (sharing_.contains({rank, name})) open.sharing[name] = Look(name, item);
       if (IsWordEmbedding(name)) Keep(name, item, &open.embeddings);
       if (IsWordHead(name)) Keep(name, item, &open.heads);
       for (size_t i = 0; i < declared_.size(); ++i) {
@@ -125,9 +139,11 @@ class TiedWeights : public Rule {
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     for (const auto& [rank, open] : open_) {
+      TakeShared(step, rank, open, out);
       for (const TiedLook& a : open.embeddings) {
         for (const TiedLook& b : open.heads) {
-          if (a.name != b.name) Take(step, a, b, false, out);
+          if (a.name != b.name && !shared_.contains({rank, a.name, b.name}))
+            Take(step, a, b, false, out);
         }
       }
       for (size_t i = 0; i < declared_.size(); ++i) {
@@ -162,15 +178,35 @@ class TiedWeights : public Rule {
 
   // Between steps open_ is empty; declared_ is an option.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    const uint32_t version = archive.Version(2, 1);
     archive(pairs_);
+    if (version >= 2) archive(shared_, sharing_);
   }
 
  private:
   struct Open {
     std::vector<TiedLook> embeddings, heads;
     std::map<std::pair<size_t, bool>, TiedLook> declared;  // pair, which of it
+    std::map<double, std::vector<std::string>> storages;   // names by where they lie
+    std::map<std::string, TiedLook> sharing;               // that share a storage, or once did
   };
+
+  // Weights that lay in one storage are one parameter: the first of them and each other.
+  void TakeShared(const StepEnd& step, uint32_t rank, const Open& open, VerdictSink& out) {
+    for (const auto& [storage, names] : open.storages) {
+      for (size_t i = 1; i < names.size() && shared_.size() < kMostShared; ++i)
+        shared_.insert({rank, names[0], names[i]});
+    }
+    for (const auto& [of, one, other] : shared_) {
+      if (of != rank) continue;
+      const auto a = open.sharing.find(one), b = open.sharing.find(other);
+      if (a == open.sharing.end() || b == open.sharing.end()) continue;
+      const auto key = std::tuple(step.role, rank, one, other);
+      const bool before = pairs_.contains(key) && pairs_[key].equal > 0;
+      // What was never seen as one tensor (poison) is not accused.
+      Take(step, a->second, b->second, before || a->second.digest == b->second.digest, out);
+    }
+  }
 
   static TiedLook Look(const std::string& name, const Item& item) {
     const v1::TensorState& state = item.evidence->tensor();
@@ -276,6 +312,8 @@ class TiedWeights : public Rule {
   std::vector<std::pair<std::string, std::string>> declared_;
   std::map<uint32_t, Open> open_;  // by rank, of this step
   std::map<std::tuple<v1::Role, uint32_t, std::string, std::string>, TiedPair> pairs_;
+  std::set<std::tuple<uint32_t, std::string, std::string>> shared_;  // rank, names in order
+  std::set<std::pair<uint32_t, std::string>> sharing_;
 };
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "analysis/sample/sample.h"
 #include "analysis/series/series.h"
 #include "analysis/tensor/tensor.h"
+#include "analysis/weights/weights.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -43,6 +44,10 @@ A point counts where the weight is not zero and the rate is at work: told ten ti
 and at least a tenth of its maximum. A finding needs 100 counted points in a row on one side (option `points`), or 20 of them that lie
 over 200 steps or more. A ratio that was inside before must lie twice as far from there, and by two deviations of what was inside, as the
 gradient's fall explains: noise that stays for tens of steps about a limit is no wrong rate.
+
+**In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of `weights`: median, lowest and highest over
+2,048 sampled elements of each weight with two axes), and judged against the run's own weights alone. A note, `heuristic`, needs a weight whose ratio, over the
+rate of its parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two of four checkpoints, and eight weights that changed. (The second factor of a LoRA begins as zeros and moves so for a while.)
 
 **Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
 
@@ -151,12 +156,14 @@ class UpdateRatio : public Rule {
                 .points = static_cast<uint64_t>(options.Integer("points"))} {}
 
   bool ReadsScalar(const v1::Site& site) const override {
+    if (ChangeCourses::ReadsScalar(site)) return true;
     const SeriesRole role = roles_.Of(site.op());
     return role == SeriesRole::kUpdateRatio || role == SeriesRole::kRate ||
            role == SeriesRole::kGradientNorm;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    changes_.Take(step);
     const SeriesRole role = roles_.Of(step.site.op());
     for (const Item& item : step.items) {
       const v1::Evidence& evidence = *item.evidence;
@@ -171,6 +178,7 @@ class UpdateRatio : public Rule {
   }
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    changes_.Close(step, out);
     RateAtWork& rate = rates_[step.role];
     if (rate_) rate.Tell(*rate_);
     for (const auto& [place, point] : open_) {
@@ -185,6 +193,7 @@ class UpdateRatio : public Rule {
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    changes_.Rest(out);
     for (const auto& [key, site] : sites_) {
       if (site.told) continue;
       v1::Verdict verdict = Rest(site);
@@ -198,8 +207,9 @@ class UpdateRatio : public Rule {
 
   // Between steps open_, weights_, rate_ and gradient_ are empty.
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);
+    archive.Version(4, 4);
     archive(sites_, rates_, flat_, deep_);
+    changes_.Persist(archive);
   }
 
  private:
@@ -366,6 +376,7 @@ class UpdateRatio : public Rule {
   std::optional<double> gradient_;             // the whole model's norm
   std::map<std::tuple<v1::Role, std::string, std::string>, RatioSite> sites_;
   std::map<v1::Role, RateAtWork> rates_;
+  ChangeCourses changes_;              // in checkpoints
   std::set<std::string> flat_, deep_;  // weights with fewer than two axes, and with more
 };
 

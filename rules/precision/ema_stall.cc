@@ -10,6 +10,7 @@
 #include "analysis/sample/sample.h"
 #include "analysis/sums/sums.h"
 #include "analysis/tensor/tensor.h"
+#include "analysis/weights/weights.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
 
@@ -30,6 +31,11 @@ the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d
 e ← e + (1−d)(p−e), `intended` being (1−d)(p−e). Of the sampled elements with p ≠ e, how many are able to move,
 that is fl(e + (1−d)(p−e)) ≠ e, rounded once to nearest even in the dtype of e. A finding needs at least
 1,000 elements with p ≠ e, fewer than 10 % of them able to move, and as few that did move.
+
+**In checkpoints** the average lies beside its weights, and nobody says its decay; 2,048 elements are sampled. One is due where its weight lay on one
+side of it in all checkpoints, so far away that an average of decay 0.9999 (option `decay`) had to move by a unit in its
+last place. A finding needs three checkpoints, 1,000 due elements of which fewer than 10 % ever moved, and 16 bits; it is `heuristic`.
+A cast of an fp32 average moves its due elements, and passes.
 
 **The level** is warning whatever the share below a tenth: training itself does not read the average.
 
@@ -55,7 +61,7 @@ which stand still while the weights are within 6e-8/(1−d) of them (a warm-up f
 **Inconclusive when** fewer than 1,000 sampled elements have p ≠ e, the step has no sampled elements, or
 elements stand still that rounding does not hold (an average that is updated every few steps), some
 moved that rounding to nearest would have held (stochastic rounding, a copy of an fp32 average, d·e rounded before p is
-added), or stochastic rounding might have stood still as long by a chance above 1e-5. That chance is multiplied
+added), or (in checkpoints) an average in f32 stands still (it may not be updated at all), stochastic rounding might have stood still as long by a chance above 1e-5. That chance is multiplied
 over the steps since the average last moved: long averages are told late.
 
 **What it cannot see.** An average that moves a little on 10 % of its elements and lags on the others; a
@@ -76,6 +82,13 @@ constexpr OptionInfo kOptions[] = {
      .reason = "an average of which nine in ten elements stand still is none",
      .low = 0,
      .high = 1},
+    {.name = "decay",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "of the slowest average that is meant",
+     .default_value = "0.9999",
+     .reason = "checkpoints do not say it; slower ones are not in use",
+     .low = 0,
+     .high = 0.9999999},
 };
 
 constexpr RuleInfo kInfo = {"precision/ema-stall",
@@ -130,16 +143,26 @@ class EmaStall : public Rule {
  public:
   explicit EmaStall(const Options& options)
       : elements_(static_cast<size_t>(options.Integer("elements"))),
-        share_(options.Number("share")) {}
+        share_(options.Number("share")),
+        courses_(elements_, share_, options.Number("decay")) {}
+
+  bool ReadsScalar(const v1::Site& site) const override {
+    return AverageCourses::ReadsScalar(site);
+  }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);
+    courses_.Take(step);
   }
 
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override { courses_.Close(step, out); }
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override { courses_.Rest(out); }
+
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    const uint32_t version = archive.Version(2, 1);
     archive(window_, log_chances_);
+    if (version >= 2) courses_.Persist(archive);
   }
 
  private:
@@ -246,6 +269,7 @@ class EmaStall : public Rule {
   double share_;
   UpdateWindow window_;
   std::map<std::tuple<v1::Role, std::string, std::string, uint32_t>, double> log_chances_;
+  AverageCourses courses_;  // in checkpoints
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/sample/sample.h"
+#include "analysis/weights/weights.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
 
@@ -27,6 +28,11 @@ long, in the elements with the least signal.
 (`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,
 because β2·v + (1−β2)·g² rounds to 0 in the moments' dtype, although its root is larger than eps: the
 denominator is eps where it should be sqrt(v) + eps.
+
+**In checkpoints** eps and the decays are those of the parameter's group. (1) is as above, unless weights whose v is 0 are finite: then eps is
+added in a wider dtype. (2) of 2,048 sampled elements: v = 0 where the first moment m is not. Both average the same gradients, so
+sqrt(v) ≥ |m|·sqrt((1−β2)(1−β1²/β2))/(1−β1), 0.138 |m| at 0.9 and 0.999 (Cauchy and Schwarz); where that is above eps the denominator has
+lost it. The share of v below eps² is in the details alone.
 
 **Bad.** `eps = 1e-08 is 0 in f16`.
 
@@ -107,9 +113,14 @@ class EpsilonUnderflow : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
         step, [&](const Item& item) { return JudgeOne(item); }, out);
+    if (!step.late) held_.Take(step);
   }
 
-  // Each step is judged by itself.
+  bool ReadsScalar(const v1::Site& site) const override { return HeldMoments::ReadsScalar(site); }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override { held_.Close(step, out); }
+
+  // Each step is judged by itself; between steps held_ is empty.
   void Persist(Archive& /*archive*/) override {}
 
  private:
@@ -223,6 +234,8 @@ class EpsilonUnderflow : public Rule {
     if (bare.poisoned > 0) Put(details, "poisoned", static_cast<double>(bare.poisoned));
     return details;
   }
+
+  HeldMoments held_;  // in checkpoints; empty between steps
 };
 
 }  // namespace

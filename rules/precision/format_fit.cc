@@ -31,6 +31,9 @@ e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gr
 (saturated), *as the values were handed over*. The verdict's details hold the shares for fp16, bf16, e4m3
 and e5m2, and for the 8-bit formats with a power-of-two scale per 32 and per 128 elements.
 
+Of weights the format may be asked for, whatever was declared: `--set precision/format-fit.format=e4m3` tells what a cast of a
+checkpoint would lose.
+
 **On the way to a collective** (the site `cast`): inputs that were recorded in a wider dtype than the wire's, or a tensor
 whose op is `cast`. There it is the mass that counts, sum |x| of what becomes 0 or overflows over sum |x| of all:
 
@@ -52,7 +55,7 @@ beside zeros (the scale is spent on an outlier, and the rest became zero).
 
 **Of a tensor whose format has a scale a block**, over the whole tensor, from a dump that names the format (`target_format`
 mxfp8, mxfp4 or nvfp4; or e4m3, e5m2, e2m1 beside `block` 32, 1x128 or 128x128 and `scale_format`), or of any dumped
-tensor for a format that is asked for (`--set precision/format-fit.blocks=nvfp4`). The values are held against the recorded
+tensor and of a checkpoint's weights for a format that is asked for (`--set precision/format-fit.blocks=nvfp4`). The values are held against the recorded
 scales (tensors `scale`, one a block, and `tensor_scale`), without them against those that the format's own rule gives:
 2^(floor(log2 amax) - largest exponent) of MX, amax / 6 in e4m3 over the tensor's scale of NVFP4, amax / 448 in f32. A warning
 where one block in ten is stale (as above), cut by a factor of 2, or spent: half of its values become 0 beside one outlier, and
@@ -102,6 +105,12 @@ constexpr OptionInfo kOptions[] = {
      .default_value = "declared",
      .reason = "what nobody means to store in blocks is not held against them",
      .choices = kBlockChoices},
+    {.name = "format",
+     .type = OptionInfo::Type::kChoice,
+     .unit = "",
+     .default_value = "declared",
+     .reason = "of weights: what nobody means to cast is not held against them",
+     .choices = "declared|bf16|f16|e4m3|e5m2"},
 };
 
 constexpr RuleInfo kInfo = {"precision/format-fit",
@@ -114,6 +123,13 @@ constexpr RuleInfo kInfo = {"precision/format-fit",
 constexpr uint64_t kFewValues = 100;
 constexpr char kCast[] = "cast";
 constexpr double kMassOfWarning = 0.01, kMassOfError = 0.1;
+
+DType FormatNamed(const std::string& name) {
+  for (const DType type : {DType::kBF16, DType::kF16, DType::kE4M3, DType::kE5M2}) {
+    if (name == DTypeName(type)) return type;
+  }
+  return DType::kUnspecified;
+}
 
 bool Narrows(DType from, DType to) {
   const FloatFormat a = FormatOf(from), b = FormatOf(to);
@@ -155,7 +171,9 @@ uint64_t Lost(const v1::FormatFit& fit) { return fit.flushed() + fit.saturated()
 class FormatFitRule : public Rule {
  public:
   explicit FormatFitRule(const Options& options)
-      : share_(options.Number("share")), blocks_(options.Choice("blocks")) {}
+      : share_(options.Number("share")),
+        blocks_(options.Choice("blocks")),
+        format_(FormatNamed(options.Choice("format"))) {}
 
   bool judges_late() const override { return true; }
 
@@ -178,14 +196,15 @@ class FormatFitRule : public Rule {
     if (!item.evidence->has_tensor()) return std::nullopt;
     const v1::TensorState& state = item.evidence->tensor();
     if (DeclaresBlocks(state)) return std::nullopt;  // JudgeBlockTensor's
-    const auto target = static_cast<DType>(state.target_format());
+    const bool asked = format_ != DType::kUnspecified && state.role() == "weight";
+    const auto target = asked ? format_ : static_cast<DType>(state.target_format());
     const auto dtype = static_cast<DType>(state.dtype());
     if (!IsFloating(target) || !IsFloating(dtype)) return std::nullopt;
     const v1::TensorSummary& s = state.summary();
     const uint64_t values = Values(s).value_or(0);
     if (!Values(s) || !Consistent(s, values))
       return Inconclusive("contradictory: the tensor's counts do not add up");
-    google::protobuf::Struct details = Describe(state, values);
+    google::protobuf::Struct details = Describe(state, target, values);
     if (values < kFewValues) {
       return Inconclusive(
           absl::StrCat("few-values: fewer than ", kFewValues, " finite non-zero values"),
@@ -195,7 +214,7 @@ class FormatFitRule : public Rule {
       return Inconclusive("already-stored: the values are in their format already",
                           std::move(details));
     }
-    const v1::FormatFit* fit = FitOf(s, state.target_format(), 0);
+    const v1::FormatFit* fit = FitOf(s, static_cast<v1::DType>(target), 0);
     if (fit == nullptr) {
       // Every narrower format is measured; f32 and f64 hold what 16 bits and fewer hold.
       const bool holds = DTypeSize(target) >= DTypeSize(dtype);
@@ -204,7 +223,7 @@ class FormatFitRule : public Rule {
     }
     const double share = static_cast<double>(Lost(*fit)) / static_cast<double>(values);
     if (!(share > share_)) return Pass("few values are lost in their format", std::move(details));
-    return Found(state, *fit, values, share, std::move(details));
+    return Found(state, target, *fit, values, share, std::move(details));
   }
 
   // What the ranks hand to a collective in a wider dtype than travels.
@@ -287,12 +306,11 @@ class FormatFitRule : public Rule {
     return found.Take();
   }
 
-  v1::Verdict Found(const v1::TensorState& state, const v1::FormatFit& fit, uint64_t values,
-                    double share, google::protobuf::Struct details) const {
-    const auto target = static_cast<DType>(state.target_format());
+  v1::Verdict Found(const v1::TensorState& state, DType target, const v1::FormatFit& fit,
+                    uint64_t values, double share, google::protobuf::Struct details) const {
     const FloatFormat format = FormatOf(target);
     const bool flushed = fit.flushed() >= fit.saturated();
-    const std::string scaled = ScaledText(state, values);
+    const std::string scaled = ScaledText(state, target, values);
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
     found
         .Title(
@@ -319,21 +337,22 @@ class FormatFitRule : public Rule {
   }
 
   // " With a scale per 32 elements 0.0 % are lost."
-  static std::string ScaledText(const v1::TensorState& state, uint64_t values) {
+  static std::string ScaledText(const v1::TensorState& state, DType target, uint64_t values) {
     std::string text;
     for (const v1::FormatFit& fit : state.summary().fits()) {
-      if (fit.format() != state.target_format() || fit.block() == 0) continue;
+      if (static_cast<DType>(fit.format()) != target || fit.block() == 0) continue;
       absl::StrAppendFormat(&text, " With a scale per %d elements %.2f %% are lost.", fit.block(),
                             100 * static_cast<double>(Lost(fit)) / static_cast<double>(values));
     }
     return text;
   }
 
-  static google::protobuf::Struct Describe(const v1::TensorState& state, uint64_t values) {
+  static google::protobuf::Struct Describe(const v1::TensorState& state, DType target,
+                                           uint64_t values) {
     google::protobuf::Struct details;
     const v1::TensorSummary& s = state.summary();
     Put(details, "dtype", DTypeName(static_cast<DType>(state.dtype())));
-    Put(details, "target_format", DTypeName(static_cast<DType>(state.target_format())));
+    Put(details, "target_format", DTypeName(target));
     Put(details, "values", static_cast<double>(values));
     Put(details, "amax", s.amax());
     if (values == 0) return details;
@@ -351,6 +370,7 @@ class FormatFitRule : public Rule {
 
   double share_;
   std::string blocks_;
+  DType format_;  // that weights are asked for; kUnspecified: none
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "analysis/moments/moments.h"
 #include "analysis/sample/sample.h"
 #include "analysis/tensor/tensor.h"
+#include "analysis/weights/weights.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -32,6 +33,10 @@ as a multiply and then an add do; each product rounded), in double and in fp32, 
 those that stood still. Early in a run v still rises nearly everywhere and few must fall; then 1,000 elements of
 any kind do: where the replay gives the bits of 99 % of them, *its* arithmetic is known, and so is what it would do
 to each v if no gradient came at all. Less than 1 % able to fall under every way that explains them is the finding.
+
+**In checkpoints** nobody recorded a gradient; there v itself is followed, 2,048 sampled elements a tensor. A finding needs three checkpoints, the first of
+them 4/(1−β2) steps behind the start (until then an average rises whatever its dtype), at least 1,000 elements that moved,
+less than 1 % of which ever fell, and a dtype in which a decay of 1−β2 is below half of the spacing. That is `heuristic`.
 
 **The level** is warning (figures: bf16, β2 = 0.999, from 0, normal gradients):
 
@@ -60,7 +65,7 @@ No error: directions stay right, steps become smaller, and a schedule hides it (
 update); the verdict's place is then `small tensors`, and its witnesses name tensor and element.
 
 **Inconclusive when** there are fewer than 1,000 such elements in all of them and in all sampled steps, the gradient was not recorded, nothing moved at all as in a skipped step, no replay gives the
-recorded moments, or the optimizer is AMSGrad, whose maximum never falls by design. Elements that no step could
+recorded moments, checkpoints are fewer than three or too early, or the optimizer is AMSGrad, whose maximum never falls by design. Elements that no step could
 have touched (no gradient, nothing moved: rows of a sparse embedding) and moments below eps² (their root does not show
 beside eps) are set aside.
 
@@ -94,15 +99,20 @@ class MomentRatchet : public Rule {
  public:
   explicit MomentRatchet(const Options& options)
       : elements_(static_cast<size_t>(options.Integer("elements"))),
-        share_(options.Number("share")) {}
+        share_(options.Number("share")),
+        courses_(elements_, share_) {}
+
+  bool ReadsScalar(const v1::Site& site) const override { return MomentCourses::ReadsScalar(site); }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);
+    courses_.Take(step);
   }
 
   // Tensors that have too few such elements by themselves, together.
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    courses_.Close(step, out);
     pool_.JudgeEach(step, out, [this](const UpdatePool::Pooled& p) {
       if (p.layers.size() < 2) return std::optional<v1::Verdict>();  // window_ has it
       const v1::UpdateConfig& config = p.update.config();
@@ -113,12 +123,14 @@ class MomentRatchet : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     pool_.TellLeft(FewElements(), out);
+    courses_.Rest(out);
   }
 
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(2, 1);
+    const uint32_t version = archive.Version(3, 1);
     archive(window_);
     if (version >= 2) archive(pool_);
+    if (version >= 3) courses_.Persist(archive);
   }
 
  private:
@@ -275,6 +287,7 @@ class MomentRatchet : public Rule {
   double share_;
   UpdateWindow window_;
   UpdatePool pool_;
+  MomentCourses courses_;  // in checkpoints
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "audit/readers/checkpoint/distributed.h"
 #include "audit/readers/checkpoint/torch_file.h"
 #include "audit/readers/checkpoint/torch_walk.h"
 #include "audit/readers/dumps/kind.h"
@@ -64,6 +65,7 @@ bool LooksTar(std::string_view head) { return head.size() > 262 && head.substr(2
 }  // namespace
 
 CheckpointForm FormOf(std::string_view path, std::string_view head) {
+  if (IsDistributedIndex(path, head)) return CheckpointForm::kDistributedIndex;
   if (LooksTorchZip(path, head)) return CheckpointForm::kTorchZip;
   if (head.substr(0, 32).find(kLegacyMagic) != std::string_view::npos)
     return CheckpointForm::kLegacyPickle;
@@ -80,10 +82,11 @@ CheckpointForm FormOf(std::string_view path, std::string_view head) {
   return CheckpointForm::kNone;
 }
 
-std::optional<Problem> ReadContents(const InputFile& file, CheckpointContents* contents,
-                                    FileFindings* findings) {
+std::optional<Problem> ReadContents(const std::string& path, const InputFile& file,
+                                    CheckpointContents* contents, FileFindings* findings) {
   const absl::StatusOr<std::string> head = file.Head(Reader::kHeadBytes);
   if (!head.ok()) return Problem{0, std::string(head.status().message())};
+  if (IsDistributedPart(path)) return ReadDistributedContents(path, file, contents, findings);
   if (head->starts_with("PK\x03\x04")) return ReadTorchContents(file, contents, findings);
   if (head->substr(0, 32).find(kLegacyMagic) != std::string::npos) {
     return Problem{

@@ -32,7 +32,9 @@ struct NamedTensor {
 struct ParameterGroup {
   double rate = 0;
   bool rated = false;
+  std::optional<double> beta1, beta2, epsilon;
   std::vector<int64_t> parameters;  // keys of the state
+  std::vector<std::string> names;   // of a state that is keyed by names
 };
 
 struct CheckpointContents {
@@ -51,12 +53,21 @@ struct FileFindings {
 };
 
 // The problem that ends the reading of a file, or nothing. What is wrong with single tensors goes
-// to `findings`, and they are left out. Legacy forms of torch.save are refused in words.
-std::optional<Problem> ReadContents(const InputFile& file, CheckpointContents* contents,
-                                    FileFindings* findings);
+// to `findings`, and they are left out. Legacy forms of torch.save are refused in words. `path` is
+// the file's: a part of a distributed checkpoint is read by the index beside it.
+std::optional<Problem> ReadContents(const std::string& path, const InputFile& file,
+                                    CheckpointContents* contents, FileFindings* findings);
 
 // By the first bytes of a file: what it is.
-enum class CheckpointForm { kNone, kTorchZip, kSafetensors, kIndex, kLegacyPickle, kLegacyTar };
+enum class CheckpointForm {
+  kNone,
+  kTorchZip,
+  kSafetensors,
+  kIndex,             // of safetensors shards
+  kDistributedIndex,  // of PyTorch's distributed form
+  kLegacyPickle,
+  kLegacyTar
+};
 CheckpointForm FormOf(std::string_view path, std::string_view head);
 
 // By form (contents.cc calls them).

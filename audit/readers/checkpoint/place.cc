@@ -48,6 +48,35 @@ std::optional<int64_t> StepOfName(std::string_view name) {
   return std::nullopt;
 }
 
+namespace {
+
+// "rank_3.pt", "model_rank-3.pt", "dp_rank_3": no "lora_rank_8".
+std::optional<uint32_t> RankOfName(std::string_view name) {
+  for (const std::string_view before : {"model_", "model-", "checkpoint_", "ckpt_"}) {
+    if (name.starts_with(before)) name.remove_prefix(before.size());
+  }
+  // PyTorch's distributed form: "__3_0.distcp" is the first file of rank 3.
+  if (name.starts_with("__") && name.ends_with(".distcp") && name.size() > 2 && IsDigit(name[2])) {
+    size_t at = 2;
+    return SmallNumber(name, &at);
+  }
+  if (name.starts_with("dp_")) name.remove_prefix(3);
+  if (!name.starts_with("rank")) return std::nullopt;
+  const std::optional<int64_t> rank = NumberBehind(name, "rank");
+  if (!rank || *rank < 0 || *rank >= 1000000) return std::nullopt;
+  return static_cast<uint32_t>(*rank);
+}
+
+// Of the file's name, or of its folder's in one of a step: "step-4/rank3/model.pt".
+std::optional<uint32_t> PlainRank(const fs::path& path) {
+  if (const auto rank = RankOfName(path.filename().string())) return rank;
+  const fs::path folder = path.parent_path();
+  if (!StepOfName(folder.parent_path().filename().string())) return std::nullopt;
+  return RankOfName(folder.filename().string());
+}
+
+}  // namespace
+
 RankTag RankOfPath(std::string_view path) {
   RankTag tag;
   if (const size_t at = path.rfind("mp_rank_"); at != std::string_view::npos) {
@@ -62,6 +91,11 @@ RankTag RankOfPath(std::string_view path) {
     size_t i = zero + 13;
     tag.shard = tag.ranked = true;
     tag.data = SmallNumber(path, &i);
+  }
+  if (tag.ranked) return tag;
+  if (const auto rank = PlainRank(path)) {
+    tag.ranked = tag.plain = true;
+    tag.data = *rank;
   }
   return tag;
 }

@@ -9,14 +9,15 @@
 
 namespace plumbline::audit {
 
-// Of Megatron's mp_rank_TT[_PPP] and DeepSpeed's zero_pp_rank_D_mp_rank_TT: which part of the model
-// a file holds.
+// Of Megatron's mp_rank_TT[_PPP], DeepSpeed's zero_pp_rank_D_mp_rank_TT and plain rank numbers
+// (rank_3.pt, model_rank-3.pt, step-4/dp_rank_3/model.pt): which part of the model a file holds.
 struct RankTag {
   bool ranked = false;
   uint32_t stage = 0;   // of the pipeline
   uint32_t tensor = 0;  // of tensor parallelism
   uint32_t data = 0;    // of data parallelism
   bool shard = false;   // zero_pp_rank: a part that no other rank holds
+  bool plain = false;   // a number alone: whether ranks hold copies or shards is not said
 
   auto Order() const { return std::tie(stage, tensor, data); }
 };

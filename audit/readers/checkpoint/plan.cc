@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "audit/readers/checkpoint/contents.h"
+#include "audit/readers/checkpoint/distributed.h"
 #include "audit/readers/checkpoint/index.h"
 
 namespace plumbline::audit {
@@ -31,15 +32,18 @@ class Planner {
   explicit Planner(const std::vector<InputReport*>& files) : reports_(files) {}
 
   std::vector<PlannedFile> Plan() {
-    std::vector<InputReport*> indexes;
+    std::vector<InputReport*> indexes, distributed;
     for (InputReport* report : reports_) {
-      if (report->path.ends_with(".index.json")) {
+      if (fs::path(report->path).filename() == ".metadata") {
+        distributed.push_back(report);
+      } else if (report->path.ends_with(".index.json")) {
         indexes.push_back(report);
       } else {
         Find(report, report->path);
       }
     }
     for (InputReport* report : indexes) TakeIndex(report);
+    for (InputReport* report : distributed) TakeDistributed(report);
     NameRuns();
     NameSteps();
     NameRanks();
@@ -68,12 +72,6 @@ class Planner {
     found.planned.path = path;
     found.place = PlaceOf(path);
     found.planned.tag = found.place.rank;
-    if (path.ends_with(".distcp")) {
-      report->Add(0,
-                  "expected a checkpoint of torch.save or safetensors, found a part of PyTorch's "
-                  "distributed form, which this version does not read");
-      return found;
-    }
     absl::StatusOr<InputFile> file = InputFile::Open(path);
     if (!file.ok()) {
       report->Add(0, std::string(file.status().message()));
@@ -81,7 +79,7 @@ class Planner {
     }
     CheckpointContents contents;
     FileFindings findings;
-    const auto problem = ReadContents(*file, &contents, &findings);
+    const auto problem = ReadContents(path, *file, &contents, &findings);
     for (Problem& one : findings.problems) report->Add(one.offset, std::move(one.text));
     for (std::string& note : findings.notes) report->Note(std::move(note));
     if (problem) {
@@ -128,6 +126,29 @@ class Planner {
     }
     for (Problem& problem : CheckShards(index, shards, missing))
       report->Add(problem.offset, std::move(problem.text));
+  }
+
+  // Parts that nobody named are read too, in the name of their index.
+  void TakeDistributed(InputReport* report) {
+    DistributedIndex index;
+    FileFindings findings;
+    absl::StatusOr<InputFile> file = InputFile::Open(report->path);
+    if (!file.ok()) return report->Add(0, std::string(file.status().message()));
+    const auto problem = ReadDistributedIndex(*file, &index, &findings);
+    for (Problem& one : findings.problems) report->Add(one.offset, std::move(one.text));
+    for (std::string& note : findings.notes) report->Note(std::move(note));
+    if (problem) return report->Add(problem->offset, problem->text);
+    const fs::path folder = fs::path(report->path).parent_path();
+    for (const auto& [name, entries] : index.files) {
+      const std::string path = (folder / name).string();
+      std::error_code error;
+      if (by_path_.contains(WholePath(path))) continue;
+      if (fs::exists(path, error)) {
+        Find(report, path);
+      } else {
+        report->Add(0, "expected the part " + Quoted(name) + " beside its index, found none");
+      }
+    }
   }
 
   // Runs of one name in several folders are told apart by more of their path.

@@ -14,9 +14,14 @@ bool CheckpointReader::Recognise(std::string_view path, std::string_view head) c
 
 std::vector<std::unique_ptr<Source>> CheckpointReader::Open(
     const std::vector<InputReport*>& files) const {
+  return OpenWith(files, {});
+}
+
+std::vector<std::unique_ptr<Source>> CheckpointReader::OpenWith(
+    const std::vector<InputReport*>& files, const ReaderOptions& options) const {
   std::vector<std::unique_ptr<Source>> sources;
   std::vector<PlannedFile> plans = PlanCheckpoints(files);
-  if (!plans.empty()) sources.push_back(OpenCheckpoints(std::move(plans)));
+  if (!plans.empty()) sources.push_back(OpenCheckpoints(std::move(plans), options.block_fits));
   return sources;
 }
 

@@ -14,6 +14,8 @@ class CheckpointReader : public Reader {
   // Of a safetensors file the whole header is looked at: a probe's dumps are another format.
   bool Recognise(std::string_view path, std::string_view head) const override;
   std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override;
+  std::vector<std::unique_ptr<Source>> OpenWith(const std::vector<InputReport*>& files,
+                                                const ReaderOptions& options) const override;
 };
 
 }  // namespace plumbline::audit

@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace plumbline::audit {
 namespace {
 
 constexpr uint64_t kStart = 0x243f6a8885a308d3ull, kFactor = 0x9e3779b97f4a7c15ull;
+
+// For a given state every word leads to another state, and for a given word every state does.
+uint64_t Mixed(uint64_t state, uint64_t word) {
+  state = (state ^ word) * kFactor;
+  return state ^ (state >> 32);
+}
 
 }  // namespace
 
@@ -20,7 +27,7 @@ RowDigests::RowDigests(const StoredTensor& tensor) {
   const auto rows = static_cast<uint64_t>(tensor.shape[0]);
   row_bytes_ = tensor.bytes() / rows;
   every_ = (rows + kMostRows - 1) / kMostRows;
-  state_ = kStart;
+  std::fill(std::begin(states_), std::end(states_), kStart);
   rows_.reserve(static_cast<size_t>((rows + every_ - 1) / every_));
 }
 
@@ -41,6 +48,16 @@ void RowDigests::Add(const std::byte* data, size_t size) {
         Word(word);
         tail_size_ = 0;
       }
+      // Where the next word is the first lane's, four at once.
+      for (; lane_ == 0 && part >= kLanes * sizeof(uint64_t);
+           part -= kLanes * sizeof(uint64_t), data += kLanes * sizeof(uint64_t)) {
+        uint64_t words[kLanes];
+        std::memcpy(words, data, sizeof words);
+        for (size_t i = 0; i < kLanes; ++i) {
+          any_ |= words[i];
+          states_[i] = Mixed(states_[i], words[i]);
+        }
+      }
       for (; part >= sizeof(uint64_t); part -= sizeof(uint64_t), data += sizeof(uint64_t)) {
         uint64_t word = 0;
         std::memcpy(&word, data, sizeof word);
@@ -53,11 +70,10 @@ void RowDigests::Add(const std::byte* data, size_t size) {
   }
 }
 
-// For a given state every word leads to another state, and for a given word every state does.
 void RowDigests::Word(uint64_t word) {
   any_ |= word;
-  state_ = (state_ ^ word) * kFactor;
-  state_ ^= state_ >> 32;
+  states_[lane_] = Mixed(states_[lane_], word);
+  lane_ = (lane_ + 1) % kLanes;
 }
 
 void RowDigests::EndRow() {
@@ -67,12 +83,14 @@ void RowDigests::EndRow() {
       std::memcpy(&word, tail_, tail_size_);
       Word(word);
     }
-    rows_.push_back({row_, any_ == 0 ? 0 : std::max<uint64_t>(state_ >> 1, 1)});
+    uint64_t digest = states_[0];
+    for (size_t i = 1; i < kLanes; ++i) digest = Mixed(digest, states_[i]);
+    rows_.push_back({row_, any_ == 0 ? 0 : std::max<uint64_t>(digest >> 1, 1)});
   }
   ++row_;
   at_ = any_ = 0;
-  tail_size_ = 0;
-  state_ = kStart;
+  tail_size_ = lane_ = 0;
+  std::fill(std::begin(states_), std::end(states_), kStart);
 }
 
 std::vector<RepeatedRow> RowDigests::Repeated() const {

@@ -34,6 +34,9 @@ class RowDigests {
   std::vector<RepeatedRow> Repeated() const;
 
  private:
+  // Words of a row go to four states in turn: their multiplications need not wait for each other.
+  static constexpr size_t kLanes = 4;
+
   void Word(uint64_t word);
   void EndRow();
 
@@ -41,7 +44,8 @@ class RowDigests {
   uint64_t every_ = 1;
   uint64_t row_ = 0;  // that is read
   uint64_t at_ = 0;   // bytes of it that were read
-  uint64_t state_ = 0;
+  uint64_t states_[kLanes] = {};
+  size_t lane_ = 0;         // of the next word
   uint64_t any_ = 0;        // bits that are not 0
   std::byte tail_[8] = {};  // of a word that a cut divides
   size_t tail_size_ = 0;

@@ -12,9 +12,17 @@
 namespace plumbline::audit {
 namespace {
 
+using Sink = TensorScan::Sink;
+
+// Several threads from two MiB on: to start one costs some 50 microseconds, a MiB 500.
+int ThreadsOf(size_t bytes) {
+  constexpr size_t kForSeveral = size_t{2} << 20;
+  return bytes < kForSeveral ? 1 : ThreadsFor(kLargestLiveSample + 1);
+}
+
 // Bytes of a file, by a few threads where there are many.
 absl::Status ReadBytes(const InputFile& file, uint64_t at, std::byte* out, size_t size) {
-  std::vector<absl::Status> read(static_cast<size_t>(ThreadsFor(size)));
+  std::vector<absl::Status> read(static_cast<size_t>(ThreadsOf(size)));
   ParallelParts(static_cast<int64_t>(size), static_cast<int>(read.size()),
                 [&](int part, int64_t first, int64_t last) {
                   read[static_cast<size_t>(part)] = file.ReadAt(
@@ -31,24 +39,13 @@ void SwapBytes(std::byte* data, size_t bytes, size_t width) {
   for (size_t i = 0; i + width <= bytes; i += width) std::reverse(data + i, data + i + width);
 }
 
-// Where a tensor's bytes go, in C order and lowest byte first.
-struct Measures {
-  TensorMeter meter;
-  RowDigests* rows = nullptr;
-
-  absl::Status Add(const std::byte* data, size_t bytes, size_t width) {
-    if (rows != nullptr) rows->Add(data, bytes);
-    return meter.Add(data, static_cast<int64_t>(bytes / width), ThreadsFor(bytes));
-  }
-};
-
 // A tensor that is not dense, walked in C order in boxes that fit the buffers: a box is read axis
 // by axis as it lies in the file, longest stride outside, and copied to C order.
 class StridedWalk {
  public:
   StridedWalk(const InputFile& file, const StoredTensor& tensor, std::vector<std::byte>* dense,
-              std::vector<std::byte>* source, Measures* measures)
-      : file_(file), tensor_(tensor), dense_(*dense), source_(*source), measures_(*measures) {
+              std::vector<std::byte>* source, const Sink& sink)
+      : file_(file), tensor_(tensor), dense_(*dense), source_(*source), sink_(sink) {
     size_ = DTypeSize(tensor.dtype);
   }
 
@@ -158,14 +155,14 @@ class StridedWalk {
   absl::Status Give(size_t bytes) {
     if (bytes == 0) return absl::OkStatus();
     if (tensor_.swapped) SwapBytes(dense_.data(), bytes, size_);
-    return measures_.Add(dense_.data(), bytes, size_);
+    return sink_(dense_.data(), bytes);
   }
 
   const InputFile& file_;
   const StoredTensor& tensor_;
   std::vector<std::byte>& dense_;
   std::vector<std::byte>& source_;
-  Measures& measures_;
+  const Sink& sink_;
   std::vector<std::byte> run_;
   size_t size_ = 0;
   size_t fill_ = 0;  // bytes of dense_
@@ -174,24 +171,42 @@ class StridedWalk {
 }  // namespace
 
 absl::Status TensorScan::Measure(const InputFile& file, const StoredTensor& tensor,
-                                 TensorStats* stats, RowDigests* rows) {
-  Measures measures{TensorMeter(tensor.dtype), rows};
-  const uint64_t bytes = tensor.bytes();
-  absl::Status status;
-  if (bytes > 0 && !IsDense(tensor)) {
-    status = StridedWalk(file, tensor, &dense_, &source_, &measures).Walk();
-  } else {
-    dense_.resize(static_cast<size_t>(std::min<uint64_t>(bytes, kPieceBytes)));
-    for (uint64_t at = 0; at < bytes && status.ok(); at += dense_.size()) {
-      const auto size = static_cast<size_t>(std::min<uint64_t>(bytes - at, dense_.size()));
-      status = ReadBytes(file, tensor.begin + at, dense_.data(), size);
-      if (!status.ok()) break;
-      if (tensor.swapped) SwapBytes(dense_.data(), size, DTypeSize(tensor.dtype));
-      status = measures.Add(dense_.data(), size, DTypeSize(tensor.dtype));
-    }
-  }
-  if (status.ok()) *stats = measures.meter.Finish();
+                                 TensorStats* stats, RowDigests* rows, ElementSample* sample) {
+  TensorMeter meter(tensor.dtype);
+  const size_t width = DTypeSize(tensor.dtype);
+  absl::Status status = Stream(file, tensor, [&](const std::byte* data, size_t bytes) {
+    if (rows != nullptr) rows->Add(data, bytes);
+    if (sample != nullptr) sample->Add(data, bytes);
+    return meter.Add(data, static_cast<int64_t>(bytes / width), ThreadsOf(bytes));
+  });
+  if (status.ok()) *stats = meter.Finish();
   return status;
+}
+
+absl::Status TensorScan::Read(const InputFile& file, const StoredTensor& tensor,
+                              std::vector<std::byte>* elements) {
+  elements->clear();
+  elements->reserve(static_cast<size_t>(tensor.bytes()));
+  return Stream(file, tensor, [&](const std::byte* data, size_t bytes) {
+    elements->insert(elements->end(), data, data + bytes);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status TensorScan::Stream(const InputFile& file, const StoredTensor& tensor,
+                                const Sink& sink) {
+  const uint64_t bytes = tensor.bytes();
+  if (bytes > 0 && !IsDense(tensor))
+    return StridedWalk(file, tensor, &dense_, &source_, sink).Walk();
+  dense_.resize(static_cast<size_t>(std::min<uint64_t>(bytes, kPieceBytes)));
+  for (uint64_t at = 0; at < bytes; at += dense_.size()) {
+    const auto size = static_cast<size_t>(std::min<uint64_t>(bytes - at, dense_.size()));
+    absl::Status status = ReadBytes(file, tensor.begin + at, dense_.data(), size);
+    if (!status.ok()) return status;
+    if (tensor.swapped) SwapBytes(dense_.data(), size, DTypeSize(tensor.dtype));
+    if (status = sink(dense_.data(), size); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plumbline::audit

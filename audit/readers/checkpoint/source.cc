@@ -1,11 +1,13 @@
 #include "audit/readers/checkpoint/source.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "audit/readers/checkpoint/block_formats.h"
 #include "audit/readers/checkpoint/master_check.h"
 #include "audit/readers/checkpoint/scan.h"
 #include "audit/readers/checkpoint/whole_checkpoint.h"
@@ -16,7 +18,8 @@ namespace {
 
 class CheckpointSource : public Source {
  public:
-  explicit CheckpointSource(std::vector<PlannedFile> plans) : plans_(std::move(plans)) {
+  CheckpointSource(std::vector<PlannedFile> plans, bool block_fits)
+      : plans_(std::move(plans)), block_fits_(block_fits) {
     for (const PlannedFile& plan : plans_) ranks_[plan.run].insert(plan.rank);
   }
 
@@ -66,6 +69,8 @@ class CheckpointSource : public Source {
     while (next_ < plans_.size() && same(plans_[next_])) ++next_;
     whole_ = ReadCheckpoint(std::span(plans_).subspan(first_, next_ - first_),
                             &known_[{plan.run, plan.rank}]);
+    const auto sampled = std::count_if(whole_.tensors.begin(), whole_.tensors.end(), IsSampled);
+    most_sampled_ = SampledElements::MostOf(static_cast<size_t>(sampled));
     tensor_ = 0;
     order_ = 0;
     open_ = true;
@@ -118,9 +123,14 @@ class CheckpointSource : public Source {
     }
     TensorStats stats;
     std::optional<RowDigests> rows;
+    std::optional<ElementSample> sample;
     if (tensor.role == "weight" && RowDigests::Suits(tensor.place)) rows.emplace(tensor.place);
-    if (absl::Status status =
-            scan_.Measure(*part.file, tensor.place, &stats, rows ? &*rows : nullptr);
+    if (IsSampled(tensor)) {
+      const auto count = static_cast<uint64_t>(tensor.place.elements());
+      sample.emplace(tensor.place, elements_.Of(count, most_sampled_));
+    }
+    if (absl::Status status = scan_.Measure(*part.file, tensor.place, &stats,
+                                            rows ? &*rows : nullptr, sample ? &*sample : nullptr);
         !status.ok())
       return part.report->Add(tensor.place.begin, std::string(status.message()));
     TensorView view;
@@ -136,9 +146,27 @@ class CheckpointSource : public Source {
     evidence->set_sample_size(stats.count);
     evidence->set_exercised(v1::EXERCISED_YES);
     if (tensor.rate && tensor.call == 0) AddNumber(tensor.layer, "held", *tensor.rate, batch);
+    if (tensor.shared)
+      AddNumber(tensor.layer, "storage", static_cast<double>(*tensor.shared), batch);
     FillTensorFigures(view, stats, options, evidence->mutable_tensor());
+    if (sample) sample->Fill(evidence->mutable_tensor()->mutable_sample());
+    if (block_fits_ && tensor.role == "weight") {
+      if (absl::Status status =
+              MeasureBlocks(*part.file, tensor.place, &scan_, evidence->mutable_tensor());
+          !status.ok())
+        return part.report->Add(tensor.place.begin, std::string(status.message()));
+    }
+    if (tensor.beta1) AddNumber(tensor.layer, "held.beta1", *tensor.beta1, batch);
+    if (tensor.beta2) AddNumber(tensor.layer, "held.beta2", *tensor.beta2, batch);
+    if (tensor.epsilon) AddNumber(tensor.layer, "held.eps", *tensor.epsilon, batch);
     if (rows) AddRows(tensor, *rows, batch);
     if (tensor.master) AddMaster(tensor, batch);
+  }
+
+  // What rules hold against itself from one checkpoint to the next.
+  static bool IsSampled(const SitedTensor& tensor) {
+    return IsFloating(tensor.place.dtype) && (tensor.op == "weight" || tensor.op == "average" ||
+                                              tensor.op == "exp_avg" || tensor.op == "exp_avg_sq");
   }
 
   // The digests of a weight's rows as a tensor of its own, of which those that repeat are told.
@@ -205,6 +233,7 @@ class CheckpointSource : public Source {
   static constexpr size_t kMostRates = 16;
 
   std::vector<PlannedFile> plans_;
+  bool block_fits_;
   std::map<std::string, std::set<uint32_t>> ranks_;  // of each run
   size_t next_ = 0;                                  // of the plans that are not opened
   size_t first_ = 0;                                 // of the checkpoint that is open
@@ -214,14 +243,16 @@ class CheckpointSource : public Source {
   uint64_t order_ = 0;  // of its observations
   std::map<std::pair<std::string, uint32_t>, KnownNames> known_;
   TensorScan scan_;
+  SampledElements elements_;
+  uint64_t most_sampled_ = 0;  // of a tensor of the open checkpoint
   std::set<std::string> unread_;
   uint64_t bytes_read_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Source> OpenCheckpoints(std::vector<PlannedFile> plans) {
-  return std::make_unique<CheckpointSource>(std::move(plans));
+std::unique_ptr<Source> OpenCheckpoints(std::vector<PlannedFile> plans, bool block_fits) {
+  return std::make_unique<CheckpointSource>(std::move(plans), block_fits);
 }
 
 }  // namespace plumbline::audit

@@ -132,14 +132,19 @@ bool IsDataClass(std::string_view callee) {
 }
 
 std::optional<Problem> TorchFile::Open(const InputFile& file, std::unique_ptr<TorchFile>* out) {
+  return OpenPart(file, 0, file.size(), out);
+}
+
+std::optional<Problem> TorchFile::OpenPart(const InputFile& file, uint64_t begin, uint64_t size,
+                                           std::unique_ptr<TorchFile>* out) {
   std::unique_ptr<TorchFile> opened(new TorchFile(file));
-  if (auto problem = opened->Read()) return problem;
+  if (auto problem = opened->Read(begin, size)) return problem;
   *out = std::move(opened);
   return std::nullopt;
 }
 
-std::optional<Problem> TorchFile::Read() {
-  if (auto problem = ReadZip(file_, &zip_)) return problem;
+std::optional<Problem> TorchFile::Read(uint64_t begin, uint64_t size) {
+  if (auto problem = ReadZip(file_, begin, size, &zip_)) return problem;
   const ZipMember* pickle = nullptr;
   for (const ZipMember& member : zip_.members) {
     const size_t slash = member.name.find('/');

@@ -18,6 +18,9 @@ class TorchFile {
  public:
   // The problem, or nothing and a complete file. `file` outlives the object.
   static std::optional<Problem> Open(const InputFile& file, std::unique_ptr<TorchFile>* out);
+  // The same of a part of a file that torch.save wrote there.
+  static std::optional<Problem> OpenPart(const InputFile& file, uint64_t begin, uint64_t size,
+                                         std::unique_ptr<TorchFile>* out);
 
   const PickleTree& tree() const { return tree_; }
   const InputFile& file() const { return file_; }
@@ -34,7 +37,7 @@ class TorchFile {
 
  private:
   explicit TorchFile(const InputFile& file) : file_(file) {}
-  std::optional<Problem> Read();
+  std::optional<Problem> Read(uint64_t begin, uint64_t size);
   std::optional<StoredTensor> Rebuild(std::string_view how, PickleId arguments,
                                       std::string* wrong) const;
   bool Storage(PickleId id, DType known, StoredTensor* tensor, std::string* wrong) const;

@@ -11,6 +11,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostNameBytes = 512;
+constexpr std::string_view kMasterLists = "fp32_from_fp16_params";
 constexpr int kMostTops = 4;  // dicts around those that have a known name
 
 std::string LowerCase(std::string_view text) {
@@ -71,6 +72,7 @@ class TorchWalk {
     } else {
       WalkTop(root, "", 0);
     }
+    for (const auto& [id, prefix] : masters_) TakeMasters(id, prefix);
     contents_.ordered = true;
     if (contents_.tensors.size() >= kMostTensors)
       return Problem{0, "expected fewer than " + std::to_string(kMostTensors) +
@@ -229,6 +231,8 @@ class TorchWalk {
           WalkState(state);
         } else if (pairs[i + 1] == groups) {
           WalkGroups(groups);
+        } else if (KeyText(pairs[i]) == kMasterLists) {
+          masters_.emplace_back(pairs[i + 1], Under(prefix, KeyText(pairs[i])));
         } else {
           WalkOptimizer(pairs[i + 1], Under(prefix, KeyText(pairs[i])));
         }
@@ -269,6 +273,25 @@ class TorchWalk {
     }
   }
 
+  // Megatron's fp32 parameters: a list a group, in the order of its parameters. Where they are as
+  // many, each is the master of its own; otherwise (some parameters are fp32 themselves) of none
+  // that is known.
+  void TakeMasters(PickleId id, const std::string& prefix) {
+    const std::vector<ParameterGroup>& groups = contents_.groups;
+    bool fits = tree_.Is(id, PickleKind::kList) && tree_.items(id).size() == groups.size();
+    for (size_t g = 0; fits && g < groups.size(); ++g) {
+      const PickleId list = tree_.items(id)[g];
+      fits = tree_.Is(list, PickleKind::kList) &&
+             tree_.items(list).size() == groups[g].parameters.size();
+    }
+    if (!fits) return Flatten(id, Part::kOptimizer, prefix);
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const std::vector<PickleId>& list = tree_.items(tree_.items(id)[g]);
+      for (size_t i = 0; i < list.size() && contents_.tensors.size() < kMostTensors; ++i)
+        Take(list[i], Part::kOptimizer, "master_param", groups[g].parameters[i], "");
+    }
+  }
+
   void WalkGroups(PickleId groups) {
     if (!tree_.Is(groups, PickleKind::kList)) return;
     for (const PickleId one : tree_.items(groups)) {
@@ -278,6 +301,14 @@ class TorchWalk {
         group.rated = value.has_value();
         group.rate = value.value_or(0);
       }
+      if (const PickleId betas = tree_.Find(one, "betas");
+          (tree_.Is(betas, PickleKind::kTuple) || tree_.Is(betas, PickleKind::kList)) &&
+          tree_.items(betas).size() >= 2) {
+        group.beta1 = file_.Number(tree_.items(betas)[0]);
+        group.beta2 = file_.Number(tree_.items(betas)[1]);
+      }
+      if (const PickleId epsilon = tree_.Find(one, "eps"); epsilon != kNoPickle)
+        group.epsilon = file_.Number(epsilon);
       // Fused optimizers keep one step a group.
       if (const PickleId step = tree_.Find(one, "step"); step != kNoPickle)
         TakeLargest(file_.Number(step), &contents_.optimizer_step);
@@ -286,6 +317,7 @@ class TorchWalk {
         for (const PickleId parameter : tree_.items(list)) {
           if (tree_.Is(parameter, PickleKind::kInt))
             group.parameters.push_back(tree_.whole(parameter));
+          if (tree_.Is(parameter, PickleKind::kText)) group.names.push_back(KeyText(parameter));
         }
       }
       contents_.groups.push_back(std::move(group));
@@ -296,6 +328,7 @@ class TorchWalk {
   const PickleTree& tree_;
   CheckpointContents& contents_;
   FileFindings& findings_;
+  std::vector<std::pair<PickleId, std::string>> masters_;  // lists, with what leads to them
 };
 
 }  // namespace

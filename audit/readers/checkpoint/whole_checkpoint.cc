@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "audit/readers/checkpoint/master_check.h"
@@ -55,8 +56,13 @@ class Assembly {
     for (const PlannedFile& plan : plans_) Open(plan);
     NameOptimizers();
     RateParameters();
+    for (const Share& share : shares_) {
+      for (const NamedTensor* tensor : Of(share, Part::kModel))
+        named_with_module_ |= tensor->name.starts_with("module.");
+    }
     for (Share& share : shares_) Site(share);
     FindMasters();
+    FindShared();
     return std::move(out_);
   }
 
@@ -69,7 +75,7 @@ class Assembly {
     share.file = out_.files.size();
     auto kept = std::make_unique<InputFile>(*std::move(file));
     FileFindings told;  // when it was planned
-    if (auto problem = ReadContents(*kept, &share.contents, &told))
+    if (auto problem = ReadContents(plan.path, *kept, &share.contents, &told))
       return plan.report->Add(problem->offset, std::move(problem->text));
     out_.files.push_back({plan.report, std::move(kept)});
     shares_.push_back(std::move(share));
@@ -133,14 +139,18 @@ class Assembly {
           named += tensor->parameter_name.empty() ? 0 : 1;
         }
       }
+      for (const ParameterGroup& group : share.contents.groups) {
+        for (const std::string& name : group.names) groups_[Staged(*share.plan, name)] = group;
+      }
       if (numbers.empty()) continue;
       const std::map<int64_t, std::string>& names = names_[&share];
       for (const ParameterGroup& group : share.contents.groups) {
         numbers.insert(group.parameters.begin(), group.parameters.end());
         for (const int64_t parameter : group.parameters) {
           const auto name = names.find(parameter);
-          if (name != names.end() && group.rated)
-            rates_[Staged(*share.plan, name->second)] = group.rate;
+          const std::string layer =
+              name != names.end() ? name->second : "optimizer." + std::to_string(parameter);
+          groups_[Staged(*share.plan, layer)] = group;
         }
       }
       held += numbers.size();
@@ -167,9 +177,8 @@ class Assembly {
       sited.file = share.file;
       Name(share, tensor, &sited);
       sited.layer = Staged(*share.plan, sited.layer);
-      if (const auto rate = rates_.find(sited.layer);
-          rate != rates_.end() && tensor.part == Part::kModel)
-        sited.rate = rate->second;
+      if (const auto group = groups_.find(sited.layer); group != groups_.end())
+        Hold(group->second, tensor, &sited);
       if (share.plan->tag.ranked) sited.replicas = ReplicasOf(*share.plan, tensor);
       sited.place = std::move(tensor.place);
       sited.call = calls_[{sited.layer, sited.op}]++;
@@ -180,6 +189,14 @@ class Assembly {
     }
     if (!out_.optimizer_step) out_.optimizer_step = share.contents.optimizer_step;
     if (!out_.scheduler_step) out_.scheduler_step = share.contents.scheduler_step;
+  }
+
+  static void Hold(const ParameterGroup& group, const NamedTensor& tensor, SitedTensor* sited) {
+    if (tensor.part == Part::kModel && group.rated) sited->rate = group.rate;
+    if (tensor.part != Part::kOptimizer || tensor.name != "exp_avg_sq") return;
+    sited->beta1 = group.beta1;
+    sited->beta2 = group.beta2;
+    sited->epsilon = group.epsilon;
   }
 
   // What optimizers call the fp32 copy that they keep of a parameter.
@@ -200,6 +217,21 @@ class Assembly {
     }
   }
 
+  // Weights that are one tensor under several names.
+  void FindShared() {
+    using Where = std::tuple<size_t, uint64_t, DType, std::vector<int64_t>, std::vector<int64_t>>;
+    std::map<Where, size_t> first;
+    for (size_t i = 0; i < out_.tensors.size(); ++i) {
+      SitedTensor& tensor = out_.tensors[i];
+      if (tensor.role != "weight" || tensor.place.elements() < 2) continue;
+      const StoredTensor& place = tensor.place;
+      const auto [at, is_new] =
+          first.try_emplace({tensor.file, place.begin, place.dtype, place.shape, place.stride}, i);
+      if (is_new) continue;
+      out_.tensors[at->second].shared = tensor.shared = at->second;
+    }
+  }
+
   void Name(const Share& share, const NamedTensor& tensor, SitedTensor* sited) const {
     sited->layer = tensor.name;
     switch (tensor.part) {
@@ -209,6 +241,9 @@ class Assembly {
         return;
       case Part::kAverage:
         sited->op = "average";
+        // torch.optim.swa_utils.AveragedModel keeps the model as its member.
+        if (sited->layer.starts_with("module.") && !named_with_module_)
+          sited->layer.erase(0, std::string_view("module.").size());
         return;
       case Part::kOther:
         sited->op = "state";
@@ -233,6 +268,7 @@ class Assembly {
     const std::string own = "shard of rank " + std::to_string(plan.rank);
     if (plan.tag.shard || tensor.part == Part::kOther || !IsFloating(tensor.place.dtype))
       return own;
+    if (plan.tag.plain) return tensor.part == Part::kModel ? "" : own;
     // An optimizer's state is named by its parameter.
     const std::string& name = tensor.part == Part::kOptimizer && !tensor.parameter_name.empty()
                                   ? tensor.parameter_name
@@ -253,7 +289,8 @@ class Assembly {
   WholeCheckpoint out_;
   std::vector<Share> shares_;
   std::map<const Share*, std::map<int64_t, std::string>> names_;
-  std::map<std::string, double> rates_;  // by layer
+  std::map<std::string, ParameterGroup> groups_;  // by layer
+  bool named_with_module_ = false;                // the model's own tensors
   std::map<std::pair<std::string, std::string>, uint32_t> calls_;
 };
 

@@ -21,9 +21,12 @@ struct SitedTensor {
   size_t file = 0;  // of the checkpoint's
   StoredTensor place;
   std::string layer, op, role;
-  std::string replicas;          // of TensorState
-  uint32_t call = 0;             // n-th of this site
-  std::optional<double> rate;    // a parameter that an optimizer holds: its group's
+  std::string replicas;        // of TensorState
+  uint32_t call = 0;           // n-th of this site
+  std::optional<double> rate;  // a parameter that an optimizer holds: its group's
+  // Of a second moment: how its group computes and uses it.
+  std::optional<double> beta1, beta2, epsilon;
+  std::optional<size_t> shared;  // a weight that lies where another does: the first one's number
   std::optional<size_t> master;  // a weight's fp32 one, of the checkpoint's tensors
 };
 

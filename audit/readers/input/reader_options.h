@@ -16,6 +16,9 @@ struct ScalarOptions {
 // Of every reader. One that has no use for them is opened without (Reader::Open).
 struct ReaderOptions {
   ScalarOptions scalars;
+  // A rule is asked what weights would lose in formats with a scale a block: checkpoints are read
+  // once more for it.
+  bool block_fits = false;
 };
 
 }  // namespace plumbline::audit

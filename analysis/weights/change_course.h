@@ -1,0 +1,85 @@
+// How far weights move from checkpoint to checkpoint, each beside the run's others.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "analysis/frame/frame.h"
+
+namespace plumbline::rules {
+
+// One weight of one rank, its sampled elements.
+struct ChangeCourse {
+  std::vector<float> last;
+  uint64_t which = 0;  // a hash of their indices
+  uint64_t intervals = 0;
+  int side = 0;         // of the newest intervals: above (1) or below (-1) the others by far
+  uint64_t beside = 0;  // of those in a row, to the newest
+  int64_t step = 0;     // of `last`
+  int64_t beside_first = 0;
+  double log_ratio = 0;  // log10 of |change| over |weight| in the newest interval
+  bool rated = false;    // over the rate of its parameter group
+  bool told = false;
+  void Persist(Archive& a) {
+    a(last, which, intervals, side, beside, step, beside_first, log_ratio, rated, told);
+  }
+};
+
+// The newest interval of one rank: what is shown.
+struct ChangesShown {
+  uint64_t weights = 0, unchanged = 0, intervals = 0;
+  double median = 0, low = 0, high = 0;  // log10 of |change| over |weight|
+  std::string lowest, highest;
+  int64_t step_first = 0, step_last = 0;
+  void Persist(Archive& a) {
+    a(weights, unchanged, intervals, median, low, high, lowest, highest, step_first, step_last);
+  }
+};
+
+// Weights with two axes and more, by 4 bytes a sampled element. Of evidence of role "weight" whose
+// samples are of the same elements in each step, as those of checkpoints are.
+class ChangeCourses {
+ public:
+  static constexpr uint64_t kIntervals = 3;
+  static constexpr size_t kFewestWeights = 8;  // that a median is taken of
+  static constexpr double kDecades = 3;
+
+  static bool ReadsScalar(const v1::Site& site) { return site.op() == "held"; }
+  void Take(const SiteStep& step);
+  void Close(const StepEnd& step, VerdictSink& out);
+  void Rest(VerdictSink& out) const;
+
+  // Between steps open_ is empty.
+  void Persist(Archive& a) { a(courses_, shown_); }
+
+ private:
+  using Key = std::tuple<v1::Role, uint32_t, std::string>;  // rank, layer
+  struct Open {
+    std::vector<double> values;
+    uint64_t which = 0;
+    bool poisoned = false;
+    std::optional<double> rate;
+  };
+  // One weight's way since the checkpoint before.
+  struct Way {
+    const Key* key = nullptr;
+    ChangeCourse* course = nullptr;
+    double log_ratio = 0;  // of what is shown
+    double compared = 0;   // the same over the rate, where every weight has one
+  };
+
+  void CloseRank(const StepEnd& step, uint32_t rank, std::vector<Way> ways, uint64_t unchanged,
+                 VerdictSink& out);
+  static v1::Verdict Found(const Way& way, double median, size_t weights);
+
+  std::map<Key, ChangeCourse> courses_;
+  std::map<std::pair<v1::Role, uint32_t>, ChangesShown> shown_;
+  std::map<std::pair<uint32_t, std::string>, Open> open_;  // of this step
+};
+
+}  // namespace plumbline::rules

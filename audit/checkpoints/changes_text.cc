@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "audit/checkpoints/changes.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostMoved = 10, kMostNames = 8, kMostGroups = 60;
+
+std::string Relative(double squares_change, double squares_a) {
+  if (squares_change == 0) return "0";
+  return squares_a > 0 ? absl::StrFormat("%.3g", std::sqrt(squares_change / squares_a)) : "from 0";
+}
+
+class ChangesWriter {
+ public:
+  ChangesWriter(const CheckpointChanges& changes, const TextStyle& style)
+      : changes_(changes), style_(style) {}
+
+  std::string Render(const CheckpointSide& a, const CheckpointSide& b) {
+    Side("A", a);
+    Side("B", b);
+    Counts();
+    Groups("By role (weights)", changes_.roles);
+    Groups("By layer (weights)", changes_.layers);
+    Moved("Weights that moved most", TensorKind::kModel);
+    Moved("Averages that moved most", TensorKind::kAverage);
+    Moved("Optimizer state that moved most", TensorKind::kOptimizer);
+    NotCompared();
+    return std::move(out_);
+  }
+
+ private:
+  void Line(size_t indent, const std::string& text) {
+    for (const std::string& line :
+         Wrap(Printable(text), static_cast<size_t>(style_.width) - indent))
+      out_ += std::string(indent, ' ') + line + "\n";
+  }
+  void Heading(const std::string& text) { out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n"; }
+
+  void Side(const char* name, const CheckpointSide& side) {
+    Line(0, absl::StrCat(
+                name, "  ", side.path, ": step ", side.step, " of ", side.run, ", ",
+                Plural(side.tensors.size(), "tensor"),
+                side.steps > 1 ? absl::StrCat(" (the newest of ", side.steps, " steps)") : ""));
+    for (const InputReport& input : side.inputs.reports) {
+      for (const Problem& problem : input.problems) Line(4, input.Line(problem));
+    }
+  }
+
+  static std::string Names(const std::vector<std::string>& names) {
+    std::string text;
+    for (size_t i = 0; i < names.size() && i < kMostNames; ++i)
+      absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
+    if (names.size() > kMostNames)
+      absl::StrAppend(&text, " and ", names.size() - kMostNames, " more");
+    return text;
+  }
+
+  void Counts() {
+    std::vector<std::string> same;
+    size_t changed = 0;
+    for (const TensorChange& change : changes_.tensors) {
+      if (!change.wrong.empty()) continue;
+      if (change.differ > 0) {
+        ++changed;
+      } else {
+        same.push_back(change.name);
+      }
+    }
+    out_ += "\n";
+    Line(0, absl::StrCat(Plural(changed, "tensor"), " changed, ", same.size(),
+                         " identical in every bit", same.empty() ? "" : ": " + Names(same)));
+    if (!changes_.only_a.empty()) Line(0, "In A alone: " + Names(changes_.only_a));
+    if (!changes_.only_b.empty()) Line(0, "In B alone: " + Names(changes_.only_b));
+    std::vector<std::string> renamed;
+    for (const auto& [a, b] : changes_.renamed) renamed.push_back(absl::StrCat(a, " is B's ", b));
+    if (!renamed.empty()) Line(0, "The same bits under another name: " + Names(renamed));
+  }
+
+  void Groups(const char* heading, const std::vector<ChangeGroup>& groups) {
+    if (groups.empty()) return;
+    Heading(heading);
+    std::vector<std::string> head = {"", "changed", "|change|/|A|", "rows unmoved"};
+    if (changes_.with_before) head.push_back("cosine to the change before");
+    std::vector<std::vector<std::string>> rows = {head};
+    for (const ChangeGroup& group : groups) {
+      if (rows.size() > kMostGroups) break;
+      std::vector<std::string> row = {
+          Printable(group.name), absl::StrCat(group.changed, " of ", group.tensors),
+          Relative(group.squares_change, group.squares_a),
+          group.rows > 0 ? absl::StrCat(group.rows_still, " of ", group.rows) : "-"};
+      if (changes_.with_before) {
+        row.push_back(
+            group.before > 0
+                ? absl::StrFormat("%.3f", group.along / std::sqrt(group.before * group.with_before))
+                : "-");
+      }
+      rows.push_back(std::move(row));
+    }
+    out_ += TextColumns(rows, false);
+    if (groups.size() > kMostGroups)
+      Line(2, absl::StrCat("and ", groups.size() - kMostGroups, " more"));
+  }
+
+  void Moved(const char* heading, TensorKind kind) {
+    std::vector<const TensorChange*> moved;
+    for (const TensorChange& change : changes_.tensors) {
+      if (change.kind == kind && change.wrong.empty() && change.differ > 0)
+        moved.push_back(&change);
+    }
+    if (moved.empty()) return;
+    std::stable_sort(moved.begin(), moved.end(), [](const TensorChange* x, const TensorChange* y) {
+      return x->relative() > y->relative();
+    });
+    Heading(heading);
+    for (size_t i = 0; i < moved.size() && i < kMostMoved; ++i) Tensor(*moved[i]);
+    if (moved.size() > kMostMoved)
+      Line(2, absl::StrCat("and ", moved.size() - kMostMoved, " more"));
+  }
+
+  void Tensor(const TensorChange& change) {
+    std::string text = absl::StrCat(
+        change.name, change.name_b == change.name ? "" : absl::StrCat(" (B's ", change.name_b, ")"),
+        "  [", absl::StrJoin(change.shape, ", "), "] ", change.dtype_a,
+        change.dtype_b == change.dtype_a ? "" : absl::StrCat(" to ", change.dtype_b), ": ");
+    absl::StrAppendFormat(&text, "|change|/|A| %s, %d of %d elements",
+                          Relative(change.squares_change, change.squares_a), change.differ,
+                          change.count);
+    if (change.cosine) absl::StrAppendFormat(&text, ", cosine %.3f", *change.cosine);
+    if (change.non_finite > 0) absl::StrAppendFormat(&text, ", %d not finite", change.non_finite);
+    Line(2, text);
+    if (change.largest > 0) {
+      Line(6, absl::StrFormat("most at [%s]: %s to %s", absl::StrJoin(change.largest_at, ", "),
+                              ShortNumber(change.largest_a), ShortNumber(change.largest_b)));
+    }
+    if (!change.most.empty()) {
+      std::vector<std::string> rows;
+      for (const MovedRow& row : change.most)
+        rows.push_back(absl::StrFormat("%d (%s)", row.row,
+                                       Relative(row.change * row.change, row.weight * row.weight)));
+      Line(6, absl::StrFormat("rows that moved most: %s; unmoved %d of %d",
+                              absl::StrJoin(rows, ", "), change.rows_still, change.rows));
+    }
+    if (!change.spectrum.empty()) {
+      std::vector<std::string> values;
+      double squares = 0;
+      for (const SingularValue& one : change.spectrum) {
+        values.push_back(absl::StrFormat("%.4g ± %.1g", one.value, one.error));
+        squares += one.value * one.value;
+      }
+      Line(6, absl::StrFormat("singular values of the change: %s: %.0f %% of its squares",
+                              absl::StrJoin(values, ", "), 100 * squares / change.squares_change));
+    }
+  }
+
+  void NotCompared() {
+    bool headed = false;
+    for (const TensorChange& change : changes_.tensors) {
+      if (change.wrong.empty()) continue;
+      if (!headed) Heading("Not compared");
+      headed = true;
+      Line(2, absl::StrCat(change.name, ": ", change.wrong));
+    }
+  }
+
+  const CheckpointChanges& changes_;
+  const TextStyle& style_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string ChangesText(const CheckpointSide& a, const CheckpointSide& b,
+                        const CheckpointChanges& changes, const TextStyle& style) {
+  return ChangesWriter(changes, style).Render(a, b);
+}
+
+}  // namespace plumbline::audit

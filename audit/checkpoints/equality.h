@@ -1,0 +1,46 @@
+// Are two checkpoints equal, in every bit of every tensor, whatever their layouts and names?
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "audit/checkpoints/names_map.h"
+#include "audit/checkpoints/side.h"
+
+namespace plumbline::audit {
+
+struct Unequal {
+  std::string name;  // of A's tensor, or of B's where A has none
+  std::string text;  // "element [3, 4] is 0.25 in A, 0.5 in B (12 of 64 differ)"
+};
+
+struct Equality {
+  uint64_t tensors = 0;            // equal ones
+  uint64_t bytes = 0;              // of these
+  std::vector<Unequal> unequal;    // in the order of A's files, then of B's
+  std::vector<std::string> aside;  // what was not held against each other, and why
+
+  bool equal() const { return unequal.empty(); }
+};
+
+// What only one side has at all (no optimizer in an export, no average) is set aside and said; so
+// are tensors of types that are not read. Numbers that both sides tell (the optimizer's and the
+// schedule's steps, rates) count as tensors do. Names: A's as the map has them. Equal is equal in
+// dtype and bits. `on_tensor` is called before each with the number that are done.
+absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSide& b,
+                                     const NamesMap& names,
+                                     const std::function<void(size_t)>& on_tensor);
+
+// Of tensors that only one side has: those whose bits another name has on the other side, as pairs
+// of A's name and B's.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindRenamed(
+    const std::vector<const ComparedTensor*>& only_a,
+    const std::vector<const ComparedTensor*>& only_b);
+
+std::string EqualityText(const CheckpointSide& a, const CheckpointSide& b, const Equality& result);
+// Schema "plumbline.equality/1". Strict JSON, ends with a newline.
+std::string EqualityJson(const CheckpointSide& a, const CheckpointSide& b, const Equality& result);
+
+}  // namespace plumbline::audit

@@ -1,0 +1,93 @@
+#include "audit/checkpoints/names_map.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostMapBytes = size_t{16} << 20;
+
+// The texts that the stars of a pattern stand for: each as short as the rest allows.
+bool Fits(std::string_view pattern, std::string_view name, std::vector<std::string>* stars) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (size_t length = 0; star + length <= name.size(); ++length) {
+    stars->emplace_back(name.substr(star, length));
+    if (Fits(rest, name.substr(star + length), stars)) return true;
+    stars->pop_back();
+  }
+  return false;
+}
+
+std::string Wrong(const std::string& path, uint32_t line, const std::string& what) {
+  return absl::StrCat(path, ":", line, ": expected ", what);
+}
+
+}  // namespace
+
+std::string NamesMap::OfB(const std::string& name_of_a) const {
+  for (const auto& [a, b] : patterns_) {
+    std::vector<std::string> stars;
+    if (!Fits(a, name_of_a, &stars)) continue;
+    std::string out;
+    size_t next = 0;
+    for (const char c : b) {
+      if (c == '*') {
+        out += stars[next++];
+      } else {
+        out += c;
+      }
+    }
+    return out;
+  }
+  return name_of_a;
+}
+
+absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in || text.str().size() > kMostMapBytes)
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a readable file of names"));
+  toml::table table;
+  try {
+    table = toml::parse(text.str(), path);
+  } catch (const toml::parse_error& error) {
+    return absl::InvalidArgumentError(
+        Wrong(path, error.source().begin.line,
+              absl::StrCat("TOML, found: ", std::string(error.description()))));
+  }
+  const toml::table* names = table["names"].as_table();
+  if (names == nullptr || table.size() != 1)
+    return absl::InvalidArgumentError(Wrong(path, 1, "a table [names] and nothing else"));
+  // A table is sorted; the order of the file is that of its lines.
+  std::map<std::pair<uint32_t, uint32_t>, std::pair<std::string, std::string>> ordered;
+  for (const auto& [key, node] : *names) {
+    const auto line = key.source().begin.line;
+    const std::optional<std::string> value = node.value_exact<std::string>();
+    if (!value) return absl::InvalidArgumentError(Wrong(path, line, "a name of B as text"));
+    const std::string a(key.str());
+    if (std::count(value->begin(), value->end(), '*') > std::count(a.begin(), a.end(), '*'))
+      return absl::InvalidArgumentError(
+          Wrong(path, line, "as many * in B's name as in A's, or fewer"));
+    ordered[{line, key.source().begin.column}] = {a, *value};
+  }
+  NamesMap map;
+  for (auto& [place, names_of] : ordered)
+    map.Add(std::move(names_of.first), std::move(names_of.second));
+  return map;
+}
+
+}  // namespace plumbline::audit

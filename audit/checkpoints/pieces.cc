@@ -1,0 +1,145 @@
+#include "audit/checkpoints/pieces.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace plumbline::audit {
+namespace {
+
+std::string ShapeWords(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+TensorPart Slice(TensorPart part, size_t axis, int64_t first, int64_t count) {
+  part.place.begin += static_cast<uint64_t>(first) *
+                      static_cast<uint64_t>(part.place.stride[axis]) * DTypeSize(part.place.dtype);
+  part.place.shape[axis] = count;
+  return part;
+}
+
+bool AllAlike(const std::vector<TensorPart>& parts) {
+  return std::all_of(parts.begin(), parts.end(), [&](const TensorPart& part) {
+    return part.place.shape == parts[0].place.shape;
+  });
+}
+
+// Parts as one tensor of a shape: the axis on which they add up.
+std::optional<size_t> AxisOf(const std::vector<TensorPart>& parts,
+                             const std::vector<int64_t>& whole) {
+  for (size_t axis = 0; axis < whole.size(); ++axis) {
+    int64_t sum = 0;
+    bool fits = true;
+    for (const TensorPart& part : parts) {
+      const std::vector<int64_t>& shape = part.place.shape;
+      fits &= shape.size() == whole.size();
+      for (size_t i = 0; fits && i < whole.size(); ++i) fits = i == axis || shape[i] == whole[i];
+      if (!fits) break;
+      sum += shape[axis];
+    }
+    if (fits && sum == whole[axis]) return axis;
+  }
+  return std::nullopt;
+}
+
+// One tensor against its parts.
+void LayParts(const TensorPart& whole, const std::vector<TensorPart>& parts, size_t axis,
+              bool whole_is_a, Layout* out) {
+  int64_t first = 0;
+  for (const TensorPart& part : parts) {
+    const int64_t count = part.place.shape[axis];
+    Piece piece;
+    piece.at.assign(whole.place.shape.size(), 0);
+    piece.at[axis] = first;
+    const TensorPart slice = Slice(whole, axis, first, count);
+    piece.a = whole_is_a ? slice : part;
+    piece.b = whole_is_a ? part : slice;
+    out->pieces.push_back(std::move(piece));
+    first += count;
+  }
+}
+
+}  // namespace
+
+Layout LayOver(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b) {
+  Layout out;
+  const std::vector<int64_t>& shape_a = a[0].place.shape;
+  const std::vector<int64_t>& shape_b = b[0].place.shape;
+  const bool alike = AllAlike(a) && AllAlike(b) && shape_a == shape_b;
+  if (alike && (a.size() == b.size() || a.size() == 1 || b.size() == 1)) {
+    out.shape = shape_a;
+    out.copies = std::max(a.size(), b.size()) > 1;
+    for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+      out.pieces.push_back({a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i],
+                            std::vector<int64_t>(shape_a.size(), 0)});
+    }
+    return out;
+  }
+  if (a.size() == 1 && b.size() == 1) {
+    out.wrong =
+        absl::StrCat("shape ", ShapeWords(shape_a), " in A, ", ShapeWords(shape_b), " in B");
+    return out;
+  }
+  if (a.size() == b.size()) {
+    for (size_t i = 0; i < a.size() && out.wrong.empty(); ++i) {
+      if (a[i].place.shape != b[i].place.shape) {
+        out.wrong = absl::StrCat("shape ", ShapeWords(a[i].place.shape), " in A, ",
+                                 ShapeWords(b[i].place.shape), " in B, on rank ", a[i].rank);
+      }
+      out.pieces.push_back({a[i], b[i], std::vector<int64_t>(a[i].place.shape.size(), 0)});
+    }
+    out.shape = shape_a;
+    out.copies = true;
+    return out;
+  }
+  if (a.size() == 1 || b.size() == 1) {
+    const bool whole_is_a = a.size() == 1;
+    const TensorPart& whole = whole_is_a ? a[0] : b[0];
+    const std::vector<TensorPart>& parts = whole_is_a ? b : a;
+    out.shape = whole.place.shape;
+    const std::optional<size_t> axis = AxisOf(parts, out.shape);
+    if (axis) {
+      LayParts(whole, parts, *axis, whole_is_a, &out);
+    } else {
+      out.wrong = absl::StrCat(whole_is_a ? "A" : "B", " has shape ", ShapeWords(out.shape),
+                               ", the other's ", parts.size(), " parts (the first ",
+                               ShapeWords(parts[0].place.shape), ") do not add up to it");
+    }
+    return out;
+  }
+  out.wrong = absl::StrCat(a.size(), " parts in A, ", b.size(), " in B: merge one of them");
+  return out;
+}
+
+absl::Status PieceReader::Read(const Piece& piece, const std::function<bool(const Box&)>& take) {
+  if (piece.a.place.elements() == 0) return absl::OkStatus();
+  bool stop = false;
+  return ReadFrom(piece, 0, take, &stop);
+}
+
+// Cuts along `axis`, and inside of it where one index is too much.
+absl::Status PieceReader::ReadFrom(const Piece& piece, size_t axis,
+                                   const std::function<bool(const Box&)>& take, bool* stop) {
+  const std::vector<int64_t>& shape = piece.a.place.shape;
+  const int64_t count = piece.a.place.elements();
+  if (count <= kMostOfBox || axis == shape.size()) {
+    if (absl::Status s = scan_a_.Read(*piece.a.file, piece.a.place, &a_); !s.ok()) return s;
+    if (absl::Status s = scan_b_.Read(*piece.b.file, piece.b.place, &b_); !s.ok()) return s;
+    *stop = !take({a_.data(), b_.data(), static_cast<size_t>(count), piece.at, shape});
+    return absl::OkStatus();
+  }
+  const int64_t inner = count / shape[axis];
+  const int64_t group = std::max<int64_t>(kMostOfBox / inner, 1);
+  for (int64_t first = 0; first < shape[axis] && !*stop; first += group) {
+    const int64_t extent = std::min(group, shape[axis] - first);
+    Piece part{Slice(piece.a, axis, first, extent), Slice(piece.b, axis, first, extent), piece.at};
+    part.at[axis] += first;
+    if (absl::Status s = ReadFrom(part, axis + 1, take, stop); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,104 @@
+#include "audit/checkpoints/side.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "audit/readers/checkpoint/plan.h"
+
+namespace plumbline::audit {
+namespace {
+
+TensorKind KindOf(const std::string& op) {
+  if (op == "weight" || op == "buffer") return TensorKind::kModel;
+  if (op == "average") return TensorKind::kAverage;
+  return op == "state" ? TensorKind::kOther : TensorKind::kOptimizer;
+}
+
+void Collect(CheckpointSide* side, const WholeCheckpoint& whole, uint32_t rank,
+             std::map<std::string, size_t>* known) {
+  std::map<std::string, uint32_t> seen;  // of this rank: a name may come again
+  for (const SitedTensor& sited : whole.tensors) {
+    const TensorKind kind = KindOf(sited.op);
+    std::string name =
+        kind == TensorKind::kModel ? sited.layer : absl::StrCat(sited.layer, "/", sited.op);
+    const uint32_t again = seen[name]++;
+    if (again > 0) absl::StrAppend(&name, " (", again + 1, ")");
+    const auto [at, is_new] = known->emplace(name, side->tensors.size());
+    if (is_new) side->tensors.push_back({std::move(name), sited.layer, kind, {}});
+    side->tensors[at->second].parts.push_back(
+        {whole.files[sited.file].file.get(), sited.place, rank});
+  }
+}
+
+}  // namespace
+
+bool CheckpointSide::failed() const {
+  return std::any_of(inputs.reports.begin(), inputs.reports.end(),
+                     [](const InputReport& report) { return report.failed(); });
+}
+
+bool CheckpointSide::Has(TensorKind kind) const {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [&](const ComparedTensor& tensor) { return tensor.kind == kind; });
+}
+
+bool IsCheckpointPath(const std::string& path) {
+  const Inputs inputs = FindInputs({path}, nullptr);
+  return inputs.sets.size() == 1 && inputs.sets[0].reader->format() == "checkpoint";
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::string& path) {
+  auto side = std::make_unique<CheckpointSide>();
+  side->path = path;
+  side->inputs = FindInputs({path}, nullptr);
+  std::vector<InputReport*> files;
+  for (const Inputs::Set& set : side->inputs.sets) {
+    if (set.reader->format() == "checkpoint") files = set.files;
+  }
+  const std::vector<PlannedFile> plans = PlanCheckpoints(files);
+  if (plans.empty()) {
+    std::string why;
+    for (const InputReport& report : side->inputs.reports) {
+      if (!report.problems.empty()) why = absl::StrCat(": ", report.Line(report.problems[0]));
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected a checkpoint, found none that can be read", why));
+  }
+  std::set<std::string> runs;
+  std::set<int64_t> steps;
+  for (const PlannedFile& plan : plans) {
+    runs.insert(plan.run);
+    steps.insert(plan.step);
+  }
+  if (runs.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected one checkpoint, found ",
+                                                   runs.size(), " runs: ", *runs.begin(), ", ",
+                                                   *std::next(runs.begin())));
+  }
+  side->run = plans[0].run;
+  side->step = *steps.rbegin();
+  side->steps = steps.size();
+  // The plans are in the order of step and rank: the newest step's are the last.
+  std::map<std::string, size_t> known;
+  size_t first = 0;
+  while (plans[first].step != side->step) ++first;
+  while (first < plans.size()) {
+    size_t last = first;
+    while (last < plans.size() && plans[last].rank == plans[first].rank) ++last;
+    KnownNames names;
+    WholeCheckpoint& whole = side->ranks.emplace_back(
+        ReadCheckpoint(std::span(plans).subspan(first, last - first), &names));
+    Collect(side.get(), whole, plans[first].rank, &known);
+    if (side->rates.empty()) side->rates = whole.rates;
+    if (!side->optimizer_step) side->optimizer_step = whole.optimizer_step;
+    if (!side->scheduler_step) side->scheduler_step = whole.scheduler_step;
+    first = last;
+  }
+  return side;
+}
+
+}  // namespace plumbline::audit

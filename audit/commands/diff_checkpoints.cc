@@ -1,0 +1,99 @@
+#include "audit/commands/diff_checkpoints.h"
+
+#include <unistd.h>
+
+#include <memory>
+
+#include "audit/checkpoints/changes.h"
+#include "audit/checkpoints/equality.h"
+#include "audit/commands/commands.h"
+#include "audit/commands/progress_line.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kSpectra = 8;
+
+// Problems that are errors, as plumb audit says them.
+bool TellProblems(const CheckpointSide& side) {
+  for (const InputReport& input : side.inputs.reports) {
+    for (const Problem& problem : input.problems) {
+      if (problem.error) Fail(input.Line(problem));
+    }
+  }
+  return side.failed();
+}
+
+// How far the tensors of A are, on a terminal.
+class TensorProgress {
+ public:
+  TensorProgress(const CheckpointSide& side, bool quiet) : side_(side), line_(quiet) {
+    for (const ComparedTensor& tensor : side.tensors) progress_.bytes += BytesOf(tensor);
+    progress_.files = side.ranks.size();
+  }
+  void At(size_t done) {
+    for (; counted_ < done; ++counted_) progress_.bytes_done += BytesOf(side_.tensors[counted_]);
+    line_.Show(progress_);
+  }
+
+ private:
+  static uint64_t BytesOf(const ComparedTensor& tensor) {
+    uint64_t bytes = 0;
+    for (const TensorPart& part : tensor.parts) bytes += part.place.bytes();
+    return bytes;
+  }
+
+  const CheckpointSide& side_;
+  AuditProgress progress_;
+  size_t counted_ = 0;
+  ProgressLine line_;
+};
+
+}  // namespace
+
+int DiffCheckpoints(const DiffCheckpointsArguments& arguments) {
+  NamesMap names;
+  if (!arguments.map.empty()) {
+    absl::StatusOr<NamesMap> read = ReadNamesMap(arguments.map);
+    if (!read.ok()) return Fail("--map: " + std::string(read.status().message()));
+    names = *std::move(read);
+  }
+  auto a = ReadCheckpointSide(arguments.a);
+  if (!a.ok()) return Fail(std::string(a.status().message()));
+  auto b = ReadCheckpointSide(arguments.b);
+  if (!b.ok()) return Fail(std::string(b.status().message()));
+  std::unique_ptr<CheckpointSide> before;
+  if (!arguments.before.empty()) {
+    auto read = ReadCheckpointSide(arguments.before);
+    if (!read.ok()) return Fail("--before: " + std::string(read.status().message()));
+    before = *std::move(read);
+  }
+  const bool failed_a = TellProblems(**a), failed_b = TellProblems(**b);
+  const bool failed = failed_a || failed_b;
+  const bool json = arguments.format == "json";
+  std::string text;
+  bool equal = true;
+  {
+    TensorProgress progress(**a, arguments.quiet);
+    const auto at = [&](size_t done) { progress.At(done); };
+    if (arguments.expect_equal) {
+      const auto result = ExpectEqual(**a, **b, names, at);
+      if (!result.ok()) return Fail(std::string(result.status().message()));
+      equal = result->equal();
+      if (equal && result->tensors == 0)
+        return Fail("expected two checkpoints with tensors in common, found none");
+      text = json ? EqualityJson(**a, **b, *result) : EqualityText(**a, **b, *result);
+    } else {
+      const auto result = CompareCheckpoints(**a, **b, before.get(), names, kSpectra, at);
+      if (!result.ok()) return Fail(std::string(result.status().message()));
+      if (!result->compared())
+        return Fail("expected two checkpoints with tensors in common, found none");
+      const TextStyle style = arguments.output.empty() ? StyleFor(STDOUT_FILENO) : TextStyle{};
+      text = json ? ChangesJson(**a, **b, *result) : ChangesText(**a, **b, *result, style);
+    }
+  }
+  if (!WriteOutput(arguments.output, text) || failed) return kExitError;
+  return equal ? kExitClean : kExitFindings;
+}
+
+}  // namespace plumbline::audit
