@@ -22,6 +22,7 @@
 #include "audit/render/json_report.h"
 #include "audit/render/sarif_report.h"
 #include "audit/render/text_report.h"
+#include "audit/render/timeline_trace.h"
 #include "audit/session/audit.h"
 #include "base/clock.h"
 #include "base/command_line/completion.h"
@@ -34,6 +35,7 @@ struct AuditArguments {
   std::vector<std::string> paths;
   std::string format = "text";
   std::string output;
+  std::string timeline;
   std::string as;
   std::string map;
   std::string fail_on = "error";
@@ -64,10 +66,10 @@ int ExitStatus(const AuditResult& result, v1::Level fail_on) {
 }
 
 // Overwriting what is being audited would destroy it.
-bool OutputIsInput(const AuditArguments& arguments) {
+bool IsInput(const AuditArguments& arguments, const std::string& output) {
   for (const std::string& path : arguments.paths) {
     std::error_code error;
-    if (std::filesystem::equivalent(path, arguments.output, error)) return true;
+    if (!output.empty() && std::filesystem::equivalent(path, output, error)) return true;
   }
   return false;
 }
@@ -128,6 +130,8 @@ int Report(const AuditArguments& arguments, const Selection& selection,
   if (!result.ok()) return Fail(std::string(result.status().message()));
   result->selection = selection;
   SayProblems(*result);
+  if (!arguments.timeline.empty() && !WriteOutput(arguments.timeline, RenderTimeline(*result)))
+    return kExitError;
   if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
   return ExitStatus(*result, FailLevel(arguments.fail_on));
 }
@@ -212,6 +216,7 @@ int RunAudit(const AuditArguments& arguments) {
   if (const std::string wrong = Select(arguments, &selection); !wrong.empty()) return Fail(wrong);
   AuditOptions options;
   options.collect_series = Plots(arguments);
+  options.collect_timelines = !arguments.timeline.empty();
   options.paths = arguments.paths;
   options.engine.rules = arguments.rules;
   options.engine.settings = arguments.settings;
@@ -245,9 +250,10 @@ int RunAudit(const AuditArguments& arguments) {
     if (options.forced != nullptr && options.forced->format() == mapped->format())
       options.forced = options.mapped;
   }
-  if (!arguments.output.empty() && OutputIsInput(arguments)) {
+  if (IsInput(arguments, arguments.output))
     return Fail("--output: expected a file that is not audited, found " + arguments.output);
-  }
+  if (IsInput(arguments, arguments.timeline))
+    return Fail("--timeline: expected a file that is not audited, found " + arguments.timeline);
   if (arguments.follow || !arguments.send.empty())
     return RunFollowed(arguments, options, selection);
   absl::StatusOr<AuditResult> result;
@@ -275,6 +281,12 @@ void RegisterAudit(CLI::App& app, int* status) {
                       "Files, or directories that are audited as one run");
   AddReportOptions(command, {"text", "json", "sarif", "html"}, &arguments->format,
                    &arguments->output);
+  command
+      ->add_option(
+          "--timeline", arguments->timeline,
+          "Write what was seen of time (gaps and their causes, steps, findings) as a trace, to "
+          "open beside the original")
+      ->type_name("FILE");
   command
       ->add_option("--rules", arguments->rules,
                    "Run only the rules that a glob matches; repeat or separate by commas")

@@ -4,7 +4,9 @@
 
 #include "audit/readers/checkpoint/reader.h"
 #include "audit/readers/dumps/reader.h"
+#include "audit/readers/flight_recorder/reader.h"
 #include "audit/readers/input/reader.h"
+#include "audit/readers/kineto/reader.h"
 #include "audit/readers/nccl_log/reader.h"
 #include "audit/readers/record/run_record.h"
 #include "audit/readers/rollout/jsonl.h"
@@ -14,13 +16,15 @@ namespace plumbline::audit {
 
 const std::vector<const Reader*>& Readers() {
   static const CheckpointReader checkpoint;  // takes the safetensors files that are no dumps
+  static const KinetoReader kineto;
+  static const FlightRecorderReader flight_recorder;
   static const SafetensorsReader safetensors;
   static const RunRecordReader run_record;
   static const NcclLogReader nccl_log;
   static const std::vector<const Reader*> readers = [] {
-    std::vector<const Reader*> list = {&checkpoint,      &safetensors,      &run_record,
-                                       &nccl_log,        &NativeRollouts(), &PrimeRlRollouts(),
-                                       &NemoRlRollouts()};
+    std::vector<const Reader*> list = {
+        &flight_recorder, &kineto,           &checkpoint,        &safetensors,     &run_record,
+        &nccl_log,        &NativeRollouts(), &PrimeRlRollouts(), &NemoRlRollouts()};
     for (const Reader* reader : ScalarReaders()) list.push_back(reader);
     return list;
   }();

@@ -66,6 +66,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
                                      const std::function<void(const AuditProgress&)>& on_progress) {
   auto judgement = Judgement::Create(options.engine, options.collect_series);
   if (!judgement.ok()) return judgement.status();
+  if (options.collect_timelines) (*judgement)->KeepTimelines();
   Inputs inputs = FindInputs(options.paths, options.forced, options.mapped);
   std::vector<std::unique_ptr<Source>> sources;
   AuditProgress progress;

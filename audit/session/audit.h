@@ -20,8 +20,16 @@ struct AuditOptions {
   const Reader* forced = nullptr;  // nullptr: formats are recognised by content
   const Reader* mapped = nullptr;  // of the user's own format: asked before all others
   ReaderOptions readers;
-  rules::EngineConfig engine;   // its roles of series are named in the report, too
-  bool collect_series = false;  // for a format that plots them
+  rules::EngineConfig engine;      // its roles of series are named in the report, too
+  bool collect_series = false;     // for a format that plots them
+  bool collect_timelines = false;  // for --timeline
+};
+
+// What was seen of one rank's time.
+struct SeenTimeline {
+  std::string run;
+  uint32_t rank = 0;
+  v1::Timeline timeline;
 };
 
 // What a renderer writes.
@@ -33,6 +41,7 @@ struct AuditResult {
   std::vector<std::string> notes;                // on the inputs as a whole, for people
   bool nothing_there = false;                    // every path that was named leads nowhere
   SeriesCollector series;                        // empty unless it was asked for
+  std::vector<SeenTimeline> timelines;           // alike; in the order of reading
   Selection selection;                           // of the findings of `report`
   std::vector<rules::Suppression> suppressions;  // that were asked for
 

@@ -15,10 +15,13 @@ namespace {
 // ranks with few steps open.
 class Merge {
  public:
+  // `on_batch` sees each batch before the engine takes it.
   Merge(std::vector<std::unique_ptr<Source>> sources, rules::Engine* engine,
+        const std::function<void(const v1::Batch&)>& on_batch,
         const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress)
       : sources_(std::move(sources)),
         engine_(engine),
+        on_batch_(on_batch),
         on_progress_(on_progress),
         progress_(progress) {
     read_.resize(sources_.size());
@@ -60,6 +63,7 @@ class Merge {
     if (!source.Next(&batch)) {
       Leave(source);
     } else {
+      on_batch_(batch);
       if (absl::Status status = engine_->Add(std::move(batch)); !status.ok())
         source.Refused(status);
       queue_.emplace(source.position(), i);
@@ -90,6 +94,7 @@ class Merge {
 
   std::vector<std::unique_ptr<Source>> sources_;
   rules::Engine* engine_;
+  const std::function<void(const v1::Batch&)>& on_batch_;
   const std::function<void(const AuditProgress&)>& on_progress_;
   AuditProgress progress_;
   std::vector<Read> read_;  // by source
@@ -156,10 +161,21 @@ void Judgement::Take(const v1::Verdict& verdict) {
   if (verdict.kind() == v1::Verdict::KIND_FINDING) ++findings_told_;
 }
 
+void Judgement::TakeTimelines(const v1::Batch& batch) {
+  for (const v1::Evidence& evidence : batch.evidence()) {
+    if (!evidence.has_timeline()) continue;
+    const v1::Source& source = batch.sources(static_cast<int>(evidence.source()));
+    result_.timelines.push_back({source.run(), source.rank(), evidence.timeline()});
+  }
+}
+
 void Judgement::Read(std::vector<std::unique_ptr<Source>> sources,
                      const std::function<void(const AuditProgress&)>& on_progress,
                      AuditProgress progress) {
-  Merge merge(std::move(sources), engine_.get(), on_progress, progress);
+  const std::function<void(const v1::Batch&)> on_batch = [this](const v1::Batch& batch) {
+    if (keep_timelines_) TakeTimelines(batch);
+  };
+  Merge merge(std::move(sources), engine_.get(), on_batch, on_progress, progress);
   merge.Run();
   for (const auto& [run, numbers] : merge.attempts())
     attempts_[run].insert(numbers.begin(), numbers.end());

@@ -27,6 +27,8 @@ class Judgement {
             const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress);
   // One batch more.
   absl::Status Add(v1::Batch batch);
+  // From now on what is read of ranks' times is kept for the result.
+  void KeepTimelines() { keep_timelines_ = true; }
 
   const rules::Report& report() const { return result_.report; }
   uint64_t findings_told() const { return findings_told_; }  // verdicts that are one, so far
@@ -37,10 +39,12 @@ class Judgement {
  private:
   Judgement() = default;
   void Take(const v1::Verdict& verdict);
+  void TakeTimelines(const v1::Batch& batch);
 
   AuditResult result_;
   std::vector<v1::Verdict> unjudged_;  // runs, told once it is known whether others were judged
   bool judged_any_ = false;
+  bool keep_timelines_ = false;
   uint64_t findings_told_ = 0;
   std::map<std::string, std::set<uint32_t>> attempts_;  // of processes, by run
   std::unique_ptr<rules::Engine> engine_;

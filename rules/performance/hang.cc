@@ -1,5 +1,12 @@
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/flight/flight.h"
+#include "analysis/frame/frame.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -22,20 +29,34 @@ whose connection broke is named instead: `process-gone` where its heartbeats cam
 `network-lost` where it had fallen silent before. It is an `error` where somebody can be named; where
 all stand in one step it is a `warning`, and an `error` after 30 times as long.
 
-**Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s.
+*Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
+launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
+peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (shapes only where they must
+agree; a tie names all). `not-launched`: ranks that others wait for and that hold nothing pending, whether they left a dump or not.
+`not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
+completed. All at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10
+simulated hangs, because ranks run ahead by different depths; this one in none of 480.
+
+**Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5
+has not launched all_reduce 1,204 of group default_pg; 7 ranks wait for it`.
 
 **Good.** A checkpoint of two minutes inside `run.span("checkpoint")`; the first three steps of a
 process, whatever they compile; a pause half as long again as one that the run came back from.
 
-**How to fix it.** `stuck`: take the stacks of the named ranks (`py-spy dump`, `gdb`), and the flight
+**How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links.
+`mismatched`: code that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the named ranks (`py-spy dump`, `gdb`), and the flight
 recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others wait
 for ever, so restart. `network-lost`: the host and its network. A stage that is meant to be long:
 declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
+**Inconclusive when** dumps prove to be of different times (one member completed what another had not launched), or what they hold
+explains nothing.
+
 **What it cannot see.** Who holds the others where all stand in the same step: steps do not tell. Hangs
-of a run of which any process is not heard of. A run of which five steps were not timed. Records and dumps
-have no heartbeats, so an offline audit says nothing of this rule; that of a stored run
-(`plumb audit --server`) repeats what was said.
+of a run of which any process is not heard of. A run of which five steps were not timed. Records
+have no heartbeats, so an offline audit of them says nothing of this rule; that of a stored run
+(`plumb audit --server`) repeats what was said. Of dumps: what the recorder had overwritten (raise `TORCH_NCCL_TRACE_BUFFER_SIZE`), and
+whether the job stood at all: that dumps are written on a time-out is an assumption.
 
 **Cost.** A heartbeat of some 40 bytes each half second when there is nothing else to send.
 
@@ -50,11 +71,159 @@ constexpr RuleInfo kInfo = {"performance/hang",
                             kPage,
                             {}};
 
-// plumbd speaks for it, by the clock (server/stream/liveness.h, analysis/processes/hang_verdict.h):
-// what it judges is no evidence.
+using flight::Frozen;
+
+std::string RankList(const std::vector<uint32_t>& ranks) {
+  constexpr size_t kMostNamed = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size() && i < kMostNamed; ++i)
+    absl::StrAppend(&text, i == 0 ? "" : ", ", ranks[i]);
+  if (ranks.size() > kMostNamed)
+    absl::StrAppend(&text, " and ", ranks.size() - kMostNamed, " more");
+  return text;
+}
+
+std::string OpWords(const flight::Op& op) {
+  std::string text = op.kind;
+  if (!op.point_to_point) absl::StrAppend(&text, " ", op.sequence);
+  absl::StrAppend(&text, " of group ", op.group.empty() ? "(default)" : op.group);
+  if (!op.where.empty()) absl::StrAppend(&text, " (", op.where, ")");
+  return text;
+}
+
+struct Told {
+  const char* kind;
+  const char* title;
+  const char* fix;
+};
+
+Told WordsOf(const Frozen& frozen) {
+  switch (frozen.kind) {
+    case Frozen::Kind::kMismatched:
+      return {"mismatched", "ranks hand different things to one collective, and all stand still",
+              "Look for code that runs on these ranks only; TORCH_DISTRIBUTED_DEBUG=DETAIL checks "
+              "every call before it is made."};
+    case Frozen::Kind::kNotLaunched:
+      return {"not-launched", "ranks have not launched what the others wait for",
+              "Take the stacks of the named ranks (py-spy dump, gdb), their logs, their hosts: the "
+              "others only wait."};
+    case Frozen::Kind::kNotCompleted:
+      return {
+          "not-completed", "ranks have not completed what their peers have",
+          "Look at the GPUs and links of the named ranks (nvidia-smi, dmesg: XID, link errors)."};
+    default:
+      return {"not-completed", "all ranks stand in one collective",
+              "Look at the network and its counters: nobody came late, and nobody gets out."};
+  }
+}
+
+std::string Explain(const Frozen& frozen) {
+  const std::string ranks = Capitalised(RankList(frozen.ranks));
+  const std::string op = OpWords(frozen.op);
+  const std::string waiting = absl::StrCat(
+      " ", frozen.waiting.size(), frozen.waiting.size() == 1 ? " rank waits." : " ranks wait.");
+  const bool one = frozen.ranks.size() == 1;
+  switch (frozen.kind) {
+    case Frozen::Kind::kMismatched:
+      if (frozen.tie) {
+        return absl::StrCat("At ", op, " the ranks differ in ", frozen.what, ": ", frozen.majority,
+                            " or ", frozen.minority,
+                            ", as many ranks each: who is wrong is not told.");
+      }
+      return absl::StrCat("At ", op, " the ranks differ in ", frozen.what, ": ", frozen.minority,
+                          " on ", RankList(frozen.ranks), ", ", frozen.majority, " on most.",
+                          waiting);
+    case Frozen::Kind::kNotLaunched: {
+      std::string text = absl::StrCat(ranks, one ? " has" : " have", " not launched ", op, ", and ",
+                                      one ? "holds" : "hold", " nothing pending.", waiting);
+      if (!frozen.without_dump.empty()) {
+        absl::StrAppend(&text, " Of ", RankList(frozen.without_dump), " there is no dump.");
+      }
+      return text;
+    }
+    case Frozen::Kind::kNotCompleted:
+      return absl::StrCat(ranks, one ? " has" : " have", " not completed ", op,
+                          ", which a peer has.", waiting);
+    default:
+      return absl::StrCat("All ", frozen.waiting.size(), " ranks wait in ", op, ".");
+  }
+}
+
+void PutRankList(google::protobuf::Struct& details, const char* key,
+                 const std::vector<uint32_t>& ranks) {
+  auto& values = *(*details.mutable_fields())[key].mutable_list_value();
+  for (const uint32_t rank : ranks) values.add_values()->set_number_value(rank);
+}
+
+// "" where a dump can be read as one.
+std::string WrongDump(const v1::FlightRecorder& recorder) {
+  for (const auto& op : recorder.operations()) {
+    if (op.group() >= static_cast<uint32_t>(recorder.groups_size()))
+      return "an operation of no group";
+    if (op.sequence() > INT64_MAX) return "a sequence number beyond all counting";
+  }
+  return "";
+}
+
+// What the dumps of a job say.
+v1::Verdict OfDumps(const Frozen& frozen, size_t dumps) {
+  if (frozen.kind == Frozen::Kind::kNothingPending)
+    return Pass(absl::StrFormat("no operation is pending in %d dumps", dumps));
+  if (frozen.kind == Frozen::Kind::kDifferentTimes) {
+    return Inconclusive(
+        absl::StrFormat("different-times: rank %d completed %s, which rank %d had not launched "
+                        "when it wrote its dump",
+                        frozen.ranks[0], OpWords(frozen.op), frozen.ranks[1]));
+  }
+  if (frozen.kind == Frozen::Kind::kUnexplained) {
+    return Inconclusive(absl::StrCat("unexplained: ", frozen.waiting.size(),
+                                     " ranks have operations pending, and each waits for another "
+                                     "that has, too"));
+  }
+  const bool named = frozen.kind != Frozen::Kind::kAllAtOne;
+  const Told words = WordsOf(frozen);
+  FindingBuilder found(named ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_BOUNDED);
+  found.Title(words.title)
+      .Explain(Explain(frozen))
+      .Cause(named ? words.kind : "all-at-one", frozen.tie ? 0.5 : 0.9)
+      .Measured("ranks with operations pending", static_cast<double>(frozen.waiting.size()),
+                "ranks")
+      .Threshold(0, "none is pending in a job that goes on")
+      .Samples(dumps)
+      .Assume("the dumps were written when the job ran into its time limit")
+      .Witness("group", frozen.op.group)
+      .Witness("operation", frozen.op.kind)
+      .Witness("sequence", static_cast<double>(frozen.op.sequence))
+      .Fix(words.fix);
+  google::protobuf::Struct& details = *found.verdict().mutable_details();
+  PutRankList(details, "ranks", frozen.ranks);
+  PutRankList(details, "waiting", frozen.waiting);
+  Put(details, "kind", words.kind);
+  return found.Take();
+}
+
+// plumbd speaks for it by the clock (server/stream/liveness.h, analysis/processes/hang_verdict.h):
+// that is no evidence. Of dumps it judges what the ranks' flight recorders hold.
 class Hang : public Rule {
  public:
   bool judges_evidence() const override { return false; }
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    std::map<uint32_t, const v1::FlightRecorder*> recorders;
+    for (const Item& item : step.items) {
+      if (item.evidence->has_flight_recorder())
+        recorders.emplace(item.source->rank(), &item.evidence->flight_recorder());
+    }
+    if (recorders.empty()) return;
+    for (const auto& [rank, recorder] : recorders) {
+      if (const std::string wrong = WrongDump(*recorder); !wrong.empty())
+        return out.Add(Inconclusive(absl::StrFormat("wrong-dump: rank %d: %s", rank, wrong)));
+    }
+    const Frozen frozen = flight::FindFrozen(flight::JoinRecorders(recorders));
+    v1::Verdict verdict = OfDumps(frozen, recorders.size());
+    const std::vector<uint32_t>& ranks = frozen.ranks.empty() ? frozen.waiting : frozen.ranks;
+    SetPlace(verdict, step.site.layer(), step.site.op(), step.step, step.step, ranks);
+    out.Add(std::move(verdict));
+  }
   void Persist(Archive& /*archive*/) override {}
 };
 

@@ -265,10 +265,9 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
       {{"audit", clean_, "--format"}, "--format: expected a value, found none"},
       {{"audit", clean_, "--fail-on", "never"},
        "--fail-on: expected note, warning or error, found \"never\"; see plumb audit --help"},
-      {{"audit", clean_, "--as", "kineto"}, "format kineto is not read by this version"},
       {{"audit", clean_, "--as", "parquet"},
-       "expected one of checkpoint, safetensors, run-record, nccl-log, rollout-jsonl, prime-rl, "
-       "nemo-rl, "
+       "expected one of flight-recorder, kineto, checkpoint, safetensors, run-record, nccl-log, "
+       "rollout-jsonl, prime-rl, nemo-rl, "
        "tensorboard, "
        "wandb, jsonl, csv, trainer-log, found parquet"},
       {{"audit", clean_, "--rules", "causality/nope"}, "no rule matches 'causality/nope'"},

@@ -17,6 +17,8 @@
 #include "tests/rules/support/routing_pair.h"
 #include "tests/rules/support/scalar_run.h"
 #include "tests/rules/support/series_run.h"
+#include "tests/rules/support/simulated_flight.h"
+#include "tests/rules/support/simulated_job.h"
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/simulated_rollout.h"
 #include "tests/rules/support/synthetic_routing.h"
@@ -179,7 +181,8 @@ GoldenCase ParseGoldenCase(const fs::path& path) {
                        line == "[routing-pair]" || line == "[update]" || line == "[tensor]" ||
                        line == "[accumulation]" || line == "[reduction]" || line == "[matmul]" ||
                        line == "[logprobs]" || line == "[hung]" || line == "[scalars]" ||
-                       line == "[series]" || line == "[batch]";
+                       line == "[series]" || line == "[job]" || line == "[flight]" ||
+                       line == "[batch]";
     if (input || line == "[expect]" || line == "[set]" || line == "[suppress]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -242,6 +245,8 @@ std::vector<v1::Batch> InputOf(const GoldenCase& c) {
   if (c.input_kind == "reduction") return {ReductionRun(SpecInput<ReductionSpec>(c.input))};
   if (c.input_kind == "matmul") return MatmulRun(SpecInput<MatmulRunSpec>(c.input));
   if (c.input_kind == "series") return SeriesRun(c.input);
+  if (c.input_kind == "job") return {JobRun(SpecInput<JobSpec>(c.input))};
+  if (c.input_kind == "flight") return {FlightRun(SpecInput<FlightSpec>(c.input))};
   if (c.input_kind == "logprobs") return {RolloutRun(SpecInput<RolloutSpec>(c.input))};
   if (c.input_kind == "scalars") return ScalarRun(SpecInput<ScalarRunSpec>(c.input));
   return BatchInput(c.input);

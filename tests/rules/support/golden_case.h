@@ -16,6 +16,8 @@
 //   [series]                 or: series of scalars, by lines of text (support/series_run.h)
 //   [logprobs]               or: sampled tokens, both sides (support/simulated_rollout.h)
 //   [scalars]                or: a loss over steps, a rate, an evaluation (support/scalar_run.h)
+//   [job]                    or: traces of ranks that train together (support/simulated_job.h)
+//   [flight]                 or: flight recorders of ranks (support/simulated_flight.h)
 //   [hung]                   or: processes that do not go on, in protobuf text format
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]

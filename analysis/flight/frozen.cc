@@ -1,0 +1,213 @@
+#include "analysis/flight/frozen.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace plumbline::flight {
+namespace {
+
+class Look {
+ public:
+  explicit Look(const Job& job) : job_(job) {
+    for (const auto& [rank, record] : job_.ranks) {
+      if (const Op* head = record.head()) heads_[rank] = head;
+    }
+  }
+
+  Frozen Take() {
+    if (heads_.empty()) return {};
+    if (DifferentTimes() || Mismatched() || NotLaunched() || NotCompleted() || AllAtOne())
+      return Whole();
+    out_.kind = Frozen::Kind::kUnexplained;
+    out_.op = *heads_.begin()->second;
+    return Whole();
+  }
+
+ private:
+  const RankRecord* RecordOf(uint32_t rank) const {
+    const auto found = job_.ranks.find(rank);
+    return found == job_.ranks.end() ? nullptr : &found->second;
+  }
+  const std::vector<uint32_t>& MembersOf(const std::string& group) const {
+    return job_.members.at(group);
+  }
+
+  // What one member completed although another, by its own count, had not launched it.
+  bool DifferentTimes() {
+    struct Done {
+      const Op* op = nullptr;
+      uint32_t rank = 0;
+    };
+    std::map<std::string, Done> latest;  // by group
+    for (const auto& [rank, record] : job_.ranks) {
+      for (const Op& op : record.ops) {
+        if (op.pending || op.point_to_point || !EndsForAll(op.kind)) continue;
+        Done& done = latest[op.group];
+        if (done.op == nullptr || done.op->sequence < op.sequence) done = {&op, rank};
+      }
+    }
+    for (const auto& [group, done] : latest) {
+      for (const uint32_t member : MembersOf(group)) {
+        const RankRecord* other = RecordOf(member);
+        if (other == nullptr || other->Launched(group, done.op->sequence)) continue;
+        const auto view = other->groups.find(group);
+        if (view == other->groups.end() || !view->second.status_said) continue;
+        out_.kind = Frozen::Kind::kDifferentTimes;
+        out_.op = *done.op;
+        out_.ranks = {done.rank, member};
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Of the collectives at which some rank stands.
+  bool Mismatched() {
+    std::set<std::pair<std::string, uint64_t>> looked;
+    for (const auto& [rank, head] : heads_) {
+      if (head->point_to_point || !looked.emplace(head->group, head->sequence).second) continue;
+      std::vector<std::pair<uint32_t, const Op*>> ops;
+      for (const uint32_t member : MembersOf(head->group)) {
+        const RankRecord* record = RecordOf(member);
+        if (record == nullptr) continue;
+        if (const Op* op = record->Find(head->group, head->sequence)) ops.emplace_back(member, op);
+      }
+      if (Differ("operation", ops, [](const Op& op) { return op.kind; }) ||
+          Differ("dtype", ops, [](const Op& op) { return op.dtype; }))
+        return true;
+      if (SameShapes(head->kind) &&
+          (Differ("shape", ops, [](const Op& op) { return op.input_shape; }) ||
+           Differ("shape", ops, [](const Op& op) { return op.output_shape; })))
+        return true;
+    }
+    return false;
+  }
+
+  bool Differ(const char* what, const std::vector<std::pair<uint32_t, const Op*>>& ops,
+              const std::function<std::string(const Op&)>& of) {
+    std::map<std::string, std::vector<uint32_t>> ranks_of;
+    for (const auto& [rank, op] : ops) {
+      if (std::string value = of(*op); !value.empty()) ranks_of[std::move(value)].push_back(rank);
+    }
+    if (ranks_of.size() < 2) return false;
+    size_t most = 0, with_most = 0;
+    for (const auto& [value, ranks] : ranks_of) most = std::max(most, ranks.size());
+    for (const auto& [value, ranks] : ranks_of) with_most += ranks.size() == most ? 1 : 0;
+    out_.kind = Frozen::Kind::kMismatched;
+    out_.what = what;
+    out_.op = *ops.front().second;
+    out_.tie = with_most > 1;
+    for (const auto& [value, ranks] : ranks_of) {
+      const bool minority = out_.tie || ranks.size() < most;
+      if (minority) out_.ranks.insert(out_.ranks.end(), ranks.begin(), ranks.end());
+      std::string& text =
+          ranks.size() == most && out_.majority.empty() ? out_.majority : out_.minority;
+      if (text.empty()) text = value;
+    }
+    return true;
+  }
+
+  // The ranks that `rank` waits for at its head.
+  std::vector<uint32_t> WaitsFor(uint32_t rank, const Op& head) const {
+    std::vector<uint32_t> out;
+    if (head.point_to_point) {
+      if (head.peer >= 0 && !IsCounterpart(rank, head, static_cast<uint32_t>(head.peer)))
+        out.push_back(static_cast<uint32_t>(head.peer));
+      return out;
+    }
+    for (const uint32_t member : MembersOf(head.group)) {
+      if (member == rank) continue;
+      const RankRecord* record = RecordOf(member);
+      if (record == nullptr || !record->Launched(head.group, head.sequence)) {
+        out.push_back(member);
+        continue;
+      }
+      const Op* own = record->Find(head.group, head.sequence);
+      const auto at = heads_.find(member);
+      if (own != nullptr && own->pending && at != heads_.end() && at->second != own)
+        out.push_back(member);
+    }
+    return out;
+  }
+
+  bool IsCounterpart(uint32_t rank, const Op& head, uint32_t peer) const {
+    const auto other = heads_.find(peer);
+    if (other == heads_.end()) return false;
+    const Op& theirs = *other->second;
+    const bool opposite = (head.kind == "send" && theirs.kind == "recv") ||
+                          (head.kind == "recv" && theirs.kind == "send");
+    return opposite && theirs.group == head.group && theirs.peer == static_cast<int64_t>(rank);
+  }
+
+  bool NotLaunched() {
+    std::map<uint32_t, uint32_t> waited;  // for whom, first by whom
+    for (const auto& [rank, head] : heads_) {
+      for (const uint32_t other : WaitsFor(rank, *head)) waited.emplace(other, rank);
+    }
+    for (const auto& [rank, by] : waited) {
+      if (heads_.contains(rank)) continue;
+      if (out_.ranks.empty()) out_.op = *heads_.at(by);
+      out_.ranks.push_back(rank);
+      if (RecordOf(rank) == nullptr) out_.without_dump.push_back(rank);
+    }
+    out_.kind = Frozen::Kind::kNotLaunched;
+    return !out_.ranks.empty();
+  }
+
+  bool NotCompleted() {
+    for (const auto& [rank, record] : job_.ranks) {
+      std::set<std::string> looked;
+      for (const Op& op : record.ops) {
+        if (!op.pending || op.point_to_point || !EndsForAll(op.kind)) continue;
+        if (!looked.insert(op.group).second || !PeerCompleted(rank, op)) continue;
+        if (out_.ranks.empty()) out_.op = op;
+        if (out_.ranks.empty() || out_.ranks.back() != rank) out_.ranks.push_back(rank);
+      }
+    }
+    out_.kind = Frozen::Kind::kNotCompleted;
+    return !out_.ranks.empty();
+  }
+
+  bool PeerCompleted(uint32_t rank, const Op& op) const {
+    const auto& members = MembersOf(op.group);
+    return std::any_of(members.begin(), members.end(), [&](uint32_t member) {
+      const RankRecord* record = member == rank ? nullptr : RecordOf(member);
+      return record != nullptr && record->Completed(op.group, op.sequence);
+    });
+  }
+
+  bool AllAtOne() {
+    const Op& first = *heads_.begin()->second;
+    const auto& members = MembersOf(first.group);
+    for (const uint32_t member : members) {
+      const auto head = heads_.find(member);
+      if (head == heads_.end() || !head->second->Same(first)) return false;
+    }
+    if (first.point_to_point || heads_.size() != members.size()) return false;
+    out_.kind = Frozen::Kind::kAllAtOne;
+    out_.op = first;
+    return true;
+  }
+
+  Frozen Whole() {
+    std::sort(out_.ranks.begin(), out_.ranks.end());
+    for (const auto& [rank, head] : heads_) {
+      if (!std::binary_search(out_.ranks.begin(), out_.ranks.end(), rank))
+        out_.waiting.push_back(rank);
+    }
+    return std::move(out_);
+  }
+
+  const Job& job_;
+  std::map<uint32_t, const Op*> heads_;
+  Frozen out_;
+};
+
+}  // namespace
+
+Frozen FindFrozen(const Job& job) { return Look(job).Take(); }
+
+}  // namespace plumbline::flight

@@ -1,0 +1,149 @@
+#include "analysis/timeline/stragglers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace plumbline::timeline {
+namespace {
+
+constexpr size_t kManySteps = 12, kFewSteps = 5, kLargeCohort = 16;
+constexpr double kSlow = 4.0 / 3, kSlowInLarge = 1.1, kDeviations = 6, kToSigma = 1.4826;
+
+// Of what is finite.
+double Median(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::min_element(middle + 1, values.end())) / 2;
+}
+
+// The median of all but one, for each, by one sort. Finite values.
+std::vector<double> MedianOfOthers(const std::vector<double>& values) {
+  std::vector<double> sorted = values;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t n = sorted.size();
+  std::vector<double> out(n, 0);
+  if (n < 2) return out;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t at = static_cast<size_t>(
+        std::lower_bound(sorted.begin(), sorted.end(), values[i]) - sorted.begin());
+    const auto without = [&](size_t k) { return sorted[k < at ? k : k + 1]; };
+    const size_t m = n - 1;
+    out[i] = m % 2 == 1 ? without(m / 2) : (without(m / 2 - 1) + without(m / 2)) / 2;
+  }
+  return out;
+}
+
+bool Usable(double own) { return std::isfinite(own) && own > 0; }
+
+// One cohort: own time of each rank, of others' median, by step.
+class Cohort {
+ public:
+  explicit Cohort(std::vector<const RankSteps*> ranks)
+      : ranks_(std::move(ranks)), ratios_(ranks_.size()) {
+    size_t steps = SIZE_MAX;
+    for (const RankSteps* rank : ranks_) steps = std::min(steps, rank->own.size());
+    for (size_t step = 0; step < steps; ++step) AddStep(step);
+    for (const auto& ratios : ratios_) slowness_.push_back(ratios.empty() ? 1 : Median(ratios));
+    for (const RankSteps* rank : ranks_) {
+      own_.push_back(Median(rank->own));
+      compute_.push_back(Median(rank->compute));
+      exposed_.push_back(Median(rank->exposed));
+    }
+  }
+
+  void Judge(Stragglers* out) const {
+    out->largest_cohort = std::max(out->largest_cohort, ranks_.size());
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      out->steps = std::max(out->steps, ratios_[i].size());
+      if (slowness_[i] > out->largest) {
+        out->largest = slowness_[i];
+        out->largest_rank = ranks_[i]->rank;
+      }
+      Straggler found;
+      if (!IsCulprit(i, &found)) continue;
+      Straggler culprit = Describe(i);
+      culprit.steady_share = found.steady_share;
+      culprit.mads = found.mads;
+      out->culprits.push_back(culprit);
+    }
+  }
+
+ private:
+  void AddStep(size_t step) {
+    std::vector<double> own;
+    std::vector<size_t> whose;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      if (!Usable(ranks_[i]->own[step])) continue;
+      own.push_back(ranks_[i]->own[step]);
+      whose.push_back(i);
+    }
+    if (own.size() < 2) return;
+    const std::vector<double> others = MedianOfOthers(own);
+    for (size_t k = 0; k < own.size(); ++k) ratios_[whose[k]].push_back(own[k] / others[k]);
+  }
+
+  bool IsCulprit(size_t i, Straggler* straggler) const {
+    const std::vector<double>& ratios = ratios_[i];
+    const double s = slowness_[i];
+    if (ratios.size() < kFewSteps) return false;
+    if (ratios.size() < kManySteps) {
+      straggler->steady_share = 1;
+      return std::all_of(ratios.begin(), ratios.end(), [](double r) { return r >= kSlow; });
+    }
+    const auto steady =
+        std::count_if(ratios.begin(), ratios.end(), [&](double r) { return r - 1 > (s - 1) / 2; });
+    straggler->steady_share = static_cast<double>(steady) / static_cast<double>(ratios.size());
+    if (4 * static_cast<size_t>(steady) < 3 * ratios.size()) return false;
+    if (s >= kSlow) return true;
+    if (ranks_.size() < kLargeCohort || s < kSlowInLarge) return false;
+    straggler->mads = DeviationsAbove(i);
+    return straggler->mads >= kDeviations;
+  }
+
+  double DeviationsAbove(size_t i) const {
+    std::vector<double> others;
+    for (size_t k = 0; k < slowness_.size(); ++k) {
+      if (k != i) others.push_back(slowness_[k]);
+    }
+    const double middle = Median(others);
+    for (double& value : others) value = std::fabs(value - middle);
+    const double deviation = kToSigma * Median(std::move(others));
+    return deviation > 0 ? (slowness_[i] - middle) / deviation : INFINITY;
+  }
+
+  Straggler Describe(size_t i) const {
+    Straggler out;
+    out.rank = ranks_[i]->rank;
+    out.slowness = slowness_[i];
+    out.own = own_[i];
+    out.exposed = exposed_[i];
+    out.others = MedianOfOthers(own_)[i];
+    out.others_exposed = MedianOfOthers(exposed_)[i];
+    const double computes = compute_[i] - MedianOfOthers(compute_)[i];
+    out.computes = 2 * computes >= out.own - out.others;
+    return out;
+  }
+
+  std::vector<const RankSteps*> ranks_;
+  std::vector<std::vector<double>> ratios_;  // by rank, of its usable steps
+  std::vector<double> slowness_;
+  std::vector<double> own_, compute_, exposed_;  // medians over steps, by rank
+};
+
+}  // namespace
+
+Stragglers FindStragglers(const std::vector<RankSteps>& ranks) {
+  std::map<int64_t, std::vector<const RankSteps*>> cohorts;
+  for (const RankSteps& rank : ranks) cohorts[rank.cohort].push_back(&rank);
+  Stragglers found;
+  for (auto& [id, cohort] : cohorts) Cohort(std::move(cohort)).Judge(&found);
+  std::sort(found.culprits.begin(), found.culprits.end(),
+            [](const Straggler& a, const Straggler& b) { return a.rank < b.rank; });
+  return found;
+}
+
+}  // namespace plumbline::timeline

@@ -1,0 +1,43 @@
+// Which rank makes the others wait: own times compared within a cohort.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace plumbline::timeline {
+
+// One rank's steps. Seconds; all vectors are by step, and a step has one index on every rank.
+struct RankSteps {
+  uint32_t rank = 0;
+  int64_t cohort = 0;           // its pipeline stage, where known
+  std::vector<double> own;      // step less exposed communication
+  std::vector<double> compute;  // U(computation)
+  std::vector<double> exposed;  // communication that nothing hides
+};
+
+struct Straggler {
+  uint32_t rank = 0;
+  double slowness = 1;      // s: median over steps of own time / median of the others'
+  double steady_share = 0;  // of steps with more than half of its excess
+  double mads = 0;          // above the others, in 1.4826 median absolute deviations; 0: not asked
+  bool computes = false;    // computing holds half of the excess: it is slow, else it comes late
+  double own = 0, others = 0;  // medians over steps, seconds
+  double exposed = 0, others_exposed = 0;
+};
+
+struct Stragglers {
+  std::vector<Straggler> culprits;  // by rank
+  double largest = 1;               // slowness of any rank
+  uint32_t largest_rank = 0;
+  size_t steps = 0;
+  size_t largest_cohort = 0;
+};
+
+// From 12 steps on a rank is a culprit where more than half of its excess s - 1 is in three
+// quarters of the steps, and s >= 4/3, or in a cohort of 16 or more s >= 1.1 and 6 deviations above
+// the others. With 5 to 11 steps: 4/3 in every step. Fewer than 5 steps, or a cohort of one: none.
+// Values that are not finite or not positive make a step not count for its rank.
+Stragglers FindStragglers(const std::vector<RankSteps>& ranks);
+
+}  // namespace plumbline::timeline

@@ -1,0 +1,56 @@
+// A dump's values, whether they were written as a pickle or as JSON: two trees with the same
+// questions. A value that is missing, or of another kind, answers with nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "audit/readers/pickle/machine.h"
+#include "nlohmann/json.hpp"
+
+namespace plumbline::audit {
+
+class PickleDumpTree {
+ public:
+  using Node = PickleId;
+  // `tree` outlives it.
+  explicit PickleDumpTree(const PickleTree* tree) : tree_(*tree) {}
+  // A problem where it holds anything but containers, numbers and texts.
+  static std::optional<Problem> CallIn(const PickleTree& tree);
+
+  Node root() const { return tree_.root(); }
+  Node Find(Node node, std::string_view key) const { return tree_.Find(node, key); }
+  bool IsList(Node node) const;
+  std::vector<Node> Items(Node node) const;                                 // of a list or tuple
+  std::vector<std::pair<std::string_view, Node>> Members(Node node) const;  // with text keys
+  std::string_view Text(Node node) const;
+  std::optional<int64_t> Whole(Node node) const;
+  bool Truth(Node node) const;
+
+ private:
+  const PickleTree& tree_;
+};
+
+class JsonDumpTree {
+ public:
+  using Node = const nlohmann::json*;
+  std::optional<Problem> Parse(std::string_view bytes);
+
+  Node root() const { return &root_; }
+  Node Find(Node node, std::string_view key) const;
+  bool IsList(Node node) const { return node != nullptr && node->is_array(); }
+  std::vector<Node> Items(Node node) const;
+  std::vector<std::pair<std::string_view, Node>> Members(Node node) const;
+  std::string_view Text(Node node) const;
+  std::optional<int64_t> Whole(Node node) const;
+  bool Truth(Node node) const { return node != nullptr && node->is_boolean() && node->get<bool>(); }
+
+ private:
+  nlohmann::json root_;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,16 @@
+// Dumps of PyTorch's flight recorder (TORCH_NCCL_DUMP_ON_TIMEOUT): pickles and JSON, a file a rank.
+#pragma once
+
+#include "audit/readers/input/reader.h"
+
+namespace plumbline::audit {
+
+// The files of all ranks are one input.
+class FlightRecorderReader : public Reader {
+ public:
+  std::string_view format() const override { return "flight-recorder"; }
+  bool Recognise(std::string_view path, std::string_view head) const override;
+  std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,42 @@
+// One event of a trace in Chrome's format, as far as anybody asks for it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "audit/readers/kineto/json_scan.h"
+
+namespace plumbline::audit {
+
+// What an event's category makes of it.
+enum class TraceCategory : uint8_t {
+  kNone,    // none was said yet
+  kKernel,  // GPU work ...
+  kCopy,
+  kMemset,
+  kRuntime,  // calls of the driver or runtime: launches, waits
+  kHost,     // operators, annotations, Python functions
+  kIgnored,  // arrows, GPU annotations, the profiler's own overhead
+};
+
+TraceCategory CategoryOf(std::string_view category);
+
+// Views are into the window, escapes as they are.
+struct TraceEvent {
+  char phase = 0;  // 'X': complete, with a start and a duration
+  TraceCategory category = TraceCategory::kNone;
+  bool has_start = false, has_duration = false;
+  int64_t start_ns = 0, duration_ns = 0;
+  std::string_view name, process, thread;
+  // Of `args`; read where the category has a use for it.
+  int64_t correlation = -1;
+  std::string_view device, stream;
+  std::string_view collective;   // "Collective name", of a kernel that communicates
+  std::string_view group;        // "Process Group Name"
+  std::string_view group_ranks;  // "Process Group Ranks": "[0, 4, 8]", a list or a text
+};
+
+// The event whose '{' is next. False on failure: see the scan.
+bool ReadEvent(JsonScan* scan, TraceEvent* event);
+
+}  // namespace plumbline::audit

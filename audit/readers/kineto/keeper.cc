@@ -1,0 +1,184 @@
+#include "audit/readers/kineto/keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "audit/readers/input/json_cursor.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostNames = 1u << 16, kMostNameBytes = 16u << 20, kMostName = 4096;
+constexpr size_t kMostTold = 256;  // bytes of a name that may appear in a report
+constexpr size_t kMostTracks = 1u << 16;
+// Debian's Abseil has a string_view of its own.
+absl::string_view Key(std::string_view text) { return {text.data(), text.size()}; }
+constexpr uint32_t kOtherName = 0, kUnnamed = UINT32_MAX;
+
+// As a person reads it: without escapes, UTF-8, cut.
+std::string Told(std::string_view raw) {
+  const std::string quoted = "\"" + std::string(raw) + "\"";
+  std::string text;
+  JsonCursor cursor(quoted);
+  if (!cursor.ReadString(&text)) {
+    text.clear();
+    for (const char c : raw.substr(0, kMostTold))
+      text.push_back(static_cast<unsigned char>(c) - 0x20u < 0x5fu ? c : '?');
+  }
+  if (text.size() <= kMostTold) return text;
+  size_t cut = kMostTold;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
+  return text.substr(0, cut);
+}
+
+// PyTorch without Kineto names no categories; what ran on a GPU has a process of its own.
+TraceCategory CategoryByProcess(const TraceEvent& event) {
+  if (event.category != TraceCategory::kNone || event.process != "CUDA functions")
+    return event.category;
+  if (event.name.starts_with("Memcpy")) return TraceCategory::kCopy;
+  return event.name.starts_with("Memset") ? TraceCategory::kMemset : TraceCategory::kKernel;
+}
+
+}  // namespace
+
+uint32_t TraceKeeper::Tracks::Of(std::string_view a, std::string_view b) {
+  key.assign(a.substr(0, 64));
+  key.push_back('\0');
+  key.append(b.substr(0, 64));
+  if (key == last) return last_id;
+  last = key;
+  if (ids.size() < kMostTracks) {
+    last_id = ids.try_emplace(key, static_cast<uint32_t>(ids.size())).first->second;
+  } else {
+    const auto found = ids.find(key);
+    last_id = found == ids.end() ? static_cast<uint32_t>(kMostTracks) : found->second;
+  }
+  return last_id;
+}
+
+TraceKeeper::TraceKeeper() { columns_.names.emplace_back("(other)"); }
+
+void TraceKeeper::Take(const TraceEvent& event) {
+  if (event.phase == 'B' || event.phase == 'E') {
+    ++pairs_;
+    return;
+  }
+  if (event.phase != 'X' || event.category == TraceCategory::kIgnored) return;
+  if (!event.has_start || !event.has_duration || event.duration_ns < 0) {
+    ++without_time_;
+    return;
+  }
+  switch (CategoryByProcess(event)) {
+    case TraceCategory::kKernel:
+    case TraceCategory::kCopy:
+    case TraceCategory::kMemset:
+      TakeGpu(event);
+      return;
+    default:
+      TakeHost(event);
+  }
+}
+
+void TraceKeeper::TakeGpu(const TraceEvent& event) {
+  const GpuName name = GpuNameOf(event.name);
+  timeline::GpuWork work;
+  work.start = event.start_ns;
+  work.end = event.start_ns + event.duration_ns;
+  work.name = name.id;
+  if (event.correlation > 0) work.correlation = static_cast<uint32_t>(event.correlation);
+  work.stream = event.stream.empty() ? streams_.Of(event.process, event.thread)
+                                     : streams_.Of(event.device, event.stream);
+  const TraceCategory category = CategoryByProcess(event);
+  if (category == TraceCategory::kKernel) {
+    work.communicates = name.communicates || !event.collective.empty() || !event.group.empty();
+    if (pipeline_ranks_.empty() && timeline::IsPointToPoint(event.collective))
+      pipeline_ranks_ = std::string(event.group_ranks.substr(0, 1u << 16));
+  } else {
+    work.kind =
+        category == TraceCategory::kCopy ? timeline::GpuKind::kCopy : timeline::GpuKind::kMemset;
+  }
+  columns_.gpu.push_back(work);
+}
+
+void TraceKeeper::TakeHost(const TraceEvent& event) {
+  ++columns_.host_events;
+  int64_t step = 0;
+  if (timeline::StepMark(event.name, &step)) {
+    columns_.steps.push_back({step, event.start_ns, event.start_ns + event.duration_ns});
+    return;
+  }
+  const HostName name = HostNameOf(event.name);
+  const bool launch = name.launch && event.category == TraceCategory::kRuntime;
+  if (name.classes == 0 && !launch) return;
+  const uint32_t thread = threads_.Of(event.process, event.thread);
+  if (launch) {
+    const auto duration = static_cast<int32_t>(std::min<int64_t>(event.duration_ns, INT32_MAX));
+    columns_.launches.push_back({event.start_ns, duration,
+                                 event.correlation > 0 ? static_cast<uint32_t>(event.correlation)
+                                                       : timeline::kNoCorrelation,
+                                 thread, name.kernel_launch});
+  }
+  if (name.classes != 0) {
+    columns_.spans.push_back(
+        {event.start_ns, event.start_ns + event.duration_ns, thread, name.id, name.classes});
+  }
+}
+
+bool TraceKeeper::RoomFor(std::string_view name) {
+  const bool room = gpu_names_.size() + host_names_.size() < kMostNames &&
+                    name_bytes_ + name.size() <= kMostNameBytes && name.size() <= kMostName;
+  if (room) name_bytes_ += name.size();
+  return room;
+}
+
+uint32_t TraceKeeper::Intern(std::string_view name) {
+  columns_.names.push_back(Told(name));
+  return static_cast<uint32_t>(columns_.names.size() - 1);
+}
+
+TraceKeeper::GpuName TraceKeeper::GpuNameOf(std::string_view name) {
+  if (const auto known = gpu_names_.find(Key(name)); known != gpu_names_.end())
+    return known->second;
+  GpuName fresh{kOtherName, timeline::IsCommunicationKernel(name)};
+  if (!RoomFor(name)) {
+    names_left_out_ = true;
+    return fresh;
+  }
+  fresh.id = Intern(name);
+  gpu_names_.emplace(std::string(name), fresh);
+  return fresh;
+}
+
+TraceKeeper::HostName TraceKeeper::HostNameOf(std::string_view name) {
+  if (const auto known = host_names_.find(Key(name)); known != host_names_.end())
+    return known->second;
+  HostName fresh{kUnnamed, timeline::ClassesOfHost(name), timeline::IsLaunch(name),
+                 name.find("Launch") != name.npos};
+  const bool room = RoomFor(name);
+  if (fresh.classes != 0) fresh.id = room ? Intern(name) : kOtherName;
+  if (room) host_names_.emplace(std::string(name), fresh);
+  return fresh;
+}
+
+timeline::Columns TraceKeeper::TakeColumns() {
+  if (rank_ >= 0) columns_.stage = IndexOfRank(pipeline_ranks_, rank_);
+  return std::move(columns_);
+}
+
+int64_t IndexOfRank(std::string_view ranks, int64_t rank) {
+  int64_t index = 0;
+  for (size_t at = 0; at < ranks.size();) {
+    if (!IsDigit(ranks[at])) {
+      ++at;
+      continue;
+    }
+    int64_t value = 0;
+    for (; at < ranks.size() && IsDigit(ranks[at]); ++at)
+      value = std::min<int64_t>(value * 10 + (ranks[at] - '0'), 1 << 30);
+    if (value == rank) return index;
+    ++index;
+  }
+  return -1;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,75 @@
+// Events become columns: what no rule asks for is dropped here, and names become numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "analysis/timeline/timeline.h"
+#include "audit/readers/kineto/event.h"
+
+namespace plumbline::audit {
+
+// Memory: the columns of GPU work, launches and spans that explain gaps; names are bounded in
+// number and bytes, and beyond that one name stands for all others. Not thread-safe.
+class TraceKeeper {
+ public:
+  TraceKeeper();
+
+  void Take(const TraceEvent& event);
+
+  // What the file says of its process; may come after the events. -1: nothing.
+  void SetRank(int64_t rank) { rank_ = rank; }
+  int64_t rank() const { return rank_; }
+
+  uint64_t without_time() const { return without_time_; }  // complete events that lack a number
+  uint64_t pairs() const { return pairs_; }                // begin and end events: not read
+  bool names_left_out() const { return names_left_out_; }
+
+  // Once; the keeper is done with then.
+  timeline::Columns TakeColumns();
+
+ private:
+  struct GpuName {
+    uint32_t id = 0;
+    bool communicates = false;
+  };
+  struct HostName {
+    uint32_t id = 0;  // kUnnamed: of no class, never told
+    uint8_t classes = 0;
+    bool launch = false, kernel_launch = false;
+  };
+  template <typename Value>
+  using ByName = absl::flat_hash_map<std::string, Value>;
+  // The number of a thread or stream; the last one asked for is found at once.
+  struct Tracks {
+    uint32_t Of(std::string_view a, std::string_view b);
+    std::string key, last;
+    uint32_t last_id = 0;
+    absl::flat_hash_map<std::string, uint32_t> ids;
+  };
+
+  void TakeGpu(const TraceEvent& event);
+  void TakeHost(const TraceEvent& event);
+  GpuName GpuNameOf(std::string_view name);
+  HostName HostNameOf(std::string_view name);
+  uint32_t Intern(std::string_view name);
+  bool RoomFor(std::string_view name);
+
+  timeline::Columns columns_;
+  ByName<GpuName> gpu_names_;
+  ByName<HostName> host_names_;
+  size_t name_bytes_ = 0;
+  Tracks threads_, streams_;
+  int64_t rank_ = -1;
+  std::string pipeline_ranks_;  // of the first send or receive
+  uint64_t without_time_ = 0, pairs_ = 0;
+  bool names_left_out_ = false;
+};
+
+// "[0, 4, 8]" -> where `rank` stands in it; -1: nowhere.
+int64_t IndexOfRank(std::string_view ranks, int64_t rank);
+
+}  // namespace plumbline::audit

@@ -1,0 +1,207 @@
+#include "audit/readers/kineto/reader.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "audit/readers/input/file.h"
+#include "audit/readers/input/line_reader.h"
+#include "audit/readers/kineto/trace_file.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr const char* kOp = "timeline";
+constexpr uint32_t kMostRank = (1u << 17) - 1;
+
+// What is left of a file that was read.
+struct ReadTrace {
+  InputReport* report = nullptr;
+  int64_t rank = -1;
+  int64_t world_size = 0;
+  v1::Timeline timeline;
+};
+
+// "trace_rank3.json", "rank-12/trace.json" -> the number behind the last "rank"; -1: none.
+int64_t RankInName(std::string_view path) {
+  const size_t at = path.rfind("rank");
+  if (at == path.npos) return -1;
+  size_t digit = at + 4;
+  while (digit < path.size() && (path[digit] == '_' || path[digit] == '-' || path[digit] == '='))
+    ++digit;
+  int64_t rank = -1;
+  for (; digit < path.size() && path[digit] >= '0' && path[digit] <= '9' && rank < 1 << 20; ++digit)
+    rank = std::max<int64_t>(rank, 0) * 10 + (path[digit] - '0');
+  return rank <= kMostRank ? rank : -1;
+}
+
+int64_t FirstStep(const v1::Timeline& timeline) {
+  return timeline.steps_size() == 0 ? 0 : std::max<int64_t>(0, timeline.steps(0).number());
+}
+
+// The files one after the other, each to its reduction; then these, rank by rank.
+class KinetoSource : public Source {
+ public:
+  explicit KinetoSource(const std::vector<InputReport*>& files) : files_(files) {}
+
+  Position position() const override { return {"", 0, INT64_MIN}; }
+
+  // A batch without evidence while the files are read.
+  bool Next(v1::Batch* batch) override {
+    if (open_.has_value() || next_file_ < files_.size()) {
+      ReadOn();
+      return true;
+    }
+    if (!placed_) Place();
+    if (next_trace_ == traces_.size()) return false;
+    Give(batch);
+    return true;
+  }
+
+  void Refused(const absl::Status& why) override {
+    files_[0]->Add(0, "expected times that can be judged, found: " + std::string(why.message()));
+  }
+  uint64_t bytes_read() const override {
+    return done_bytes_ + (open_.has_value() ? open_->bytes_read() : 0);
+  }
+  size_t files_done() const override { return next_file_ - (open_.has_value() ? 1 : 0); }
+
+  std::vector<v1::Source> processes() const override {
+    std::vector<v1::Source> all;
+    if (!placed_) return all;
+    for (const ReadTrace& trace : traces_) {
+      const auto rank = static_cast<uint32_t>(trace.rank);
+      if (all.empty() || all.back().rank() != rank) all.push_back(Process(rank));
+    }
+    return all;
+  }
+
+ private:
+  void ReadOn() {
+    if (!open_.has_value()) {
+      InputReport* report = files_[next_file_++];
+      absl::StatusOr<InputFile> file = InputFile::Open(report->path);
+      if (!file.ok()) {
+        report->Add(0, std::string(file.status().message()));
+        return;
+      }
+      open_.emplace(ByteStream::Open(std::move(*file)), report);
+      open_report_ = report;
+    }
+    if (open_->ReadOn()) return;
+    ReadTrace trace;
+    trace.report = open_report_;
+    trace.rank = open_->keeper().rank();
+    trace.world_size = open_->world_size();
+    if (trace.rank < 0) trace.rank = RankInName(trace.report->path);
+    open_->keeper().SetRank(trace.rank);
+    timeline::Columns columns = open_->keeper().TakeColumns();
+    done_bytes_ += open_->bytes_read();
+    open_.reset();
+    if (trace.report->records == 0) return;
+    trace.timeline = timeline::Reduce(&columns);
+    if (trace.timeline.gpu_events() == 0)
+      trace.report->Note("no GPU events: the trace says nothing of what the GPU waited for");
+    traces_.push_back(std::move(trace));
+  }
+
+  // Ranks that nobody names are those of the order of the files. What one rank recorded n-th is
+  // joined with what the others recorded n-th.
+  void Place() {
+    placed_ = true;
+    int64_t unnamed = 0;
+    for (ReadTrace& trace : traces_) {
+      if (trace.rank >= 0) continue;
+      while (Taken(unnamed)) ++unnamed;
+      trace.rank = unnamed;
+      if (traces_.size() > 1) {
+        trace.report->Note("neither the trace nor its name says a rank: taken as rank " +
+                           std::to_string(unnamed));
+      }
+    }
+    std::stable_sort(traces_.begin(), traces_.end(), [](const ReadTrace& a, const ReadTrace& b) {
+      return std::make_tuple(a.rank, FirstStep(a.timeline), a.timeline.start_ns()) <
+             std::make_tuple(b.rank, FirstStep(b.timeline), b.timeline.start_ns());
+    });
+    for (size_t i = 0; i < traces_.size(); ++i) {
+      const bool again = i > 0 && traces_[i - 1].rank == traces_[i].rank;
+      nth_.push_back(again ? nth_.back() + 1 : 0);
+      const auto [step, fresh] = steps_.try_emplace(nth_[i], FirstStep(traces_[i].timeline));
+      if (!fresh) step->second = std::min(step->second, FirstStep(traces_[i].timeline));
+      world_ = std::max({world_, traces_[i].world_size, traces_[i].rank + 1});
+    }
+    // Distinct and ascending.
+    int64_t before = -1;
+    for (auto& [nth, step] : steps_) before = step = std::max(step, before + 1);
+  }
+
+  bool Taken(int64_t rank) const {
+    return std::any_of(traces_.begin(), traces_.end(),
+                       [&](const ReadTrace& trace) { return trace.rank == rank; });
+  }
+
+  void Give(v1::Batch* batch) {
+    constexpr size_t kMostBytes = 16u << 20;
+    size_t bytes = 0;
+    while (next_trace_ < traces_.size() && bytes < kMostBytes) {
+      ReadTrace& trace = traces_[next_trace_];
+      *batch->add_sources() = Process(static_cast<uint32_t>(trace.rank));
+      v1::Evidence& evidence = *batch->add_evidence();
+      evidence.set_source(static_cast<uint32_t>(batch->sources_size()) - 1);
+      evidence.mutable_site()->set_op(kOp);
+      evidence.set_step(steps_.at(nth_[next_trace_]));
+      evidence.set_sample_size(trace.timeline.gpu_events());
+      evidence.set_exercised(v1::EXERCISED_YES);
+      *evidence.mutable_timeline() = std::move(trace.timeline);
+      bytes += evidence.ByteSizeLong();
+      ++next_trace_;
+    }
+  }
+
+  v1::Source Process(uint32_t rank) const {
+    v1::Source process;
+    process.set_role(v1::ROLE_TRAINER);
+    process.set_rank(rank);
+    process.set_world_size(static_cast<uint32_t>(world_));
+    return process;
+  }
+
+  std::vector<InputReport*> files_;
+  size_t next_file_ = 0;
+  std::optional<TraceFile> open_;
+  InputReport* open_report_ = nullptr;
+  uint64_t done_bytes_ = 0;
+  std::vector<ReadTrace> traces_;      // once placed: by rank, then time
+  std::vector<uint32_t> nth_;          // of its rank, by trace
+  std::map<uint32_t, int64_t> steps_;  // at which the n-th traces are told
+  int64_t world_ = 0;
+  bool placed_ = false;
+  size_t next_trace_ = 0;
+};
+
+}  // namespace
+
+bool KinetoReader::Recognise(std::string_view path, std::string_view head) const {
+  // The frame may tell a lot of the devices and groups before the events.
+  constexpr size_t kLook = 1u << 20;
+  const bool packed = IsCompressed(head);
+  if (!packed) {
+    const size_t begin = head.find_first_not_of(" \t\r\n");
+    if (begin == head.npos || (head[begin] != '{' && head[begin] != '[')) return false;
+    if (TraceFile::Recognise(head)) return true;
+    if (head.size() < kHeadBytes) return false;
+  }
+  return TraceFile::Recognise(FirstBytes(path, head, kLook));
+}
+
+std::vector<std::unique_ptr<Source>> KinetoReader::Open(
+    const std::vector<InputReport*>& files) const {
+  std::vector<std::unique_ptr<Source>> sources;
+  if (!files.empty()) sources.push_back(std::make_unique<KinetoSource>(files));
+  return sources;
+}
+
+}  // namespace plumbline::audit

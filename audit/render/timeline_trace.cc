@@ -1,0 +1,129 @@
+#include "audit/render/timeline_trace.h"
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/timeline/timeline.h"
+#include "audit/render/text_util.h"
+#include "nlohmann/json.hpp"
+#include "rules/bases/timeline_rule.h"
+
+namespace plumbline::audit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+enum Track : int { kSteps = 1, kGaps = 2, kFindings = 3 };
+
+// Beside those that the original may have.
+constexpr uint32_t kFirstProcess = 1'000'000;
+
+// Microseconds of a double keep a quarter of one at today's dates: nanoseconds are written as text.
+class TraceEvents {
+ public:
+  void Name(uint32_t rank, int track, const char* kind, const std::string& name) {
+    Json event = {{"ph", "M"},
+                  {"name", kind},
+                  {"pid", kFirstProcess + rank},
+                  {"tid", track},
+                  {"args", {{"name", name}}}};
+    Add(event.dump());
+  }
+
+  void Complete(uint32_t rank, Track track, const std::string& name, int64_t start_ns,
+                uint64_t duration_ns, const Json& arguments) {
+    const Json event = {{"ph", "X"},
+                        {"cat", "plumbline"},
+                        {"name", name},
+                        {"pid", kFirstProcess + rank},
+                        {"tid", static_cast<int>(track)},
+                        {"args", arguments}};
+    std::string text = event.dump(-1, ' ', false, Json::error_handler_t::replace);
+    text.pop_back();
+    Add(text + ",\"ts\":" + Micro(start_ns) +
+        ",\"dur\":" + Micro(static_cast<int64_t>(duration_ns)) + "}");
+  }
+
+  std::string Take() {
+    return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[" + events_ + "\n]}\n";
+  }
+
+ private:
+  static std::string Micro(int64_t ns) {
+    const bool negative = ns < 0;
+    const uint64_t size = negative ? -static_cast<uint64_t>(ns) : static_cast<uint64_t>(ns);
+    std::string decimals = std::to_string(1000 + size % 1000).substr(1);
+    return (negative ? "-" : "") + std::to_string(size / 1000) + "." + decimals;
+  }
+  void Add(const std::string& event) {
+    events_ += events_.empty() ? "\n" : ",\n";
+    events_ += event;
+  }
+
+  std::string events_;
+};
+
+void AddGaps(const SeenTimeline& seen, TraceEvents* events) {
+  const v1::Timeline& t = seen.timeline;
+  for (const v1::TimelineGap& gap : t.gaps()) {
+    const bool named = gap.name() < static_cast<uint32_t>(t.names_size());
+    events->Complete(seen.rank, kGaps, timeline::CauseName(gap.cause()),
+                     t.start_ns() + static_cast<int64_t>(gap.start_ns()), gap.duration_ns(),
+                     {{"ended_by", named ? t.names(static_cast<int>(gap.name())) : ""},
+                      {"occurrence", gap.occurrence()}});
+  }
+}
+
+void AddSteps(const SeenTimeline& seen, TraceEvents* events) {
+  const v1::Timeline& t = seen.timeline;
+  for (const v1::TimelineStep& step : t.steps()) {
+    events->Complete(seen.rank, kSteps, "step " + std::to_string(step.number()),
+                     t.start_ns() + step.start_ns(), step.duration_ns(),
+                     {{"busy_ns", step.busy_ns()},
+                      {"compute_ns", step.compute_ns()},
+                      {"communication_ns", step.communication_ns()},
+                      {"exposed_communication_ns", step.exposed_ns()}});
+  }
+}
+
+bool Speaks(const v1::Finding& finding, const SeenTimeline& seen) {
+  const auto& ranks = finding.site().ranks();
+  return finding.rule().starts_with("performance/") && finding.site().run() == seen.run &&
+         std::find(ranks.begin(), ranks.end(), seen.rank) != ranks.end();
+}
+
+// Over the whole window: a finding speaks of all of it.
+void AddFindings(const AuditResult& result, const SeenTimeline& seen, TraceEvents* events) {
+  for (const v1::Finding* finding : result.findings()) {
+    if (!Speaks(*finding, seen)) continue;
+    events->Complete(seen.rank, kFindings, finding->title(), seen.timeline.start_ns(),
+                     seen.timeline.span_ns(),
+                     {{"rule", finding->rule()},
+                      {"explanation", finding->explanation()},
+                      {"fix", finding->fix()},
+                      {"fingerprint", finding->fingerprint()}});
+  }
+}
+
+}  // namespace
+
+std::string RenderTimeline(const AuditResult& result) {
+  TraceEvents events;
+  std::map<uint32_t, bool> named;
+  for (const SeenTimeline& seen : result.timelines) {
+    if (!rules::WrongWith(seen.timeline).empty()) continue;
+    if (!named[seen.rank]) {
+      events.Name(seen.rank, 0, "process_name", "plumbline: rank " + std::to_string(seen.rank));
+      events.Name(seen.rank, kSteps, "thread_name", "steps");
+      events.Name(seen.rank, kGaps, "thread_name", "GPU idle, by cause");
+      events.Name(seen.rank, kFindings, "thread_name", "findings");
+      named[seen.rank] = true;
+    }
+    AddSteps(seen, &events);
+    AddGaps(seen, &events);
+    AddFindings(result, seen, &events);
+  }
+  return events.Take();
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,118 @@
+#include "rules/bases/timeline_rule.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr uint64_t kFewestSpans = 3;  // less is no habit
+
+v1::Verdict JudgeSound(const v1::Timeline& timeline) {
+  if (const std::string wrong = WrongWith(timeline); !wrong.empty())
+    return Inconclusive("wrong-timeline: " + wrong);
+  return Inconclusive("no-gpu-events: the trace holds no kernel, copy or memset of a GPU");
+}
+
+}  // namespace
+
+double Share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string WrongWith(const v1::Timeline& t) {
+  constexpr auto kMost = static_cast<uint64_t>(timeline::kMostTime);
+  const uint64_t span = t.span_ns();
+  if (span > kMost || t.kernel_ns() > kMost || t.start_ns() > timeline::kMostTime ||
+      t.start_ns() < -timeline::kMostTime)
+    return "a time beyond any clock";
+  if (t.busy_ns() > span || t.communication_ns() > t.busy_ns() ||
+      t.exposed_ns() > t.communication_ns() || t.launch_wait_ns() > span)
+    return "a part is longer than the whole";
+  if (t.launched_kernels() > t.kernels() || t.short_kernels() > t.kernels())
+    return "more kernels of one sort than of all";
+  for (const v1::TimelineGap& gap : t.gaps()) {
+    if (gap.duration_ns() > span || gap.start_ns() > span - gap.duration_ns() ||
+        gap.occurrence() > kMost || gap.name() >= static_cast<uint32_t>(t.names_size()))
+      return "a gap outside of its window";
+  }
+  for (const v1::TimelineWait& wait : t.waits()) {
+    if (wait.union_ns() > span || wait.idle_ns() > wait.union_ns() || wait.median_ns() > span ||
+        wait.period_ns() > span)
+      return "a span outside of its window";
+  }
+  for (const v1::TimelineStep& step : t.steps()) {
+    if (step.duration_ns() > kMost || step.busy_ns() > step.duration_ns() ||
+        step.compute_ns() > step.busy_ns() || step.exposed_ns() > step.busy_ns() ||
+        step.start_ns() > timeline::kMostTime || step.start_ns() < -timeline::kMostTime)
+      return "a step with a part longer than itself";
+  }
+  return "";
+}
+
+void SetTimelinePlace(const v1::Timeline& timeline, const SiteStep& step, uint32_t rank,
+                      v1::Verdict* verdict) {
+  int64_t first = step.step, last = step.step;
+  if (timeline.steps_size() > 0) {
+    first = timeline.steps(0).number();
+    last = std::max(first, timeline.steps(timeline.steps_size() - 1).number());
+  }
+  SetPlace(*verdict, step.site.layer(), step.site.op(), first, last, std::vector<uint32_t>{rank});
+}
+
+void TimelineRule::Judge(const SiteStep& step, VerdictSink& out) {
+  for (const Item& item : step.items) {
+    if (!item.evidence->has_timeline()) continue;
+    const v1::Timeline& timeline = item.evidence->timeline();
+    const bool sound = timeline.span_ns() > 0 && WrongWith(timeline).empty();
+    v1::Verdict verdict = sound ? JudgeTimeline(timeline) : JudgeSound(timeline);
+    SetTimelinePlace(timeline, step, item.source->rank(), &verdict);
+    out.Add(std::move(verdict));
+  }
+}
+
+v1::Verdict WaitRule::JudgeTimeline(const v1::Timeline& t) const {
+  if (t.launching_threads() == 0)
+    return Inconclusive("no-launches: no launch is recorded, so nobody knows which threads matter");
+  const auto wait = std::find_if(t.waits().begin(), t.waits().end(),
+                                 [&](const auto& w) { return w.cause() == words_.cause; });
+  if (wait == t.waits().end())
+    return Inconclusive(absl::StrCat("no-spans: no ", words_.spans, " on a thread that launches (",
+                                     words_.absent, ")"));
+  const double share = Share(wait->union_ns(), t.span_ns());
+  const double idle = Share(wait->idle_ns(), t.span_ns());
+  google::protobuf::Struct details;
+  Put(details, "share", share);
+  Put(details, "idle_share", idle);
+  Put(details, "spans", static_cast<double>(wait->spans()));
+  Put(details, "median_ms", Milliseconds(wait->median_ns()));
+  Put(details, "name", wait->name());
+  const std::string words =
+      absl::StrFormat("%d %s take %.3g %% of the time, %.3g %% with the GPU idle", wait->spans(),
+                      words_.spans, 100 * share, 100 * idle);
+  const std::string more = More(*wait, details);
+  if (!(idle >= least_) || wait->idle_spans() < kFewestSpans)
+    return Pass(words, std::move(details));
+  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+  found.Title(words_.title)
+      .Explain(
+          absl::StrCat(absl::StrFormat("%s over %.4g s; the longest is \"%s\", a median one "
+                                       "takes %.4g ms.",
+                                       Capitalised(words), 1e-9 * static_cast<double>(t.span_ns()),
+                                       wait->name(), Milliseconds(wait->median_ns())),
+                       more))
+      .Cause(timeline::CauseName(words_.cause), 0.9)
+      .Measured("share of the span in which the GPU idles in such spans", idle, "share")
+      .Threshold(least_, "customary")
+      .Samples(wait->idle_spans())
+      .Witness("span", wait->name())
+      .Witness("median_ms", Milliseconds(wait->median_ns()))
+      .Fix(words_.fix);
+  *found.verdict().mutable_details() = std::move(details);
+  return found.Take();
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,62 @@
+// Rules that judge where a rank's time went: one verdict a rank and trace, at that rank's steps.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "analysis/timeline/timeline.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+// Site of the evidence that they read.
+inline constexpr std::string_view kTimelineOp = "timeline";
+
+// A timeline whose figures contradict each other, or are beyond any clock: "" where all is well.
+std::string WrongWith(const v1::Timeline& timeline);
+
+// Remembers nothing.
+class TimelineRule : public Rule {
+ public:
+  void Judge(const SiteStep& step, VerdictSink& out) final;
+  void Persist(Archive& /*archive*/) override {}
+
+ protected:
+  // Of a sound timeline with GPU events. Steps and ranks are filled by the base.
+  virtual v1::Verdict JudgeTimeline(const v1::Timeline& timeline) const = 0;
+};
+
+// The steps that it reaches over: those marked, else the evidence's own.
+void SetTimelinePlace(const v1::Timeline& timeline, const SiteStep& step, uint32_t rank,
+                      v1::Verdict* verdict);
+
+// Host spans of one class that keep the GPU waiting.
+class WaitRule : public TimelineRule {
+ public:
+  struct Words {
+    v1::TimelineGap::Cause cause;
+    const char* title;   // of a finding
+    const char* spans;   // "data-loading spans"
+    const char* absent;  // why there may be none, for the inconclusive reason
+    const char* fix;
+  };
+  WaitRule(const Words& words, const Options& options)
+      : words_(words), least_(options.Number("share")) {}
+
+ protected:
+  v1::Verdict JudgeTimeline(const v1::Timeline& timeline) const override;
+  // What else a class has to say; appended to the explanation.
+  virtual std::string More(const v1::TimelineWait& /*wait*/,
+                           google::protobuf::Struct& /*details*/) const {
+    return "";
+  }
+
+ private:
+  Words words_;
+  double least_;
+};
+
+double Share(uint64_t part, uint64_t whole);
+inline double Milliseconds(uint64_t ns) { return static_cast<double>(ns) * 1e-6; }
+
+}  // namespace plumbline::rules

@@ -1,0 +1,106 @@
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "rules/bases/timeline_rule.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# performance/exposed-communication
+
+The GPU communicates, and nothing computes meanwhile.
+
+**Why.** Of 100 B parameters on 64 GPUs a step moves 75 GB to and from each GPU: 1.5 s at 50 GB/s. Hidden behind
+computation it costs nothing; exposed it is 1.5 s of every step.
+
+**What it checks.** With comm the kernels that communicate and comp all other kernels, copies and memsets, U being the length of a union:
+exposed = U(comm, comp) − U(comp). A finding from 20 % of the span on. A kernel communicates where the profiler
+gives it a collective or a process group, else by its name: nccl, rccl, nvshmem, `ep::`, deep_ep, symm_mem, multimem, all-to-all,
+all-reduce, all-gather, reduce-scatter, one-shot, two-shot, cross_device_reduce, in any spelling; `at::native` and `triton_`
+never do. The stream decides nothing; but kernels of unknown names on streams that mostly communicate are told (`unclassified_share`).
+
+**Bad.** `31 % of 2.4 s is exposed communication: 0.9 s of communication, 17 % of it hidden`.
+
+**Good.** `3.1 % of 2.4 s is exposed communication: 0.8 s of communication, 91 % of it hidden`.
+
+**How to fix it.** Ask `plumb plan` first whether the network can keep up at all. If so: prefetch (FSDP:
+`backward_prefetch`, `forward_prefetch`, `limit_all_gathers`), smaller buckets in DDP (`bucket_cap_mb`), collectives on a stream of
+their own, tensor-parallel overlap. If not: a larger batch a GPU, hybrid sharding within a domain, fewer bytes.
+
+**Strength.** `heuristic`: 20 % is customary.
+
+**Inconclusive when** there are no GPU events, or none communicates.
+
+**What it cannot see.** Whether the time is the network's or that of a rank which comes late: waiting looks like communication
+(`performance/straggler` tells them apart). Copies that a copy engine does for a collective count as computation.
+
+**Cost.** None beside `performance/idle-comb`'s.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {"share", OptionInfo::Type::kNumber, "of the span", "0.2", "customary", "", 0, 1},
+};
+
+constexpr RuleInfo kInfo = {"performance/exposed-communication",
+                            "communication is not hidden behind computation",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+class ExposedCommunication : public TimelineRule {
+ public:
+  explicit ExposedCommunication(const Options& options) : least_(options.Number("share")) {}
+
+ protected:
+  v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
+    google::protobuf::Struct details;
+    Put(details, "communication_ms", Milliseconds(t.communication_ns()));
+    Put(details, "exposed_ms", Milliseconds(t.exposed_ns()));
+    const double hidden =
+        t.communication_ns() == 0 ? 0 : 1 - Share(t.exposed_ns(), t.communication_ns());
+    Put(details, "overlap_share", hidden);
+    Put(details, "unclassified_share", Share(t.unclassified_ns(), t.kernel_ns()));
+    if (t.communication_kernels() == 0)
+      return Inconclusive("no-communication: no kernel communicates", std::move(details));
+    const double share = Share(t.exposed_ns(), t.span_ns());
+    const std::string words = absl::StrFormat(
+        "%.3g %% of %.4g s is exposed communication: %.4g ms of communication, %.3g %% of it "
+        "hidden",
+        100 * share, 1e-9 * static_cast<double>(t.span_ns()), Milliseconds(t.communication_ns()),
+        100 * hidden);
+    if (!(share >= least_)) return Pass(words, std::move(details));
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found.Title(kInfo.title)
+        .Explain(Capitalised(words) + ".")
+        .Cause("communication", 0.8)
+        .Measured("share of the span that is exposed communication", share, "share")
+        .Threshold(least_, "customary")
+        .Samples(t.communication_kernels())
+        .Assume("no rank comes late: waiting for one looks like communication")
+        .Witness("communication_ms", Milliseconds(t.communication_ns()))
+        .Witness("exposed_ms", Milliseconds(t.exposed_ns()))
+        .Fix(
+            "plumb plan says whether the network can keep up. If so: prefetch, smaller buckets, a "
+            "stream of its own; if not: more tokens a GPU, sharding within a domain, fewer bytes.");
+    *found.verdict().mutable_details() = std::move(details);
+    return found.Take();
+  }
+
+ private:
+  double least_;
+};
+
+}  // namespace
+
+CatalogueEntry exposed_communication() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<ExposedCommunication>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,197 @@
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "rules/bases/timeline_rule.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# performance/idle-comb
+
+The GPU idles again and again at the same place of a step: a comb in the graph of utilisation.
+
+**Why.** A loader that holds the step for 30 ms of 200 costs 15 % of every GPU of the job: of 64 GPUs ten do nothing,
+and no single step looks slow.
+
+**What it checks.** Of a trace, U being the length of a union of intervals: idle = 1 − U(kernels, copies, memsets) / span, from
+the start of the first to the end of the last. All GPU events count, whatever they are called and whether their launch was recorded or
+not: with only those that a launch record names, a run that idles 1.8 % reads 17.1 %. Gaps of at least 1 ms are grouped by the
+GPU operation that ends them. A group recurs where at least three of its gaps are 3 % of a step or longer, three
+quarters of the distances between these (counted in occurrences of that operation) are within 2 % of their median,
+and they reach over half of the span. A finding where a group recurs; a `warning` from 5 % of the span on, else a `note`.
+
+*The cause* of a gap is asked of the thread that launched the first kernel after it: the first of garbage collection,
+checkpoint, data loading, compilation and communication whose spans there cover half of the gap; else `synchronisation`,
+where a call that waits for the GPU was open as the gap began and returned right then; else `unknown`. Of a comb: what holds half of its time.
+
+**Bad.** `the GPU idles 15 % of the time; 15 % in 12 gaps of up to 31 ms, one each 200 ms, while data are loaded`.
+
+**Good.** `the GPU idles 1.8 % of the time; no gap recurs`.
+
+**How to fix it.**
+- `data-loading`: more workers, `pin_memory=True`, `prefetch_factor`; decode and tokenise ahead of the run.
+- `checkpoint`: save asynchronously (`torch.distributed.checkpoint.async_save`), or less often.
+- `garbage-collection`: `gc.disable()` and `gc.collect()` at the same step on all ranks.
+- `synchronisation`: take out `.item()`, `.cpu()`, prints of a loss in each step; log each n-th step.
+- `compilation`: mark what changes its shape as dynamic, or pad.
+- `communication`: see `performance/exposed-communication`.
+- `unknown`: record with `with_stack=True`, and look at the host's thread in the gap that the witness names.
+
+**Strength.** `statistical`, measured: of 6,400 simulated healthy ranks (16 steps; in each a gap of up to 4 % of it at a random place) none
+got a warning, so that fewer than 0.05 % do (95 %), and 0.3 % a note: three gaps can lie evenly by chance. The 5 %
+between note and warning is customary.
+
+**Inconclusive when** the trace has no GPU events, or idles more than 5 % and marks fewer than three steps.
+
+**What it cannot see.** Idle time that does not recur (its share is in the details); multiprocessors that idle inside of a kernel; a
+host thread that the profiler did not record.
+
+**Cost.** One sort of a trace's GPU events.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {"share", OptionInfo::Type::kNumber, "of the span", "0.05",
+     "from where on recurring gaps are a warning: one GPU in twenty", "", 0, 1},
+};
+
+constexpr RuleInfo kInfo = {"performance/idle-comb",
+                            "the GPU idles in a recurring pattern",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr double kMuchIdle = 0.05;
+constexpr double kFalseWarnings = 0.0005, kFalseNotes = 0.005;  // measured: see the page
+constexpr size_t kFewestSteps = 3;
+
+const char* TitleOf(v1::TimelineGap::Cause cause) {
+  switch (cause) {
+    case v1::TimelineGap::CAUSE_GARBAGE_COLLECTION:
+      return "the GPU idles again and again while garbage is collected";
+    case v1::TimelineGap::CAUSE_CHECKPOINT:
+      return "the GPU idles again and again while a checkpoint is written";
+    case v1::TimelineGap::CAUSE_DATA_LOADING:
+      return "the GPU idles again and again while data are loaded";
+    case v1::TimelineGap::CAUSE_COMPILATION:
+      return "the GPU idles again and again while code is compiled";
+    case v1::TimelineGap::CAUSE_COMMUNICATION:
+      return "the GPU idles again and again while the host communicates";
+    case v1::TimelineGap::CAUSE_SYNCHRONISATION:
+      return "the GPU idles again and again after the host waited for it";
+    default:
+      return kInfo.title;
+  }
+}
+
+const char* FixOf(v1::TimelineGap::Cause cause) {
+  switch (cause) {
+    case v1::TimelineGap::CAUSE_GARBAGE_COLLECTION:
+      return "gc.disable(), and gc.collect() every few hundred steps, at the same step on all "
+             "ranks.";
+    case v1::TimelineGap::CAUSE_CHECKPOINT:
+      return "Save asynchronously (torch.distributed.checkpoint.async_save), or less often.";
+    case v1::TimelineGap::CAUSE_DATA_LOADING:
+      return "More loader workers, pin_memory, prefetch_factor; decode and tokenise ahead of the "
+             "run.";
+    case v1::TimelineGap::CAUSE_COMPILATION:
+      return "Mark what changes its shape as dynamic, or pad, so that nothing is compiled anew.";
+    case v1::TimelineGap::CAUSE_COMMUNICATION:
+      return "Start collectives earlier, and do not wait for them on the host.";
+    case v1::TimelineGap::CAUSE_SYNCHRONISATION:
+      return "Take .item(), .cpu() and prints of the loss out of the step, or do it each n-th "
+             "step.";
+    default:
+      return "Record with with_stack=True, and look at what the host does in the gap of the "
+             "witness.";
+  }
+}
+
+class IdleComb : public TimelineRule {
+ public:
+  explicit IdleComb(const Options& options) : warning_(options.Number("share")) {}
+
+ protected:
+  v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
+    const double idle = 1 - Share(t.busy_ns(), t.span_ns());
+    const timeline::Comb comb = timeline::FindComb(t);
+    const size_t steps = timeline::StepsWithin(t);
+    google::protobuf::Struct details = Describe(t, comb, idle);
+    Put(details, "steps", static_cast<double>(steps));
+    if (idle > kMuchIdle && steps < kFewestSteps && (steps > 0 || comb.gaps == 0)) {
+      return Inconclusive(
+          absl::StrFormat("few-steps: %d steps are marked, and the GPU idles %.3g %% "
+                          "of the time: what recurs cannot be told",
+                          steps, 100 * idle),
+          std::move(details));
+    }
+    if (comb.gaps == 0) {
+      return Pass(absl::StrFormat("the GPU idles %.3g %% of the time; no gap recurs", 100 * idle),
+                  std::move(details));
+    }
+    v1::Verdict verdict = Found(t, comb, idle);
+    *verdict.mutable_details() = std::move(details);
+    verdict.add_assumptions("the profiler recorded every GPU event of the process");
+    return verdict;
+  }
+
+ private:
+  static google::protobuf::Struct Describe(const v1::Timeline& t, const timeline::Comb& comb,
+                                           double idle) {
+    google::protobuf::Struct details;
+    Put(details, "idle_share", idle);
+    Put(details, "gaps", static_cast<double>(comb.gaps));
+    Put(details, "recurring_share", Share(static_cast<uint64_t>(comb.time_ns), t.span_ns()));
+    Put(details, "longest_gap_ms", static_cast<double>(comb.longest_ns) * 1e-6);
+    Put(details, "period_ms", static_cast<double>(comb.period_ns) * 1e-6);
+    Put(details, "cause", timeline::CauseName(comb.cause));
+    return details;
+  }
+
+  v1::Verdict Found(const v1::Timeline& t, const timeline::Comb& comb, double idle) const {
+    const double share = Share(static_cast<uint64_t>(comb.time_ns), t.span_ns());
+    FindingBuilder found(share >= warning_ ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
+                         v1::STRENGTH_STATISTICAL);
+    const std::string& name = t.names(static_cast<int>(comb.longest->name()));
+    found.Title(TitleOf(comb.cause))
+        .Explain(absl::StrFormat(
+            "The GPU idles %.3g %% of %.4g s; %.3g %% in %d gaps that recur each %.4g ms, the "
+            "longest "
+            "%.4g ms, from %.4g ms on, before \"%s\". %s holds %.0f %% of their time.",
+            100 * idle, 1e-9 * static_cast<double>(t.span_ns()), 100 * share, comb.gaps,
+            static_cast<double>(comb.period_ns) * 1e-6, static_cast<double>(comb.longest_ns) * 1e-6,
+            Milliseconds(comb.longest->start_ns()), name,
+            Capitalised(comb.cause == v1::TimelineGap::CAUSE_UNKNOWN
+                            ? "no known cause"
+                            : timeline::CauseName(comb.cause)),
+            100 * comb.cause_share))
+        .Cause(timeline::CauseName(comb.cause),
+               comb.cause == v1::TimelineGap::CAUSE_UNKNOWN ? 0.5 : 0.9)
+        .Measured("share of the span in recurring gaps", share, "share")
+        .Threshold(warning_, "one GPU in twenty")
+        .Samples(comb.gaps)
+        .FalseAlarm("measured", share >= warning_ ? kFalseWarnings : kFalseNotes)
+        .Witness("gap_from_ms", Milliseconds(comb.longest->start_ns()))
+        .Witness("gap_ms", static_cast<double>(comb.longest_ns) * 1e-6)
+        .Witness("ended_by", name)
+        .Fix(FixOf(comb.cause));
+    return found.Take();
+  }
+
+  double warning_;
+};
+
+}  // namespace
+
+CatalogueEntry idle_comb() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<IdleComb>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,104 @@
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "rules/bases/timeline_rule.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# performance/launch-bound
+
+The GPU has nothing to do because the host has not launched it yet.
+
+**Why.** A launch costs the host some 5 µs, and Python around it 20: a step of 2,000 kernels of 4 µs takes 40 ms to launch and
+8 ms to compute. The GPU idles 80 % of the time, and a faster GPU changes nothing.
+
+**What it checks.** For each stretch in which the GPU idles: how long of it the operation that ends it was not launched yet. Stretches
+that garbage collection, checkpoints, data loading, compilation or communication explain are left out. A finding from 10 % of the span on.
+
+**Bad.** `the GPU waits 46 % of the time for launches; 83 % of its kernels take under 10 µs`.
+
+**Good.** `the GPU waits 0.7 % of the time for launches; 12 % of its kernels take under 10 µs`.
+
+**How to fix it.** CUDA graphs (`torch.cuda.graph`, `torch.compile(mode="reduce-overhead")`), fused kernels and optimizers (`fused=True`),
+a larger micro-batch; take synchronisations (`.item()`, prints) out of the step, so that the host runs ahead.
+
+**Strength.** `heuristic`: 10 % is customary.
+
+**Inconclusive when** there are no GPU events, no kernels, or fewer than half of them have a launch record.
+
+**What it cannot see.** What the profiler itself costs the host: recording stacks and shapes makes launches slower. Compare a trace without.
+
+**Cost.** None beside `performance/idle-comb`'s.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {"share", OptionInfo::Type::kNumber, "of the span", "0.1", "customary", "", 0, 1},
+};
+
+constexpr RuleInfo kInfo = {"performance/launch-bound",
+                            "the GPU waits for launches",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+class LaunchBound : public TimelineRule {
+ public:
+  explicit LaunchBound(const Options& options) : least_(options.Number("share")) {}
+
+ protected:
+  v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
+    if (t.kernels() == 0) return Inconclusive("no-kernels: only copies and memsets ran");
+    const double share = Share(t.launch_wait_ns(), t.span_ns());
+    const double shorter = Share(t.short_kernels(), t.kernels());
+    const double launched = Share(t.launched_kernels(), t.kernels());
+    google::protobuf::Struct details;
+    Put(details, "share", share);
+    Put(details, "short_kernels_share", shorter);
+    Put(details, "launched_share", launched);
+    Put(details, "kernels", static_cast<double>(t.kernels()));
+    if (2 * t.launched_kernels() < t.kernels()) {
+      return Inconclusive(
+          absl::StrFormat("no-launches: %.3g %% of the kernels have a launch record",
+                          100 * launched),
+          std::move(details));
+    }
+    const std::string words = absl::StrFormat(
+        "the GPU waits %.3g %% of the time for launches; %.3g %% of its kernels take under 10 us",
+        100 * share, 100 * shorter);
+    if (!(share >= least_)) return Pass(words, std::move(details));
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found.Title(kInfo.title)
+        .Explain(Capitalised(words) + ".")
+        .Cause("launches", 0.8)
+        .Measured("share of the span in which the GPU waits for a launch", share, "share")
+        .Threshold(least_, "customary")
+        .Samples(t.kernels())
+        .Assume("the profiler itself does not make launches much slower")
+        .Witness("waited_ms", Milliseconds(t.launch_wait_ns()))
+        .Witness("kernels", static_cast<double>(t.kernels()))
+        .Fix(
+            "CUDA graphs (torch.compile with mode=\"reduce-overhead\"), fused optimizers, a larger "
+            "micro-batch; no .item() within the step.");
+    *found.verdict().mutable_details() = std::move(details);
+    return found.Take();
+  }
+
+ private:
+  double least_;
+};
+
+}  // namespace
+
+CatalogueEntry launch_bound() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<LaunchBound>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

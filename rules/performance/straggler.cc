@@ -1,0 +1,247 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "rules/bases/timeline_rule.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# performance/straggler
+
+One rank makes the others wait.
+
+**Why.** A collective ends when its last rank has arrived. One GPU of 512 that runs at three quarters of its clock makes 511
+others idle a quarter of every step: 128 GPUs' worth, and each of the 511 shows the waiting as communication.
+
+**What it checks.** Of the traces of all ranks, for each step that all have marked: own time = step − exposed communication. Ranks are
+compared within a cohort only: those of equal place in their send and receive group (a pipeline stage), else all. s is the
+median over steps of own time / the others' median. From 12 steps on a rank is a culprit where more than half of its
+excess s − 1 is there in three quarters of the steps, and s ≥ 4/3, or, in cohorts of 16 and more, s ≥ 1.1 and six median
+deviations (× 1.4826) above the others'. With 5 to 11 steps: 4/3 in every step. `slow`: computing holds at least half of the
+excess; else the rank comes `late` (its host is busy with something else).
+
+**Bad.** `rank 5 takes 1.62 times as long as the others for what it does itself; 7 ranks wait`.
+
+**Good.** `no rank takes more than 1.04 times as long as the others`.
+
+**How to fix it.** `slow`: clocks, temperature and ECC counts of that GPU (`nvidia-smi -q -d CLOCK,TEMPERATURE,ECC`), another process on it, a larger
+share of tokens or experts; swap the node. `late`: what its host does: a loader, garbage collection, a checkpoint, a
+throttled CPU; `performance/idle-comb` of that rank names it.
+
+**Strength.** `statistical`, measured on simulated jobs: at a spread of 5 % between ranks and 8 to 512 ranks at most 1.3 % of healthy jobs
+were accused (here: none of 4,200 of 16 steps); a rank 1.6 times as slow was found in 1,999 of 2,000 jobs of 8 ranks and 12 steps,
+one of 1.25 among 64, at a spread of 2 %, in 98.6 % of 666.
+
+**Inconclusive when** there is one rank, fewer than 5 steps that all have marked, or a rank without GPU events.
+
+**What it cannot see.** A whole stage that is slow (its cohort agrees: `performance/pipeline-bubble`); ranks whose trace is missing; who of two ranks
+of a cohort is the normal one, but that the slower makes the faster wait.
+
+**Cost.** A few medians a rank and step.
+
+**Sources.** Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", 2025.
+)page";
+
+constexpr RuleInfo kInfo = {"performance/straggler",
+                            "one rank makes the others wait",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr double kFalseAlarmsOfRanks = 0.013;  // measured: see the page
+constexpr size_t kFewestCompared = 5;
+constexpr double kSeconds = 1e-9;
+
+using timeline::RankSteps;
+using timeline::Straggler;
+using timeline::Stragglers;
+
+struct Traces {
+  std::map<uint32_t, const v1::Timeline*> by_rank;
+  std::vector<int64_t> steps;  // that all ranks have marked
+};
+
+// "few-steps: ..." and alike; empty: they can.
+std::string WhyNot(const Traces& traces) {
+  if (traces.by_rank.size() < 2)
+    return "one-rank: the trace of one rank has nobody to be compared with";
+  for (const auto& [rank, timeline] : traces.by_rank) {
+    if (timeline->span_ns() == 0)
+      return absl::StrFormat("no-gpu-events: rank %d has none, so nobody knows how long it waits",
+                             rank);
+    if (const std::string wrong = WrongWith(*timeline); !wrong.empty())
+      return absl::StrFormat("wrong-timeline: rank %d: %s", rank, wrong);
+  }
+  if (traces.steps.size() < kFewestCompared) {
+    return absl::StrFormat("few-steps: %d steps are marked on all ranks, %d are needed",
+                           traces.steps.size(), kFewestCompared);
+  }
+  return "";
+}
+
+Traces Gather(const SiteStep& step) {
+  Traces traces;
+  for (const Item& item : step.items) {
+    if (item.evidence->has_timeline())
+      traces.by_rank.emplace(item.source->rank(), &item.evidence->timeline());
+  }
+  std::map<int64_t, size_t> marked;
+  for (const auto& [rank, timeline] : traces.by_rank) {
+    std::set<int64_t> numbers;
+    for (const v1::TimelineStep& s : timeline->steps()) numbers.insert(s.number());
+    for (const int64_t number : numbers) ++marked[number];
+  }
+  for (const auto& [number, ranks] : marked) {
+    if (ranks == traces.by_rank.size()) traces.steps.push_back(number);
+  }
+  return traces;
+}
+
+RankSteps StepsOf(uint32_t rank, const v1::Timeline& timeline, const std::vector<int64_t>& steps) {
+  RankSteps out;
+  out.rank = rank;
+  out.cohort = timeline.stage_known() ? static_cast<int64_t>(timeline.stage()) : -1;
+  std::map<int64_t, const v1::TimelineStep*> by_number;
+  for (const v1::TimelineStep& step : timeline.steps()) by_number.emplace(step.number(), &step);
+  for (const int64_t number : steps) {
+    const v1::TimelineStep& step = *by_number.at(number);
+    out.own.push_back(kSeconds * static_cast<double>(step.duration_ns() - step.exposed_ns()));
+    out.compute.push_back(kSeconds * static_cast<double>(step.compute_ns()));
+    out.exposed.push_back(kSeconds * static_cast<double>(step.exposed_ns()));
+  }
+  return out;
+}
+
+void PutRanks(google::protobuf::Struct& details, const char* key,
+              const std::vector<uint32_t>& ranks) {
+  auto& values = *(*details.mutable_fields())[key].mutable_list_value();
+  for (const uint32_t rank : ranks) values.add_values()->set_number_value(rank);
+}
+
+std::string RankWords(const std::vector<uint32_t>& ranks) {
+  constexpr size_t kShown = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size() && i < kShown; ++i)
+    absl::StrAppend(&text, i == 0 ? "" : ", ", ranks[i]);
+  if (ranks.size() > kShown) absl::StrAppend(&text, " and ", ranks.size() - kShown, " more");
+  return text;
+}
+
+class StragglerRule : public Rule {
+ public:
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (std::none_of(step.items.begin(), step.items.end(),
+                     [](const Item& item) { return item.evidence->has_timeline(); }))
+      return;
+    const Traces traces = Gather(step);
+    v1::Verdict verdict = JudgeTraces(traces);
+    int64_t first = step.step, last = step.step;
+    if (!traces.steps.empty()) {
+      first = traces.steps.front();
+      last = traces.steps.back();
+    }
+    // The culprits, else all.
+    std::vector<uint32_t> ranks;
+    if (const auto named = verdict.details().fields().find("ranks");
+        named != verdict.details().fields().end()) {
+      for (const auto& value : named->second.list_value().values())
+        ranks.push_back(static_cast<uint32_t>(value.number_value()));
+    }
+    if (ranks.empty()) {
+      for (const auto& [rank, timeline] : traces.by_rank) ranks.push_back(rank);
+    }
+    SetPlace(verdict, step.site.layer(), step.site.op(), first, last, ranks);
+    out.Add(std::move(verdict));
+  }
+  void Persist(Archive& /*archive*/) override {}
+
+ private:
+  static v1::Verdict JudgeTraces(const Traces& traces) {
+    if (const std::string why = WhyNot(traces); !why.empty()) return Inconclusive(why);
+    std::vector<RankSteps> ranks;
+    for (const auto& [rank, timeline] : traces.by_rank)
+      ranks.push_back(StepsOf(rank, *timeline, traces.steps));
+    const Stragglers found = timeline::FindStragglers(ranks);
+    if (found.largest_cohort < 2)
+      return Inconclusive("one-rank: no two traces are of one pipeline stage");
+    google::protobuf::Struct details;
+    Put(details, "steps", static_cast<double>(traces.steps.size()));
+    Put(details, "slowness", found.largest);
+    if (found.culprits.empty()) {
+      return Pass(
+          absl::StrFormat("no rank takes more than %.3g times as long as the others (%d ranks, "
+                          "%d steps)",
+                          found.largest, ranks.size(), traces.steps.size()),
+          std::move(details));
+    }
+    return Found(found, ranks, std::move(details));
+  }
+
+  static v1::Verdict Found(const Stragglers& found, const std::vector<RankSteps>& all,
+                           google::protobuf::Struct details) {
+    const Straggler& worst =
+        *std::max_element(found.culprits.begin(), found.culprits.end(),
+                          [](const auto& a, const auto& b) { return a.slowness < b.slowness; });
+    std::vector<uint32_t> culprits, waiting;
+    for (const Straggler& culprit : found.culprits) culprits.push_back(culprit.rank);
+    for (const RankSteps& rank : all) {
+      if (!std::binary_search(culprits.begin(), culprits.end(), rank.rank))
+        waiting.push_back(rank.rank);
+    }
+    PutRanks(details, "ranks", culprits);
+    PutRanks(details, "waiting", waiting);
+    const char* kind = worst.computes ? "slow" : "late";
+    Put(details, "kind", kind);
+    FindingBuilder builder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
+    builder
+        .Title(worst.computes ? "a rank computes more slowly than the others, and they wait"
+                              : "a rank comes late to its collectives, and the others wait")
+        .Explain(absl::StrFormat(
+            "%sank %d takes %.3g times as long as the others for what it does itself, %.4g ms a "
+            "step "
+            "where they take %.4g, in %.3g %% of %d steps by more than half of that. It waits %.4g "
+            "ms a "
+            "step for communication, they %.4g.",
+            culprits.size() == 1 ? "R" : Capitalised(RankWords(culprits)) + ": r", worst.rank,
+            worst.slowness, 1e3 * worst.own, 1e3 * worst.others, 100 * worst.steady_share,
+            found.steps, 1e3 * worst.exposed, 1e3 * worst.others_exposed))
+        .Cause(kind, 0.9)
+        .Measured("own time of a step against the others' median", worst.slowness, "")
+        .Threshold(worst.slowness >= 4.0 / 3 ? 4.0 / 3 : 1.1,
+                   "at most 1.3 % of simulated healthy jobs are above")
+        .Samples(found.steps)
+        .FalseAlarm("measured", kFalseAlarmsOfRanks)
+        .Assume("ranks that are compared are meant to do equal work")
+        .Witness("rank", worst.rank)
+        .Witness("own_ms", 1e3 * worst.own)
+        .Witness("others_ms", 1e3 * worst.others)
+        .Fix(worst.computes
+                 ? "Look at that GPU (nvidia-smi -q -d CLOCK,TEMPERATURE,ECC), at other processes "
+                   "on it, "
+                   "and at its share of the work; swap the node."
+                 : "Look at what that rank's host does before its collectives: a loader, garbage "
+                   "collection, a throttled CPU; performance/idle-comb of that rank names it.");
+    *builder.verdict().mutable_details() = std::move(details);
+    return builder.Take();
+  }
+};
+
+}  // namespace
+
+CatalogueEntry straggler() {
+  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
+            return std::make_unique<StragglerRule>();
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,263 @@
+// Traces as files: what is read of them equals what was simulated, whatever the form; what is
+// damaged keeps what came before.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "audit/readers/kineto/reader.h"
+#include "audit/readers/kineto/trace_file.h"
+#include "tests/audit/audit_dumps.h"
+#include "tests/audit/kineto/trace_text.h"
+#include "tests/audit/plumb_process.h"
+#include "tests/rules/support/simulated_job.h"
+
+namespace plumbline::audit {
+namespace {
+
+using rules::testing::JobSpec;
+using rules::testing::SimulatedJob;
+using test::TempFolder;
+using testing::Audit;
+using testing::Gzip;
+using ::testing::HasSubstr;
+using testing::Problems;
+using testing::RunPlumb;
+using testing::TraceStyle;
+using testing::TraceText;
+using testing::VerdictOf;
+
+JobSpec OneRank(const char* stall) {
+  JobSpec spec;
+  spec.ranks = 1;
+  spec.stall = stall;
+  return spec;
+}
+
+timeline::Columns Trace(const JobSpec& spec, int rank = 0) {
+  return SimulatedJob(spec)[static_cast<size_t>(rank)];
+}
+
+// Read as a file is, and reduced.
+v1::Timeline ReadBack(const std::string& bytes, InputReport* report) {
+  const TempFolder dir;
+  report->path = dir.Write("t.json", bytes);
+  TraceFile file(ByteStream::Open(*InputFile::Open(report->path)), report);
+  while (file.ReadOn()) {
+  }
+  timeline::Columns columns = file.keeper().TakeColumns();
+  return timeline::Reduce(&columns);
+}
+
+std::string Bytes(v1::Timeline timeline) {
+  timeline.clear_host_events();  // the text has more of them
+  return timeline.DebugString();
+}
+
+TEST(Kineto, WhatIsReadEqualsWhatWasTraced) {
+  for (const char* stall : {"", "loader", "gc", "checkpoint", "compile", "sync", "silent"}) {
+    timeline::Columns columns = Trace(OneRank(stall));
+    const std::vector<TraceStyle> styles = {
+        {}, {.bare = true}, {.spaced = false}, {.noise = false}};
+    std::vector<std::string> texts;
+    for (const TraceStyle& style : styles) texts.push_back(TraceText(columns, style));
+    texts.push_back(Gzip(texts[0]));
+    const std::string expected = Bytes(timeline::Reduce(&columns));
+    for (const std::string& text : texts) {
+      InputReport report;
+      EXPECT_EQ(Bytes(ReadBack(text, &report)), expected) << stall;
+      EXPECT_TRUE(report.problems.empty()) << report.Line(report.problems[0]);
+      EXPECT_GT(report.records, 1000u);
+    }
+  }
+}
+
+TEST(Kineto, NanosecondsAreKept) {
+  int64_t ns = 0;
+  EXPECT_TRUE(NanosecondsOf("1712345678901234.567", &ns));
+  EXPECT_EQ(ns, 1712345678901234567);
+  EXPECT_TRUE(NanosecondsOf("-3.5", &ns));
+  EXPECT_EQ(ns, -3500);
+  EXPECT_TRUE(NanosecondsOf("1.2345678", &ns));
+  EXPECT_EQ(ns, 1234);
+  EXPECT_TRUE(NanosecondsOf("1.5e3", &ns));
+  EXPECT_EQ(ns, 1500000);
+  for (const char* text : {"", "-", "NaN", "inf", "1e300", "1x", "99999999999999999999", "."})
+    EXPECT_FALSE(NanosecondsOf(text, &ns)) << text;
+}
+
+// Every cut in the middle: no crash, a problem, and never more events than there are.
+TEST(Kineto, ATraceThatBreaksOffKeepsWhatCameBefore) {
+  JobSpec spec = OneRank("loader");
+  spec.steps = 3;
+  spec.kernels = 4;
+  const std::string text = TraceText(Trace(spec), {});
+  InputReport whole;
+  ReadBack(text, &whole);
+  uint64_t before = 0;
+  for (size_t size = 1; size + 1 < text.size(); size += 37) {
+    InputReport report;
+    ReadBack(text.substr(0, size), &report);
+    EXPECT_TRUE(report.failed()) << size;
+    EXPECT_GE(report.records, before);
+    EXPECT_LE(report.records, whole.records);
+    before = report.records;
+  }
+  EXPECT_EQ(before, whole.records);
+}
+
+TEST(Kineto, ATruncatedFileIsJudgedWithExitTwo) {
+  const TempFolder dir;
+  JobSpec spec = OneRank("loader");
+  spec.steps = 32;
+  // Events in the order of time, as a profiler that was killed leaves them.
+  const std::string text = TraceText(Trace(spec), {});
+  for (const bool packed : {false, true}) {
+    std::string bytes = packed ? Gzip(text) : text;
+    bytes.resize(bytes.size() - bytes.size() / 20);
+    const std::string path = dir.Write(packed ? "t.json.gz" : "t.json", bytes);
+    const auto ended = RunPlumb({"audit", path});
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_THAT(ended.output, HasSubstr("performance/idle-comb"));
+    EXPECT_THAT(ended.output, HasSubstr("found the end of"));
+  }
+}
+
+TEST(Kineto, DamageIsNamedWithItsByte) {
+  const struct {
+    const char* text;
+    const char* expected;
+  } cases[] = {
+      {R"({"traceEvents": [{"ph": "X", "ts": 1, "dur": 2} {"ph": "X"}]})",
+       "byte 48: expected ',' or ']'"},
+      {R"({"traceEvents": [{"ph": "X", "ts": 1, "dur" 2}]})", "byte 44: expected ':'"},
+      {R"({"traceEvents": [7]})", "byte 17: expected an event, '{'"},
+      {R"({"traceEvents": {}})", "byte 16: expected a list of events, '['"},
+      {R"({"traceEvents": []} x)", "byte 20: expected the end of the file"},
+      {R"({"schemaVersion": 1})", "expected a list of events, \"traceEvents\", found none"},
+      {R"({"traceEvents": [{"ph": "X", "name": "a", "dur": 1}]})",
+       "expected a start and a duration in each complete event, found 1 without"},
+      {R"({"traceEvents": [{"ph": "X", "ts": NaN, "dur": -1}]})", "found 1 without"},
+      {R"({"traceEvents": [{"args": {"a": [}]}}]})", "byte 33: expected ']'"},
+  };
+  for (const auto& c : cases) {
+    InputReport report;
+    ReadBack(c.text, &report);
+    ASSERT_FALSE(report.problems.empty()) << c.text;
+    EXPECT_THAT(report.Line(report.problems[0]), HasSubstr(c.expected)) << c.text;
+  }
+}
+
+TEST(Kineto, NestingIsBounded) {
+  std::string deep = R"({"traceEvents": [{"ph": "X", "args": )";
+  deep.append(1u << 20, '[');
+  InputReport report;
+  ReadBack(deep, &report);
+  EXPECT_THAT(report.Line(report.problems[0]), HasSubstr("nested at most 64 deep"));
+}
+
+TEST(Kineto, HugeNumbersAndNamesAreBounded) {
+  std::string text = R"({"traceEvents": [)";
+  for (int i = 0; i < 70'000; ++i) {
+    text += R"({"ph": "X", "cat": "kernel", "name": "k)" + std::to_string(i) + R"(", "ts": )" +
+            std::to_string(10 * i) +
+            R"(, "dur": 5, "args": {"correlation": 99999999999999999999, "stream": "s)" +
+            std::to_string(i) + "\"}},\n";
+  }
+  text += R"({"ph": "X", "cat": "kernel", "name": "\ud800 \u0041 )" + std::string("\xff\xfe") +
+          R"(", "ts": 9e300, "dur": 1}]})";
+  InputReport report;
+  const v1::Timeline timeline = ReadBack(text, &report);
+  EXPECT_EQ(timeline.gpu_events(), 70'000u);
+  EXPECT_EQ(report.notes.size(), 1u);
+}
+
+TEST(Kineto, RecognisedByContentAlone) {
+  const KinetoReader reader;
+  const auto is = [&](const std::string& text) {
+    const TempFolder dir;
+    const std::string path = dir.Write("x.dat", text);
+    return reader.Recognise(path, text.substr(0, Reader::kHeadBytes));
+  };
+  const std::string text = TraceText(Trace(OneRank("")), {.rank = 0, .world = 1});
+  EXPECT_TRUE(is(text));
+  EXPECT_TRUE(is(Gzip(text)));
+  EXPECT_TRUE(is(TraceText(Trace(OneRank("")), {.bare = true})));
+  EXPECT_TRUE(is(R"({"schemaVersion": 1, "deviceProperties": [)" + std::string(200'000, ' ') +
+                 R"(], "traceEvents": []})"));
+  for (const char* other : {R"({"step": 1, "loss": 2.5})", R"([{"step": 1}])", "[1, 2]", "{}", "",
+                            R"({"entries": [], "pg_config": {}})", "{\"schema", "step,loss\n1,2\n"})
+    EXPECT_FALSE(is(other)) << other;
+}
+
+TEST(Kineto, RanksAreJoinedAndTheSlowOneNamed) {
+  const TempFolder dir;
+  JobSpec spec;
+  spec.slow_rank = 5;
+  const auto columns = SimulatedJob(spec);
+  std::vector<std::string> paths;
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    TraceStyle style{.rank = rank, .world = spec.ranks};
+    style.late_rank = rank % 2 == 1;
+    // One is told by its name.
+    if (rank == 3) style.rank = -1;
+    paths.push_back(dir.Write("t_rank" + std::to_string(rank) + ".json",
+                              TraceText(columns[static_cast<size_t>(rank)], style)));
+  }
+  std::swap(paths[0], paths[6]);
+  const AuditResult result = Audit(paths);
+  EXPECT_EQ(Problems(result), "");
+  const v1::Verdict* straggler = VerdictOf(result, "performance/straggler");
+  ASSERT_NE(straggler, nullptr);
+  EXPECT_EQ(straggler->kind(), v1::Verdict::KIND_FINDING);
+  ASSERT_EQ(straggler->site().ranks_size(), 1);
+  EXPECT_EQ(straggler->site().ranks(0), 5u);
+  EXPECT_EQ(straggler->site().step_first(), 10);
+  EXPECT_EQ(straggler->site().step_last(), 25);
+}
+
+// A stage is a rank's place in the group that sends and receives.
+TEST(Kineto, TheStageIsThePlaceInTheSendAndReceiveGroup) {
+  const auto text = [](int rank) {
+    return R"({"distributedInfo": {"rank": )" + std::to_string(rank) +
+           R"(, "world_size": 8}, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_SendRecv",
+"ts": 1, "dur": 2, "args": {"Collective name": "send", "Process Group Name": "3", "Process Group Ranks": "[1, 3, 5, 7]"}}]})";
+  };
+  InputReport report;
+  v1::Timeline timeline = ReadBack(text(5), &report);
+  EXPECT_TRUE(timeline.stage_known());
+  EXPECT_EQ(timeline.stage(), 2u);
+  EXPECT_EQ(timeline.communication_kernels(), 1u);
+  timeline = ReadBack(text(0), &report);
+  EXPECT_FALSE(timeline.stage_known());
+}
+
+TEST(Kineto, MetadataSaysWhatCommunicates) {
+  InputReport report;
+  const v1::Timeline timeline = ReadBack(
+      R"([{"ph": "X", "cat": "kernel", "name": "mystery", "ts": 1, "dur": 2, "args": {"Collective name": "allreduce", "stream": 9}},
+{"ph": "X", "cat": "kernel", "name": "unknown", "ts": 4, "dur": 1, "args": {"stream": 9}},
+{"ph": "X", "cat": "kernel", "name": "void at::native::x", "ts": 6, "dur": 4, "args": {"stream": 7}}])",
+      &report);
+  EXPECT_EQ(timeline.communication_ns(), 2000u);
+  EXPECT_EQ(timeline.unclassified_ns(), 1000u);
+  EXPECT_EQ(timeline.kernel_ns(), 7000u);
+}
+
+// As PyTorch writes where it was built without Kineto.
+TEST(Kineto, TheOldFormHasAProcessForTheGpu) {
+  InputReport report;
+  const v1::Timeline timeline = ReadBack(
+      R"([{"name": "aten::mul", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}},
+{"name": "Memcpy HtoD", "ph": "X", "ts": 2, "dur": 1, "tid": 0, "pid": "CUDA functions", "args": {}},
+{"name": "gemm", "ph": "X", "ts": 5, "dur": 4, "tid": 0, "pid": "CUDA functions", "args": {}}])",
+      &report);
+  EXPECT_EQ(timeline.gpu_events(), 2u);
+  EXPECT_EQ(timeline.kernels(), 1u);
+  EXPECT_EQ(timeline.busy_ns(), 5000u);
+  EXPECT_EQ(timeline.span_ns(), 7000u);
+}
+
+}  // namespace
+}  // namespace plumbline::audit

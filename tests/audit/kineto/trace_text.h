@@ -1,0 +1,23 @@
+// Columns of a trace as the profiler would write them.
+#pragma once
+
+#include <string>
+
+#include "analysis/timeline/timeline.h"
+
+namespace plumbline::audit::testing {
+
+struct TraceStyle {
+  int rank = -1;  // -1: the file does not say
+  int world = 0;
+  bool bare = false;       // a list of events without a frame
+  bool spaced = true;      // over several lines, as Kineto writes
+  bool noise = true;       // operators, arrows and metadata between the events
+  bool late_rank = false;  // the process is told behind the events
+};
+
+std::string TraceText(const timeline::Columns& columns, const TraceStyle& style);
+
+std::string Gzip(const std::string& bytes);
+
+}  // namespace plumbline::audit::testing

@@ -1,0 +1,185 @@
+// Whole jobs: healthy ones of 8 and 64 ranks raise nothing, each planted fault is named, and no
+// rank that merely waits is blamed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rules/engine/engine.h"
+#include "tests/rules/support/simulated_flight.h"
+#include "tests/rules/support/simulated_job.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::FlightRun;
+using testing::FlightSpec;
+using testing::JobRun;
+using testing::JobSpec;
+
+bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
+
+std::vector<v1::Finding> Findings(v1::Batch batch) {
+  std::vector<v1::Finding> findings;
+  EngineConfig config;
+  config.rules = {"performance/*"};
+  auto engine = Engine::Create(config, [&](const v1::Verdict& verdict) {
+    if (verdict.kind() == v1::Verdict::KIND_FINDING) findings.push_back(verdict.finding());
+  });
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
+  (*engine)->Finish();
+  return findings;
+}
+
+std::set<uint32_t> RanksIn(const v1::Finding& finding, const std::string& key) {
+  std::set<uint32_t> ranks;
+  for (const auto& value : finding.details().fields().at(key).list_value().values())
+    ranks.insert(static_cast<uint32_t>(value.number_value()));
+  return ranks;
+}
+
+std::string KindIn(const v1::Finding& finding) {
+  return finding.details().fields().at("kind").string_value();
+}
+
+TEST(Jobs, HealthyOnesRaiseNothing) {
+  for (const int ranks : {8, 64}) {
+    const int jobs = ranks == 8 ? (Long() ? 400 : 16) : (Long() ? 50 : 2);
+    for (int i = 0; i < jobs; ++i) {
+      JobSpec spec;
+      spec.ranks = ranks;
+      spec.seed = static_cast<uint64_t>(1000 * ranks + i);
+      const auto findings = Findings(JobRun(spec));
+      for (const v1::Finding& finding : findings)
+        ADD_FAILURE() << ranks << " ranks, seed " << spec.seed << ": " << finding.rule() << ": "
+                      << finding.explanation();
+    }
+  }
+}
+
+// Gaps of up to 4 % of a step at random places: three of one name may lie evenly by chance, and
+// that is a note at most. The rates are those of the rule's page.
+TEST(Jobs, GapsAtRandomAreSeldomANote) {
+  int ranks = 0, notes = 0;
+  for (int i = 0; i < (Long() ? 100 : 4); ++i) {
+    JobSpec spec;
+    spec.ranks = 64;
+    spec.stray_ms = 8;
+    spec.seed = static_cast<uint64_t>(50'000 + i);
+    ranks += spec.ranks;
+    for (const v1::Finding& finding : Findings(JobRun(spec))) {
+      EXPECT_EQ(finding.level(), v1::LEVEL_NOTE) << finding.rule() << finding.explanation();
+      notes += finding.rule() == "performance/idle-comb" ? 1 : 0;
+    }
+  }
+  RecordProperty("ranks", ranks);
+  RecordProperty("notes", notes);
+  EXPECT_LE(notes, 2 + ranks / 200);
+}
+
+TEST(Jobs, EachStallIsNamed) {
+  const std::map<std::string, std::string> causes = {
+      {"loader", "data-loading"}, {"gc", "garbage-collection"}, {"checkpoint", "checkpoint"},
+      {"compile", "compilation"}, {"sync", "synchronisation"},  {"silent", "unknown"}};
+  for (const auto& [stall, cause] : causes) {
+    for (const int every : {1, 3}) {
+      JobSpec spec;
+      spec.ranks = 8;
+      spec.steps = 18;
+      spec.stall = stall;
+      spec.stall_every = every;
+      spec.stall_ms = 30.0 * every;
+      std::map<std::string, std::set<std::string>> told;  // causes by rule
+      for (const v1::Finding& finding : Findings(JobRun(spec)))
+        told[finding.rule()].insert(finding.cause().id());
+      EXPECT_EQ(told["performance/idle-comb"], std::set<std::string>{cause}) << stall << every;
+      EXPECT_EQ(told.contains("performance/data-stall"), stall == "loader") << stall << every;
+      EXPECT_EQ(told.contains("performance/checkpoint-stall"), stall == "checkpoint") << stall;
+      EXPECT_FALSE(told.contains("performance/straggler")) << stall;
+      const bool launches = stall == "sync" || stall == "silent";
+      EXPECT_EQ(told.contains("performance/launch-bound"), launches) << stall << every;
+    }
+  }
+}
+
+TEST(Jobs, TheSlowRankIsNamedAndNoVictim) {
+  for (uint64_t seed = 1; seed <= (Long() ? 100 : 6); ++seed) {
+    for (const bool late : {false, true}) {
+      JobSpec spec;
+      spec.seed = seed;
+      const int culprit = static_cast<int>(seed % 8);
+      (late ? spec.late_rank : spec.slow_rank) = culprit;
+      int stragglers = 0;
+      for (const v1::Finding& finding : Findings(JobRun(spec))) {
+        if (finding.rule() != "performance/straggler") continue;
+        ++stragglers;
+        EXPECT_EQ(RanksIn(finding, "ranks"), std::set<uint32_t>{static_cast<uint32_t>(culprit)});
+        EXPECT_EQ(RanksIn(finding, "waiting").size(), 7u);
+        EXPECT_EQ(KindIn(finding), late ? "late" : "slow");
+      }
+      EXPECT_EQ(stragglers, 1) << seed << late;
+    }
+  }
+}
+
+TEST(Jobs, ACombOfOneRankIsThatRanks) {
+  JobSpec spec;
+  spec.stall = "gc";
+  spec.stall_ms = 100;
+  spec.stall_rank = 3;
+  std::set<uint32_t> ranks;
+  for (const v1::Finding& finding : Findings(JobRun(spec))) {
+    if (finding.rule() != "performance/idle-comb") continue;
+    ranks.insert(finding.site().ranks().begin(), finding.site().ranks().end());
+  }
+  EXPECT_EQ(ranks, std::set<uint32_t>{3});
+}
+
+// 480 hangs at full length: nobody innocent is named in any of them.
+TEST(Jobs, WhoHoldsAJobIsNamedAndNobodyElse) {
+  const std::map<std::string, std::string> kinds = {{"absent", "not-launched"},
+                                                    {"stuck", "not-completed"},
+                                                    {"shape", "mismatched"},
+                                                    {"operation", "mismatched"}};
+  int hangs = 0;
+  for (const auto& [fault, kind] : kinds) {
+    for (uint64_t seed = 1; seed <= (Long() ? 60 : 10); ++seed) {
+      for (const int stages : {1, 4}) {
+        FlightSpec spec;
+        spec.ranks = 16;
+        spec.stages = stages;
+        spec.fault = fault;
+        spec.seed = seed;
+        spec.culprit = static_cast<int>(seed * 5 % 16);
+        spec.dump = fault != "absent" || seed % 2 == 0;
+        const auto findings = Findings(FlightRun(spec));
+        ASSERT_EQ(findings.size(), 1u) << fault << " seed " << seed << " stages " << stages;
+        EXPECT_EQ(RanksIn(findings[0], "ranks"),
+                  std::set<uint32_t>{static_cast<uint32_t>(spec.culprit)})
+            << fault << " seed " << seed << " stages " << stages << ": "
+            << findings[0].explanation();
+        EXPECT_EQ(KindIn(findings[0]), kind);
+        EXPECT_FALSE(RanksIn(findings[0], "waiting").contains(static_cast<uint32_t>(spec.culprit)));
+        ++hangs;
+      }
+    }
+  }
+  RecordProperty("hangs", hangs);
+}
+
+TEST(Jobs, DumpsOfAJobThatGoesOnRaiseNothing) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    FlightSpec spec;
+    spec.stages = seed % 2 == 0 ? 4 : 1;
+    spec.ahead = 0;
+    spec.seed = seed;
+    EXPECT_TRUE(Findings(FlightRun(spec)).empty()) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::rules
