@@ -14,6 +14,7 @@ import re
 import struct
 
 BRANCH, CALL, RETURN, EXIT = 0x147, 0x144, 0x150, 0x14d
+OWN_MEMORY = (0x183, 0x187)  # loads and stores of what a thread keeps in memory
 WIDTH = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 8, 6: 16}
 TRUE = 7
 MAX_THREADS, REGISTERS = 0x05, 0x2f  # kinds of .nv.info
@@ -79,7 +80,7 @@ class Kernel:
     @property
     def spills(self):
         """Loads and stores of a thread's own memory, wherever they stand."""
-        return sum(i.operation in (0x183, 0x187) for i in self.instructions)
+        return sum(i.operation in OWN_MEMORY for i in self.instructions)
 
 
 def _sections(data):

@@ -5,7 +5,7 @@
   bytes      that a thread loads a round; needs: operations that a round of ordinary data has at
              least (loops.py), without which the cheapest round would be one of zeros
   most       instructions a unit, on sm_90: the limit. A tenth above what is reached, or the goal
-  registers, spills   most, on every architecture
+  registers  most, on every architecture; spills: loads and stores of a thread's own memory a round
 """
 import dataclasses
 
@@ -33,4 +33,8 @@ ROWS = (
         ((("DADD",), 10), (("POPC",), 4)), 106, 168, goal=25.3),
     Row("tensor statistics, f16", "kernels/tensor/stats.cu", "MeasureSpanIjt", "element", 2, 8,
         ((("ATOMS",), 4), (("IMAD.WIDE",), 8)), 84, 168, goal=12.6),
+    Row("logit pair, bf16", "kernels/logits/pair.cu", "MeasurePlainILi256Et", "pair", 4, 32,
+        ((("MUFU",), 16),), 45.5, 128, goal=35),
+    Row("logit pair, f32", "kernels/logits/pair.cu", "MeasurePlainILi256Ej", "pair", 8, 64,
+        ((("MUFU",), 16),), 48.5, 128, spills=24, goal=53),  # 3 on sm_90
 )
