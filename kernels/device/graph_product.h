@@ -1,12 +1,26 @@
 // A captured product's sampled parts: what a block of the launch does, on a device and in tests.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/core/graph_block.h"
 #include "kernels/product/gather.h"
 
 namespace plumbline {
+
+namespace internal {
+
+// Four bytes of a struct: a host's compiler is told that they are no integer of its own.
+PLUMB_HD inline void CopyWord(const unsigned char* from, unsigned char* to) {
+#if defined(__CUDA_ARCH__)
+  *reinterpret_cast<uint32_t*>(to) = *reinterpret_cast<const uint32_t*>(from);
+#else
+  __builtin_memcpy(to, from, 4);
+#endif
+}
+
+}  // namespace internal
 
 // The block's common memory.
 struct PlanPlace {
@@ -30,12 +44,12 @@ PLUMB_DEVICE void GatherPlanned(const Block& block, const GraphCall& call, int t
   });
   block.Sync();
   if (place->plan_at == 0) return;
-  const auto* from = reinterpret_cast<const uint32_t*>(PlaceIn(place->section, place->plan_at));
+  const unsigned char* from = PlaceIn(place->section, place->plan_at);
+  auto* to = reinterpret_cast<unsigned char*>(plan);
   block.Each([&](int thread) {
-    auto* to = reinterpret_cast<uint32_t*>(plan);
-    for (auto i = static_cast<unsigned>(thread); i < sizeof(ProductPlan) / 4;
-         i += static_cast<unsigned>(threads))
-      to[i] = from[i];
+    for (size_t i = 4 * static_cast<size_t>(thread); i < sizeof(ProductPlan);
+         i += 4 * static_cast<size_t>(threads))
+      internal::CopyWord(from + i, to + i);
   });
   block.Sync();
   unsigned char* out = PlaceIn(place->section, place->plan_to);
