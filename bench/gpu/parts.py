@@ -38,6 +38,11 @@ PROFILED = (
     ("RowsKernel", "Routing/bf16/1048576/128/manual_time"),
 )
 METRICS = (
+    "smsp__inst_executed.sum", "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "smsp__inst_executed_pipe_alu.sum", "smsp__inst_executed_pipe_fma.sum",
+    "smsp__inst_executed_pipe_fp64.sum", "smsp__inst_executed_pipe_xu.sum",
+    "smsp__inst_executed_pipe_lsu.sum", "smsp__inst_executed_pipe_uniform.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
     "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum",
     "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -62,13 +67,17 @@ class Bench:
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="gpu_check."))
         self.logs = self.work / "logs"
         self.data = self.work / "data"
-        self.ends = time.monotonic() + seconds
+        self.last = self.ends = time.monotonic() + seconds
         for folder in (self.logs, self.data):
             folder.mkdir(parents=True, exist_ok=True)
         self.blas = cublas_folder()
 
     def left(self):
         return self.ends - time.monotonic()
+
+    def part(self, seconds):
+        """From now on there is time for one part, and no more than all have."""
+        self.ends = min(self.last, time.monotonic() + seconds)
 
     def run(self, name, command, limit, **environment):
         """(status, output); status None: not to the end. The output is kept as logs/NAME.txt."""
@@ -91,11 +100,14 @@ class Bench:
         found = {"LD_LIBRARY_PATH": search_path(self.blas)} if self.blas else {}
         return self.run(log or name, [self.program(name), *arguments], limit, **found)
 
-    def keep(self):
-        """Packs logs and recordings, a file each."""
+    def keep(self, of=""):
+        """Packs logs and recordings, a file each; `of`: the parts that were asked for alone, whose
+        files stand beside those of others."""
         for folder in (self.logs, self.data):
-            with tarfile.open(self.out / f"{folder.name}.tar.gz", "w:gz") as archive:
+            with tarfile.open(self.out / f"{folder.name}{of}.tar.gz", "w:gz") as archive:
                 archive.add(folder, folder.name)
+
+    def close(self):
         shutil.rmtree(self.work, ignore_errors=True)
 
 
@@ -149,8 +161,16 @@ def site_folders():
     return asked.stdout.split()
 
 
+# The profiler's and the sanitizers' words where a machine does not let them.
+REFUSALS = re.compile(r"^.*(ERR_NVGPUCTRPERM|Device not supported|not supported on this|"
+                      r"[Pp]rofiling is not supported|insufficient privileges).*$", re.M)
+
+
 def skipped(status, output):
-    """Why, where a program said that it was; else None."""
+    """Why, where a program said that it was, or a tool that it may not; else None."""
+    refused = REFUSALS.search(output) if status not in (0, None) else None
+    if refused:
+        return refused.group(0).strip()
     if status == SKIPPED:
         return output.strip().rsplit("skipped: ", 1)[-1] or "no reason given"
     if status == 127:
@@ -269,16 +289,24 @@ def sanitizers(bench):
 
 
 def profile(bench):
-    found = {}
+    """A metric that this profiler does not know is left out, and the others asked for again."""
+    found, metrics = {}, list(METRICS)
     for kernel, benchmark in PROFILED:
         log = f"ncu_{benchmark.replace('/', '_')}"
-        status, output = bench.run(
-            log, [tool("ncu"), "--clock-control", "none", "--csv", "--metrics", ",".join(METRICS), "-k",
-                  f"regex:{kernel}", "--launch-count", "1", bench.program("gpu_kernels"),
-                  f"--benchmark_filter=^{benchmark}$", "--benchmark_min_time=0"], 60)
-        rows = _ncu_rows(output)
+        while True:
+            status, output = bench.run(
+                log, [tool("ncu"), "--clock-control", "none", "--csv", "--metrics", ",".join(metrics),
+                      "-k", f"regex:{kernel}", "--launch-count", "1", bench.program("gpu_kernels"),
+                      f"--benchmark_filter=^{benchmark}$", "--benchmark_min_time=0"], 60)
+            rows = _ncu_rows(output)
+            unknown = [m for m in metrics if re.search(rf"[Ff]ailed to find metric.*{re.escape(m)}\b|"
+                                                       rf"{re.escape(m)}.*(not found|unknown)", output)]
+            if rows or not unknown or unknown == metrics:
+                break
+            metrics = [m for m in metrics if m not in unknown]
         found[benchmark] = rows if rows else (outcome(status, output) or {"failed": output[-500:]})
-    return found
+    left_out = [m for m in METRICS if m not in metrics]
+    return {**found, "unknown": {"metrics": left_out}} if left_out else found
 
 
 def trainer(bench):
@@ -334,20 +362,30 @@ def recordings(bench):
     return outcome(status, output) or (json.loads(said[-1]) if said else {"failed": output[-500:]})
 
 
-# What takes longest, and says least that is not said elsewhere, comes last.
-PARTS = (device, tests, trainer, speed, host, step, step_graph, products, profile, recordings,
-         sanitizers)
+# First what decides, then what explains; what takes longest comes last.
+PARTS = (device, tests, speed, host, step, step_graph, products, profile, sanitizers, recordings,
+         trainer)
+PART_SECONDS = 8 * 60
+TIMED = ("speed", "host", "step", "step_graph")
+CLOCKS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
 
 
-def run_all(bench, only, keep, say=lambda text: print(text, file=sys.stderr, flush=True)):
-    """{part: what it left}. What there was no time for is said. keep(found) after each part: no
-    later one can take back what there is."""
-    found = {}
-    for part in PARTS:
+def clocks(bench):
+    """Of the device, now; {} where nobody knows."""
+    status, output = bench.run("clocks", ["nvidia-smi", f"--query-gpu={','.join(CLOCKS)}",
+                                          "--format=csv,noheader"], 10)
+    return dict(zip(CLOCKS, map(str.strip, output.split("\n", 1)[0].split(",")))) if status == 0 else {}
+
+
+def run_all(bench, only, keep, say=lambda text: print(text, file=sys.stderr, flush=True), found=None):
+    """{part: what it left}, besides what `found` has of other calls. What there was no time for is
+    said. keep(found) after each part: no later one can take back what there is."""
+    found = dict(found or {})
+    for part in (p for p in PARTS if not only or p.__name__ in only):
         name = part.__name__
-        if only and name not in only:
-            continue
         began = time.monotonic()
+        bench.part(PART_SECONDS)
+        before = clocks(bench) if name in TIMED else {}
         if bench.left() <= 1:
             found[name] = {"skipped": "no time was left"}
         else:
@@ -355,6 +393,8 @@ def run_all(bench, only, keep, say=lambda text: print(text, file=sys.stderr, flu
                 found[name] = part(bench)
             except Exception as error:  # the other parts' figures must not be lost
                 found[name] = {"failed": repr(error)}
+        if before:
+            found.setdefault("clocks", {})[name] = {"before": before, "after": clocks(bench)}
         keep(found)
         say(f"gpu_check: {name}: {time.monotonic() - began:.0f} s")
     return found

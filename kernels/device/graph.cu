@@ -7,7 +7,7 @@
 #include "kernels/core/cuda_gate.h"
 #include "kernels/device/graph_deliver.h"
 #include "kernels/device/graph_device.h"
-#include "kernels/product/gather.h"
+#include "kernels/device/graph_product.h"
 
 namespace plumbline {
 namespace {
@@ -19,36 +19,16 @@ constexpr int64_t kMostBlocks = 256;   // the bus is slower than a few blocks
 __global__ void BeginKernel(GraphCall call) { BeginReplay(call); }
 
 __global__ void __launch_bounds__(kThreads) GraphProductKernel(GraphCall call) {
-  if (!MayWrite(call)) return;
-  const uint64_t section = *call.section;
-  const GraphWork& work = *WorkOf(section);
-  if (work.plan_at == 0) return;
-  // The plan is read across the bus once a block.
+  __shared__ PlanPlace place;
   __shared__ ProductPlan plan;
-  const auto* from = reinterpret_cast<const uint32_t*>(PlaceIn(section, work.plan_at));
-  auto* to = reinterpret_cast<uint32_t*>(&plan);
-  for (unsigned i = threadIdx.x; i < sizeof(ProductPlan) / 4; i += kThreads) to[i] = from[i];
-  __syncthreads();
-  unsigned char* out = PlaceIn(section, work.plan_to);
-  const int64_t count = ProductThreads(plan);
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
-       i += stride) {
-    GatherProductOne(plan, i, out);
-  }
+  GatherPlanned(DeviceBlock(), call, kThreads, static_cast<int64_t>(blockIdx.x) * kThreads,
+                static_cast<int64_t>(gridDim.x) * kThreads, &place, &plan);
 }
 
 __global__ void __launch_bounds__(kDeliverThreads)
     DeliverKernel(uint32_t* results, uint64_t words, GraphCall call) {
-  const uint64_t section = *call.section;
-  if (section != 0 && MayWrite(call)) {
-    PutResults(section, results, words, threadIdx.x, kDeliverThreads);
-    GatherElements(section, threadIdx.x, kDeliverThreads);
-    CopyRows(section, threadIdx.x, kDeliverThreads);
-  }
-  if (section != 0) ClearResults(results, words, threadIdx.x, kDeliverThreads);
-  __syncthreads();
-  if (threadIdx.x == 0) EndReplay(call);
+  __shared__ uint64_t decided;
+  DeliverReplay(DeviceBlock(), call, kDeliverThreads, results, words, &decided);
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
-// The sums behind a row of logits/pair.h, shared by the CPU reference (Real = double) and the
-// device (float within a thread, double beyond). Everything merges, so that a row may be cut into
-// lanes.
+// The sums behind a row of logits/pair.h, shared by the CPU reference and the device, whose threads
+// have f32 sums of their own (lane.h). Everything merges, so that a row may be cut into lanes.
 //
-// Sums of a side are kept relative to its running maximum m: y = z - m. Those of both sides are
-// over the common support, relative to one of its logits, the reference r: d = (z_pi - z_mu) less
-// the same at r, x = z_mu less the same at r.
+// Sums of a side are kept relative to a reference m of its own, near its running maximum: y = z -
+// m. Those of both sides are over the common support, relative to one of its logits, the reference
+// r: d = (z_pi - z_mu) less the same at r, x = z_mu less the same at r.
 //
 // KL(pi||mu) = E_pi[d] + l with l = d's reference + lse_mu - lse_pi, which cancels to nothing when
 // both are nearly equal. Where they are, it is summed as what it is, a sum of positive terms:
@@ -83,129 +82,6 @@ PLUMB_HD inline bool IsBF16(float z) { return (__builtin_bit_cast(uint32_t, z) &
 
 // Pairs that a device thread takes at a time.
 inline constexpr int kLogitVector = 8;
-
-// A few logits of both sides at a time, as a device thread has them.
-template <typename Real>
-class LogitLane {
- public:
-  LogitSums<Real> sums;
-
-  // Takes kLogitVector pairs; -inf on both sides where there are fewer. Their maxima are raised
-  // first, so that each pair costs no branch on them.
-  PLUMB_HD void Add(const float* train, const float* rollout, const LogitReference& r) {
-    float z[2][kLogitVector];
-    PLUMB_UNROLL
-    for (int i = 0; i < kLogitVector; ++i) {
-      z[0][i] = Take(0, train[i]);
-      z[1][i] = Take(1, rollout[i]);
-    }
-    PLUMB_UNROLL
-    for (int s = 0; s < 2; ++s) {
-      Real max = sums.side[s].max;
-      PLUMB_UNROLL
-      for (int i = 0; i < kLogitVector; ++i) {
-        if (static_cast<Real>(z[s][i]) > max) max = static_cast<Real>(z[s][i]);
-      }
-      if (max > sums.side[s].max) {
-        RaiseMax(&sums.side[s], max);
-        sums.shared_top = false;
-      }
-    }
-    PLUMB_UNROLL
-    for (int i = 0; i < kLogitVector; ++i) AddPair(z[0][i], z[1][i], r);
-  }
-
- private:
-  // The logit, or -inf for a fault; counts.
-  PLUMB_HD float Take(int s, float z) {
-    LogitSide<Real>& side = sums.side[s];
-    if (!(z < __builtin_inff())) {
-      ++side.faults;
-      return -__builtin_inff();
-    }
-    if (z == -__builtin_inff()) return z;
-    ++side.finite;
-    side.exact += IsBF16(z) ? 1 : 0;
-    return z;
-  }
-
-  PLUMB_HD Real AddSide(int s, float z) {
-    LogitSide<Real>& side = sums.side[s];
-    if (z == -__builtin_inff()) return 0;
-    const Real y = static_cast<Real>(z) - side.max;
-    const Real e = exp(y);
-    side.s0 += e;
-    side.s1 += e * y;
-    side.s2 += e * y * y;
-    return e;
-  }
-
-  PLUMB_HD void AddPair(float a, float b, const LogitReference& r) {
-    const Real p = AddSide(0, a);
-    const Real q = AddSide(1, b);
-    if (a == -__builtin_inff() || b == -__builtin_inff()) return;
-    sums.shared_top |=
-        static_cast<Real>(a) == sums.side[0].max && static_cast<Real>(b) == sums.side[1].max;
-    ++sums.common;
-    // Each less its reference first: what a float keeps of the difference is then the most.
-    const Real x = static_cast<Real>(b) - static_cast<Real>(r.rollout);
-    const Real d = (static_cast<Real>(a) - static_cast<Real>(r.train)) - x;
-    sums.x += x;
-    sums.xx += x * x;
-    sums.d += d;
-    sums.dd += d * d;
-    sums.xd += x * d;
-    if (d > sums.max_d) sums.max_d = d;
-    if (d < sums.min_d) sums.min_d = d;
-    sums.side[0].t1 += p * d;
-    sums.side[1].t1 += q * d;
-    if (d <= static_cast<Real>(kSmallDelta) && d >= static_cast<Real>(-kSmallDelta)) {
-      Real up, down;
-      SmallDivergence(d, &up, &down);
-      sums.side[0].k += p * down;
-      sums.side[1].k += q * up;
-    } else {
-      sums.side[0].l0 += p;
-      sums.side[0].l1 += p * d;
-      sums.side[1].l0 += q;
-      sums.side[1].l1 += q * d;
-    }
-  }
-};
-
-template <typename Real>
-PLUMB_HD inline LogitSide<double> Widened(const LogitSide<Real>& s) {
-  LogitSide<double> w;
-  w.max = s.max;
-  w.s0 = s.s0;
-  w.s1 = s.s1;
-  w.s2 = s.s2;
-  w.t1 = s.t1;
-  w.k = s.k;
-  w.l0 = s.l0;
-  w.l1 = s.l1;
-  w.finite = s.finite;
-  w.exact = s.exact;
-  w.faults = s.faults;
-  return w;
-}
-
-template <typename Real>
-PLUMB_HD inline LogitSums<double> Widened(const LogitSums<Real>& s) {
-  LogitSums<double> w;
-  w.side[0] = Widened(s.side[0]);
-  w.side[1] = Widened(s.side[1]);
-  w.x = s.x;
-  w.xx = s.xx;
-  w.d = s.d;
-  w.dd = s.dd;
-  w.xd = s.xd;
-  w.max_d = s.max_d;
-  w.min_d = s.min_d;
-  w.common = s.common;
-  w.shared_top = s.shared_top;
-  return w;
-}
 
 // Adds the sums of other logits of the row, taken with the same reference.
 PLUMB_HD inline void MergeLogits(LogitSums<double>* into, LogitSums<double> other) {

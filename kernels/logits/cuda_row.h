@@ -59,6 +59,36 @@ __device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at
   }
 }
 
+// Eight logits of bf16 or f32 as they lie, by 16-byte loads.
+template <typename Raw>
+struct LogitWords {
+  static constexpr int kLoads = static_cast<int>(sizeof(Raw)) / 2;
+  uint4 load[kLoads];
+
+  __device__ __forceinline__ static LogitWords Load(const Raw* from) {
+    LogitWords words;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      words.load[i] = __ldg(reinterpret_cast<const uint4*>(from) + i);
+    return words;
+  }
+  __device__ __forceinline__ void Widen(float* out) const {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const uint32_t word[4] = {load[i].x, load[i].y, load[i].z, load[i].w};
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if constexpr (sizeof(Raw) == 4) {
+          out[4 * i + k] = __uint_as_float(word[k]);
+        } else {
+          out[2 * k] = __uint_as_float(word[k] << 16);
+          out[2 * k + 1] = __uint_as_float(word[k] & 0xffff0000u);
+        }
+      }
+    }
+  }
+};
+
 // One row as a thread of its group sees it: vectors `lane`, `lane` + kThreads, ...
 template <int kThreads>
 struct LogitRowView {
@@ -91,6 +121,41 @@ struct LogitRowView {
       train[i] = rollout[i] = NegativeInfinity();
     }
     return n;
+  }
+
+  // Are both sides dense, aligned rows of one dtype, and every logit allowed?
+  __device__ bool Plain(DType t) const {
+    return plan.side[0].dtype == t && plan.side[1].dtype == t && vector[0] && vector[1] &&
+           plan.allowed.data == nullptr;
+  }
+
+  // Of plain rows: f(train, rollout) for each of the thread's whole vectors, the next ones under
+  // way while one is measured. Returns the first pair that is left, where that is the thread's;
+  // else -1.
+  template <typename Raw, typename F>
+  __device__ __forceinline__ int64_t EachWhole(int lane, F f) const {
+    using Words = LogitWords<Raw>;
+    const Raw* train_from = static_cast<const Raw*>(plan.side[0].data) + at[0];
+    const Raw* rollout_from = static_cast<const Raw*>(plan.side[1].data) + at[1];
+    const auto whole = static_cast<int>(plan.vocabulary / kVector);
+    Words next_train{}, next_rollout{};
+    if (lane < whole) {
+      next_train = Words::Load(train_from + int64_t{lane} * kVector);
+      next_rollout = Words::Load(rollout_from + int64_t{lane} * kVector);
+    }
+#pragma unroll 1
+    for (int i = lane; i < whole; i += kThreads) {
+      float train[kVector], rollout[kVector];
+      next_train.Widen(train);
+      next_rollout.Widen(rollout);
+      if (i + kThreads < whole) {
+        next_train = Words::Load(train_from + (int64_t{i} + kThreads) * kVector);
+        next_rollout = Words::Load(rollout_from + (int64_t{i} + kThreads) * kVector);
+      }
+      f(train, rollout);
+    }
+    const int64_t rest = int64_t{whole} * kVector;
+    return rest < plan.vocabulary && whole % kThreads == lane ? rest : -1;
   }
 
   template <typename F>

@@ -1,5 +1,5 @@
 // Two rows of logits compared on the device. A group of threads takes a row: a warp for small
-// vocabularies, a block of 512 beyond. Each thread keeps sums of its own pairs in f32
+// vocabularies, a block of 256 beyond. Each thread keeps sums of its own pairs in f32
 // (LogitLane), the group merges them in f64. What only the whole row tells, the largest eight of
 // each side, is found among the few threads whose own largest can be one of them: they read their
 // logits once more, which is counted.
@@ -10,12 +10,13 @@
 
 #include "kernels/logits/core.h"
 #include "kernels/logits/cuda_row.h"
+#include "kernels/logits/lane.h"
 #include "kernels/logits/pair_device.h"
 
 namespace plumbline {
 namespace {
 
-constexpr int kBlock = 512;
+constexpr int kBlock = 256;
 constexpr int64_t kWarpVocabulary = 4096;  // up to this many logits a warp takes a row
 
 __device__ __forceinline__ void MergeWarp(LogitSums<double>* sums) {
@@ -35,6 +36,8 @@ struct Shared {
   TopLogits top[2];
   float max[2][kThreads];
   float floor[2];  // no logit below it is one of the eight largest
+  float best[2];   // the largest logit
+  bool shared_top;
   LogitReference reference;
   LogitRow row;
   unsigned long long reads;
@@ -42,10 +45,9 @@ struct Shared {
 
 // The sums of all threads, in shared->sums[0].
 template <int kThreads>
-__device__ void MergeGroup(const LogitGroup<kThreads>& group, const LogitSums<float>& mine,
+__device__ void MergeGroup(const LogitGroup<kThreads>& group, LogitSums<double> sums,
                            Shared<kThreads>* shared) {
   constexpr int kWarps = LogitGroup<kThreads>::kWarps;
-  LogitSums<double> sums = Widened(mine);
   MergeWarp(&sums);
   if (group.lane % kWarp == 0) shared->sums[group.lane / kWarp] = sums;
   group.Sync();
@@ -91,10 +93,13 @@ __device__ void FindReference(const LogitRowView<kThreads>& view, const LogitGro
 // The threads in 32 parts, the largest logit of each: the eighth of these bounds the eighth largest
 // logit from below.
 template <int kThreads>
-__device__ void FindFloors(const LogitGroup<kThreads>& group, const LogitSums<float>& sums,
+__device__ void FindFloors(const LogitGroup<kThreads>& group, const float* top,
                            Shared<kThreads>* shared) {
-  for (int s = 0; s < 2; ++s) shared->max[s][group.lane] = sums.side[s].max;
-  if (group.lane == 0) shared->reads = 0;
+  for (int s = 0; s < 2; ++s) shared->max[s][group.lane] = top[s];
+  if (group.lane == 0) {
+    shared->reads = 0;
+    shared->shared_top = false;
+  }
   group.Sync();
   if (group.lane < kWarp) {
     for (int s = 0; s < 2; ++s) {
@@ -106,6 +111,7 @@ __device__ void FindFloors(const LogitGroup<kThreads>& group, const LogitSums<fl
         larger += other > z || (other == z && i < group.lane) ? 1 : 0;
       }
       if (larger == kTopLogits - 1) shared->floor[s] = z;
+      if (larger == 0) shared->best[s] = z;
       if (group.lane == 0) shared->top[s].count = 0;
     }
   }
@@ -114,18 +120,23 @@ __device__ void FindFloors(const LogitGroup<kThreads>& group, const LogitSums<fl
 
 PLUMB_CALLED void Insert(TopLogits* top, float z, int32_t place) { top->Insert(z, place); }
 
-// Threads that have a logit at or above the floor read theirs again, one thread after the other.
+// Threads that have a logit at or above the floor read theirs again, one thread after the other. A
+// pair of both largest is theirs too.
 template <int kThreads>
 __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
-                        const LogitSums<float>& sums, Shared<kThreads>* shared) {
-  const bool wanted = (sums.side[0].max >= shared->floor[0] && sums.side[0].finite > 0) ||
-                      (sums.side[1].max >= shared->floor[1] && sums.side[1].finite > 0);
+                        const float* most, Shared<kThreads>* shared) {
+  bool wanted = false;
+  for (int s = 0; s < 2; ++s) wanted |= most[s] > NegativeInfinity() && most[s] >= shared->floor[s];
   TopLogits top[2];
   if (wanted) {
     unsigned long long reads = 0;
     view.Each(group.lane, [&](int64_t first, int n, const float* train, const float* rollout) {
       const float* z[2] = {train, rollout};
       reads += 2 * n;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        if (train[i] == shared->best[0] && rollout[i] == shared->best[1]) shared->shared_top = true;
+      }
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
 #pragma unroll
@@ -175,8 +186,8 @@ __device__ void MeasureTails(const LogitRowView<kThreads>& view, const LogitGrou
                              const LogitSums<double>& sums, Shared<kThreads>* shared) {
   float max[2], rest[2];
   for (int s = 0; s < 2; ++s) {
-    max[s] = static_cast<float>(sums.side[s].max);
-    rest[s] = static_cast<float>(log(sums.side[s].s0));
+    max[s] = shared->best[s];
+    rest[s] = static_cast<float>(log(sums.side[s].s0) + (sums.side[s].max - max[s]));
   }
   const double entropy =
       log(sums.side[kRollout].s0) - sums.side[kRollout].s1 / sums.side[kRollout].s0;
@@ -253,25 +264,72 @@ __device__ void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row, const
   }
 }
 
+// What a thread knows of its pairs.
+struct LaneFound {
+  LogitSums<double> sums;
+  float top[2];
+};
+
+// Each way of reading has a text of its own, and as many registers as it needs: called, once a row.
+template <int kThreads, typename Raw>
+PLUMB_CALLED void MeasurePlain(const LogitRowView<kThreads>& view, int at,
+                               const LogitReference& reference, LaneFound* found) {
+  constexpr bool kExact = sizeof(Raw) == 2;  // bf16
+  LogitLane<float> lane;
+  const LogitReference r = reference;
+  const int64_t rest =
+      view.template EachWhole<Raw>(at, [&](const float* train, const float* rollout) {
+        lane.template Add<kExact, kExact>(train, rollout, r);
+      });
+  if (rest >= 0) {
+    float train[kVector], rollout[kVector];
+    view.Load(rest, train, rollout);
+    lane.AddRest(train, rollout, r);
+  }
+  *found = {lane.Sums(kExact, kExact), {lane.top[0], lane.top[1]}};
+}
+
+template <int kThreads>
+PLUMB_CALLED void MeasureAny(const LogitRowView<kThreads>& view, int at,
+                             const LogitReference& reference, LaneFound* found) {
+  LogitLane<float> lane;
+  const LogitReference r = reference;
+  view.Each(at, [&](int64_t, int, const float* train, const float* rollout) {
+    lane.Add(train, rollout, r);
+  });
+  *found = {lane.Sums(), {lane.top[0], lane.top[1]}};
+}
+
+template <int kThreads>
+__device__ void MeasureLane(const LogitRowView<kThreads>& view, int at,
+                            const LogitReference& reference, LaneFound* found) {
+  if (view.Plain(DType::kBF16)) {
+    MeasurePlain<kThreads, uint16_t>(view, at, reference, found);
+  } else if (view.Plain(DType::kF32)) {
+    MeasurePlain<kThreads, uint32_t>(view, at, reference, found);
+  } else {
+    MeasureAny(view, at, reference, found);
+  }
+}
+
 template <int kThreads>
 __device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
                            const LogitGroup<kThreads>& group, Shared<kThreads>* shared) {
   const LogitRowView<kThreads> view(plan, at);
   FindReference(view, group, shared);
   const LogitReference reference = shared->reference;
-  LogitLane<float> lane;
-  view.Each(group.lane, [&](int64_t, int, const float* train, const float* rollout) {
-    lane.Add(train, rollout, reference);
-  });
-  MergeGroup(group, lane.sums, shared);
+  LaneFound found;
+  MeasureLane(view, group.lane, reference, &found);
+  MergeGroup(group, found.sums, shared);
   if (group.lane == 0) shared->row = FinishLogits(shared->sums[0], reference);
   group.Sync();
   if (!shared->row.usable) return;
-  FindFloors(group, lane.sums, shared);
-  FindTop(view, group, lane.sums, shared);
+  FindFloors(group, found.top, shared);
+  FindTop(view, group, found.top, shared);
   if (group.lane == 0) {
     shared->row.topk_common = CommonLogits(shared->top[0], shared->top[1]);
     shared->row.second_reads = shared->reads;
+    shared->row.top1_differs = !shared->shared_top;
     SetToken(plan, at, &shared->row, view.at, view.allowed_at);
   }
   if (detailed) MeasureTails(view, group, shared->sums[0], shared);
@@ -279,7 +337,7 @@ __device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
 
 // A block of kThreads takes a row at a time.
 template <int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kThreads == kBlock ? 2 : 1)
     LogitKernel(const __grid_constant__ LogitPlan plan, const __grid_constant__ LogitLaunch launch,
                 LogitRow* out) {
   __shared__ Shared<kThreads> shared;

@@ -185,12 +185,11 @@ __global__ void __launch_bounds__(kThreads)
     FinishKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools, const RoutingRaw* raw,
                  const TilePartial* partials, int64_t tiles, RoutingRaw* result, GraphCall call) {
   if (call.slot != nullptr) {
-    if (!MayWrite(call)) {
-      __syncthreads();
+    const uint64_t section = OpenSection(call);
+    if (section == 0) {
       if (threadIdx.x == 0) EndReplay(call);
       return;
     }
-    const uint64_t section = *call.section;
     result = reinterpret_cast<RoutingRaw*>(PlaceIn(section, WorkOf(section)->results_at));
   }
   __shared__ double shared[kTileRows];
@@ -217,8 +216,9 @@ __global__ void __launch_bounds__(kThreads)
 
 // A sampled step's rows. Before FinishKernel, which moves the slot on.
 __global__ void __launch_bounds__(kThreads) RowsCopyKernel(GraphCall call) {
-  if (!MayWrite(call)) return;
-  CopyRows(*call.section, static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
+  const uint64_t section = OpenSection(call);
+  if (section == 0) return;
+  CopyRows(section, static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
            static_cast<int64_t>(gridDim.x) * blockDim.x);
 }
 

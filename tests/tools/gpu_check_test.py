@@ -133,6 +133,17 @@ class Programs(unittest.TestCase):
         path.write_text("#!/bin/sh\n" + script)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
+    def tool_of_the_machine(self, name, script):
+        """In the place of one that a machine has."""
+        folder = self.folder / "tools"
+        folder.mkdir(exist_ok=True)
+        path = folder / name
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        before = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", before)
+        os.environ["PATH"] = f"{folder}:{before}"
+
     def run_parts(self, *only, minutes=1.0):
         out = self.folder / "out"
         done = gpu_check("run", "--bundle", self.folder / "bundle", "--out", out, "--minutes",
@@ -171,6 +182,67 @@ class Programs(unittest.TestCase):
         self.assertIn("ValueError", results["step"]["failed"])
         self.assertEqual(results["products"], {"products": []})
 
+    def test_parts_of_several_calls_make_one_report(self):
+        self.program("gpu_step", "echo no object\n")
+        self.program("gpu_gemm", "echo '{\"products\": []}' > $2/gemm.json\n")
+        self.run_parts("products")
+        _, results, page = self.run_parts("step")
+        self.assertEqual(results["products"], {"products": []})
+        self.assertIn("ValueError", results["step"]["failed"])
+        self.assertIn("## Products of cuBLASLt", page)
+        names = sorted(p.name for p in (self.folder / "out").iterdir())
+        self.assertEqual(names, ["data.products.tar.gz", "data.step.tar.gz", "gpu.json", "gpu.md",
+                                 "logs.products.tar.gz", "logs.step.tar.gz"])
+
+    def test_each_part_leaves_all_that_there_is(self):
+        self.program("gpu_step", "echo no object\n")
+        self.program("gpu_gemm", "echo '{\"products\": []}' > $2/gemm.json\n")
+        kept = []
+        out = self.folder / "out"
+        out.mkdir()
+        bench = parts.Bench(self.folder / "bundle", out, 60)
+        self.addCleanup(bench.close)
+        parts.run_all(bench, ["step", "products"], lambda found: kept.append(dict(found)),
+                      say=lambda text: None)
+        self.assertEqual([sorted(k) for k in kept], [["step"], ["products", "step"]])
+
+    def test_clocks_are_noted_before_and_after(self):
+        self.tool_of_the_machine("nvidia-smi", "echo '1980 MHz, 2619 MHz, 40, 300 W'\n")
+        self.program("gpu_step", "echo no object\n")
+        _, results, page = self.run_parts("step")
+        self.assertEqual(results["clocks"]["step"]["before"]["clocks.sm"], "1980 MHz")
+        self.assertEqual(results["clocks"]["step"]["after"]["clocks.mem"], "2619 MHz")
+        self.assertIn("| step | before | clocks.sm 1980 MHz", page)
+
+    def test_a_metric_that_the_profiler_does_not_know_costs_no_other(self):
+        unknown = "smsp__inst_executed_pipe_xu.sum"
+        self.tool_of_the_machine("ncu", f"""case "$*" in *{unknown}*)
+            echo "==ERROR== Failed to find metric {unknown}"; exit 1;; esac
+            echo '"ID","Metric Name","Metric Unit","Metric Value"'
+            echo '"0","gpu__time_duration.sum","usecond","12"'\n""")
+        _, results, page = self.run_parts("profile")
+        self.assertEqual(results["profile"]["unknown"], {"metrics": [unknown]})
+        for _, benchmark in parts.PROFILED:
+            self.assertEqual(results["profile"][benchmark],
+                             {"gpu__time_duration.sum": ["12", "usecond"]})
+        self.assertIn(f"Not known to this profiler: `{unknown}`.", page)
+
+    def test_a_profiler_that_may_not_is_skipped_with_its_words(self):
+        words = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"
+        self.tool_of_the_machine("ncu", f"echo '{words}'; exit 1\n")
+        _, results, page = self.run_parts("profile")
+        for _, benchmark in parts.PROFILED:
+            self.assertEqual(results["profile"][benchmark], {"skipped": words})
+        self.assertIn("ERR_NVGPUCTRPERM", page)
+
+    def test_a_sanitizer_that_refuses_is_skipped_with_its_words(self):
+        words = "========= Error: Device not supported. Please refer to the documentation"
+        self.tool_of_the_machine("compute-sanitizer", f"echo '{words}'; exit 1\n")
+        done, results, _ = self.run_parts("sanitizers")
+        for found in results["sanitizers"].values():
+            self.assertEqual(found["skipped"], words)
+        self.assertNotEqual(done.returncode, 1, done.stdout)
+
     def test_what_breaks_is_said_and_no_success(self):
         self.program("gpu_step", "echo about to break; exit 3\n")
         done, results, page = self.run_parts("step")
@@ -194,7 +266,7 @@ class Programs(unittest.TestCase):
         done = gpu_check("run", "--bundle", self.folder / "bundle", "--out", self.folder, "--only",
                          "spead")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("expected device, tests, trainer", done.stdout)
+        self.assertIn("expected device, tests, speed", done.stdout)
         done = gpu_check("report", self.folder)
         self.assertEqual(done.returncode, 2)
         self.assertIn("gpu.json", done.stdout)
@@ -209,7 +281,7 @@ class DryRun(unittest.TestCase):
             packed = folder / "carried.tar.xz"
             done = gpu_check("bundle", "--no-build", "--build", BUILD, "--bundle", packed)
             self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertLessEqual(packed.stat().st_size, 64 << 20)
+            self.assertLessEqual(packed.stat().st_size, 50 << 20)
             done = gpu_check("run", "--bundle", packed, "--out", folder / "out")
             self.assertEqual(done.returncode, 77, done.stdout)
             results = json.loads((folder / "out" / "gpu.json").read_text())

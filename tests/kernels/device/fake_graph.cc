@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "kernels/device/graph_deliver.h"
+#include "kernels/device/graph_product.h"
 #include "tests/kernels/device/emulated_batch.h"
+#include "tests/kernels/device/emulated_block.h"
 #include "tests/kernels/device/fake_state.h"
 
 namespace plumbline::fake {
@@ -39,17 +41,9 @@ DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void
 
 // As DeliverKernel.
 void Deliver(std::byte* results, uint64_t bytes, const GraphCall& call) {
-  const uint64_t section = *call.section;
-  auto* words = reinterpret_cast<uint32_t*>(results);
-  for (int t = 0; t < kThreads && MayWrite(call); ++t) {
-    PutResults(section, words, bytes / 4, static_cast<uint64_t>(t), kThreads);
-    GatherElements(section, t, kThreads);
-    CopyRows(section, t, kThreads);
-  }
-  for (int t = 0; t < kThreads && section != 0; ++t) {
-    ClearResults(words, bytes / 4, static_cast<uint64_t>(t), kThreads);
-  }
-  EndReplay(call);
+  uint64_t decided = 0;
+  DeliverReplay(EmulatedBlock{kThreads}, call, kThreads, reinterpret_cast<uint32_t*>(results),
+                bytes / 4, &decided);
 }
 
 template <typename Run>
@@ -126,9 +120,10 @@ DeviceStatus CaptureRouter(void*, const RoutingPlan* plan, void* workspace, uint
     if (*call.section != 0) *raw = MeasureRouting(plan, 1);
   };
   const auto finish = [call, raw] {
-    const uint64_t section = *call.section;
-    for (int t = 0; t < kThreads && MayWrite(call); ++t) CopyRows(section, t, kThreads);
-    if (MayWrite(call)) {
+    const EmulatedBlock block{kThreads};
+    uint64_t decided = 0;
+    if (const uint64_t section = DecideSection(block, call, &decided); section != 0) {
+      block.Each([&](int t) { CopyRows(section, t, kThreads); });
       std::memcpy(PlaceIn(section, WorkOf(section)->results_at), raw, sizeof(*raw));
     }
     EndReplay(call);
@@ -140,12 +135,10 @@ DeviceStatus CaptureProductOf(void*, int64_t, const GraphCall* captured, void* s
                               DeviceError* error) {
   const GraphCall call = *captured;
   const auto gather = [call] {
-    if (!MayWrite(call) || WorkOf(*call.section)->plan_at == 0) return;
-    const uint64_t section = *call.section;
+    PlanPlace place;
     ProductPlan plan;
-    std::memcpy(&plan, PlaceIn(section, WorkOf(section)->plan_at), sizeof(plan));
-    for (int64_t i = 0; i < ProductThreads(plan); ++i) {
-      GatherProductOne(plan, i, PlaceIn(section, WorkOf(section)->plan_to));
+    for (const int64_t first : {0, kThreads}) {  // two blocks
+      GatherPlanned(EmulatedBlock{kThreads}, call, kThreads, first, 2 * kThreads, &place, &plan);
     }
   };
   const auto deliver = [call] { Deliver(nullptr, 0, call); };

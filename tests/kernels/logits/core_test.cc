@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/logits/lane.h"
 #include "kernels/logits/loops.h"
 #include "tests/kernels/logits/rows.h"
 
@@ -64,11 +65,27 @@ LogitRow ByLanes(const Rows& rows, int64_t row, int lanes) {
         pairs[s][k] = i + k < rows.vocabulary ? z[s][i + k] : kMasked;
       }
     }
-    lane[static_cast<size_t>(i / kLogitVector % lanes)].Add(pairs[0], pairs[1], r);
+    auto& taker = lane[static_cast<size_t>(i / kLogitVector % lanes)];
+    if (i + kLogitVector <= rows.vocabulary) {
+      taker.Add(pairs[0], pairs[1], r);
+    } else {
+      taker.AddRest(pairs[0], pairs[1], r);
+    }
   }
   LogitSums<double> sums;
-  for (const auto& l : lane) MergeLogits(&sums, Widened(l.sums));
-  return FinishLogits(sums, r);
+  for (const auto& l : lane) MergeLogits(&sums, l.Sums());
+  LogitRow found = FinishLogits(sums, r);
+  // As the threads do that have a largest logit: they look at their pairs again.
+  Real top[2] = {-INFINITY, -INFINITY};
+  for (const auto& l : lane) {
+    for (int s = 0; s < 2; ++s) top[s] = std::max(top[s], l.top[s]);
+  }
+  bool shared = false;
+  for (int64_t i = 0; i < rows.vocabulary; ++i) {
+    shared |= static_cast<Real>(z[0][i]) == top[0] && static_cast<Real>(z[1][i]) == top[1];
+  }
+  if (found.usable) found.top1_differs = !shared;
+  return found;
 }
 
 TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
@@ -98,6 +115,73 @@ TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
       EXPECT_TRUE(Near(found.slope, expected.slope, 1e-5, 0));
       EXPECT_EQ(found.top1_differs, expected.top1_differs);
       EXPECT_EQ(found.common, expected.common);
+    }
+  }
+}
+
+// Rounds that are not ordinary beside such that are: masks on both sides and on one, masks that are
+// written as a number, faults, differences beyond 1/8, logits far above what came before.
+TEST(LogitPair, LanesTakeWhatIsNotOrdinary) {
+  const auto expect_near = [](const Rows& rows, const char* what) {
+    SCOPED_TRACE(what);
+    LogitRow expected = rows.Expected(0);
+    const LogitRow fine = ByLanes<double>(rows, 0, 5), found = ByLanes<float>(rows, 0, 5);
+    for (const LogitRow* row : {&fine, &found}) {
+      EXPECT_EQ(row->common, expected.common);
+      EXPECT_EQ(row->usable, expected.usable);
+      for (int s = 0; s < 2; ++s) {
+        EXPECT_EQ(row->finite[s], expected.finite[s]);
+        EXPECT_EQ(row->non_finite[s], expected.non_finite[s]);
+        if (!expected.usable) continue;
+        EXPECT_TRUE(Near(row->lattice[s], expected.lattice[s], 1e-15, 0));
+        const double bound = row == &fine ? 1e-12 : 2e-6;
+        EXPECT_TRUE(Near(row->lse[s], expected.lse[s], bound, bound));
+        EXPECT_TRUE(Near(row->entropy[s], expected.entropy[s], 5 * bound, 5 * bound));
+      }
+      if (!expected.usable) continue;
+      // Logits up to 100 above the reference keep 4e-6 of a difference of some 0.02.
+      const double bound = row == &fine ? 1e-10 : 2e-3;
+      EXPECT_TRUE(Near(row->kl_train_rollout, expected.kl_train_rollout, bound, 1e-10));
+      EXPECT_TRUE(Near(row->kl_rollout_train, expected.kl_rollout_train, bound, 1e-10));
+      EXPECT_EQ(row->top1_differs, expected.top1_differs);
+    }
+  };
+  for (const int64_t v : {1, 7, 8, 9, 100, 3001}) {
+    SCOPED_TRACE(v);
+    Rows rows(1, v);
+    rows.Draw(static_cast<uint64_t>(v), 0.02f);
+    expect_near(rows, "ordinary");
+    Rows wide = rows;
+    for (int64_t i = 0; i < v; i += 3) wide.At(0, 0, i) += 0.5f;
+    expect_near(wide, "some beyond 1/8");
+    Rows masked = rows;
+    for (int64_t i = 1; i < v; i += 5) masked.At(0, 0, i) = masked.At(1, 0, i) = kMasked;
+    expect_near(masked, "masked");
+    for (int64_t i = 2; i < v; i += 11) masked.At(1, 0, i) = kMasked;
+    expect_near(masked, "masked on one side");
+    Rows rising = rows;
+    for (int64_t i = 0; i < v; ++i) {
+      for (int s = 0; s < 2; ++s) rising.At(s, 0, i) += static_cast<float>(i / 8) * 0.25f;
+    }
+    expect_near(rising, "rising");
+    if (v < 3) continue;
+    Rows faulty = rows;
+    faulty.At(0, 0, v - 1) = NAN;
+    faulty.At(1, 0, 1) = INFINITY;
+    expect_near(faulty, "faults");
+  }
+}
+
+// A mask of -3e38 on both sides, of rows whose other logits are ordinary: nothing becomes NaN.
+TEST(LogitPair, LanesTakeMasksThatAreNumbers) {
+  for (const bool first : {false, true}) {
+    Rows rows(1, 4000);
+    rows.Draw(9, 0.02f);
+    for (int64_t i = first ? 0 : 40; i < 4000; i += 2) rows.At(0, 0, i) = rows.At(1, 0, i) = -3e38f;
+    const LogitRow expected = rows.Expected(0), found = ByLanes<float>(rows, 0, 5);
+    for (int s = 0; s < 2; ++s) {
+      EXPECT_TRUE(Near(found.lse[s], expected.lse[s], 1e-6, 0));
+      EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 1e-5, 0));
     }
   }
 }

@@ -1,0 +1,144 @@
+// A slot that changes while a block is at work: all its threads go the way that the first one took.
+#include "kernels/core/graph_block.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "kernels/device/graph_deliver.h"
+#include "kernels/device/graph_product.h"
+#include "tests/kernels/device/emulated_block.h"
+
+namespace plumbline {
+namespace {
+
+constexpr int kThreads = 7;
+
+// A captured call whose section stands in the memory of a test.
+class GraphBlock : public ::testing::Test {
+ protected:
+  GraphBlock() {
+    work_ = new (memory_.data()) GraphWork;
+    slot_ = {At(), reinterpret_cast<uint64_t>(&tally_), 1, 0, 0, 0};
+    BeginReplay(call_);
+  }
+  uint64_t At() const { return reinterpret_cast<uint64_t>(memory_.data()); }
+  void Close() { slot_ = GraphSlot{}; }
+
+  alignas(64) std::array<std::byte, 65536> memory_{};
+  GraphWork* work_;
+  GraphCounts tally_;
+  GraphSlot slot_;
+  uint64_t section_ = 0;
+  const GraphCall call_{&slot_, &section_};
+};
+
+// D = A B of so many rows, columns and products.
+struct Product {
+  std::vector<float> a, b, d;
+  ProductPlan plan;
+
+  Product(int64_t rows, int64_t columns, int64_t inner) {
+    for (int64_t i = 0; i < rows * inner; ++i) a.push_back(static_cast<float>(i));
+    for (int64_t i = 0; i < inner * columns; ++i) b.push_back(static_cast<float>(-i));
+    for (int64_t i = 0; i < rows * columns; ++i) d.push_back(static_cast<float>(1000 + i));
+    ProductInput in;
+    in.a = TensorView::Dense(a.data(), DType::kF32, rows, inner);
+    in.b = TensorView::Dense(b.data(), DType::kF32, inner, columns);
+    in.d = TensorView::Dense(d.data(), DType::kF32, rows, columns);
+    EXPECT_TRUE(CheckProduct(in).ok()) << CheckProduct(in);
+    plan = PlanProduct(in, 5, 4, 16);
+  }
+  std::vector<std::byte> Gathered() const {
+    std::vector<std::byte> out(plan.bytes);
+    GatherProduct(plan, out.data());
+    return out;
+  }
+};
+
+TEST_F(GraphBlock, OneThreadDecides) {
+  uint64_t decided = 1;
+  const EmulatedBlock closing{kThreads, [&] { Close(); }};
+  EXPECT_EQ(DecideSection(closing, call_, &decided), At()) << "it was open when it was asked for";
+  EXPECT_EQ(DecideSection(closing, call_, &decided), 0u);
+}
+
+class GraphProductBlock : public GraphBlock {
+ protected:
+  GraphProductBlock() : product_(40, 30, 20) {
+    work_->plan_at = 1024;
+    work_->plan_to = 16384;
+    std::memcpy(memory_.data() + work_->plan_at, &product_.plan, sizeof(ProductPlan));
+    std::memset(static_cast<void*>(&plan_), 0x5a, sizeof(plan_));  // as memory that was used before
+  }
+  void Gather(const EmulatedBlock& block) {
+    for (const int64_t first : {0, kThreads}) {
+      GatherPlanned(block, call_, kThreads, first, 2 * kThreads, &place_, &plan_);
+    }
+  }
+  std::vector<std::byte> Written() const {
+    const auto* from = memory_.data() + 16384;
+    return {from, from + product_.plan.bytes};
+  }
+
+  const Product product_;
+  PlanPlace place_;
+  ProductPlan plan_;
+};
+
+TEST_F(GraphProductBlock, AllPartsAreGathered) {
+  Gather(EmulatedBlock{kThreads, nullptr});
+  EXPECT_EQ(Written(), product_.Gathered());
+}
+
+// The first block has its plan whole, though its slot was closed under it; the second does nothing.
+TEST_F(GraphProductBlock, AStepThatClosesMeanwhileLeavesAWholePlan) {
+  Gather(EmulatedBlock{kThreads, [&] { Close(); }});
+  EXPECT_EQ(std::memcmp(&plan_, &product_.plan, sizeof(plan_)), 0);
+  const std::vector<std::byte> written = Written(), whole = product_.Gathered();
+  for (size_t i = 0; i < written.size(); i += 4) {
+    if (written[i] != std::byte{0}) {
+      EXPECT_EQ(std::memcmp(&written[i], &whole[i], 4), 0);
+    }
+  }
+}
+
+// Nor does a section that is written anew: where the plan lies is read once.
+TEST_F(GraphProductBlock, WhereThePlanLiesIsOneThreadsWord) {
+  int told = 0;
+  Gather(EmulatedBlock{kThreads, [&] {
+                         if (++told == 2) work_->plan_at = 0;
+                       }});
+  EXPECT_EQ(std::memcmp(&plan_, &product_.plan, sizeof(plan_)), 0);
+}
+
+TEST_F(GraphProductBlock, AClosedStepIsLeftAlone) {
+  Close();
+  Gather(EmulatedBlock{kThreads, nullptr});
+  EXPECT_EQ(Written(), std::vector<std::byte>(product_.plan.bytes));
+}
+
+TEST_F(GraphBlock, ResultsLeaveAsAWholeOrNotAtAll) {
+  const std::vector<uint32_t> figures(100, 7);
+  work_->results_at = 4096;
+  for (const bool closed_before : {false, true}) {
+    const GraphSlot open = slot_;
+    std::vector<uint32_t> results = figures;
+    if (closed_before) Close();
+    const EmulatedBlock block{kThreads, [&] { Close(); }};
+    uint64_t decided = 0;
+    std::memset(memory_.data() + 4096, 0, 400);
+    DeliverReplay(block, call_, kThreads, results.data(), results.size(), &decided);
+    std::vector<uint32_t> found(100);
+    std::memcpy(found.data(), memory_.data() + 4096, 400);
+    EXPECT_EQ(found, closed_before ? std::vector<uint32_t>(100) : figures);
+    EXPECT_EQ(results, std::vector<uint32_t>(100)) << "zeros for the next replay";
+    EXPECT_EQ(tally_.replays, 0u) << "a step that was closed counts it no more";
+    slot_ = open;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline
