@@ -1,0 +1,343 @@
+// Runs for the page to show, sent as agents would: one each of what a person may meet at night, one
+// whose names are hostile, and one that goes on. For the browser's test and for pictures.
+//
+//   page_feeder SERVER [SERIES]   "ready" once all are there; SERIES: so many in one run besides
+//
+// Each line on the standard input does something to the run "live": "find" lets it fail, "steps N"
+// sends N steps. It ends with the input.
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <random>
+#include <sstream>
+
+#include "tests/server/support.h"
+
+namespace plumbline::test {
+namespace {
+
+using Channel = std::shared_ptr<grpc::Channel>;
+
+// One agent process for all ranks of a run, which report the same series.
+class Run {
+ public:
+  Run(const Channel& channel, uint64_t stream, std::string name, uint32_t ranks,
+      std::vector<v1::Site> sites, uint32_t first_rank = 0, uint32_t world = 0)
+      : sites_(std::move(sites)), set_(stream * 1000) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      sources_.push_back(SourceOf(name, first_rank + rank, world == 0 ? ranks : world));
+    }
+    stream_ = std::make_unique<AgentStream>(channel, stream, sources_);
+  }
+
+  // `value` of (rank, column).
+  void Step(int64_t step, const std::function<double(uint32_t, size_t)>& value) {
+    v1::Batch batch = Empty();
+    if (!said_) {
+      v1::SeriesSet& set = *batch.add_series_sets();
+      set.set_id(set_);
+      for (const v1::Site& site : sites_) *set.add_sites() = site;
+      said_ = true;
+    }
+    v1::SeriesRows& rows = *batch.add_series();
+    rows.set_set(set_);
+    for (uint32_t rank = 0; rank < sources_.size(); ++rank) {
+      rows.add_source(rank);
+      rows.add_step(step);
+      for (size_t i = 0; i < sites_.size(); ++i) rows.add_value(value(rank, i));
+    }
+    Finish(std::move(batch), step, false);
+  }
+  // A step of which the routers tell, and nothing else.
+  void Leak(int64_t step, const std::string& layer) {
+    for (const v1::Source& source : sources_) {
+      v1::Batch batch = LeakingStep(source, step, layer);
+      const v1::Evidence evidence = batch.evidence(0);
+      v1::Batch whole = Empty();
+      *whole.add_evidence() = evidence;
+      for (v1::Evidence& one : *whole.mutable_evidence()) one.set_source(Index(source));
+      Send(std::move(whole));
+    }
+  }
+  void End(int64_t step) { Finish(Empty(), step, true); }
+  void Lose(int64_t first, int64_t last, uint64_t count) {
+    v1::Batch batch = Empty();
+    v1::Loss& loss = *batch.add_losses();
+    loss.set_cause("queue-full");
+    loss.set_count(count);
+    loss.set_step_first(first);
+    loss.set_step_last(last);
+    Send(std::move(batch));
+  }
+  void Beat(uint64_t id, int64_t newest, double still) {
+    v1::AgentMessage message;
+    v1::Heartbeat& beat = *message.mutable_heartbeat();
+    beat.set_stream_id(id);
+    beat.set_any_step(true);
+    beat.set_newest_step(newest);
+    beat.set_oldest_unsent_step(newest + 1);
+    beat.set_steps_ended(newest);
+    beat.set_still_ns(static_cast<uint64_t>(still * 1e9) + 1);
+    stream_->SendRaw(message);
+  }
+  void Declare() {
+    v1::Batch batch = Empty();
+    v1::SiteDeclaration& site = *batch.add_declarations();
+    site.mutable_site()->set_layer("ddp");
+    site.mutable_site()->set_op("all_reduce");
+    site.set_kind("reduction");
+    Send(std::move(batch));
+  }
+  bool Acknowledged() { return stream_->Acknowledged(sequence_); }
+
+ private:
+  uint32_t Index(const v1::Source& source) const { return source.rank() - sources_[0].rank(); }
+  v1::Batch Empty() const {
+    v1::Batch batch;
+    for (const v1::Source& source : sources_) *batch.add_sources() = source;
+    return batch;
+  }
+  void Finish(v1::Batch batch, int64_t step, bool finished) {
+    for (uint32_t rank = 0; rank < sources_.size(); ++rank) {
+      v1::Progress& progress = AddProgress(&batch, step);
+      progress.set_source(rank);
+      progress.set_finished(finished);
+    }
+    Send(std::move(batch));
+  }
+  void Send(v1::Batch batch) { stream_->Send(std::move(batch), ++sequence_); }
+
+  std::vector<v1::Source> sources_;
+  const std::vector<v1::Site> sites_;
+  const uint64_t set_;
+  bool said_ = false;
+  uint64_t sequence_ = 0;
+  std::unique_ptr<AgentStream> stream_;
+};
+
+v1::Site SiteOf(const std::string& layer, const std::string& op) {
+  v1::Site site;
+  site.set_layer(layer);
+  site.set_op(op);
+  return site;
+}
+
+// What a loss looks like: falls quickly, then slowly, with noise that remembers.
+class Curve {
+ public:
+  explicit Curve(uint32_t seed, double from, double to, double noise)
+      : random_(seed), from_(from), to_(to), noise_(noise) {}
+  double At(int64_t step, double length) {
+    walk_ = 0.7 * walk_ + normal_(random_) * noise_;
+    const double x = static_cast<double>(step) / length;
+    return to_ + (from_ - to_) * std::exp(-4 * x) * (0.55 + 0.45 / (1 + 9 * x)) + walk_;
+  }
+  double Noise() { return normal_(random_); }
+
+ private:
+  std::mt19937 random_;
+  std::normal_distribution<double> normal_;
+  const double from_, to_, noise_;
+  double walk_ = 0;
+};
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// A router that looks into the future, on two ranks.
+void Leaking(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
+  auto run = std::make_unique<Run>(channel, 1, "demo-score-drop", 2,
+                                   std::vector<v1::Site>{SiteOf("", "loss"), SiteOf("", "lr")});
+  Curve loss(1, 5.6, 2.2, 0.06);
+  for (int64_t step = 0; step < 347; ++step) {
+    if (step < 2) run->Leak(step, "layers.0");
+    if (step < 2) run->Leak(step, "layers.1");
+    const double value = loss.At(step, 347);
+    run->Step(step, [&](uint32_t, size_t i) { return i == 0 ? value : 3e-4; });
+  }
+  keep->push_back(std::move(run));
+}
+
+// NaN that begins on rank 11 and reaches everybody a step later; some evidence was lost before.
+void NotFinite(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
+  std::vector<v1::Site> sites = {SiteOf("", "loss"), SiteOf("", "grad_norm"), SiteOf("", "lr"),
+                                 SiteOf("", "step_seconds")};
+  for (int layer = 15; layer < 19; ++layer) {
+    for (const char* op : {"mlp.up.max_abs", "mlp.act.max_abs", "attn.out.max_abs"}) {
+      sites.push_back(SiteOf("layers." + std::to_string(layer), op));
+    }
+  }
+  const size_t up = 4 + 3 * 2;  // layers.17 mlp.up
+  auto run = std::make_unique<Run>(channel, 2, "dense-13b-fp16-lr3", 32, sites);
+  Curve loss(2, 4.4, 2.31, 0.014);
+  constexpr int64_t kSteps = 900, kBad = 700;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const double value = loss.At(step, 900);
+    run->Step(step, [&](uint32_t rank, size_t i) {
+      if (step > kBad || (step == kBad && rank == 11)) return i == 2 ? 3e-4 : i == 3 ? 2.9 : kNan;
+      if (i == 0) return value + 0.002 * loss.Noise();
+      if (i == 1) return 0.6 + 0.05 * loss.Noise();
+      if (i == 2) return 3e-4;
+      if (i == 3) return 2.9 + 0.02 * loss.Noise();
+      double size = 20000 + 4000 * std::sin(rank * 1.7 + static_cast<double>(i)) + 1500 * loss.Noise();
+      if (i == up && rank == 11) size = 24000 + 38000 * std::pow(static_cast<double>(step) / kBad, 3);
+      return size;
+    });
+    if (step == 560) run->Lose(540, 560, 248);
+  }
+  keep->push_back(std::move(run));
+}
+
+// A loss that jumps and stays away; one that is well; one that is over; one of which nothing is told.
+void Others(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
+  const std::vector<v1::Site> sites = {SiteOf("", "loss"), SiteOf("", "grad_norm"), SiteOf("", "lr")};
+  const struct {
+    uint64_t stream;
+    const char* name;
+    uint32_t ranks;
+    int64_t steps;
+    double jump;
+    bool over;
+  } runs[] = {{3, "vlm-3b-sft-2", 8, 500, 0.9, false},
+              {4, "dense-1b-baseline-12", 16, 600, 0, false},
+              {5, "tokenizer-sweep-03", 4, 400, 0, true}};
+  for (const auto& one : runs) {
+    auto run = std::make_unique<Run>(channel, one.stream, one.name, one.ranks, sites);
+    Curve loss(static_cast<uint32_t>(one.stream), 3.6, 2.4, 0.012);
+    for (int64_t step = 0; step < one.steps; ++step) {
+      const double value = loss.At(step, static_cast<double>(one.steps)) + (step >= 380 ? one.jump : 0);
+      run->Step(step, [&](uint32_t, size_t i) { return i == 0 ? value : i == 1 ? 0.8 : 1e-4; });
+    }
+    if (one.over) run->End(one.steps - 1);
+    keep->push_back(std::move(run));
+  }
+  auto silent = std::make_unique<Run>(channel, 6, "smoke-ddp-hooks", 4, std::vector<v1::Site>{});
+  silent->Declare();
+  keep->push_back(std::move(silent));
+}
+
+// What a browser must not take for markup, nor a reader for another direction of the text.
+void Hostile(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
+  const std::string name = "<img src=x onerror=window.hacked=1>\"'&/%2F?#\xE2\x80\xAE" "evil";
+  auto run = std::make_unique<Run>(
+      channel, 7, name, 2,
+      std::vector<v1::Site>{SiteOf("", "loss"), SiteOf("<script>window.hacked=1</script>", "a\"b'c")});
+  run->Leak(0, "<script>window.hacked=1</script>");
+  run->Leak(0, std::string(400, 'W') + "\xE2\x80\xAE<b>");
+  for (int64_t step = 0; step < 40; ++step) {
+    run->Step(step, [&](uint32_t, size_t) { return 2.0 + 0.01 * static_cast<double>(step % 7); });
+  }
+  keep->push_back(std::move(run));
+}
+
+// One rank stands still and its heartbeats go on; the others wait. The server needs
+// hang_seconds = 0.3.
+class Hanging {
+ public:
+  explicit Hanging(const Channel& channel)
+      : others_(channel, kOthers, "moe-48b-pretrain-7", 7, {SiteOf("", "loss")}, 0, 8),
+        last_(channel, kLast, "moe-48b-pretrain-7", 1, {SiteOf("", "loss")}, 7, 8),
+        thread_([this] { Loop(); }) {}
+  ~Hanging() {
+    stopped_ = true;
+    thread_.join();
+  }
+
+ private:
+  static constexpr uint64_t kOthers = 8, kLast = 9;
+  void Loop() {
+    const auto pause = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+    for (int64_t step = 0; step < 14 && !stopped_; ++step) {
+      const double value = 3.4 - 0.1 * static_cast<double>(step);
+      others_.Step(step, [&](uint32_t, size_t) { return value; });
+      last_.Step(step, [&](uint32_t, size_t) { return value; });
+      pause(600);
+    }
+    while (!stopped_) {
+      others_.Beat(kOthers, 14, 900);
+      last_.Beat(kLast, 13, 900);
+      pause(200);
+    }
+  }
+
+  Run others_, last_;
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
+
+// So many series in one run of a few steps.
+void Many(const Channel& channel, size_t series, std::vector<std::unique_ptr<Run>>* keep) {
+  std::vector<v1::Site> sites = {SiteOf("", "loss")};
+  for (size_t i = 0; sites.size() < series; ++i) {
+    sites.push_back(SiteOf("layers." + std::to_string(i / 100), "value." + std::to_string(i % 100)));
+  }
+  auto run = std::make_unique<Run>(channel, 20, "many-series", 1, sites);
+  for (int64_t step = 0; step < 300; ++step) {
+    run->Step(step, [&](uint32_t, size_t i) {
+      return std::sin(static_cast<double>(step) / 20 + static_cast<double>(i));
+    });
+  }
+  keep->push_back(std::move(run));
+}
+
+class LiveRun {
+ public:
+  explicit LiveRun(const Channel& channel)
+      : run_(channel, 10, "live", 2, {SiteOf("", "loss"), SiteOf("", "lr")}), loss_(10, 3, 2, 0.01) {
+    Steps(200);
+  }
+  void Steps(int64_t count) {
+    for (int64_t i = 0; i < count; ++i, ++step_) {
+      const double value = loss_.At(step_, 400);
+      run_.Step(step_, [&](uint32_t, size_t column) { return column == 0 ? value : 1e-4; });
+    }
+  }
+  void Find() {
+    run_.Step(step_++, [](uint32_t, size_t) { return kNan; });
+    run_.Step(step_++, [](uint32_t, size_t) { return kNan; });
+  }
+
+ private:
+  Run run_;
+  Curve loss_;
+  int64_t step_ = 0;
+};
+
+int Main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "page_feeder SERVER [SERIES]\n");
+    return 2;
+  }
+  const Channel channel = grpc::CreateChannel(argv[1], grpc::InsecureChannelCredentials());
+  Hanging hanging(channel);
+  std::vector<std::unique_ptr<Run>> runs;
+  Leaking(channel, &runs);
+  NotFinite(channel, &runs);
+  Others(channel, &runs);
+  Hostile(channel, &runs);
+  if (argc > 2) Many(channel, static_cast<size_t>(std::atoll(argv[2])), &runs);
+  LiveRun live(channel);
+  for (const auto& run : runs) {
+    if (!run->Acknowledged()) return 1;
+  }
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string what;
+    int64_t count = 0;
+    words >> what >> count;
+    if (what == "find") live.Find();
+    if (what == "steps") live.Steps(count);
+    std::printf("done\n");
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace plumbline::test
+
+int main(int argc, char** argv) { return plumbline::test::Main(argc, argv); }
