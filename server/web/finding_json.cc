@@ -143,7 +143,10 @@ Json FindingJson(const v1::Finding& finding) {
   json["suppressed"] = finding.suppressed();
   const InShort in_short = ShortOf(finding);
   json["act"] = in_short.act;
-  json["commands"] = in_short.commands;
+  json["commands"] = Json::array();
+  for (const FixCommand& one : in_short.commands) {
+    json["commands"].push_back({{"where", one.where}, {"command", one.text}});
+  }
   return json;
 }
 
@@ -162,7 +165,7 @@ Json IncidentRow(const IncidentTable::Change& change) {
               {"title", finding.title()},
               {"title_short", in_short.title},
               {"act", in_short.act},
-              {"command", in_short.command},
+              {"command", in_short.command()},
               {"where", in_short.where},
               {"step_first", finding.site().step_first()},
               {"step_last", std::max(finding.site().step_last(), status.seen_step())},

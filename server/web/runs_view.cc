@@ -28,8 +28,7 @@ int Hurt(const v1::Finding& finding) {
 }
 
 bool Over(const v1::RunInfo& run) {
-  return run.ranks_finished() > 0 && run.ranks_connected() == 0 &&
-         run.ranks_finished() >= run.ranks_seen();
+  return run.ranks_finished() > 0 && run.ranks_finished() >= run.ranks_seen();
 }
 
 struct State {
@@ -47,9 +46,11 @@ State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged, uint
   }
   if (hurt >= 2) return {"error", "Sick", 5 - hurt};
   if (hurt == 1) return {"warning", "Warning", 4};
+  // Of series the rules say that they pass when the run ends, and before only what they find.
+  if (judged == 0 && run.samples() > 0 && !Over(run)) return {"none", "No verdict yet", 6};
   if (judged <= inconclusive) return {"none", Over(run) ? "Ended, not judged" : "Not judged", 5};
-  if (Over(run)) return {"done", "Finished", 7};
-  return {"ok", "Healthy", 6};
+  if (Over(run)) return {"done", "Finished", 8};
+  return {"ok", "Healthy", 7};
 }
 
 template <typename Map>
@@ -101,6 +102,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
               {"judged", judged.judged},
               {"inconclusive", judged.inconclusive},
               {"evidence", run.evidence()},
+              {"samples", run.samples()},
               {"lost", run.lost()},
               {"late", run.late()},
               {"liveness", MapJson(run.liveness())}};

@@ -16,14 +16,16 @@ std::string Said(const v1::Finding& finding, const char* key) {
   return found == finding.details().fields().end() ? "" : found->second.string_value();
 }
 
-// A point ends a sentence where a blank and no small letter follow; not that of "e.g. x" or "3.5".
+// A point ends a sentence where a blank and no small letter follow; not that of "e.g. x" or "3.5",
+// and none in parentheses.
 std::string FirstSentence(const std::string& text) {
-  for (size_t at = 0; (at = text.find_first_of(".;:", at)) != std::string::npos; ++at) {
+  int depth = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
+    if ((text[at] != '.' && text[at] != ';') || depth > 0 || at < 12) continue;
     const bool ends = at + 1 == text.size() || text[at + 1] == ' ' || text[at + 1] == '\n';
     const bool small = at + 2 < text.size() && text[at + 2] >= 'a' && text[at + 2] <= 'z';
-    if (!ends || at < 12) continue;
-    if (text[at] == '.' && small) continue;
-    return text.substr(0, at) + ".";
+    if (ends && (text[at] == ';' || !small)) return text.substr(0, at) + ".";
   }
   return text;
 }
@@ -46,36 +48,68 @@ std::string ShortTitle(const std::string& title) {
   return Clipped(title, kShort);
 }
 
-void AddCommand(std::string_view command, std::vector<std::string>* out) {
-  const std::string text(command);
+void AddCommand(std::string_view where, std::string_view text, std::vector<FixCommand>* out) {
+  FixCommand command{std::string(where), std::string(text)};
   if (text.size() < 3 || out->size() == kMostCommands) return;
-  if (std::find(out->begin(), out->end(), text) == out->end()) out->push_back(text);
+  if (std::find(out->begin(), out->end(), command) == out->end()) out->push_back(std::move(command));
 }
 
-// What stands between backticks; without any: words from "--option" to the next pause.
-std::vector<std::string> CommandsIn(const std::string& fix) {
-  std::vector<std::string> out;
+// "Megatron-LM: --option VALUE; DeepSpeed: key=value", which stands in parentheses.
+void AddLabelled(std::string_view inside, std::vector<FixCommand>* out) {
+  while (!inside.empty()) {
+    const size_t end = std::min(inside.find("; "), inside.size());
+    const std::string_view one = inside.substr(0, end);
+    const size_t colon = one.find(": ");
+    if (colon != std::string_view::npos && one.find_first_of("-=(", colon) != std::string_view::npos) {
+      AddCommand(one.substr(0, colon), one.substr(colon + 2), out);
+    }
+    inside.remove_prefix(std::min(end + 2, inside.size()));
+  }
+}
+
+// Where the parenthesis that opens at `open` closes; npos: nowhere.
+size_t CloseOf(const std::string& text, size_t open) {
+  int depth = 0;
+  for (size_t at = open; at < text.size(); ++at) {
+    depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
+    if (depth == 0) return at;
+  }
+  return std::string::npos;
+}
+
+std::vector<FixCommand> CommandsIn(const std::string& fix) {
+  std::vector<FixCommand> out;
   for (size_t open = fix.find('`'); open != std::string::npos;) {
     const size_t close = fix.find('`', open + 1);
     if (close == std::string::npos) break;
-    AddCommand(std::string_view(fix).substr(open + 1, close - open - 1), &out);
+    AddCommand("", std::string_view(fix).substr(open + 1, close - open - 1), &out);
     open = fix.find('`', close + 1);
   }
-  for (size_t at = fix.find("--"); out.empty() && at != std::string::npos;) {
-    if (at == 0 || fix[at - 1] == ' ' || fix[at - 1] == '(') {
-      const size_t end = fix.find_first_of(",;)\n", at);
-      std::string_view option = std::string_view(fix).substr(at, end - at);
-      // An option and its value: what follows is words.
-      const size_t first = option.find(' ');
-      if (first != std::string_view::npos) {
-        option = option.substr(0, std::min(option.find(' ', first + 1), option.size()));
-      }
-      while (!option.empty() && option.back() == '.') option.remove_suffix(1);
-      AddCommand(option, &out);
-    }
-    at = fix.find("--", at + 2);
+  for (size_t open = 0; (open = fix.find('(', open)) != std::string::npos;) {
+    const size_t close = CloseOf(fix, open);
+    if (close == std::string::npos) break;
+    AddLabelled(std::string_view(fix).substr(open + 1, close - open - 1), &out);
+    open = close;
   }
   return out;
+}
+
+// Without parentheses of the kind above: they are commands, which stand apart.
+std::string WithoutLabelled(std::string text) {
+  for (size_t open = 0; (open = text.find('(', open)) != std::string::npos;) {
+    const size_t close = CloseOf(text, open);
+    if (close == std::string::npos) break;
+    std::vector<FixCommand> found;
+    AddLabelled(std::string_view(text).substr(open + 1, close - open - 1), &found);
+    if (found.empty()) {
+      open = close;
+      continue;
+    }
+    const size_t from = open > 0 && text[open - 1] == ' ' ? open - 1 : open;
+    text.erase(from, close + 1 - from);
+    open = from;
+  }
+  return text;
 }
 
 std::string Place(const v1::FindingSite& site) {
@@ -113,13 +147,12 @@ InShort ShortOf(const v1::Finding& finding) {
   if (out.title.empty()) out.title = ShortTitle(finding.title());
   out.where = Place(finding.site());
   out.act = Said(finding, "act");
-  if (out.act.empty()) out.act = FirstSentence(finding.fix());
+  if (out.act.empty()) out.act = WithoutLabelled(FirstSentence(finding.fix()));
   if (out.act.empty()) out.act = absl::StrCat("Read what ", finding.rule(), " checks.");
   out.commands = CommandsIn(finding.fix());
   if (const std::string said = Said(finding, "command"); !said.empty()) {
-    out.commands.insert(out.commands.begin(), said);
+    out.commands.insert(out.commands.begin(), {"", said});
   }
-  if (!out.commands.empty()) out.command = out.commands.front();
   return out;
 }
 

@@ -49,6 +49,7 @@ export interface RunRow {
   judged: number;
   inconclusive: number;
   evidence: number;
+  samples: number;
   lost: number;
   late: number;
   liveness: Record<string, number>;
@@ -86,7 +87,7 @@ export interface Finding {
   details: { [key: string]: Value };
   fix: string;
   act: string;
-  commands: string[];
+  commands: { where: string; command: string }[];
   fingerprint: string;
   suppressed: boolean;
 }

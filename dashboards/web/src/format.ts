@@ -87,6 +87,9 @@ export function steps(first: number, last: number): string {
   return last > first ? 'steps' + NB + whole(first) + '–' + whole(last) : 'step' + NB + whole(first);
 }
 
+// Rules begin their titles small.
+export const sentence = (text: string): string => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+
 // A title stands in a line of its own: no control characters, and nothing that turns the direction of
 // what follows. Long ones are cut, with the rest in a tooltip.
 export function clean(text: string, most = 400): string {

@@ -49,7 +49,7 @@ function why(page: IncidentPage): HTMLElement {
 function fixes(page: IncidentPage): HTMLElement {
   const f = page.finding;
   return card('All that can be done', null, h('div', { class: 'bd stack gap8' }, f.fix ? h('p', { class: 'pretty' }, clean(f.fix, 4000)) : h('p', {}, 'The rule’s page says what helps.'),
-    ...f.commands.map((one) => command(one, true)), h('p', { class: 'small' }, h('a', { href: ruleAddress(page.rule) }, `What ${clean(page.rule, 80)} checks, and what it cannot see`))));
+    ...f.commands.map((one) => (one.where ? h('div', { class: 'fixrow' }, h('span', { class: 'small sub' }, clean(one.where, 60)), command(one.command, true)) : command(one.command, true))), h('p', { class: 'small' }, h('a', { href: ruleAddress(page.rule) }, `What ${clean(page.rule, 80)} checks, and what it cannot see`))));
 }
 
 function sites(page: IncidentPage): HTMLElement {

@@ -2,7 +2,7 @@
 import type { Coverage, IncidentRow, Points, RunPage, SeriesList, SeriesRow } from './api';
 import { get, getBytes, path } from './api';
 import { card, copy, h, mark, markAt, s, tag, time } from './dom';
-import { clean, count, num, steps, whole, at, ms } from './format';
+import { clean, count, num, sentence, steps, whole, at, ms } from './format';
 import { BAD, GUTTER, NO_EVIDENCE, RIGHT, hatches, heatMap, lastOf, line, parseCells, picture, plumb, rangeOf, scale, seriesPlot, spark, ticks, words, type Cells } from './plots';
 import { alarm, incidentRow, isCalm, runAddress, type View } from './view';
 import { rate, runNote, waste } from './runs';
@@ -171,7 +171,7 @@ export function runView(name: string, params: URLSearchParams): View {
     groups.forEach((one, i) => {
       parts.push(markAt(isCalm(one.row) ? 'ack' : one.row.level, one.x, 22, 18));
       const room = (groups[i + 1]?.x ?? width - RIGHT) - one.x - 16;
-      const label = one.n > 1 ? `${one.n} findings` : clean(one.row.title_short, 60);
+      const label = one.n > 1 ? `${one.n} findings` : sentence(clean(one.row.title_short, 60));
       const fits = Math.floor(room / 6.6);
       if (fits >= 6) parts.push(words(one.x + 13, 13, label.length > fits ? label.slice(0, fits - 1) + '…' : label, one.row.level === 'error' ? 'b e' : one.row.level === 'warning' ? 'w' : 't3'));
     });

@@ -2,7 +2,7 @@
 import type { LiveEvent, Points, RunRow } from './api';
 import { get, path } from './api';
 import { command, h, mark, say, tag, time } from './dom';
-import { clean, count, seconds, span, whole, now, ms } from './format';
+import { clean, count, seconds, sentence, span, whole, now, ms } from './format';
 import { spark } from './plots';
 import { alarm, incidentAddress, isCalm, runAddress, type Shell, type View } from './view';
 
@@ -11,6 +11,7 @@ interface Answer { now: string; runs: RunRow[] }
 function quietWords(run: RunRow): [string, string] {
   if (run.quarantined) return ['Set aside: it could not be judged', clean(run.quarantined, 200)];
   const verdicts = run.judged - run.inconclusive;
+  if (run.word === 'No verdict yet') return ['Nothing was found so far', `${count(run.samples, 'value')} up to step\u00a0${whole(run.newest_step)}; of series, rules say that they pass when the run ends`];
   if (run.state === 'none') {
     return run.judged === 0 ? ['No rule had anything to say yet', 'A hook may sit in code that never runs: plumb doctor']
       : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: what is missing stands on its page`];
@@ -42,7 +43,7 @@ function row(run: RunRow): HTMLElement {
   return h('a', { class: 'rrow ' + (quiet ? 'quiet' : ''), href: worst ? incidentAddress(worst.fingerprint) : runAddress(run.run), 'data-row': true, 'data-key': run.run },
     h('span', { class: 'st' }, tag(run.state, run.word)),
     h('span', { class: 'nn' }, h('span', { class: 'n', title: clean(run.run, 2000) }, clean(run.run, 120)), lastSeen(run)),
-    h('span', { class: 'w' }, worst ? [h('b', { title: clean(worst.title, 2000) }, clean(worst.title_short, 140)), h('span', { class: 'small sub' }, h('span', { class: 'arrow' }, '→'), clean(worst.act, 160))]
+    h('span', { class: 'w' }, worst ? [h('b', { title: clean(worst.title, 2000) }, sentence(clean(worst.title_short, 140))), h('span', { class: 'small sub' }, h('span', { class: 'arrow' }, '→'), sentence(clean(worst.act, 160)))]
       : [h('b', { class: 'weight450' }, first), h('span', { class: 'small muted' }, second)]),
     h('span', { class: 'since' }, worst ? [time(worst.opened, 'span'), h('span', { class: 'l2' }, `step\u00a0${whole(worst.step_first)}`)] : dash.cloneNode(true)),
     h('span', { class: 'where small' }, worst ? clean(worst.where, 80) : dash),
@@ -102,7 +103,7 @@ export function runsView(shell: Shell): View {
     const focus = (document.activeElement as HTMLElement | null)?.dataset.key;
     const sick = data.runs.filter((run) => run.state === 'error').length;
     const by = (state: string): number => data!.runs.filter((run) => run.state === state).length;
-    const rest = [by('warning') && `${whole(by('warning'))} with a warning`, by('none') && `${whole(by('none'))} not judged`,
+    const rest = [by('warning') && `${whole(by('warning'))} with a warning`, by('none') && `${whole(by('none'))} without a verdict`,
       by('ok') + by('done') && `${whole(by('ok') + by('done'))} healthy or finished`].filter(Boolean).join(', ');
     const head = sick === 0 ? (by('warning') ? 'No run is sick' : by('ok') + by('done') ? 'All quiet' : 'No run is judged') : `${whole(sick)} of ${count(data.runs.length, 'run')} ${sick === 1 ? 'is' : 'are'} sick`;
     const worst = data.runs.find((run) => run.worst && !isCalm(run.worst) && run.worst.level !== 'note');

@@ -2,7 +2,7 @@
 import type { IncidentRow, LiveEvent, ServerInfo } from './api';
 import { ApiError } from './api';
 import { command, h, mark, message, tag, time } from './dom';
-import { clean, at, ms, num, steps, whole } from './format';
+import { clean, at, ms, num, sentence, steps, whole } from './format';
 
 export interface View {
   title: string;
@@ -44,12 +44,12 @@ export function facts(row: IncidentRow, of: Facts): HTMLElement {
     h('div', {}, h('dt', {}, 'Run'), h('dd', {}, h('b', {}, h('a', { href: runAddress(of.run), title: clean(of.run, 2000) }, clean(of.run, 120))), h('span', {}, of.runNote))),
     h('div', {}, h('dt', {}, 'Since'), h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), of.waste && h('span', {}, of.waste))),
     h('div', {}, h('dt', {}, 'Where'), h('dd', {}, h('b', {}, clean(row.where, 160)), h('span', {}, more))),
-    h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, clean(row.act, 300)), row.command ? command(row.command) : null)));
+    h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, sentence(clean(row.act, 300))), row.command ? command(row.command) : null)));
 }
 
 export function alarm(row: IncidentRow, of: Facts, options: { heading: 'h1' | 'h2'; lead?: string; link?: boolean }): HTMLElement {
   const calm = isCalm(row);
-  const title = clean(row.title, 300);
+  const title = sentence(clean(row.title, 300));
   return h('section', { class: `alarm ${row.level} ${calm ? 'calm' : ''}`, 'aria-label': options.heading === 'h1' ? 'The incident' : 'Worst incident' },
     h('div', { class: 'say' },
       h('div', {},
@@ -65,7 +65,7 @@ export function incidentRow(row: IncidentRow, withRun: boolean): HTMLElement {
   const where = [row.rule, withRun ? row.run : '', row.where].filter(Boolean).map((part) => clean(part, 120)).join(' · ');
   const word = row.suppressed ? 'suppressed' : row.state === 'open' ? { error: 'Error', warning: 'Warning', note: 'Note' }[row.level] ?? row.level : row.state;
   return h('a', { class: 'incrow', href: incidentAddress(row.fingerprint), 'data-row': true, 'data-key': row.fingerprint }, mark(markOf(row)),
-    h('span', { class: 'incgrid' }, h('b', {}, clean(row.title, 200)), h('span', { class: 'small sub nowrap num' }, time(row.opened)),
+    h('span', { class: 'incgrid' }, h('b', {}, sentence(clean(row.title, 200))), h('span', { class: 'small sub nowrap num' }, time(row.opened)),
       h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word)));
 }
 

@@ -27,12 +27,25 @@ v1::Finding Fix(const std::string& fix, const std::string& title = "routing look
 TEST(WhatToDo, TheFirstSentenceOfTheFixAndWhatStandsInBackticks) {
   const auto in_short = ShortOf(Fix("Drop by position, e.g. `--moe-token-drop-policy position`. Or use `drop_tokens=False`."));
   EXPECT_EQ(in_short.act, "Drop by position, e.g. `--moe-token-drop-policy position`.");
-  EXPECT_EQ(in_short.command, "--moe-token-drop-policy position");
+  EXPECT_EQ(in_short.command(), "--moe-token-drop-policy position");
   EXPECT_EQ(in_short.commands.size(), 2u);
-  EXPECT_EQ(ShortOf(Fix("Set --moe-token-drop-policy position, and look at 3.5 GB.")).command,
-            "--moe-token-drop-policy position");
-  EXPECT_EQ(ShortOf(Fix("Compute the logits in fp32 on both sides")).command, "");
+  EXPECT_EQ(ShortOf(Fix("Compute the logits in fp32 (3.5 GB more) on both sides")).act,
+            "Compute the logits in fp32 (3.5 GB more) on both sides");
+  EXPECT_EQ(ShortOf(Fix("Compute the logits in fp32 on both sides")).command(), "");
   EXPECT_EQ(ShortOf(Fix("")).act, "Read what causality/moe-future-leak checks.");
+}
+
+TEST(WhatToDo, WhatStandsInParenthesesByFrameworkIsACommandOfItsOwn) {
+  const auto in_short = ShortOf(Fix(
+      "Drop by position instead of by score (Megatron-LM: --moe-token-drop-policy position), or route "
+      "without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: drop_tokens=False)."));
+  EXPECT_EQ(in_short.act, "Drop by position instead of by score, or route without capacity.");
+  ASSERT_EQ(in_short.commands.size(), 3u);
+  EXPECT_EQ(in_short.commands[0].where, "Megatron-LM");
+  EXPECT_EQ(in_short.commands[0].text, "--moe-token-drop-policy position");
+  EXPECT_EQ(in_short.commands[2].where, "DeepSpeed");
+  EXPECT_EQ(in_short.commands[2].text, "drop_tokens=False");
+  EXPECT_TRUE(ShortOf(Fix("Look at it (see: nothing, and ((broken")).commands.empty());
 }
 
 TEST(WhatToDo, ARuleThatSaysItItselfIsBelieved) {
@@ -43,8 +56,8 @@ TEST(WhatToDo, ARuleThatSaysItItselfIsBelieved) {
   details["title_short"].set_string_value("NaN");
   const auto in_short = ShortOf(finding);
   EXPECT_EQ(in_short.act, "Stop the run.");
-  EXPECT_EQ(in_short.command, "kill -STOP 1");
-  EXPECT_EQ(in_short.commands.at(1), "this");
+  EXPECT_EQ(in_short.command(), "kill -STOP 1");
+  EXPECT_EQ(in_short.commands.at(1).text, "this");
   EXPECT_EQ(in_short.title, "NaN");
 }
 
