@@ -10,6 +10,9 @@ const here = dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2];
 if (!out) throw new Error('node build.mjs OUT.cc');
 
+// Its authors ask that their notice goes with every copy.
+const uplot = readFileSync(join(here, 'node_modules/uplot/LICENSE'), 'utf8').trim();
+
 const bundled = await build({
   absWorkingDir: here,
   entryPoints: { page: 'src/main.ts', style: 'src/style.css' },
@@ -18,6 +21,7 @@ const bundled = await build({
   format: 'esm',
   target: 'es2022',
   charset: 'utf8',
+  banner: { js: `/*! With uPlot:\n${uplot}\n*/` },
   legalComments: 'inline',
   outdir: 'out',
   write: false,

@@ -47,7 +47,7 @@ State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged, uint
   if (hurt >= 2) return {"error", "Sick", 5 - hurt};
   if (hurt == 1) return {"warning", "Warning", 4};
   // Of series the rules say that they pass when the run ends, and before only what they find.
-  if (judged == 0 && run.samples() > 0 && !Over(run)) return {"none", "No verdict yet", 6};
+  if (judged == 0 && run.samples() > 0 && !Over(run)) return {"none", "Watched", 6};
   if (judged <= inconclusive) return {"none", Over(run) ? "Ended, not judged" : "Not judged", 5};
   if (Over(run)) return {"done", "Finished", 8};
   return {"ok", "Healthy", 7};

@@ -16,16 +16,17 @@ std::string Said(const v1::Finding& finding, const char* key) {
   return found == finding.details().fields().end() ? "" : found->second.string_value();
 }
 
-// A point ends a sentence where a blank and no small letter follow; not that of "e.g. x" or "3.5",
-// and none in parentheses.
+// A point ends a sentence where a blank and a capital follow; not that of "e.g. x" or "3.5", and none
+// in parentheses.
 std::string FirstSentence(const std::string& text) {
   int depth = 0;
   for (size_t at = 0; at < text.size(); ++at) {
     depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
     if ((text[at] != '.' && text[at] != ';') || depth > 0 || at < 12) continue;
-    const bool ends = at + 1 == text.size() || text[at + 1] == ' ' || text[at + 1] == '\n';
-    const bool small = at + 2 < text.size() && text[at + 2] >= 'a' && text[at + 2] <= 'z';
-    if (ends && (text[at] == ';' || !small)) return text.substr(0, at) + ".";
+    const bool last = at + 1 == text.size();
+    const bool blank = !last && (text[at + 1] == ' ' || text[at + 1] == '\n');
+    const bool capital = at + 2 < text.size() && text[at + 2] >= 'A' && text[at + 2] <= 'Z';
+    if (last || (blank && (text[at] == ';' || capital))) return text.substr(0, at) + ".";
   }
   return text;
 }
@@ -114,8 +115,10 @@ std::string WithoutLabelled(std::string text) {
 
 std::string Place(const v1::FindingSite& site) {
   std::string out = site.layer();
-  if (!site.op().empty()) absl::StrAppend(&out, out.empty() ? "" : " ", site.op());
   const std::string ranks = RankText(site);
+  // What is said of ranks as a whole has "step" for its op.
+  const bool whole = out.empty() && site.op() == "step" && !ranks.empty();
+  if (!site.op().empty() && !whole) absl::StrAppend(&out, out.empty() ? "" : " ", site.op());
   if (!ranks.empty()) {
     absl::StrAppend(&out, out.empty() ? "" : ", ", site.ranks_size() == 1 ? "rank " : "ranks ",
                     ranks);

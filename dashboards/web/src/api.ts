@@ -259,7 +259,7 @@ export class Live {
   private watchdog = 0;
 
   constructor(private readonly onEvent: (event: LiveEvent) => void, private readonly onState: () => void,
-              private readonly onTime: (now: string) => void) {}
+              private readonly onTime: (now: string) => void, private readonly onDenied: () => void) {}
 
   connect(): void {
     clearTimeout(this.timer);
@@ -277,7 +277,8 @@ export class Live {
     try {
       const headers: Record<string, string> = this.lastId ? { 'Last-Event-ID': this.lastId } : {};
       const answer = await fetch(BASE + 'events', { signal: stop.signal, headers, credentials: 'same-origin' });
-      if (answer.status === 401 || answer.status === 403) return;  // the views say what is missing
+      if (answer.status === 401) return this.onDenied();
+      if (answer.status === 403) return;  // the views say what is missing
       if (!answer.ok || !answer.body) throw new Error('no stream');
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = '';

@@ -79,8 +79,19 @@ export function card(title: string, sub: Child, ...body: Child[]): HTMLElement {
   return h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, title), sub && h('span', { class: 'muted small' }, sub)), ...body);
 }
 
+// What may be wider than its place can be reached and scrolled by keyboard, where it is wider.
+export function scrolls<E extends HTMLElement>(element: E, label: string): E {
+  requestAnimationFrame(() => {
+    if (element.scrollWidth <= element.clientWidth + 1) return;
+    element.tabIndex = 0;
+    element.setAttribute('role', 'group');
+    element.setAttribute('aria-label', label + ', scrolls sideways');
+  });
+  return element;
+}
+
 export function command(text: string, flat = false): HTMLElement {
-  return h('div', { class: flat ? 'cmd flat' : 'cmd' }, h('code', {}, clean(text, 2000)),
+  return h('div', { class: flat ? 'cmd flat' : 'cmd' }, scrolls(h('code', {}, clean(text, 2000)), 'Command'),
     h('button', { onclick: () => copy(text), 'aria-label': 'Copy ' + clean(text, 80) }, 'Copy'));
 }
 

@@ -1,8 +1,8 @@
 // One incident: what is wrong, the witness, how sure, what to do; acknowledge and silence.
 import type { IncidentPage } from './api';
 import { ApiError, get, path, setState } from './api';
-import { card, command, copy, h, mark, tag, time, toast } from './dom';
-import { at, bytes, clean, count, ms, now, num, quantity, steps, whole } from './format';
+import { card, command, copy, h, mark, scrolls, tag, time, toast } from './dom';
+import { at, bytes, clean, count, ms, now, num, quantity, sentence, steps, whole } from './format';
 import { incidentText } from './text';
 import { alarm, incidentAddress, ruleAddress, runAddress, type Shell, type View } from './view';
 import { drawWitness, fieldsTable } from './witness';
@@ -43,7 +43,7 @@ function why(page: IncidentPage): HTMLElement {
       f.threshold ? cell('Threshold', num(f.threshold.value) + (f.threshold.source ? ': ' + clean(f.threshold.source, 300) : '')) : null,
       f.bias ? cell('Bias', `${quantity(f.bias.mean, clean(f.bias.unit, 40))}, interval ${num(f.bias.low)} to ${num(f.bias.high)}`) : null,
       f.sample_size ? cell('Sample', `${whole(f.sample_size)} values`) : null),
-    Object.keys(f.details).length ? h('details', {}, h('summary', {}, h('span', { class: 'small sub' }, 'All details')), fieldsTable(f.details, 'Details')) : null));
+    Object.keys(f.details).length ? h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, 'All details')), fieldsTable(f.details, 'Details')) : null));
 }
 
 function fixes(page: IncidentPage): HTMLElement {
@@ -53,10 +53,10 @@ function fixes(page: IncidentPage): HTMLElement {
 }
 
 function sites(page: IncidentPage): HTMLElement {
-  return card('Sites', 'one cause, one incident', h('div', { class: 'bd scrollx' }, h('table', {},
+  return card('Sites', 'one cause, one incident', scrolls(h('div', { class: 'bd scrollx' }, h('table', {},
     h('thead', {}, h('tr', {}, ...['Site', 'Level', 'Steps', 'Ranks'].map((t) => h('th', {}, t)), h('th', { class: 'num' }, 'Found'))),
     h('tbody', {}, ...page.site_rows.map((site) => h('tr', {}, h('td', {}, clean([site.layer, site.op].filter(Boolean).join(' / ') || 'the whole run', 160)), h('td', {}, tag(site.level)),
-      h('td', { class: 'nowrap' }, steps(site.step_first, site.step_last).replace(/^steps?\s/, '')), h('td', {}, site.ranks ? whole(site.ranks) : '–'), h('td', { class: 'num nowrap' }, count(site.count, 'time'))))))),
+      h('td', { class: 'nowrap' }, steps(site.step_first, site.step_last).replace(/^steps?\s/, '')), h('td', {}, site.ranks ? whole(site.ranks) : '–'), h('td', { class: 'num nowrap' }, count(site.count, 'time'))))))), 'Sites'),
     page.sites > page.site_rows.length ? h('p', { class: 'bd small muted' }, `and ${whole(page.sites - page.site_rows.length)} more`) : null);
 }
 
@@ -74,7 +74,7 @@ function history(page: IncidentPage): HTMLElement {
   return card('History', null, h('div', { class: 'bd' }, rows.length ? h('ol', { class: 'hist' }, ...rows.map((one) =>
     h('li', {}, mark(one.level === 'alert' ? 'done' : one.state === 'acknowledged' ? 'ack' : one.state === 'silenced' ? 'mute' : one.state === 'resolved' ? 'ok' : one.level),
       h('div', { class: 'wrapany' }, one.change[0].toUpperCase() + clean(one.change, 120).slice(1) + (one.who ? ` by ${clean(one.who, 80)}` : ''), one.reason ? `: ${clean(one.reason, 300)}` : '',
-        h('span', { class: 'muted small' }, h('br'), time(one.time), one.step !== null ? `, step\u00a0${whole(one.step)}` : ''))))) : h('p', { class: 'small muted' }, 'Opened, and nothing since.')));
+        h('div', { class: 'muted small' }, time(one.time), one.step !== null ? `, step\u00a0${whole(one.step)}` : ''))))) : h('p', { class: 'small muted' }, 'Opened, and nothing since.')));
 }
 
 function judgeYourself(page: IncidentPage): HTMLElement {
@@ -86,7 +86,7 @@ function judgeYourself(page: IncidentPage): HTMLElement {
     h('div', {}, h('dt', { class: 'k' }, 'Finding'), h('dd', { class: 'mono wrapany' }, page.finding.fingerprint)),
     h('div', {}, h('dt', { class: 'k' }, 'Judge it yourself'), h('dd', {}, command(`plumb capsule ${page.fingerprint.slice(0, 12)} --output capsule && plumb audit capsule`, true), h('span', { class: 'small muted' }, words))),
     page.also.length ? h('div', {}, h('dt', { class: 'k' }, 'Also of this run'), h('dd', {}, ...page.also.flatMap((one, i) =>
-      [i ? h('br') : '', h('a', { href: incidentAddress(one.fingerprint), title: clean(one.rule) }, clean(one.title_short, 80))]))) : null)));
+      [i ? h('br') : '', h('a', { href: incidentAddress(one.fingerprint), title: clean(one.rule) }, sentence(clean(one.title_short, 80)))]))) : null)));
 }
 
 function inHours(hours: number): number {

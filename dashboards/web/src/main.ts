@@ -78,13 +78,12 @@ async function route(again = false): Promise<void> {
     else link.removeAttribute('aria-current');
   }
   try {
-    if (!shell.server) await loadServer();
+    if (!shell.server && place !== '/signin') await loadServer();
     await next.show(main);
   } catch (error) {
     if (mine !== turn) return;
     if (error instanceof ApiError && error.status === 401 && place !== '/signin') {
-      back = '#' + address;
-      location.hash = '#/signin';
+      askToken();
       return;
     }
     main.replaceChildren(failure(error));
@@ -95,11 +94,17 @@ async function route(again = false): Promise<void> {
   if (!again) scrollTo(0, 0);
   setTitle();
   // Once somebody is let in.
-  if (place !== '/signin' && live.state.state === 'connecting') live.connect();
+  if (shell.server && place !== '/signin' && live.state.state === 'connecting') live.connect();
   document.documentElement.dataset.ready = address;
 }
 
 let back = '#/';
+// A token that ran out, or was taken back.
+function askToken(): void {
+  if (location.hash === '#/signin') return;
+  back = location.hash || '#/';
+  location.hash = '#/signin';
+}
 function signInView(): View {
   return {
     title: 'Sign in', nav: 'runs',
@@ -145,7 +150,7 @@ function showErrors(): void {
   badge.setAttribute('role', 'img');
 }
 
-const live = new Live(onEvent, showLive, setServerTime);
+const live = new Live(onEvent, showLive, setServerTime, askToken);
 function onEvent(event: LiveEvent): void {
   if (event.kind === 'again') void countErrors();
   if (event.kind === 'incident') {

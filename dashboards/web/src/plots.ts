@@ -152,9 +152,13 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
   const drawBad = (u: uPlot): void => {
     const { ctx, bbox } = u;
     const width = shown.bucket_steps ?? 1;
-    for (const i of shown.bad ?? []) {
-      const from = u.valToPos(shown.step[i], 'x', true);
-      const to = u.valToPos(shown.step[i] + width, 'x', true);
+    const columns = shown.bad ?? [];
+    // Neighbours are one stretch: hatched one by one their lines would not meet.
+    for (let at = 0; at < columns.length; at++) {
+      const first = columns[at];
+      while (at + 1 < columns.length && columns[at + 1] === columns[at] + 1) at++;
+      const from = u.valToPos(shown.step[first], 'x', true);
+      const to = u.valToPos(shown.step[columns[at]] + width, 'x', true);
       const left = Math.max(bbox.left, from - 0.5);
       const right = Math.min(bbox.left + bbox.width, Math.max(to, from + 2));
       if (right > left) hatchFill(ctx, left, bbox.top, right - left, bbox.height);

@@ -2,7 +2,7 @@
 import type { IncidentRow, RulePage } from './api';
 import { get, path } from './api';
 import { card, command, h, mark, tag, type Child } from './dom';
-import { clean, count, whole } from './format';
+import { clean, count, sentence, whole } from './format';
 import { incidentRow, ruleAddress, type View } from './view';
 
 // A rule's page is text with a few marks (`code`, *words*, lists). It becomes elements, never markup.
@@ -58,7 +58,7 @@ export function rulesView(): View {
       main.replaceChildren(h('div', { class: 'sumline' }, h('h1', {}, 'Rules'), h('span', { class: 'sub' }, `${count(data.rules.length, 'rule')} in this version; those with open incidents first`)),
         h('section', { class: 'card', 'aria-label': 'Rules' }, ...data.rules.map((one) =>
           h('a', { class: 'incrow', href: ruleAddress(one.rule), 'data-row': true, 'data-key': one.rule }, mark(one.open ? one.level : 'none'),
-            h('span', { class: 'incgrid' }, h('b', {}, one.rule), h('span', { class: 'small sub nowrap num' }, one.open ? `${whole(one.open)} open` : ''), h('span', { class: 'small muted' }, one.title), h('span', { class: 'small muted nowrap num' }, `at most ${one.level}`))))));
+            h('span', { class: 'incgrid' }, h('b', {}, one.rule), h('span', { class: 'small sub nowrap num' }, one.open ? `${whole(one.open)} open` : ''), h('span', { class: 'small muted' }, sentence(one.title)), h('span', { class: 'small muted nowrap num' }, `at most ${one.level}`))))));
     },
   };
 }
@@ -75,7 +75,7 @@ export function ruleView(id: string): View {
       main.replaceChildren(
         h('div', { class: 'crumbs' }, h('a', { href: '#/rules' }, 'Rules'), h('span', {}, '/'), h('span', {}, rule.rule)),
         h('div', { class: 'cols' }, h('article', { class: 'card' }, h('div', { class: 'bd prose page' },
-          h('div', {}, h('h1', {}, rule.rule), h('p', { class: 'lede mt4' }, rule.title.endsWith('.') ? rule.title : rule.title + '.')),
+          h('div', {}, h('h1', {}, rule.rule), h('p', { class: 'lede mt4' }, sentence(rule.title.endsWith('.') ? rule.title : rule.title + '.'))),
           ...(lead && lead.text.trim() !== rule.title + '.' ? prose(lead.text) : []),
           ...rest.flatMap((one) => [h('h2', {}, one.title), ...prose(one.text)]),
           ...(rule.options.length ? [h('h2', {}, 'Options'), h('div', { class: 'scrollx', tabindex: '0', role: 'group', 'aria-label': 'Options, scrolls sideways' }, h('table', {},

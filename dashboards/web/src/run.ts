@@ -7,6 +7,8 @@ import { BAD, GUTTER, NO_EVIDENCE, RIGHT, hatches, heatMap, lastOf, line, parseC
 import { alarm, incidentRow, isCalm, runAddress, type View } from './view';
 import { rate, runNote, waste } from './runs';
 
+const brief = (v: number): string => num(Number(v.toPrecision(4)));
+
 interface Range { from: number; to: number }
 
 // At most so many marks on a lane: a cluster shows its worst shape and its count.
@@ -364,7 +366,7 @@ export function runView(name: string, params: URLSearchParams): View {
       box.replaceChildren(spark(Math.max(80, box.clientWidth || 150), points, found ? { level: found.level, step: found.step_first } : null, clean(one.series, 60)));
       nowBox.textContent = num(lastOf(points));
       const extent = rangeOf(points);
-      rangeText.textContent = extent ? `${num(extent.low)} – ${num(extent.high)}` : '';
+      rangeText.textContent = extent ? extent.low === extent.high ? brief(extent.low) : `${brief(extent.low)} – ${brief(extent.high)}` : '';
     };
     const known = sparks.get(one.series);
     if (known) requestAnimationFrame(() => show(known));
@@ -490,7 +492,7 @@ export function runView(name: string, params: URLSearchParams): View {
         bar('Ranks that report', `${whole(r.seen)} of ${whole(r.world)}`, r.seen, r.world),
         ...probes.map((one) => h('p', { class: 'small sub' }, clean(one.reason, 200))),
         reasons.size ? h('p', { class: 'small sub' }, `${whole(c.inconclusive)} inconclusive: `, h('span', { class: 'muted' }, [...reasons].slice(0, 5).map(([id, n]) => `${clean(id, 40)} (${count(n, 'site')})`).join(', '))) : null,
-        h('details', {}, h('summary', {}, h('span', { class: 'small sub' }, `By rule: ${count(c.rules.length, 'rule')} spoke`)), h('table', {}, h('thead', {}, h('tr', {}, ...['Rule', 'Passed', 'Found', 'Open'].map((t, i) => h('th', { class: i ? 'num' : '' }, t === 'Open' ? 'Could not tell' : t)))),
+        h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, `By rule: ${count(c.rules.length, 'rule')} spoke`)), h('table', {}, h('thead', {}, h('tr', {}, ...['Rule', 'Passed', 'Found', 'Open'].map((t, i) => h('th', { class: i ? 'num' : '' }, t === 'Open' ? 'Could not tell' : t)))),
           h('tbody', {}, ...c.rules.map((one) => h('tr', {}, h('td', { class: 'small' }, clean(one.rule, 60)), h('td', { class: 'num' }, whole(one.pass)), h('td', { class: 'num' }, whole(one.finding)), h('td', { class: 'num' }, whole(one.inconclusive))))))))));
       const losses = [...Object.entries(c.lost_by_cause).map(([cause, n]) => [cause, n, 'lost'] as const), ...Object.entries(c.late_by_cause).map(([cause, n]) => [cause, n, 'late'] as const)];
       parts.push(card('Data loss', null, h('div', { class: 'bd' }, c.lost + c.late === 0 ? h('div', { class: 'tag ok' }, mark('ok', 's'), 'Nothing was dropped or late') : [

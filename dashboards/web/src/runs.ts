@@ -11,7 +11,7 @@ interface Answer { now: string; runs: RunRow[] }
 function quietWords(run: RunRow): [string, string] {
   if (run.quarantined) return ['Set aside: it could not be judged', clean(run.quarantined, 200)];
   const verdicts = run.judged - run.inconclusive;
-  if (run.word === 'No verdict yet') return ['Nothing was found so far', `${count(run.samples, 'value')} up to step\u00a0${whole(run.newest_step)}; of series, rules say that they pass when the run ends`];
+  if (run.word === 'Watched') return ['Nothing was found so far', `${count(run.samples, 'value')} up to step\u00a0${whole(run.newest_step)}; of series, rules say that they pass when the run ends`];
   if (run.state === 'none') {
     return run.judged === 0 ? ['No rule had anything to say yet', 'A hook may sit in code that never runs: plumb doctor']
       : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: what is missing stands on its page`];
@@ -32,7 +32,7 @@ export function waste(run: RunRow): string | undefined {
   return run.worst?.level === 'error' && hours >= 1 ? `${whole(hours)}\u00a0rank\u00a0h since` : undefined;
 }
 
-const lastSeen = (run: RunRow): HTMLElement => h('span', { class: 'l2' }, `step\u00a0${whole(run.newest_step)}, `, time(run.last_seen));
+const lastSeen = (run: RunRow): HTMLElement => h('span', { class: 'l2' }, run.newest_step < 0 ? 'no step yet, ' : `step\u00a0${whole(run.newest_step)}, `, time(run.last_seen));
 
 function row(run: RunRow): HTMLElement {
   const worst = run.worst;
@@ -142,8 +142,11 @@ export function runsView(shell: Shell): View {
     card.prepend(h('div', { class: 'newbar' }, h('button', { onclick: draw }, 'Show what changed')));
     main?.querySelector('.runs')?.addEventListener('mouseleave', draw, { once: true });
   }
+  let due = 0;
   function soon(wait: number): void {
-    if (timer) return;
+    if (timer && due <= Date.now() + wait) return;
+    clearTimeout(timer);
+    due = Date.now() + wait;
     timer = window.setTimeout(() => {
       timer = 0;
       if (!document.hidden) load().catch(() => undefined);

@@ -76,7 +76,8 @@ export function incidentText(page: IncidentPage): string {
     ['forecast', f.forecast ? sentence(f.forecast, 'words') : ''], ['strength', strength], ['fix', f.fix], ['finding', f.fingerprint],
   ];
   if (page.sites > 1) {
-    const named = page.site_rows.slice(0, 16).map((site) => [site.layer, site.op].filter(Boolean).join(' '));
+    const named = page.site_rows.slice(0, 16).map((site) =>
+      siteText({ ...site, run: '', ranks: '', rank_count: 0 }));
     lines.push(['sites', `${page.sites}: ` + named.join('; ') + (named.length < page.sites ? `; and ${page.sites - named.length} more` : '')], ['incident', page.fingerprint]);
   }
   const out = [`${f.level}  ${clean(f.rule, 1e6)}  ${clean(siteText(f.site), 1e6)}${f.suppressed ? '  (suppressed)' : ''}`];

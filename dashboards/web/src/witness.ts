@@ -1,8 +1,8 @@
 // A finding's witness, drawn where its shape is known and listed where it is not: never left out.
 import type { Finding, IncidentPage, Value } from './api';
 import { get, path, type Points } from './api';
-import { clean, num, steps, whole } from './format';
-import { h, markAt, s } from './dom';
+import { clean, count, num, steps, whole } from './format';
+import { h, markAt, s, scrolls } from './dom';
 import { line, picture, plumb, scale, seriesPlot, words } from './plots';
 
 type Fields = { [key: string]: Value };
@@ -22,9 +22,9 @@ export function valueText(value: Value): string {
 }
 
 export function fieldsTable(fields: Fields, caption: string): HTMLElement {
-  return h('div', { class: 'scrollx' }, h('table', { class: 'witness-table' }, h('caption', { class: 'sr' }, caption),
+  return scrolls(h('div', { class: 'scrollx' }, h('table', { class: 'witness-table' }, h('caption', { class: 'sr' }, caption),
     h('tbody', {}, ...Object.entries(fields).filter(([key]) => key !== 'text').map(([key, value]) =>
-      h('tr', {}, h('td', {}, clean(key.replaceAll('_', ' '))), h('td', {}, clean(valueText(value), 4000)))))));
+      h('tr', {}, h('td', {}, clean(key.replaceAll('_', ' '))), h('td', {}, clean(valueText(value), 4000))))))), caption);
 }
 
 // A picture that is drawn again when its width changes.
@@ -111,7 +111,7 @@ function pairWitness(finding: Finding): Drawn | null {
         isNumber(finding.witness.capacity) ? `capacity ${whole(finding.witness.capacity)}` : ''].filter(Boolean).join(' · '))),
       fitted((width) => drawPair(width, refused, admitted, finding.witness)),
       h('figcaption', {}, h('b', {}, `Token ${whole(refused.row)}`), ` (score ${num(refused.score)}) was refused` + (isNumber(expert) ? ` by expert ${whole(expert)}. ` : '. '),
-        h('b', {}, `Token ${whole(admitted.row)}`), later ? `, ${whole(admitted.position - refused.position)} places later in the same sequence and not yet seen by the model,` : `, of sequence ${whole(admitted.sequence)},`,
+        h('b', {}, `Token ${whole(admitted.row)}`), later ? `, ${count(admitted.position - refused.position, 'place')} later in the same sequence and not yet seen by the model,` : `, of sequence ${whole(admitted.sequence)},`,
         ` wanted the same place with ${num(admitted.score)} and got it.`),
       h('div', { class: 'scrollx mt12' }, h('table', {}, h('caption', { class: 'sr' }, 'The pair'),
         h('thead', {}, h('tr', {}, ...['Token', 'Sequence', 'Position', 'Score', 'Expert', 'Outcome'].map((t, i) => h('th', { class: i === 1 ? 'hide-s' : '' }, t)))),

@@ -1,7 +1,9 @@
 // Runs for the page to show, sent as agents would: one each of what a person may meet at night, one
 // whose names are hostile, and one that goes on. For the browser's test and for pictures.
 //
-//   page_feeder SERVER [SERIES]   "ready" once all are there; SERIES: so many in one run besides
+//   page_feeder SERVER             "ready" once all are there
+//   page_feeder SERVER SERIES      besides a run with so many series
+//   page_feeder SERVER pictures    none with hostile names
 //
 // Each line on the standard input does something to the run "live": "find" lets it fail, "steps N"
 // sends N steps. It ends with the input.
@@ -284,8 +286,8 @@ void Many(const Channel& channel, size_t series, std::vector<std::unique_ptr<Run
 
 class LiveRun {
  public:
-  explicit LiveRun(const Channel& channel)
-      : run_(channel, 10, "live", 2, {SiteOf("", "loss"), SiteOf("", "lr")}), loss_(10, 3, 2, 0.01) {
+  LiveRun(const Channel& channel, const std::string& name)
+      : run_(channel, 10, name, 2, {SiteOf("", "loss"), SiteOf("", "lr")}), loss_(10, 3, 2, 0.01) {
     Steps(200);
   }
   void Steps(int64_t count) {
@@ -307,7 +309,7 @@ class LiveRun {
 
 int Main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "page_feeder SERVER [SERIES]\n");
+    std::fprintf(stderr, "page_feeder SERVER [SERIES|pictures]\n");
     return 2;
   }
   const Channel channel = grpc::CreateChannel(argv[1], grpc::InsecureChannelCredentials());
@@ -316,9 +318,10 @@ int Main(int argc, char** argv) {
   Leaking(channel, &runs);
   NotFinite(channel, &runs);
   Others(channel, &runs);
-  Hostile(channel, &runs);
-  if (argc > 2) Many(channel, static_cast<size_t>(std::atoll(argv[2])), &runs);
-  LiveRun live(channel);
+  const bool pictures = argc > 2 && std::string(argv[2]) == "pictures";
+  if (!pictures) Hostile(channel, &runs);
+  if (argc > 2 && !pictures) Many(channel, static_cast<size_t>(std::atoll(argv[2])), &runs);
+  LiveRun live(channel, pictures ? "moe-8b-dropless-2" : "live");
   for (const auto& run : runs) {
     if (!run->Acknowledged()) return 1;
   }

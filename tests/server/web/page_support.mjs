@@ -54,13 +54,13 @@ export async function startServer(config = '', options = []) {
   return { http: 'http://' + find('http'), grpc: find('listening'), folder, child, log: () => log, stop };
 }
 
-export async function feed(server, series = 0) {
-  const child = spawn(join(bin, 'page_feeder'), [server.grpc, ...(series ? [String(series)] : [])], { stdio: ['pipe', 'pipe', 'inherit'] });
+export async function feed(server, what = '') {
+  const child = spawn(join(bin, 'page_feeder'), [server.grpc, ...(what ? [String(what)] : [])], { stdio: ['pipe', 'pipe', 'inherit'] });
   let said = '';
   child.stdout.on('data', (text) => { said += text; });
   started.push(async () => {
-    child.stdin.end();
-    if (child.exitCode === null) await new Promise((done) => child.on('exit', done));
+    child.kill('SIGKILL');  // agents that are killed say no goodbye, and nobody looks any more
+    if (child.exitCode === null && child.signalCode === null) await new Promise((done) => child.on('exit', done));
   });
   await eventually('the runs are sent', () => {
     if (child.exitCode !== null) throw new Error('page_feeder ended with ' + child.exitCode);
@@ -109,8 +109,11 @@ export async function settled(server) {
 export async function open(page, server, address) {
   const url = server.http + '/#' + address;
   if (page.url().split('#')[0] === server.http + '/') {
-    await page.evaluate((a) => { delete document.documentElement.dataset.ready; location.hash = '#' + a; }, address);
-    if (await page.evaluate((a) => location.hash === '#' + a && false, address)) return;
+    await page.evaluate((a) => {
+      if (location.hash === '#' + a) return;
+      delete document.documentElement.dataset.ready;
+      location.hash = '#' + a;
+    }, address);
   } else {
     await page.goto(url);
   }

@@ -215,7 +215,8 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   EXPECT_EQ(seen[0]["run"], "mine-1");
   EXPECT_EQ(Get("runs/other", Bearer(reader)).status, 403);
   std::string mine, other;
-  for (const json& row : Get("incidents", Bearer(admin)).value()["incidents"]) {
+  const json all = Get("incidents", Bearer(admin)).value();
+  for (const json& row : all["incidents"]) {
     (row["run"] == "other" ? other : mine) = row["fingerprint"];
   }
   EXPECT_EQ(Get("incidents/" + other, Bearer(reader)).status, 404);
