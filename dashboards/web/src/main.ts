@@ -96,6 +96,7 @@ async function route(again = false): Promise<void> {
   // Once somebody is let in.
   if (shell.server && place !== '/signin' && live.state.state === 'connecting') live.connect();
   document.documentElement.dataset.ready = address;
+  document.documentElement.dataset.readyAt = String(performance.now());
 }
 
 let back = '#/';

@@ -2,7 +2,7 @@
 // whose names are hostile, and one that goes on. For the browser's test and for pictures.
 //
 //   page_feeder SERVER             "ready" once all are there
-//   page_feeder SERVER SERIES      besides a run with so many series
+//   page_feeder SERVER SERIES      besides runs with so many series, 10,000 ranks, a million steps
 //   page_feeder SERVER pictures    none with hostile names
 //
 // Each line on the standard input does something to the run "live": "find" lets it fail, "steps N"
@@ -15,6 +15,7 @@
 #include <limits>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include "tests/server/support.h"
 
@@ -52,6 +53,22 @@ class Run {
       for (size_t i = 0; i < sites_.size(); ++i) rows.add_value(value(rank, i));
     }
     Finish(std::move(batch), step, false);
+  }
+  // Many steps of one rank and one series at once.
+  void Steps(int64_t first, int64_t count, const std::function<double(int64_t)>& value) {
+    v1::Batch batch = Empty();
+    if (!std::exchange(said_, true)) {
+      batch.add_series_sets()->set_id(set_);
+      *batch.mutable_series_sets(0)->add_sites() = sites_[0];
+    }
+    v1::SeriesRows& rows = *batch.add_series();
+    rows.set_set(set_);
+    rows.add_source(0);
+    for (int64_t step = first; step < first + count; ++step) {
+      rows.add_step(step);
+      rows.add_value(value(step));
+    }
+    Finish(std::move(batch), first + count - 1, false);
   }
   // A step of which the routers tell, and nothing else.
   void Leak(int64_t step, const std::string& layer) {
@@ -269,6 +286,22 @@ class Hanging {
   std::thread thread_;
 };
 
+// A run of many ranks, and one of many steps.
+void Large(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
+  auto wide = std::make_unique<Run>(channel, 21, "many-ranks", 10000, std::vector{SiteOf("", "loss")});
+  for (int64_t step = 0; step < 100; ++step) {
+    wide->Step(step, [&](uint32_t rank, size_t) {
+      return std::sin(rank * 0.01) + (rank == 6137 && step > 60 ? 3 : 0);
+    });
+  }
+  keep->push_back(std::move(wide));
+  auto lasting = std::make_unique<Run>(channel, 22, "many-steps", 1, std::vector{SiteOf("", "loss")});
+  for (int64_t step = 0; step < 1'000'000; step += 1000) {
+    lasting->Steps(step, 1000, [](int64_t at) { return at == 777'777 ? 5.0 : std::sin(static_cast<double>(at) * 1e-5); });
+  }
+  keep->push_back(std::move(lasting));
+}
+
 // So many series in one run of a few steps.
 void Many(const Channel& channel, size_t series, std::vector<std::unique_ptr<Run>>* keep) {
   std::vector<v1::Site> sites = {SiteOf("", "loss")};
@@ -320,7 +353,10 @@ int Main(int argc, char** argv) {
   Others(channel, &runs);
   const bool pictures = argc > 2 && std::string(argv[2]) == "pictures";
   if (!pictures) Hostile(channel, &runs);
-  if (argc > 2 && !pictures) Many(channel, static_cast<size_t>(std::atoll(argv[2])), &runs);
+  if (argc > 2 && !pictures) {
+    Many(channel, static_cast<size_t>(std::atoll(argv[2])), &runs);
+    Large(channel, &runs);
+  }
   LiveRun live(channel, pictures ? "moe-8b-dropless-2" : "live");
   for (const auto& run : runs) {
     if (!run->Acknowledged()) return 1;

@@ -13,10 +13,11 @@ let passed = 0;
 const failures = [];
 async function test(name, what) {
   if (process.argv[2] && !name.includes(process.argv[2])) return;
+  const began = Date.now();
   try {
     await what();
     passed++;
-    console.log('ok      ' + name);
+    console.log(`ok      ${name} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
   } catch (error) {
     failures.push(name);
     console.log('FAILED  ' + name + '\n' + (error.stack ?? error));
