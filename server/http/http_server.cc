@@ -71,10 +71,6 @@ void SayRefused(const absl::Status& status, httplib::Response* response) {
   response->set_content(absl::StrCat(std::string(status.message()), "\n"), "text/plain");
 }
 
-bool OursAlone(const std::string& path) {
-  return path == "/healthz" || path == "/version" || path == "/metrics";
-}
-
 // Of an answer that goes on as long as the connection does.
 constexpr const char* kEventsHead =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
@@ -123,7 +119,7 @@ class HttpServerImpl : public HttpServer {
     using Answer = httplib::Server::HandlerResponse;
     routes_.set_pre_routing_handler([this](const Request& request, Response& response) {
       const bool session = request.path == kSessionPath && request.method != "GET";
-      if (pages_.web != nullptr && !session && !OursAlone(request.path)) {
+      if (!session && IsOfThePage(request.target)) {
         AskWeb(request, &response);
         return Answer::Handled;
       }
@@ -135,6 +131,15 @@ class HttpServerImpl : public HttpServer {
       SayRefused(status, &response);
       return Answer::Handled;
     });
+  }
+
+  // By the target as it was sent: what its other spellings mean is not for the door to say.
+  bool IsOfThePage(const std::string& target) const {
+    if (pages_.web == nullptr) return false;
+    const std::string path = target.substr(0, target.find_first_of("?#"));
+    return path.compare(0, kWebPath.size(), kWebPath) == 0 ||
+           std::find(pages_.web_files.begin(), pages_.web_files.end(), path) !=
+               pages_.web_files.end();
   }
 
   void AskWeb(const Request& request, Response* response) const {

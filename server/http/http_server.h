@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,7 +18,7 @@ namespace plumbline::server {
 
 struct HttpOptions {
   std::string tls_cert, tls_key;  // read again when they change; empty: plain HTTP
-  // Asked before /version and /metrics; `Pages::web` asks for itself. Unauthenticated is answered with 401, anything else with
+  // Asked before every path but /healthz; `Pages::web` asks for itself. Unauthenticated is answered with 401, anything else with
   // 403. Null: nobody is asked.
   std::function<absl::Status(const HttpCaller&)> admit;
   // A session for the sender of an Authorization header: its id, empty where nobody is asked. Null:
@@ -37,7 +38,10 @@ class HttpServer {
     std::string version;
     std::function<std::string()> metrics;  // in Prometheus' text format
     std::function<absl::Status()> health;  // null: it always serves
-    WebHandler web;                        // every other path; null: there is none
+    // The page: what begins with kWebPath, and these files, which anybody may have. Null: there is
+    // none.
+    WebHandler web;
+    std::vector<std::string> web_files;
   };
 
   // Unavailable when the address cannot be listened on.

@@ -12,6 +12,7 @@ namespace plumbline::server {
 constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr size_t kMostTargetBytes = 8 << 10;
 constexpr size_t kMostHeaders = 100;
+constexpr std::string_view kWebPath = "/api/v1/";
 constexpr std::string_view kSessionPath = "/api/v1/session";
 // Takes a POST too: what would be its body is the header Plumbline-Update, which no form of another
 // site can send.

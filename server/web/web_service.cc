@@ -153,6 +153,12 @@ Json WebViews::Server(const Lease& lease) const {
           {"store_bytes", store.bytes()}};
 }
 
+std::vector<std::string> WebService::Files() {
+  std::vector<std::string> files = {"/"};
+  for (const PageAsset& asset : PageAssets()) files.emplace_back(asset.path);
+  return files;
+}
+
 WebAnswer WebService::Answer(const WebRequest& request) const {
   if (request.path.compare(0, kApi.size(), kApi) != 0) return Asset(request);
   WebAnswer answer = Api(request);

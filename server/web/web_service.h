@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "server/http/web.h"
 #include "server/web/views.h"
@@ -18,6 +19,8 @@ class WebService {
   explicit WebService(WebSources sources) : views_(std::move(sources)) {}
 
   WebAnswer Answer(const WebRequest& request) const;
+  // Paths that anybody may have.
+  static std::vector<std::string> Files();
 
  private:
   WebAnswer Api(const WebRequest& request) const;

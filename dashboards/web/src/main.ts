@@ -18,6 +18,7 @@ let turn = 0;
 
 const shell: Shell = {
   server: null,
+  loaded: Promise.resolve(),
   go: (address) => { location.hash = address; },
   dialog(content) {
     const heading = content.querySelector('h2')?.textContent;
@@ -78,8 +79,8 @@ async function route(again = false): Promise<void> {
     else link.removeAttribute('aria-current');
   }
   try {
-    if (!shell.server && place !== '/signin') await loadServer();
-    await next.show(main);
+    if (!shell.server && place !== '/signin') shell.loaded = loadServer();
+    await Promise.all([place === '/signin' ? null : shell.loaded, next.show(main)]);
   } catch (error) {
     if (mine !== turn) return;
     if (error instanceof ApiError && error.status === 401 && place !== '/signin') {
@@ -97,6 +98,8 @@ async function route(again = false): Promise<void> {
   if (shell.server && place !== '/signin' && live.state.state === 'connecting') live.connect();
   document.documentElement.dataset.ready = address;
   document.documentElement.dataset.readyAt = String(performance.now());
+  await next.whole?.catch(() => undefined);
+  if (mine === turn) document.documentElement.dataset.whole = address;
 }
 
 let back = '#/';

@@ -162,6 +162,7 @@ export function runsView(shell: Shell): View {
     async show(to) {
       main = to;
       data = await get<Answer>('runs');
+      if (data.runs.length === 0) await shell.loaded;
       draw();
     },
     onEvent(event: LiveEvent) {

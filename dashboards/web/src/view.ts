@@ -9,6 +9,7 @@ export interface View {
   nav: 'runs' | 'incidents' | 'rules';
   // Draws into `main`; again after a change. Throws ApiError.
   show(main: HTMLElement): Promise<void>;
+  whole?: Promise<void>;  // after `show`: what it still loads, below what is read first
   onEvent?(event: LiveEvent): void;
   onKey?(key: string): boolean;  // true: it was for this view
   onTheme?(): void;
@@ -18,6 +19,7 @@ export interface View {
 // What all views share.
 export interface Shell {
   server: ServerInfo | null;
+  loaded: Promise<void>;  // `server` is there
   go(address: string): void;
   dialog(content: HTMLElement): HTMLDialogElement;
   refresh(): void;

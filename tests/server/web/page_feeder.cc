@@ -110,6 +110,7 @@ class Run {
     site.set_kind("reduction");
     Send(std::move(batch));
   }
+  std::string name() const { return sources_[0].run(); }
   bool Acknowledged() { return stream_->Acknowledged(sequence_); }
 
  private:
@@ -288,13 +289,21 @@ class Hanging {
 
 // A run of many ranks, and one of many steps.
 void Large(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
-  auto wide = std::make_unique<Run>(channel, 21, "many-ranks", 10000, std::vector{SiteOf("", "loss")});
-  for (int64_t step = 0; step < 100; ++step) {
-    wide->Step(step, [&](uint32_t rank, size_t) {
-      return std::sin(rank * 0.01) + (rank == 6137 && step > 60 ? 3 : 0);
-    });
+  constexpr uint32_t kRanks = 10000, kOfAStream = 500;
+  std::vector<std::unique_ptr<Run>> wide;
+  for (uint32_t first = 0; first < kRanks; first += kOfAStream) {
+    wide.push_back(std::make_unique<Run>(channel, 100 + first / kOfAStream, "many-ranks", kOfAStream,
+                                         std::vector{SiteOf("", "loss")}, first, kRanks));
   }
-  keep->push_back(std::move(wide));
+  for (int64_t step = 0; step < 100; ++step) {
+    for (size_t i = 0; i < wide.size(); ++i) {
+      wide[i]->Step(step, [&](uint32_t index, size_t) {
+        const auto rank = static_cast<double>(i * kOfAStream + index);
+        return std::sin(rank * 0.01) + (rank == 6137 && step > 60 ? 3 : 0);
+      });
+    }
+  }
+  for (auto& run : wide) keep->push_back(std::move(run));
   auto lasting = std::make_unique<Run>(channel, 22, "many-steps", 1, std::vector{SiteOf("", "loss")});
   for (int64_t step = 0; step < 1'000'000; step += 1000) {
     lasting->Steps(step, 1000, [](int64_t at) { return at == 777'777 ? 5.0 : std::sin(static_cast<double>(at) * 1e-5); });
@@ -359,7 +368,10 @@ int Main(int argc, char** argv) {
   }
   LiveRun live(channel, pictures ? "moe-8b-dropless-2" : "live");
   for (const auto& run : runs) {
-    if (!run->Acknowledged()) return 1;
+    if (!run->Acknowledged()) {
+      std::fprintf(stderr, "page_feeder: %s was not taken\n", run->name().c_str());
+      return 1;
+    }
   }
   std::printf("ready\n");
   std::fflush(stdout);

@@ -1,4 +1,5 @@
-// Pictures of every view: node page_shots.mjs FOLDER [WIDTH THEME VIEW]...
+// Pictures of every view: node page_shots.mjs FOLDER [WIDTH|THEME|VIEW]...
+// Those of the README: node page_shots.mjs docs/pictures readme
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { endAll, feed, json, open, settled, startBrowser, startServer } from './page_support.mjs';
@@ -9,7 +10,8 @@ mkdirSync(folder, { recursive: true });
 
 try {
   const server = await startServer('[liveness]\nhang_seconds = 0.3\n');
-  await feed(server);
+  const readme = only[0] === 'readme';
+  await feed(server, readme ? 'pictures' : '');
   await settled(server);
   const { value } = await json(server, 'incidents?state=open');
   const of = (rule) => value.incidents.find((one) => one.rule === rule)?.fingerprint;
@@ -28,6 +30,15 @@ try {
     signin: '/signin',
   };
   const browser = await startBrowser();
+  if (readme) {
+    const page = await browser.newPage({ viewport: { width: 1180, height: 720 }, colorScheme: 'light' });
+    for (const [name, address] of [['runs', '/'], ['incident', views['incident-leak']]]) {
+      await open(page, server, address);
+      await page.waitForTimeout(1000);
+      await page.screenshot({ path: join(folder, name + '.png') });
+    }
+    for (const name of Object.keys(views)) delete views[name];
+  }
   for (const width of [1280, 400]) {
     for (const theme of ['light', 'dark']) {
       if (only.length && !only.includes(String(width)) && !only.includes(theme) && !only.some((one) => one in views)) continue;

@@ -1,11 +1,11 @@
 // The page in a real, headless Chromium against a real plumbd that agents have sent runs to: every view, names that
 // want to be markup, the content policy, who may change what, accessibility in both themes, and that it is live.
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import assert from 'node:assert/strict';
-import { axeSource, bin, endAll, eventually, feed, json, open, settled, startBrowser, startServer } from './page_support.mjs';
+import { axeSource, bin, endAll, eventually, feed, json, open, patient, settled, startBrowser, startServer } from './page_support.mjs';
 
 const shots = process.env.PLUMB_PAGE_SHOTS ?? '';
 if (shots) mkdirSync(shots, { recursive: true });
@@ -44,17 +44,43 @@ async function main() {
   const server = await startServer('[liveness]\nhang_seconds = 0.3\n');
   const browser = await startBrowser();
   const feeder = await feed(server);
-  await settled(server);
-  const { value: { incidents } } = await json(server, 'incidents?state=open');
-  const of = (rule, run) => incidents.find((one) => one.rule === rule && (!run || one.run.includes(run))).fingerprint;
-  const leak = of('causality/moe-future-leak', 'demo');
+  // A hang takes some ten seconds: what needs none goes first.
+  await settled(server, { hang: false });
+  const of = async (rule, run = '') => (await json(server, 'incidents?state=all')).value.incidents.find((one) => one.rule === rule && one.run.includes(run));
+  const { fingerprint: leak } = await of('causality/moe-future-leak', 'demo');
+  const evil = await of('causality/moe-future-leak', 'evil');
   const views = {
-    runs: '/', run: '/run/dense-13b-fp16-lr3', incidents: '/incidents', 'incident-leak': '/incident/' + leak, 'incident-nan': '/incident/' + of('health/loss-non-finite'),
-    'incident-hang': '/incident/' + of('performance/hang'), hostile: '/incident/' + of('causality/moe-future-leak', 'evil'),
-    'hostile-run': '/run/' + encodeURIComponent(incidents.find((one) => one.run.includes('evil')).run), rule: '/rule/causality/moe-future-leak', rules: '/rules',
+    runs: '/', run: '/run/dense-13b-fp16-lr3', incidents: '/incidents', 'incident-leak': '/incident/' + leak, 'incident-nan': '/incident/' + (await of('health/loss-non-finite')).fingerprint,
+    hostile: '/incident/' + evil.fingerprint, 'hostile-run': '/run/' + encodeURIComponent(evil.run), rule: '/rule/causality/moe-future-leak', rules: '/rules',
   };
-  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  const page = patient(await browser.newPage({ viewport: { width: 1280, height: 900 } }));
   const wrong = watchOver(page);
+
+  await test('axe-core finds nothing, and no view scrolls sideways, in both themes at 1280 and 400 px', async () => {
+    const axe = axeSource();
+    const long = process.env.PLUMB_LONG === '1' || shots;
+    for (const width of [1280, 400]) {
+      const context = patient(await browser.newContext({ viewport: { width, height: 900 }, bypassCSP: true }));
+      const narrow = await context.newPage();
+      for (const theme of long ? ['light', 'dark'] : width === 1280 ? ['light'] : ['dark']) {
+        await narrow.emulateMedia({ colorScheme: theme });
+        for (const [name, address] of Object.entries(views)) {
+          await open(narrow, server, address);
+          await narrow.waitForTimeout(100);
+          if (shots) await narrow.screenshot({ path: join(shots, `${name}-${theme}-${width}.png`), fullPage: true });
+          assert.deepEqual(await narrow.evaluate(tooWide), [], `${name} scrolls sideways at ${width} px`);
+          if (!long && !['runs', 'run', 'incident-leak', 'rule'].includes(name)) continue;
+          if (!(await narrow.evaluate(() => 'axe' in window))) await narrow.evaluate(axe);
+          const { violations } = await narrow.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }));
+          assert.deepEqual(violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(' | ')}`), [], `${name}, ${theme}, ${width}`);
+        }
+      }
+      await context.close();
+    }
+  });
+
+  await settled(server);
+  views['incident-hang'] = '/incident/' + (await of('performance/hang')).fingerprint;
 
   await test('runs: which is sick, since when, where, what to do', async () => {
     await open(page, server, '/');
@@ -115,12 +141,11 @@ async function main() {
 
   await test('copied as text it is what plumb watch prints', async () => {
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
-    for (const fingerprint of [leak, of('health/loss-non-finite'), of('performance/hang')]) {
+    for (const { fingerprint, run } of [await of('causality/moe-future-leak', 'demo'), await of('health/loss-non-finite'), await of('performance/hang')]) {
       await open(page, server, '/incident/' + fingerprint);
       await page.keyboard.press('c');
       await page.waitForFunction(() => document.querySelector('.toast.on'));
       const copied = await page.evaluate(() => navigator.clipboard.readText());
-      const run = incidents.find((one) => one.fingerprint === fingerprint).run;
       const printed = execFileSync(join(bin, 'plumb'), ['watch', run, '--server', server.grpc, '--once'], { encoding: 'utf8' });
       assert.ok(printed.includes(copied.trimEnd()), 'copied:\n' + copied + '\nprinted:\n' + printed);
     }
@@ -194,9 +219,9 @@ async function main() {
   await test('another site can neither read nor change anything', async () => {
     const other = createServer((request, response) => response.end('<!doctype html><title>evil</title>'));
     await new Promise((done) => other.listen(0, '127.0.0.1', done));
-    const evil = await browser.newPage();
-    await evil.goto(`http://127.0.0.1:${other.address().port}/`);
-    const tried = await evil.evaluate(async ([http, fingerprint]) => {
+    const foreign = patient(await browser.newPage());
+    await foreign.goto(`http://127.0.0.1:${other.address().port}/`);
+    const tried = await foreign.evaluate(async ([http, fingerprint]) => {
       const out = {};
       const attempt = async (name, what) => { try { out[name] = (await what()).status; } catch { out[name] = 'blocked'; } };
       await attempt('read', () => fetch(http + '/api/v1/runs'));
@@ -205,7 +230,7 @@ async function main() {
       return out;
     }, [server.http, leak]);
     assert.deepEqual(tried, { read: 'blocked', change: 'blocked', plain: 'blocked' });
-    const frame = await evil.evaluate((http) => new Promise((done) => {
+    const frame = await foreign.evaluate((http) => new Promise((done) => {
       const element = document.createElement('iframe');
       element.src = http;
       element.onload = () => { try { done(element.contentDocument ? 'empty' : 'refused or foreign'); } catch { done('refused or foreign'); } };
@@ -213,7 +238,7 @@ async function main() {
     }), server.http);
     assert.equal(frame, 'refused or foreign');
     assert.equal((await json(server, 'incidents/' + leak)).value.state, 'silenced');
-    await evil.close();
+    await foreign.close();
     other.close();
   });
 
@@ -258,30 +283,8 @@ async function main() {
     await page.keyboard.press('t');
   });
 
-  await test('axe-core finds nothing, and no view scrolls sideways, in both themes at 1280 and 400 px', async () => {
-    const axe = axeSource();
-    const long = process.env.PLUMB_LONG === '1' || shots;
-    for (const width of [1280, 400]) {
-      const context = await browser.newContext({ viewport: { width, height: 900 }, bypassCSP: true });
-      const narrow = await context.newPage();
-      for (const theme of long ? ['light', 'dark'] : width === 1280 ? ['light'] : ['dark']) {
-        await narrow.emulateMedia({ colorScheme: theme });
-        for (const [name, address] of Object.entries(views)) {
-          await open(narrow, server, address);
-          await narrow.waitForTimeout(100);
-          if (shots) await narrow.screenshot({ path: join(shots, `${name}-${theme}-${width}.png`), fullPage: true });
-          assert.deepEqual(await narrow.evaluate(tooWide), [], `${name} scrolls sideways at ${width} px`);
-          if (!(await narrow.evaluate(() => 'axe' in window))) await narrow.evaluate(axe);
-          const { violations } = await narrow.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }));
-          assert.deepEqual(violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(' | ')}`), [], `${name}, ${theme}, ${width}`);
-        }
-      }
-      await context.close();
-    }
-  });
-
   await test('the first view is at most 200 KB', async () => {
-    const fresh = await browser.newContext();
+    const fresh = patient(await browser.newContext());
     const first = await fresh.newPage();
     const client = await fresh.newCDPSession(first);
     await client.send('Network.enable');
@@ -313,11 +316,11 @@ async function main() {
     for (const name of ['admin', 'reader']) {
       const line = execFileSync(join(bin, 'plumbd'), ['--new-token', join(folder, name + '.token')], { encoding: 'utf8' });
       writeFileSync(join(folder, name + '.tokens'), line.split('\n').filter((one) => one.startsWith('sha256:')).join('\n') + '\n', { mode: 0o600 });
-      tokens[name] = (await import('node:fs')).readFileSync(join(folder, name + '.token'), 'utf8').trim();
+      tokens[name] = readFileSync(join(folder, name + '.token'), 'utf8').trim();
     }
     const entry = (name, scopes, runs) => `[[access]]\nname = '${name}'\ntoken_file = '${join(folder, name + '.tokens')}'\nscopes = ${scopes}\nruns = ${runs}\n`;
     const guarded = await startServer(entry('admin', "['read', 'admin', 'write']", "['*']") + entry('reader', "['read']", "['demo-*']"));
-    const context = await browser.newContext();
+    const context = patient(await browser.newContext());
     const signing = await context.newPage();
     const seen = [];
     signing.on('request', (request) => seen.push(request.url()));
