@@ -141,8 +141,7 @@ class ServerImpl : public Server {
     auto http = HttpServer::Start(
         config.http,
         {Version(), [this] { return metrics_->Text(); }, [this] { return health_->Serving(); },
-         [this](const WebRequest& request) { return web_->Answer(request); },
-         WebService::Files()},
+         [this](const WebRequest& request) { return web_->Answer(request); }, WebService::Files()},
         options);
     if (!http.ok()) return http.status();
     http_ = std::move(*http);

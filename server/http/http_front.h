@@ -64,7 +64,7 @@ class HttpFront {
     size_t written = 0;
     bool last = false;  // closed after this answer
     int requests = 0;
-    size_t dropped = 0;  // bytes that came after the end
+    size_t dropped = 0;                   // bytes that came after the end
     std::shared_ptr<EventSource> events;  // null: it gets answers
   };
   using Peers = std::unordered_map<uint64_t, Peer>;

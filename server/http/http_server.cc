@@ -95,8 +95,7 @@ class HttpServerImpl : public HttpServer {
     AddPages();
     front_ = std::make_unique<HttpFront>(
         *std::move(listener), std::move(tls),
-        [this](const RequestHead& request) { return AnswerTo(request); },
-        options_.counters);
+        [this](const RequestHead& request) { return AnswerTo(request); }, options_.counters);
     return absl::OkStatus();
   }
 
@@ -213,9 +212,10 @@ class HttpServerImpl : public HttpServer {
   }
 
   void SetCookie(const std::string& id, int seconds, Response* response) const {
-    response->set_header("Set-Cookie", absl::StrCat(std::string(kCookie), id, "; Path=/; HttpOnly; ",
-                                                    "SameSite=Strict; Max-Age=", seconds,
-                                                    options_.tls_cert.empty() ? "" : "; Secure"));
+    response->set_header("Set-Cookie",
+                         absl::StrCat(std::string(kCookie), id, "; Path=/; HttpOnly; ",
+                                      "SameSite=Strict; Max-Age=", seconds,
+                                      options_.tls_cert.empty() ? "" : "; Secure"));
   }
 
   const Pages pages_;

@@ -1,6 +1,5 @@
-// The HTTP side of plumbd: is it alive, which version is it, its metrics, sessions of a browser, and
-// the page (server/web).
-// Loopback by default; TLS with [tls].
+// The HTTP side of plumbd: is it alive, which version is it, its metrics, sessions of a browser,
+// and the page (server/web). Loopback by default; TLS with [tls].
 #pragma once
 
 #include <functional>
@@ -18,8 +17,8 @@ namespace plumbline::server {
 
 struct HttpOptions {
   std::string tls_cert, tls_key;  // read again when they change; empty: plain HTTP
-  // Asked before every path but /healthz; `Pages::web` asks for itself. Unauthenticated is answered with 401, anything else with
-  // 403. Null: nobody is asked.
+  // Asked before every path but /healthz; `Pages::web` asks for itself. Unauthenticated is answered
+  // with 401, anything else with 403. Null: nobody is asked.
   std::function<absl::Status(const HttpCaller&)> admit;
   // A session for the sender of an Authorization header: its id, empty where nobody is asked. Null:
   // likewise.

@@ -66,9 +66,8 @@ struct Seen {
 // Headers that a handler may ask for. All others stay here, above all ranges, which the library
 // would gather in memory, one copy each.
 constexpr std::string_view kForwarded[] = {
-    "Host",   "Authorization", "Cookie",         "Accept",
-    "Origin", "If-None-Match", "Sec-Fetch-Site", "Last-Event-ID",
-    "Plumbline-Update",
+    "Host",          "Authorization",  "Cookie",        "Accept",           "Origin",
+    "If-None-Match", "Sec-Fetch-Site", "Last-Event-ID", "Plumbline-Update",
 };
 
 int ReadHeader(std::string_view line, Seen* seen, RequestHead* head) {
@@ -154,7 +153,8 @@ std::string RefusalOf(int status) {
     const char *name, *text;
   } all[] = {
       {400, "Bad Request", "this is no HTTP request that can be understood"},
-      {405, "Method Not Allowed", "GET and HEAD are answered here, POST and DELETE of a session, POST of an incident's state"},
+      {405, "Method Not Allowed",
+       "GET and HEAD are answered here, POST and DELETE of a session, POST of an incident's state"},
       {408, "Request Timeout", "a request must be whole within 5 s"},
       {413, "Content Too Large", "no request here has a body"},
       {414, "URI Too Long", "a path may have 8 KiB"},

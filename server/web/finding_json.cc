@@ -56,10 +56,10 @@ const char* StrengthWord(v1::Strength strength) {
 }
 
 Json SiteJson(const v1::FindingSite& site) {
-  return {{"run", site.run()},      {"step_first", site.step_first()},
-          {"step_last", site.step_last()}, {"ranks", RankText(site)},
-          {"rank_count", site.ranks_size()},
-          {"layer", site.layer()},  {"op", site.op()}};
+  return {
+      {"run", site.run()},       {"step_first", site.step_first()}, {"step_last", site.step_last()},
+      {"ranks", RankText(site)}, {"rank_count", site.ranks_size()}, {"layer", site.layer()},
+      {"op", site.op()}};
 }
 
 void AddNumbers(const v1::Finding& finding, Json* json) {
@@ -123,16 +123,16 @@ Json NumberJson(double value) {
 std::string NsText(int64_t unix_ns) { return std::to_string(unix_ns); }
 
 Json FindingJson(const v1::Finding& finding) {
-  Json json = {{"rule", finding.rule()},
-               {"level", LevelWord(finding.level())},
-               {"strength", StrengthWord(finding.strength())},
-               {"title", finding.title()},
-               {"explanation", finding.explanation()},
-               {"cause",
-                {{"id", finding.cause().id()},
-                 {"confidence", NumberJson(finding.cause().confidence())}}},
-               {"site", SiteJson(finding.site())},
-               {"sample_size", finding.sample_size()}};
+  Json json = {
+      {"rule", finding.rule()},
+      {"level", LevelWord(finding.level())},
+      {"strength", StrengthWord(finding.strength())},
+      {"title", finding.title()},
+      {"explanation", finding.explanation()},
+      {"cause",
+       {{"id", finding.cause().id()}, {"confidence", NumberJson(finding.cause().confidence())}}},
+      {"site", SiteJson(finding.site())},
+      {"sample_size", finding.sample_size()}};
   AddNumbers(finding, &json);
   json["assumptions"] = Json::array();
   for (const std::string& one : finding.assumptions()) json["assumptions"].push_back(one);

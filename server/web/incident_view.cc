@@ -102,7 +102,8 @@ Json WebViews::Incidents(const Lease& lease, const Params& params) const {
   for (const auto& change : all) {
     counts[StateWord(change.incident.state())].get_ref<int64_t&>() += 1;
   }
-  std::erase_if(all, [&](const auto& change) { return !InState(change, ParamOf(params, "state")); });
+  std::erase_if(all,
+                [&](const auto& change) { return !InState(change, ParamOf(params, "state")); });
   std::sort(all.begin(), all.end(), WorseThan);
   Json rows = Json::array();
   for (const auto& change : all) {
@@ -227,7 +228,8 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
       seen->get<std::string>() != StateWord(change->incident.state())) {
     return absl::AbortedError(absl::StrCat(
         "it is ", StateWord(change->incident.state()), " by now",
-        change->status.who().empty() ? "" : absl::StrCat(", by ", change->status.who()), ": look again"));
+        change->status.who().empty() ? "" : absl::StrCat(", by ", change->status.who()),
+        ": look again"));
   }
   update->set_fingerprint(*fingerprint);
   if (const std::string entry = lease.Names(); !entry.empty()) {

@@ -60,7 +60,8 @@ Json OptionsOf(const rules::RuleInfo& info) {
 Json WebViews::Rules(const Lease& lease) const {
   std::map<std::string, uint64_t> open;
   for (const auto& change : IncidentsSeen(lease, "", "")) {
-    if (change.incident.state() == v1::Incident::STATE_OPEN) ++open[change.incident.finding().rule()];
+    if (change.incident.state() == v1::Incident::STATE_OPEN)
+      ++open[change.incident.finding().rule()];
   }
   Json rows = Json::array();
   for (const rules::CatalogueEntry& entry : rules::Catalogue()) {

@@ -205,8 +205,8 @@ Json WebViews::Runs(const Lease& lease) const {
   for (v1::RunInfo& run : RunsSeen(lease)) {
     sources_.query.store->FillRun(&run);
     const auto found = judged.find(run.run());
-    rows.push_back(RunRow(run, found == judged.end() ? Judge::Judged() : found->second,
-                          incidents[run.run()]));
+    rows.push_back(
+        RunRow(run, found == judged.end() ? Judge::Judged() : found->second, incidents[run.run()]));
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) {
     const auto key = [](const Json& row) {

@@ -42,7 +42,8 @@ std::string GroupOf(const v1::Site& site) {
   size_t end = layer.find('.');
   if (end == std::string::npos) return layer;
   size_t second = layer.find('.', end + 1);
-  const std::string part = layer.substr(end + 1, second == std::string::npos ? second : second - end - 1);
+  const std::string part =
+      layer.substr(end + 1, second == std::string::npos ? second : second - end - 1);
   const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
   return number ? layer.substr(0, second) : layer.substr(0, end);
 }
@@ -69,8 +70,8 @@ Json SeriesJson(const v1::SeriesInfo& info) {
   const std::string name = SeriesText(info.site().layer(), info.site().op());
   return {{"series", name},
           {"role", info.role() == v1::ROLE_ROLLOUT ? "rollout" : "trainer"},
-          {"is", NameOf(info.site().layer().empty() ? RoleByName(info.site().op())
-                                                    : SeriesRole::kNone)},
+          {"is",
+           NameOf(info.site().layer().empty() ? RoleByName(info.site().op()) : SeriesRole::kNone)},
           {"ranks", info.ranks()},
           {"step_first", info.step_first()},
           {"step_last", info.step_last()},

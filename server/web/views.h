@@ -40,9 +40,11 @@ class WebViews {
 
   // series_view.cc
   // Groups with how many series each has; of `group` (or what `filter` matches) the series too.
-  absl::StatusOr<Json> Series(const Lease& lease, const std::string& run, const Params& params) const;
+  absl::StatusOr<Json> Series(const Lease& lease, const std::string& run,
+                              const Params& params) const;
   // At most `px` columns of one series, over all ranks: mean, min and max, what is not finite.
-  absl::StatusOr<Json> Points(const Lease& lease, const std::string& run, const Params& params) const;
+  absl::StatusOr<Json> Points(const Lease& lease, const std::string& run,
+                              const Params& params) const;
   // The loss of the run, 120 columns; no "series": it reports none.
   absl::StatusOr<Json> Spark(const Lease& lease, const std::string& run) const;
   // Ranks by steps: a line of JSON, then a byte a cell, row by row (cells.h).

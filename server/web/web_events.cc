@@ -102,10 +102,10 @@ class WebEvents : public EventSource {
     const auto now = static_cast<int64_t>(UnixNs());
     const int64_t oldest = sources_->query.judge->oldest_queued_unix_ns();
     absl::StrAppend(
-        out, EventText("beat", {{"now", NsText(now)},
-                                {"lag_ms", oldest > 0 ? std::max<int64_t>(0, now - oldest) / 1'000'000
-                                                      : 0},
-                                {"replay", sources_->query.judge->catching_up()}}));
+        out, EventText("beat",
+                       {{"now", NsText(now)},
+                        {"lag_ms", oldest > 0 ? std::max<int64_t>(0, now - oldest) / 1'000'000 : 0},
+                        {"replay", sources_->query.judge->catching_up()}}));
   }
 
   using Told = std::tuple<int64_t, uint32_t, uint64_t, uint64_t>;

@@ -99,10 +99,10 @@ WebAnswer AbsentPage() {
   WebAnswer answer;
   answer.status = 503;
   answer.type = "text/plain; charset=utf-8";
-  answer.body = absl::StrCat("this plumbd was built without its page: ",
-                             std::string(PageAbsentWhy()),
-                             "\nIts JSON is under /api/v1, its metrics under /metrics; `plumb runs` "
-                             "and `plumb watch` show the same in a terminal.\n");
+  answer.body =
+      absl::StrCat("this plumbd was built without its page: ", std::string(PageAbsentWhy()),
+                   "\nIts JSON is under /api/v1, its metrics under /metrics; `plumb runs` "
+                   "and `plumb watch` show the same in a terminal.\n");
   return answer;
 }
 
@@ -169,7 +169,8 @@ WebAnswer WebService::Answer(const WebRequest& request) const {
 
 WebAnswer WebService::Api(const WebRequest& request) const {
   Gate* const gate = views_.sources().query.gate;
-  // Where nobody is asked, the name by which we were called is all that tells our page from others'.
+  // Where nobody is asked, the name by which we were called is all that tells our page from
+  // others'.
   if (gate == nullptr || !gate->guarded()) {
     if (auto s = CheckHost(request.host); !s.ok()) return Failed(s);
   }
@@ -178,7 +179,8 @@ WebAnswer WebService::Api(const WebRequest& request) const {
     if (auto s = CheckSameOrigin(request); !s.ok()) return Failed(s);
   }
   absl::StatusOr<std::shared_ptr<Lease>> lease = Lease::ForEverything();
-  if (gate != nullptr) lease = gate->EnterHttp(request.caller.authorization, request.caller.session);
+  if (gate != nullptr)
+    lease = gate->EnterHttp(request.caller.authorization, request.caller.session);
   if (!lease.ok()) {
     WebAnswer answer = Failed(lease.status());
     answer.headers.emplace_back("WWW-Authenticate", "Bearer");

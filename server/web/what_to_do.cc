@@ -16,8 +16,8 @@ std::string Said(const v1::Finding& finding, const char* key) {
   return found == finding.details().fields().end() ? "" : found->second.string_value();
 }
 
-// A point ends a sentence where a blank and a capital follow; not that of "e.g. x" or "3.5", and none
-// in parentheses.
+// A point ends a sentence where a blank and a capital follow; not that of "e.g. x" or "3.5", and
+// none in parentheses.
 std::string FirstSentence(const std::string& text) {
   int depth = 0;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -52,7 +52,8 @@ std::string ShortTitle(const std::string& title) {
 void AddCommand(std::string_view where, std::string_view text, std::vector<FixCommand>* out) {
   FixCommand command{std::string(where), std::string(text)};
   if (text.size() < 3 || out->size() == kMostCommands) return;
-  if (std::find(out->begin(), out->end(), command) == out->end()) out->push_back(std::move(command));
+  if (std::find(out->begin(), out->end(), command) == out->end())
+    out->push_back(std::move(command));
 }
 
 // "Megatron-LM: --option VALUE; DeepSpeed: key=value", which stands in parentheses.
@@ -61,7 +62,8 @@ void AddLabelled(std::string_view inside, std::vector<FixCommand>* out) {
     const size_t end = std::min(inside.find("; "), inside.size());
     const std::string_view one = inside.substr(0, end);
     const size_t colon = one.find(": ");
-    if (colon != std::string_view::npos && one.find_first_of("-=(", colon) != std::string_view::npos) {
+    if (colon != std::string_view::npos &&
+        one.find_first_of("-=(", colon) != std::string_view::npos) {
       AddCommand(one.substr(0, colon), one.substr(colon + 2), out);
     }
     inside.remove_prefix(std::min(end + 2, inside.size()));

@@ -201,8 +201,10 @@ void NotFinite(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) 
       if (i == 1) return 0.6 + 0.05 * loss.Noise();
       if (i == 2) return 3e-4;
       if (i == 3) return 2.9 + 0.02 * loss.Noise();
-      double size = 20000 + 4000 * std::sin(rank * 1.7 + static_cast<double>(i)) + 1500 * loss.Noise();
-      if (i == up && rank == 11) size = 24000 + 38000 * std::pow(static_cast<double>(step) / kBad, 3);
+      double size =
+          20000 + 4000 * std::sin(rank * 1.7 + static_cast<double>(i)) + 1500 * loss.Noise();
+      if (i == up && rank == 11)
+        size = 24000 + 38000 * std::pow(static_cast<double>(step) / kBad, 3);
       return size;
     });
     if (step == 560) run->Lose(540, 560, 248);
@@ -210,9 +212,11 @@ void NotFinite(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) 
   keep->push_back(std::move(run));
 }
 
-// A loss that jumps and stays away; one that is well; one that is over; one of which nothing is told.
+// A loss that jumps and stays away; one that is well; one that is over; one of which nothing is
+// told.
 void Others(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
-  const std::vector<v1::Site> sites = {SiteOf("", "loss"), SiteOf("", "grad_norm"), SiteOf("", "lr")};
+  const std::vector<v1::Site> sites = {SiteOf("", "loss"), SiteOf("", "grad_norm"),
+                                       SiteOf("", "lr")};
   const struct {
     uint64_t stream;
     const char* name;
@@ -227,7 +231,8 @@ void Others(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
     auto run = std::make_unique<Run>(channel, one.stream, one.name, one.ranks, sites);
     Curve loss(static_cast<uint32_t>(one.stream), 3.6, 2.4, 0.012);
     for (int64_t step = 0; step < one.steps; ++step) {
-      const double value = loss.At(step, static_cast<double>(one.steps)) + (step >= 380 ? one.jump : 0);
+      const double value =
+          loss.At(step, static_cast<double>(one.steps)) + (step >= 380 ? one.jump : 0);
       run->Step(step, [&](uint32_t, size_t i) { return i == 0 ? value : i == 1 ? 0.8 : 1e-4; });
     }
     if (one.over) run->End(one.steps - 1);
@@ -240,10 +245,13 @@ void Others(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
 
 // What a browser must not take for markup, nor a reader for another direction of the text.
 void Hostile(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
-  const std::string name = "<img src=x onerror=window.hacked=1>\"'&/%2F?#\xE2\x80\xAE" "evil";
+  const std::string name =
+      "<img src=x onerror=window.hacked=1>\"'&/%2F?#\xE2\x80\xAE"
+      "evil";
   auto run = std::make_unique<Run>(
       channel, 7, name, 2,
-      std::vector<v1::Site>{SiteOf("", "loss"), SiteOf("<script>window.hacked=1</script>", "a\"b'c")});
+      std::vector<v1::Site>{SiteOf("", "loss"),
+                            SiteOf("<script>window.hacked=1</script>", "a\"b'c")});
   run->Leak(0, "<script>window.hacked=1</script>");
   run->Leak(0, std::string(400, 'W') + "\xE2\x80\xAE<b>");
   for (int64_t step = 0; step < 40; ++step) {
@@ -292,8 +300,9 @@ void Large(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   constexpr uint32_t kRanks = 10000, kOfAStream = 500;
   std::vector<std::unique_ptr<Run>> wide;
   for (uint32_t first = 0; first < kRanks; first += kOfAStream) {
-    wide.push_back(std::make_unique<Run>(channel, 100 + first / kOfAStream, "many-ranks", kOfAStream,
-                                         std::vector{SiteOf("", "loss")}, first, kRanks));
+    wide.push_back(std::make_unique<Run>(channel, 100 + first / kOfAStream, "many-ranks",
+                                         kOfAStream, std::vector{SiteOf("", "loss")}, first,
+                                         kRanks));
   }
   for (int64_t step = 0; step < 100; ++step) {
     for (size_t i = 0; i < wide.size(); ++i) {
@@ -304,9 +313,12 @@ void Large(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
     }
   }
   for (auto& run : wide) keep->push_back(std::move(run));
-  auto lasting = std::make_unique<Run>(channel, 22, "many-steps", 1, std::vector{SiteOf("", "loss")});
+  auto lasting =
+      std::make_unique<Run>(channel, 22, "many-steps", 1, std::vector{SiteOf("", "loss")});
   for (int64_t step = 0; step < 1'000'000; step += 1000) {
-    lasting->Steps(step, 1000, [](int64_t at) { return at == 777'777 ? 5.0 : std::sin(static_cast<double>(at) * 1e-5); });
+    lasting->Steps(step, 1000, [](int64_t at) {
+      return at == 777'777 ? 5.0 : std::sin(static_cast<double>(at) * 1e-5);
+    });
   }
   keep->push_back(std::move(lasting));
 }
@@ -315,7 +327,8 @@ void Large(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
 void Many(const Channel& channel, size_t series, std::vector<std::unique_ptr<Run>>* keep) {
   std::vector<v1::Site> sites = {SiteOf("", "loss")};
   for (size_t i = 0; sites.size() < series; ++i) {
-    sites.push_back(SiteOf("layers." + std::to_string(i / 100), "value." + std::to_string(i % 100)));
+    sites.push_back(
+        SiteOf("layers." + std::to_string(i / 100), "value." + std::to_string(i % 100)));
   }
   auto run = std::make_unique<Run>(channel, 20, "many-series", 1, sites);
   for (int64_t step = 0; step < 300; ++step) {

@@ -1,5 +1,5 @@
-// What of the page's service needs no server: a finding in short, ranks by steps as bytes, who is let
-// through the door.
+// What of the page's service needs no server: a finding in short, ranks by steps as bytes, who is
+// let through the door.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,8 @@ using server::CellGrid;
 using server::GridOf;
 using server::ShortOf;
 
-v1::Finding Fix(const std::string& fix, const std::string& title = "routing looks into the future") {
+v1::Finding Fix(const std::string& fix,
+                const std::string& title = "routing looks into the future") {
   v1::Finding finding;
   finding.set_rule("causality/moe-future-leak");
   finding.set_title(title);
@@ -25,7 +26,8 @@ v1::Finding Fix(const std::string& fix, const std::string& title = "routing look
 }
 
 TEST(WhatToDo, TheFirstSentenceOfTheFixAndWhatStandsInBackticks) {
-  const auto in_short = ShortOf(Fix("Drop by position, e.g. `--moe-token-drop-policy position`. Or use `drop_tokens=False`."));
+  const auto in_short = ShortOf(Fix(
+      "Drop by position, e.g. `--moe-token-drop-policy position`. Or use `drop_tokens=False`."));
   EXPECT_EQ(in_short.act, "Drop by position, e.g. `--moe-token-drop-policy position`.");
   EXPECT_EQ(in_short.command(), "--moe-token-drop-policy position");
   EXPECT_EQ(in_short.commands.size(), 2u);
@@ -36,9 +38,11 @@ TEST(WhatToDo, TheFirstSentenceOfTheFixAndWhatStandsInBackticks) {
 }
 
 TEST(WhatToDo, WhatStandsInParenthesesByFrameworkIsACommandOfItsOwn) {
-  const auto in_short = ShortOf(Fix(
-      "Drop by position instead of by score (Megatron-LM: --moe-token-drop-policy position), or route "
-      "without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: drop_tokens=False)."));
+  const auto in_short =
+      ShortOf(Fix("Drop by position instead of by score (Megatron-LM: --moe-token-drop-policy "
+                  "position), or route "
+                  "without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: "
+                  "drop_tokens=False)."));
   EXPECT_EQ(in_short.act, "Drop by position instead of by score, or route without capacity.");
   ASSERT_EQ(in_short.commands.size(), 3u);
   EXPECT_EQ(in_short.commands[0].where, "Megatron-LM");
@@ -78,7 +82,8 @@ TEST(WhatToDo, RanksAreRanges) {
   EXPECT_EQ(server::RankText(site), "3\u20135, 9, 20, 22, 24, 26, 28, 30 and 14 more");
 }
 
-v1::SeriesColumns Matrix(uint32_t ranks, int steps, const std::function<double(uint32_t, int)>& value) {
+v1::SeriesColumns Matrix(uint32_t ranks, int steps,
+                         const std::function<double(uint32_t, int)>& value) {
   v1::SeriesColumns columns;
   columns.set_bucket_steps(1);
   for (uint32_t rank = 0; rank < ranks; ++rank) columns.add_rank(rank);
@@ -127,10 +132,12 @@ TEST(Cells, ARankMayStandAloneAndNothingFiniteIsNotHidden) {
 }
 
 TEST(Door, OnlyAnAddressIsANameWhereNobodyIsAsked) {
-  for (const char* good : {"127.0.0.1:7434", "localhost:7434", "localhost", "[::1]:80", "10.0.0.7"}) {
+  for (const char* good :
+       {"127.0.0.1:7434", "localhost:7434", "localhost", "[::1]:80", "10.0.0.7"}) {
     EXPECT_TRUE(server::CheckHost(good).ok()) << good;
   }
-  for (const char* bad : {"evil.example:7434", "", "127.0.0.1.evil.example", "localhost.evil", "[evil]"}) {
+  for (const char* bad :
+       {"evil.example:7434", "", "127.0.0.1.evil.example", "localhost.evil", "[evil]"}) {
     EXPECT_FALSE(server::CheckHost(bad).ok()) << bad;
   }
 }

@@ -179,15 +179,23 @@ TEST_F(WebTest, AnotherSitesNameReadsAndChangesNothing) {
     EXPECT_EQ(Change(fingerprint, update, sender).status, 403) << sender;
   }
   EXPECT_EQ(Get("incidents/" + fingerprint).value()["state"], "open");
-  EXPECT_EQ(Change(fingerprint, {{"state", "acknowledged"}}, "Sec-Fetch-Site: same-origin\r\n").status, 400);
-  EXPECT_EQ(Send("POST", "/api/v1/incidents/" + fingerprint + "/state", "Sec-Fetch-Site: same-origin\r\n").status, 400);
+  EXPECT_EQ(
+      Change(fingerprint, {{"state", "acknowledged"}}, "Sec-Fetch-Site: same-origin\r\n").status,
+      400);
+  EXPECT_EQ(
+      Send("POST", "/api/v1/incidents/" + fingerprint + "/state", "Sec-Fetch-Site: same-origin\r\n")
+          .status,
+      400);
   const Answer done = Change(fingerprint, update, "Origin: http://127.0.0.1\r\n");
   EXPECT_EQ(done.status, 200) << done.body;
   EXPECT_EQ(done.value()["state"], "acknowledged");
   EXPECT_EQ(done.value()["who"], "me");
   // Somebody who saw it open was too late.
-  EXPECT_EQ(Change(fingerprint, {{"state", "silenced"}, {"reason", "r"}, {"until_step", 9}, {"seen", "open"}},
-                   "Sec-Fetch-Site: same-origin\r\n").status, 409);
+  EXPECT_EQ(Change(fingerprint,
+                   {{"state", "silenced"}, {"reason", "r"}, {"until_step", 9}, {"seen", "open"}},
+                   "Sec-Fetch-Site: same-origin\r\n")
+                .status,
+            409);
   EXPECT_EQ(Send("POST", "/api/v1/runs", "Sec-Fetch-Site: same-origin\r\n").status, 405);
 }
 
@@ -207,7 +215,8 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   credentials.token_file = agent.file;
   const auto channel = ChannelTo(server_->address(), credentials);
   for (const std::string run : {"mine-1", "other"}) {
-    agents_.push_back(std::make_unique<AgentStream>(channel, agents_.size() + 1, std::vector{SourceOf(run)}));
+    agents_.push_back(
+        std::make_unique<AgentStream>(channel, agents_.size() + 1, std::vector{SourceOf(run)}));
     WaitFor(run, 0, Bearer(admin));
   }
   const json seen = Get("runs", Bearer(reader)).value()["runs"];
@@ -230,7 +239,8 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   const Answer opened = Send("POST", "/api/v1/session", Bearer(admin));
   ASSERT_EQ(opened.status, 204);
   const size_t at = opened.head.find("plumbline_session=");
-  const std::string cookie = "Cookie: " + opened.head.substr(at, opened.head.find(';', at) - at) + "\r\n";
+  const std::string cookie =
+      "Cookie: " + opened.head.substr(at, opened.head.find(';', at) - at) + "\r\n";
   EXPECT_EQ(Get("runs", cookie).status, 200);
   EXPECT_EQ(Change(mine, update, cookie).status, 403);
   EXPECT_EQ(Change(mine, update, cookie + "Origin: http://evil\r\n").status, 403);
@@ -245,24 +255,26 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
 class EventReader {
  public:
   EventReader(const std::string& http, const std::string& headers = "") : fd_(Dial(http)) {
-    const std::string request = "GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + "\r\n";
+    const std::string request =
+        "GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + "\r\n";
     (void)!send(fd_, request.data(), request.size(), MSG_NOSIGNAL);
   }
   ~EventReader() { close(fd_); }
   bool Sees(const std::string& words) {
     return Eventually([&] {
-      pollfd ready{fd_, POLLIN, 0};
-      char buffer[4096];
-      while (poll(&ready, 1, 50) > 0) {
-        const ssize_t n = read(fd_, buffer, sizeof buffer);
-        if (n <= 0) {
-          over_ = true;
-          break;
-        }
-        text_.append(buffer, static_cast<size_t>(n));
-      }
-      return text_.find(words) != std::string::npos || over_;
-    }) && text_.find(words) != std::string::npos;
+             pollfd ready{fd_, POLLIN, 0};
+             char buffer[4096];
+             while (poll(&ready, 1, 50) > 0) {
+               const ssize_t n = read(fd_, buffer, sizeof buffer);
+               if (n <= 0) {
+                 over_ = true;
+                 break;
+               }
+               text_.append(buffer, static_cast<size_t>(n));
+             }
+             return text_.find(words) != std::string::npos || over_;
+           }) &&
+           text_.find(words) != std::string::npos;
   }
   bool Ends() {
     return Eventually([&] { return !Sees("never") && over_; });
@@ -304,7 +316,8 @@ TEST_F(WebTest, ManyWhoAreToldOfEventsLeaveRoomForOthers) {
   // Some too many are refused, and a scrape is answered.
   EXPECT_TRUE(Eventually([&] {
     int refused = 0;
-    for (const auto& one : readers) refused += one->text().find(" 503 ") != std::string::npos || !one->Sees("HTTP/1.1 200");
+    for (const auto& one : readers)
+      refused += one->text().find(" 503 ") != std::string::npos || !one->Sees("HTTP/1.1 200");
     return refused > 0;
   }));
   EXPECT_EQ(Get("runs").status, 200);
