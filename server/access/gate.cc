@@ -203,11 +203,28 @@ absl::Status Gate::Forbidden(const Grant& grant, const char* needed) {
       "this needs ", needed, ", which the access entry ", grant.Names(), " does not give"));
 }
 
-absl::Status Gate::AdmitHttp(std::string_view authorization, std::string_view session) {
-  if (!guarded()) return absl::OkStatus();
+Caller Gate::HttpCallerOf(std::string_view authorization, std::string_view session) const {
   Caller caller;
   caller.token =
       authorization.empty() ? sessions_.TokenOf(session, NowUnixSeconds()) : TokenOf(authorization);
+  return caller;
+}
+
+absl::StatusOr<std::shared_ptr<Lease>> Gate::EnterHttp(std::string_view authorization,
+                                                       std::string_view session) {
+  if (!guarded()) return open_lease_;
+  Caller caller = HttpCallerOf(authorization, session);
+  auto grant = IdentifyHttp(caller);
+  if (!grant.ok()) return grant.status();
+  auto lease = std::make_shared<Lease>(std::move(caller), *std::move(grant), counters_);
+  const MutexLock lock(mutex_);
+  leases_.push_back(lease);
+  return lease;
+}
+
+absl::Status Gate::AdmitHttp(std::string_view authorization, std::string_view session) {
+  if (!guarded()) return absl::OkStatus();
+  const Caller caller = HttpCallerOf(authorization, session);
   const auto grant = IdentifyHttp(caller);
   if (!grant.ok()) return grant.status();
   if (grant->Everywhere(Scope::kRead)) return absl::OkStatus();

@@ -36,6 +36,7 @@ class Lease {
   absl::Status Check(Scope scope, const std::string& run) const;
   // Without a count and a text: to leave out what the caller may not see.
   bool Over(Scope scope, const std::string& run) const { return grant_.Over(scope, run); }
+  bool Somewhere(Scope scope) const { return grant_.Somewhere(scope); }
   bool Everywhere(Scope scope) const { return grant_.Everywhere(scope); }
   std::string Names() const { return grant_.Names(); }  // empty: nobody was asked
 
@@ -82,9 +83,16 @@ class Gate {
   // runs?
   absl::Status AdmitHttp(std::string_view authorization, std::string_view session);
 
+  // What who sends this Authorization header, or else this session's id, may do; keep it as long as
+  // they are answered. Unauthenticated; counted.
+  absl::StatusOr<std::shared_ptr<Lease>> EnterHttp(std::string_view authorization,
+                                                   std::string_view session);
+
   // A session for who sends this Authorization header and may read something; empty: nobody is
   // asked here. It ends when its token does. Unauthenticated or PermissionDenied; counted.
   absl::StatusOr<std::string> OpenSession(std::string_view authorization);
+  // Whoever holds the id is asked for a token again.
+  void CloseSession(std::string_view session) { sessions_.Close(session); }
 
  private:
   Gate(const Config& config, Counters* counters);
@@ -92,6 +100,7 @@ class Gate {
   void LookAgain();
   bool asks_certificates() const { return !config_.tls_client_ca.empty(); }
   absl::StatusOr<Grant> Identify(const Caller& caller) const;
+  Caller HttpCallerOf(std::string_view authorization, std::string_view session) const;
   absl::StatusOr<Grant> IdentifyHttp(const Caller& caller);
   absl::Status Forbidden(const Grant& grant, const char* needed);
   void Say(std::string_view path, const absl::Status& denied);

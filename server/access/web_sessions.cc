@@ -47,4 +47,9 @@ std::optional<TokenDigest> WebSessions::TokenOf(std::string_view id, int64_t now
   return found->second.token;
 }
 
+void WebSessions::Close(std::string_view id) {
+  const MutexLock lock(mutex_);
+  sessions_.erase(DigestOf(id));
+}
+
 }  // namespace plumbline::server

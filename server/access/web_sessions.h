@@ -24,6 +24,7 @@ class WebSessions {
   absl::StatusOr<std::string> Open(const TokenDigest& token, int64_t now_unix_s);
   // The token that it stands for; whether that is still accepted is for others to ask.
   std::optional<TokenDigest> TokenOf(std::string_view id, int64_t now_unix_s) const;
+  void Close(std::string_view id);
 
  private:
   struct Session {

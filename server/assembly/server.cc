@@ -20,6 +20,7 @@
 #include "server/process/health.h"
 #include "server/process/memory_limit.h"
 #include "server/query/query_service.h"
+#include "server/web/web_service.h"
 
 namespace plumbline::server {
 namespace {
@@ -130,11 +131,17 @@ class ServerImpl : public Server {
     options.open_session = [gate = gate_.get()](std::string_view header) {
       return gate->OpenSession(header);
     };
+    options.close_session = [gate = gate_.get()](const std::string& session) {
+      gate->CloseSession(session);
+    };
     options.session_seconds = static_cast<int>(WebSessions::kSeconds);
     options.counters = &counters_;
+    web_ = std::make_unique<WebService>(
+        WebSources{SourcesOfQueries(), grpc_address_, !pipeline_.directory().empty()});
     auto http = HttpServer::Start(
         config.http,
-        {Version(), [this] { return metrics_->Text(); }, [this] { return health_->Serving(); }},
+        {Version(), [this] { return metrics_->Text(); }, [this] { return health_->Serving(); },
+         [this](const WebRequest& request) { return web_->Answer(request); }, WebService::Files()},
         options);
     if (!http.ok()) return http.status();
     http_ = std::move(*http);
@@ -149,6 +156,7 @@ class ServerImpl : public Server {
   void Stop() override {
     if (grpc_ == nullptr) return;
     http_.reset();
+    web_.reset();
     metrics_.reset();
     health_.reset();
     grpc_->GetHealthCheckService()->SetServingStatus(false);
@@ -276,6 +284,7 @@ class ServerImpl : public Server {
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Health> health_;
   std::unique_ptr<ServerMetrics> metrics_;
+  std::unique_ptr<WebService> web_;
   std::unique_ptr<HttpServer> http_;
   std::string grpc_address_;
 };

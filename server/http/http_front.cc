@@ -14,6 +14,7 @@ namespace {
 constexpr int kAcceptsAtOnce = 64;
 constexpr size_t kReadAfterEnd = 256 << 10;
 constexpr std::chrono::milliseconds kNoFiles{100}, kBusy{10};
+constexpr std::chrono::hours kEventsLast{24};  // their source ends them long before
 
 }  // namespace
 
@@ -55,6 +56,7 @@ void HttpFront::Loop() {
     }
     const auto now = Clock::now();
     TakeDone(now);
+    TakeEvents(now);
     for (size_t i = 0; i < polled_ids_.size(); ++i) {
       if (polled_[i + 2].revents == 0) continue;
       const auto peer = peers_.find(polled_ids_[i]);
@@ -72,11 +74,12 @@ void HttpFront::Wait(Clock::time_point now) {
   polled_ids_.clear();
   for (const auto& [id, peer] : peers_) {
     if (peer.phase == Phase::kWorking) continue;
-    polled_.push_back({peer.connection->socket(), peer.events, 0});
+    polled_.push_back({peer.connection->socket(), peer.polled, 0});
     polled_ids_.push_back(id);
     until = std::min(until, peer.deadline);
   }
   if (now < accept_after_) until = std::min(until, accept_after_);
+  if (event_peers_ > 0) until = std::min(until, next_events_);
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
   if (poll(polled_.data(), polled_.size(), static_cast<int>(std::max<int64_t>(ms, 0))) < 0) {
     for (pollfd& one : polled_) one.revents = 0;  // a signal
@@ -116,7 +119,7 @@ void HttpFront::Accept(Clock::time_point now) {
 void HttpFront::DropOldest() {
   auto oldest = peers_.end();
   for (auto it = peers_.begin(); it != peers_.end(); ++it) {
-    if (it->second.phase == Phase::kWorking) continue;
+    if (it->second.phase == Phase::kWorking || it->second.events != nullptr) continue;
     if (oldest == peers_.end() || it->second.since < oldest->second.since) oldest = it;
   }
   if (oldest == peers_.end()) return;  // all are being answered, in a moment
@@ -149,16 +152,47 @@ void HttpFront::TakeDone(Clock::time_point now) {
   for (Done& one : done) {
     const auto found = peers_.find(one.peer);
     --working_;
-    Peer& peer = found->second;
-    if (answer_bytes_ > 0 && answer_bytes_ + one.answer.size() > kMostAnswerBytes) {
-      Refuse(&peer, 503, now);
-    } else {
-      peer.out = std::move(one.answer);
-      peer.written = 0;
-      answer_bytes_ += peer.out.size();
-      Begin(&peer, Phase::kAnswer, kTake, now);
+    TakeReply(std::move(one.reply), &found->second, now);
+    if (!Advance(found->first, &found->second, now)) Remove(found);
+  }
+}
+
+void HttpFront::TakeReply(Reply reply, Peer* peer, Clock::time_point now) {
+  const bool full = answer_bytes_ > 0 && answer_bytes_ + reply.bytes.size() > kMostAnswerBytes;
+  if (full || (reply.events != nullptr && event_peers_ >= kMostEventPeers)) {
+    Refuse(peer, 503, now);
+    return;
+  }
+  peer->out = std::move(reply.bytes);
+  peer->written = 0;
+  answer_bytes_ += peer->out.size();
+  if (reply.events != nullptr) {
+    peer->events = std::move(reply.events);
+    ++event_peers_;
+  }
+  Begin(peer, Phase::kAnswer, kTake, now);
+}
+
+// Of peers that have taken what they were told before.
+void HttpFront::TakeEvents(Clock::time_point now) {
+  if (event_peers_ == 0 || now < next_events_) return;
+  next_events_ = now + kEventPause;
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    const auto at = it++;
+    Peer& peer = at->second;
+    if (peer.phase != Phase::kEvents) continue;
+    bool over = false;
+    peer.out = peer.events->Take(&over);
+    peer.written = 0;
+    if (over) {
+      peer.events.reset();
+      --event_peers_;
+      peer.last = true;
     }
-    if (!Advance(found->first, &peer, now)) Remove(found);
+    if (peer.out.empty() && !over) continue;
+    answer_bytes_ += peer.out.size();
+    Begin(&peer, Phase::kAnswer, kTake, now);
+    if (!Advance(at->first, &peer, now)) Remove(at);
   }
 }
 
@@ -172,6 +206,7 @@ void HttpFront::Begin(Peer* peer, Phase phase, Clock::duration allowed, Clock::t
 
 void HttpFront::Remove(Peers::iterator peer) {
   answer_bytes_ -= peer->second.out.size();
+  if (peer->second.events != nullptr) --event_peers_;
   peers_.erase(peer);
 }
 
@@ -187,7 +222,7 @@ void HttpFront::Refuse(Peer* peer, int status, Clock::time_point now) {
 bool HttpFront::Advance(uint64_t id, Peer* peer, Clock::time_point now) {
   if (peer->phase == Phase::kHandshake) {
     const auto outcome = peer->connection->Handshake();
-    peer->events = HttpConnection::EventsOf(outcome);
+    peer->polled = HttpConnection::EventsOf(outcome);
     if (outcome == HttpConnection::Outcome::kOver) return false;
     if (outcome != HttpConnection::Outcome::kDone) return true;
     peer->phase = Phase::kHead;  // in what is left of the time
@@ -199,6 +234,7 @@ bool HttpFront::Advance(uint64_t id, Peer* peer, Clock::time_point now) {
     // A next request may have come together with the last one.
     if (peer->phase != Phase::kHead) break;
   }
+  if (peer->phase == Phase::kEvents) return ReadBesideEvents(peer);
   return peer->phase != Phase::kEnding || ReadToTheEnd(peer);
 }
 
@@ -227,7 +263,7 @@ bool HttpFront::ReadHead(uint64_t id, Peer* peer, Clock::time_point now) {
     const auto outcome = peer->connection->Read(&peer->in);
     if (outcome == HttpConnection::Outcome::kOver) return false;
     if (outcome != HttpConnection::Outcome::kDone) {
-      peer->events = HttpConnection::EventsOf(outcome);
+      peer->polled = HttpConnection::EventsOf(outcome);
       return true;
     }
     if (peer->seen == 0 && peer->requests > 0) peer->deadline = now + kRequest;
@@ -242,17 +278,28 @@ bool HttpFront::WriteAnswer(Peer* peer, Clock::time_point now) {
     if (outcome == HttpConnection::Outcome::kOver) return false;
     peer->written += taken;
     if (outcome != HttpConnection::Outcome::kDone) {
-      peer->events = HttpConnection::EventsOf(outcome);
+      peer->polled = HttpConnection::EventsOf(outcome);
       return true;
     }
   }
   answer_bytes_ -= peer->out.size();
   std::string().swap(peer->out);
-  peer->events = POLLIN;
+  peer->polled = POLLIN;
+  if (peer->events != nullptr) return Begin(peer, Phase::kEvents, kEventsLast, now), true;
   if (!peer->last) return Begin(peer, Phase::kHead, kKeepAlive, now), true;
   peer->connection->SayEnd();
   Begin(peer, Phase::kEnding, kLinger, now);
   return true;
+}
+
+// Nothing is expected but the end.
+bool HttpFront::ReadBesideEvents(Peer* peer) {
+  for (;;) {
+    const auto outcome = peer->connection->Read(&peer->in);
+    peer->in.clear();
+    if (outcome == HttpConnection::Outcome::kOver) return false;
+    if (outcome != HttpConnection::Outcome::kDone) return true;
+  }
 }
 
 // Closed with bytes unread, a socket would take the answer back from a peer that still sends.
@@ -276,9 +323,9 @@ void HttpFront::Work() {
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.Unlock();
-    std::string answer = answer_(job.request);
+    Reply reply = answer_(job.request);
     lock.Lock();
-    done_.push_back({job.peer, std::move(answer)});
+    done_.push_back({job.peer, std::move(reply)});
     Wake();
   }
 }

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "server/http/event_source.h"
 #include "server/http/http_connection.h"
 #include "server/http/listener.h"
 #include "server/http/request_head.h"
@@ -25,8 +26,14 @@ namespace plumbline::server {
 
 class HttpFront {
  public:
-  // All bytes of the answer to a request. Called on several threads.
-  using Answer = std::function<std::string(const RequestHead& request)>;
+  // All bytes of the answer to a request; with `events`, those come after them, and the connection
+  // is used for nothing else.
+  struct Reply {
+    std::string bytes;
+    std::shared_ptr<EventSource> events;
+  };
+  // Called on several threads.
+  using Answer = std::function<Reply(const RequestHead& request)>;
 
   static constexpr size_t kMostConnections = 512;
   static constexpr size_t kWorkers = 8;
@@ -36,6 +43,8 @@ class HttpFront {
   static constexpr std::chrono::seconds kTake{30};           // for an answer to be taken
   static constexpr std::chrono::milliseconds kLinger{1000};  // for a refused peer to read why
   static constexpr int kMostRequests = 100;                  // of one connection
+  static constexpr size_t kMostEventPeers = 128;             // connections that are told of events
+  static constexpr std::chrono::milliseconds kEventPause{100};  // between two looks for them
 
   // `tls` null: plain. `counters` must outlive it.
   HttpFront(Listener listener, std::unique_ptr<TlsFiles> tls, Answer answer, Counters* counters);
@@ -43,19 +52,20 @@ class HttpFront {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Phase { kHandshake, kHead, kWorking, kAnswer, kEnding };
+  enum class Phase { kHandshake, kHead, kWorking, kAnswer, kEvents, kEnding };
   struct Peer {
     std::unique_ptr<HttpConnection> connection;
     Phase phase = Phase::kHandshake;
     Clock::time_point since{}, deadline{};  // of the phase
-    short events = POLLIN;                  // waited for
+    short polled = POLLIN;                  // waited for
     std::string in;
     size_t seen = 0;  // of `in`, that holds no end of a head
     std::string out;
     size_t written = 0;
     bool last = false;  // closed after this answer
     int requests = 0;
-    size_t dropped = 0;  // bytes that came after the end
+    size_t dropped = 0;                   // bytes that came after the end
+    std::shared_ptr<EventSource> events;  // null: it gets answers
   };
   using Peers = std::unordered_map<uint64_t, Peer>;
   struct Job {
@@ -64,7 +74,7 @@ class HttpFront {
   };
   struct Done {
     uint64_t peer;
-    std::string answer;
+    Reply reply;
   };
 
   void Loop();
@@ -72,11 +82,14 @@ class HttpFront {
   void Accept(Clock::time_point now);
   void DropOldest();
   void TakeDone(Clock::time_point now);
+  void TakeReply(Reply reply, Peer* peer, Clock::time_point now);
+  void TakeEvents(Clock::time_point now);
   void EndOverdue(Clock::time_point now);
   // False: it is over.
   bool Advance(uint64_t id, Peer* peer, Clock::time_point now);
   bool ReadHead(uint64_t id, Peer* peer, Clock::time_point now);
   bool WriteAnswer(Peer* peer, Clock::time_point now);
+  static bool ReadBesideEvents(Peer* peer);
   bool ReadToTheEnd(Peer* peer);
   void Begin(Peer* peer, Phase phase, Clock::duration allowed, Clock::time_point now);
   void Refuse(Peer* peer, int status, Clock::time_point now);
@@ -94,7 +107,9 @@ class HttpFront {
   Peers peers_;
   uint64_t next_id_ = 1;
   size_t answer_bytes_ = 0;
-  size_t working_ = 0;  // peers that a worker has
+  size_t working_ = 0;      // peers that a worker has
+  size_t event_peers_ = 0;  // that have a source of events
+  Clock::time_point next_events_{};
   Clock::time_point accept_after_{};
   std::vector<pollfd> polled_;
   std::vector<uint64_t> polled_ids_;

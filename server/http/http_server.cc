@@ -71,6 +71,11 @@ void SayRefused(const absl::Status& status, httplib::Response* response) {
   response->set_content(absl::StrCat(std::string(status.message()), "\n"), "text/plain");
 }
 
+// Of an answer that goes on as long as the connection does.
+constexpr const char* kEventsHead =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+    "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
+
 class HttpServerImpl : public HttpServer {
  public:
   HttpServerImpl(Pages pages, HttpOptions options)
@@ -90,8 +95,7 @@ class HttpServerImpl : public HttpServer {
     AddPages();
     front_ = std::make_unique<HttpFront>(
         *std::move(listener), std::move(tls),
-        [this](const RequestHead& request) { return routes_.AnswerTo(request); },
-        options_.counters);
+        [this](const RequestHead& request) { return AnswerTo(request); }, options_.counters);
     return absl::OkStatus();
   }
 
@@ -101,11 +105,24 @@ class HttpServerImpl : public HttpServer {
   using Request = httplib::Request;
   using Response = httplib::Response;
 
-  // Before any path is looked at, so that no handler can forget it. A POST brings its own token.
+  HttpFront::Reply AnswerTo(const RequestHead& request) {
+    events_ = nullptr;
+    HttpFront::Reply reply{routes_.AnswerTo(request), std::move(events_)};
+    if (reply.events != nullptr) reply.bytes = kEventsHead;
+    return reply;
+  }
+
+  // Before any path is looked at, so that no handler can forget it. A session brings its own token,
+  // and the page's service asks for itself: what it has is by run.
   void AskAtTheDoor() {
     using Answer = httplib::Server::HandlerResponse;
     routes_.set_pre_routing_handler([this](const Request& request, Response& response) {
-      const bool open = request.path == "/healthz" || request.method == "POST";
+      const bool session = request.path == kSessionPath && request.method != "GET";
+      if (!session && IsOfThePage(request.target)) {
+        AskWeb(request, &response);
+        return Answer::Handled;
+      }
+      const bool open = request.path == "/healthz" || session;
       if (options_.admit == nullptr || open) return Answer::Unhandled;
       const absl::Status status = options_.admit({request.get_header_value("Authorization"),
                                                   SessionOf(request.get_header_value("Cookie"))});
@@ -113,6 +130,44 @@ class HttpServerImpl : public HttpServer {
       SayRefused(status, &response);
       return Answer::Handled;
     });
+  }
+
+  // By the target as it was sent: what its other spellings mean is not for the door to say.
+  bool IsOfThePage(const std::string& target) const {
+    if (pages_.web == nullptr) return false;
+    const std::string path = target.substr(0, target.find_first_of("?#"));
+    return path.compare(0, kWebPath.size(), kWebPath) == 0 ||
+           std::find(pages_.web_files.begin(), pages_.web_files.end(), path) !=
+               pages_.web_files.end();
+  }
+
+  void AskWeb(const Request& request, Response* response) const {
+    WebAnswer answer = pages_.web(WebRequestOf(request));
+    response->status = answer.status;
+    for (const auto& [name, value] : answer.headers) {
+      response->headers.erase(name);
+      response->set_header(name, value);
+    }
+    if (answer.status != 204 && answer.status != 304) {
+      response->set_content(std::move(answer.body), answer.type);
+    }
+    if (request.method == "GET") events_ = std::move(answer.events);
+  }
+
+  static WebRequest WebRequestOf(const Request& request) {
+    WebRequest web;
+    web.method = request.method;
+    web.path = request.target.substr(0, request.target.find_first_of("?#"));
+    for (const auto& [name, value] : request.params) web.params.emplace_back(name, value);
+    web.caller = {request.get_header_value("Authorization"),
+                  SessionOf(request.get_header_value("Cookie"))};
+    web.host = request.get_header_value("Host");
+    web.origin = request.get_header_value("Origin");
+    web.fetch_site = request.get_header_value("Sec-Fetch-Site");
+    web.update = request.get_header_value("Plumbline-Update");
+    web.last_event = request.get_header_value("Last-Event-ID");
+    web.known_tag = request.get_header_value("If-None-Match");
+    return web;
   }
 
   void AddPages() {
@@ -126,6 +181,13 @@ class HttpServerImpl : public HttpServer {
     });
     routes_.Post(std::string(kSessionPath), [this](const Request& request, Response& response) {
       OpenSession(request, &response);
+    });
+    routes_.Delete(std::string(kSessionPath), [this](const Request& request, Response& response) {
+      if (options_.close_session != nullptr) {
+        options_.close_session(SessionOf(request.get_header_value("Cookie")));
+      }
+      response.status = 204;
+      SetCookie("", 0, &response);
     });
   }
 
@@ -146,9 +208,13 @@ class HttpServerImpl : public HttpServer {
     if (!id.ok()) return SayRefused(id.status(), response);
     response->status = 204;
     if (id->empty()) return;
+    SetCookie(*id, options_.session_seconds, response);
+  }
+
+  void SetCookie(const std::string& id, int seconds, Response* response) const {
     response->set_header("Set-Cookie",
-                         absl::StrCat(std::string(kCookie), *id, "; Path=/; HttpOnly; ",
-                                      "SameSite=Strict; Max-Age=", options_.session_seconds,
+                         absl::StrCat(std::string(kCookie), id, "; Path=/; HttpOnly; ",
+                                      "SameSite=Strict; Max-Age=", seconds,
                                       options_.tls_cert.empty() ? "" : "; Secure"));
   }
 
@@ -156,8 +222,11 @@ class HttpServerImpl : public HttpServer {
   const HttpOptions options_;
   Routes routes_;
   std::string address_;
-  std::unique_ptr<HttpFront> front_;  // goes first
+  static thread_local std::shared_ptr<EventSource> events_;  // of the request that is answered
+  std::unique_ptr<HttpFront> front_;                         // goes first
 };
+
+thread_local std::shared_ptr<EventSource> HttpServerImpl::events_;
 
 }  // namespace
 

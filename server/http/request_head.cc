@@ -66,8 +66,8 @@ struct Seen {
 // Headers that a handler may ask for. All others stay here, above all ranges, which the library
 // would gather in memory, one copy each.
 constexpr std::string_view kForwarded[] = {
-    "Host",   "Authorization", "Cookie",         "Accept",
-    "Origin", "If-None-Match", "Sec-Fetch-Site", "Last-Event-ID",
+    "Host",          "Authorization",  "Cookie",        "Accept",           "Origin",
+    "If-None-Match", "Sec-Fetch-Site", "Last-Event-ID", "Plumbline-Update",
 };
 
 int ReadHeader(std::string_view line, Seen* seen, RequestHead* head) {
@@ -95,6 +95,15 @@ int ReadHeader(std::string_view line, Seen* seen, RequestHead* head) {
   return 0;
 }
 
+// Of methods that change something.
+bool MayChange(std::string_view method, std::string_view path) {
+  if (path == kSessionPath) return method == "POST" || method == "DELETE";
+  const size_t name = kIncidentsPath.size();
+  return method == "POST" && path.size() > name + kStateEnd.size() &&
+         path.substr(0, name) == kIncidentsPath &&
+         path.substr(path.size() - kStateEnd.size()) == kStateEnd;
+}
+
 int ReadRequestLine(std::string_view line, bool* one_zero, RequestHead* head) {
   const size_t first = line.find(' '), last = line.rfind(' ');
   if (first == std::string_view::npos || first == last) return 400;
@@ -103,15 +112,15 @@ int ReadRequestLine(std::string_view line, bool* one_zero, RequestHead* head) {
   const std::string_view version = line.substr(last + 1);
   if (!IsToken(method)) return 400;
   if (target.size() > kMostTargetBytes) return 414;
-  const bool post = method == "POST" && target.substr(0, target.find('?')) == kSessionPath;
-  if (method != "GET" && method != "HEAD" && !post) return 405;
+  const bool changes = MayChange(method, target.substr(0, target.find('?')));
+  if (method != "GET" && method != "HEAD" && !changes) return 405;
   if (!IsTarget(target)) return 400;
   if (version.size() != 8 || version.substr(0, 5) != "HTTP/") return 400;
   if (version.substr(0, 7) != "HTTP/1.") return 505;
   *one_zero = version == "HTTP/1.0";
   head->close = *one_zero;
   head->forwarded = std::string(method) + " " + std::string(target) + " HTTP/1.1\r\n";
-  if (post) head->forwarded += "Content-Length: 0\r\n";
+  if (changes) head->forwarded += "Content-Length: 0\r\n";
   return 0;
 }
 
@@ -144,7 +153,8 @@ std::string RefusalOf(int status) {
     const char *name, *text;
   } all[] = {
       {400, "Bad Request", "this is no HTTP request that can be understood"},
-      {405, "Method Not Allowed", "GET and HEAD, and POST of /api/v1/session, are answered here"},
+      {405, "Method Not Allowed",
+       "GET and HEAD are answered here, POST and DELETE of a session, POST of an incident's state"},
       {408, "Request Timeout", "a request must be whole within 5 s"},
       {413, "Content Too Large", "no request here has a body"},
       {414, "URI Too Long", "a path may have 8 KiB"},

@@ -12,7 +12,12 @@ namespace plumbline::server {
 constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr size_t kMostTargetBytes = 8 << 10;
 constexpr size_t kMostHeaders = 100;
-constexpr std::string_view kSessionPath = "/api/v1/session";  // the only one that takes a POST
+constexpr std::string_view kWebPath = "/api/v1/";
+constexpr std::string_view kSessionPath = "/api/v1/session";
+// Takes a POST too: what would be its body is the header Plumbline-Update, which no form of another
+// site can send.
+constexpr std::string_view kIncidentsPath = "/api/v1/incidents/";
+constexpr std::string_view kStateEnd = "/state";
 
 struct RequestHead {
   // A request of the same meaning with the headers we act on and no others: no range, no body.

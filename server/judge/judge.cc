@@ -437,6 +437,13 @@ RunKnown Judge::Known(const std::string& run) const {
   return runs_.Known(run);
 }
 
+std::map<std::string, Judge::Judged> Judge::JudgedByRun() const {
+  std::map<std::string, Judged> out;
+  const MutexLock lock(mutex_);
+  for (const auto& [run, entry] : reports_) out[run] = {entry.judged, entry.inconclusive};
+  return out;
+}
+
 v1::ListVerdictsResponse Judge::Verdicts(const std::string& run) const {
   v1::ListVerdictsResponse response;
   const MutexLock lock(mutex_);

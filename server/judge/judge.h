@@ -160,6 +160,11 @@ class Judge {
   // Whom runs that go on know, as far as was judged.
   std::vector<KnownRank> Ranks() const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
+  struct Judged {
+    uint64_t judged = 0, inconclusive = 0;
+  };
+  // The counts alone of what Verdicts tells, of every run that was judged.
+  std::map<std::string, Judged> JudgedByRun() const;
   size_t queued() const { return queue_.size(); }
   size_t queued_bytes() const { return queue_.bytes(); }
   int64_t oldest_queued_unix_ns() const { return queue_.oldest_unix_ns(); }

@@ -27,6 +27,7 @@ class Demo(unittest.TestCase):
         for part in ("error  causality/moe-future-leak  layers.0 routing", "lost expert",
                      "live and offline", "s after that step had ended"):
             self.assertIn(part, done.stdout)
+        self.assertRegex(done.stdout, r"on a page while plumbd runs: http://127|page of plumbd was not built")
         self.assertNotIn("\x1b[", done.stdout)
 
     def test_a_clean_router_is_not_accused(self):

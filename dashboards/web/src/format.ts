@@ -1,0 +1,98 @@
+// Numbers, times and units as a person reads them. Blanks between a number and its unit do not break.
+
+const NB = '\u00a0';
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+
+// The server's clock less ours, in ms: a laptop's may be wrong.
+let skew = 0;
+export function setServerTime(ns: string): void {
+  skew = ms(ns) - Date.now();
+}
+export const now = (): number => Date.now() + skew;
+
+// Unix ns as decimal text to ms.
+export const ms = (ns: string): number => Number(BigInt(ns) / 1000000n);
+
+export function whole(n: number): string {
+  return Math.round(n).toLocaleString('en-US');
+}
+
+// Six significant digits; what is not finite comes as text.
+export function num(value: number | string | null | undefined): string {
+  if (value === null || value === undefined) return '–';
+  if (typeof value === 'string') return value === 'nan' ? 'NaN' : value;
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? 'inf' : '−inf';
+  const size = Math.abs(value);
+  const text = Number.isInteger(value) && size < 1e15 ? value.toLocaleString('en-US')
+    : size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(3).replace('e+', 'e')
+    : String(Number(value.toPrecision(size < 1 ? 4 : 6)));
+  return text.replace(/^-/, '−');
+}
+
+export function quantity(value: number | string, unit: string): string {
+  return num(value) + (unit ? NB + unit : '');
+}
+
+export function bytes(n: number): string {
+  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  let i = 0;
+  while (n >= 1000 && i < units.length - 1) {
+    n /= 1000;
+    i++;
+  }
+  return (i === 0 ? String(n) : n.toPrecision(3)) + NB + units[i];
+}
+
+export function count(n: number, one: string, many = one + 's'): string {
+  return whole(n) + NB + (n === 1 ? one : many);
+}
+
+// "3 s", "14 min", "1 h 52 min", "2 d 4 h"
+export function span(millis: number): string {
+  const s = Math.max(0, Math.round(millis / 1000));
+  if (s < 60) return s + NB + 's';
+  if (s < 3600) return Math.round(s / 60) + NB + 'min';
+  if (s < 86400) {
+    const m = Math.floor((s % 3600) / 60);
+    return Math.floor(s / 3600) + NB + 'h' + (m ? ' ' + m + NB + 'min' : '');
+  }
+  const h = Math.floor((s % 86400) / 3600);
+  return Math.floor(s / 86400) + NB + 'd' + (h ? ' ' + h + NB + 'h' : '');
+}
+
+export function seconds(s: number): string {
+  return s <= 0 ? '' : s < 0.001 ? num(Number((s * 1e6).toPrecision(2))) + NB + 'µs a step'
+    : s < 1 ? num(Number((s * 1000).toPrecision(3))) + NB + 'ms a step' : num(Number(s.toPrecision(3))) + NB + 's a step';
+}
+
+export const ago = (t: number): string => span(now() - t) + ' ago';
+
+const two = (n: number): string => String(n).padStart(2, '0');
+export const clock = (t: number): string => {
+  const d = new Date(t);
+  return two(d.getUTCHours()) + ':' + two(d.getUTCMinutes()) + ':' + two(d.getUTCSeconds());
+};
+
+// "02:58:04 UTC", "yesterday 23:44:51 UTC", "22 Nov 18:31:07 UTC"
+export function at(t: number): string {
+  const d = new Date(t);
+  const midnight = (x: number): number => Math.floor(x / 86400000);
+  const days = midnight(now()) - midnight(t);
+  const day = days === 0 ? '' : days === 1 ? 'yesterday ' : days === -1 ? 'tomorrow '
+    : d.getUTCDate() + ' ' + MONTHS[d.getUTCMonth()] + ' ' + (Math.abs(days) > 300 ? d.getUTCFullYear() + ' ' : '');
+  return day + clock(t) + NB + 'UTC';
+}
+
+export function steps(first: number, last: number): string {
+  return last > first ? 'steps' + NB + whole(first) + '–' + whole(last) : 'step' + NB + whole(first);
+}
+
+// Rules begin their titles small.
+export const sentence = (text: string): string => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+
+// A title stands in a line of its own: no control characters, and nothing that turns the direction of
+// what follows. Long ones are cut, with the rest in a tooltip.
+export function clean(text: string, most = 400): string {
+  const plain = text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
+  return plain.length > most ? plain.slice(0, most) + '…' : plain;
+}

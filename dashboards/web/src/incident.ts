@@ -1,0 +1,246 @@
+// One incident: what is wrong, the witness, how sure, what to do; acknowledge and silence.
+import type { IncidentPage } from './api';
+import { ApiError, get, path, setState } from './api';
+import { card, command, copy, h, mark, scrolls, tag, time, toast } from './dom';
+import { at, bytes, clean, count, ms, now, num, quantity, sentence, steps, whole } from './format';
+import { incidentText } from './text';
+import { alarm, incidentAddress, ruleAddress, runAddress, type Shell, type View } from './view';
+import { drawWitness, fieldsTable } from './witness';
+
+
+const STRENGTH: Record<string, string> = {
+  proved: 'A certificate: a replay of recorded facts, an intervention, or an exact invariant.',
+  bounded: 'An error bound is exceeded, on the stated assumptions.',
+  statistical: 'A test that may be looked at after every step; its false-alarm rate stands below.',
+  heuristic: 'A customary threshold: worth a look, no proof.',
+};
+
+function falseAlarm(page: IncidentPage): string {
+  const alarmOf = page.finding.false_alarm;
+  if (alarmOf) {
+    const value = num(alarmOf.value);
+    return alarmOf.kind === 'probability' ? `probability at most ${value} over the whole run, however long it lasts`
+      : alarmOf.kind === 'run-length' ? `one in ${value} healthy steps on average` : alarmOf.kind === 'measured' ? `measured share of healthy runs: ${value}` : `${alarmOf.kind} ${value}`;
+  }
+  return { proved: 'none by chance: what is claimed was checked exactly', bounded: 'none while the assumptions hold', heuristic: 'not known: the threshold is customary' }[page.strength] ?? 'not stated';
+}
+
+function banner(page: IncidentPage, reopen: () => void): HTMLElement | null {
+  if (page.state !== 'acknowledged' && page.state !== 'silenced') return null;
+  const until = [page.until_time ? at(ms(page.until_time)) : '', page.until_step !== undefined ? `step ${whole(page.until_step)}` : ''].filter(Boolean).join(', or ');
+  return h('div', { class: 'banner' }, mark(page.state === 'silenced' ? 'mute' : 'ack'),
+    h('div', { class: 'grow' }, h('b', {}, page.state === 'silenced' ? 'Silenced' + (until ? ` until ${until}` : '') : 'Acknowledged'), ` by ${clean(page.who, 80)}: “${clean(page.reason, 400)}”`,
+      h('div', { class: 'small sub' }, page.state === 'silenced' ? 'No alerts are sent. It is still judged; it opens by itself when the silence ends or when it gets worse.' : 'Alerts have stopped. If its level or strength rises, it opens again.')),
+    page.may_change ? h('button', { onclick: reopen }, 'Open again') : null);
+}
+
+function why(page: IncidentPage): HTMLElement {
+  const f = page.finding;
+  const cell = (key: string, value: string, big = false): HTMLElement => h('div', {}, h('div', { class: 'k' }, key), big ? h('b', {}, value) : h('span', {}, value));
+  return card('Why', null, h('div', { class: 'bd stack gap14' }, f.explanation.length > 1500 ? h('pre', { class: 'words', tabindex: '0' }, clean(f.explanation, 200000)) : h('p', { class: 'lede pretty' }, clean(f.explanation, 4000)),
+    h('div', { class: 'kv' },
+      f.measured ? cell('Measured' + (f.measured.name ? ': ' + clean(f.measured.name, 60) : ''), quantity(f.measured.value, clean(f.measured.unit, 40)), true) : null,
+      f.threshold ? cell('Threshold', num(f.threshold.value) + (f.threshold.source ? ': ' + clean(f.threshold.source, 300) : '')) : null,
+      f.bias ? cell('Bias', `${quantity(f.bias.mean, clean(f.bias.unit, 40))}, interval ${num(f.bias.low)} to ${num(f.bias.high)}`) : null,
+      f.sample_size ? cell('Sample', `${whole(f.sample_size)} values`) : null),
+    Object.keys(f.details).length ? h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, 'All details')), fieldsTable(f.details, 'Details')) : null));
+}
+
+function fixes(page: IncidentPage): HTMLElement {
+  const f = page.finding;
+  return card('All that can be done', null, h('div', { class: 'bd stack gap8' }, f.fix ? h('p', { class: 'pretty' }, clean(f.fix, 4000)) : h('p', {}, 'The rule’s page says what helps.'),
+    ...f.commands.map((one) => (one.where ? h('div', { class: 'fixrow' }, h('span', { class: 'small sub' }, clean(one.where, 60)), command(one.command, true)) : command(one.command, true))), h('p', { class: 'small' }, h('a', { href: ruleAddress(page.rule) }, `What ${clean(page.rule, 80)} checks, and what it cannot see`))));
+}
+
+function sites(page: IncidentPage): HTMLElement {
+  return card('Sites', 'one cause, one incident', scrolls(h('div', { class: 'bd scrollx' }, h('table', {},
+    h('thead', {}, h('tr', {}, ...['Site', 'Level', 'Steps', 'Ranks'].map((t) => h('th', {}, t)), h('th', { class: 'num' }, 'Found'))),
+    h('tbody', {}, ...page.site_rows.map((site) => h('tr', {}, h('td', {}, clean([site.layer, site.op].filter(Boolean).join(' / ') || 'the whole run', 160)), h('td', {}, tag(site.level)),
+      h('td', { class: 'nowrap' }, steps(site.step_first, site.step_last).replace(/^steps?\s/, '')), h('td', {}, site.ranks ? whole(site.ranks) : '–'), h('td', { class: 'num nowrap' }, count(site.count, 'time'))))))), 'Sites'),
+    page.sites > page.site_rows.length ? h('p', { class: 'bd small muted' }, `and ${whole(page.sites - page.site_rows.length)} more`) : null);
+}
+
+function howSure(page: IncidentPage): HTMLElement {
+  const f = page.finding;
+  const pair = (key: string, ...value: (string | HTMLElement)[]): HTMLElement => h('div', {}, h('dt', { class: 'k' }, key), h('dd', { class: 'wrapany' }, ...value));
+  return card('How sure', null, h('div', { class: 'bd' }, h('dl', {},
+    pair('Strength', h('b', {}, page.strength), h('br'), STRENGTH[page.strength] ?? ''), pair('False alarm', falseAlarm(page)),
+    pair('Cause', f.cause.id ? `${clean(f.cause.id, 80)}, confidence ${num(f.cause.confidence)}` : 'not named'),
+    pair('Assumed', ...(f.assumptions.length ? f.assumptions.flatMap((a, i) => (i ? [h('br'), clean(a, 400)] : [clean(a, 400)])) : ['nothing'])))));
+}
+
+function history(page: IncidentPage): HTMLElement {
+  const rows = page.history.slice(-30).reverse();
+  return card('History', null, h('div', { class: 'bd' }, rows.length ? h('ol', { class: 'hist' }, ...rows.map((one) =>
+    h('li', {}, mark(one.level === 'alert' ? 'done' : one.state === 'acknowledged' ? 'ack' : one.state === 'silenced' ? 'mute' : one.state === 'resolved' ? 'ok' : one.level),
+      h('div', { class: 'wrapany' }, one.change[0].toUpperCase() + clean(one.change, 120).slice(1) + (one.who ? ` by ${clean(one.who, 80)}` : ''), one.reason ? `: ${clean(one.reason, 300)}` : '',
+        h('div', { class: 'muted small' }, time(one.time), one.step !== null ? `, step\u00a0${whole(one.step)}` : ''))))) : h('p', { class: 'small muted' }, 'Opened, and nothing since.')));
+}
+
+function judgeYourself(page: IncidentPage): HTMLElement {
+  const capsule = page.capsule;
+  const held = capsule.state === 'complete' || capsule.state === 'partial';
+  const words = held ? `A capsule is held: ${bytes(capsule.bytes ?? 0)} of ${count(capsule.ranks ?? 0, 'rank')}, step ${whole(capsule.step ?? 0)}` + (capsule.state === 'partial' ? ' (some ranks are missing)' : '')
+    : capsule.state === 'taking' || capsule.state === 'waiting' ? 'A capsule is being taken from the ranks.' : `No capsule: ${clean(capsule.why, 300)}`;
+  return h('section', { class: 'card' }, h('div', { class: 'bd' }, h('dl', {},
+    h('div', {}, h('dt', { class: 'k' }, 'Finding'), h('dd', { class: 'mono wrapany' }, page.finding.fingerprint)),
+    h('div', {}, h('dt', { class: 'k' }, 'Judge it yourself'), h('dd', {}, command(`plumb capsule ${page.fingerprint.slice(0, 12)} --output capsule && plumb audit capsule`, true), h('span', { class: 'small muted' }, words))),
+    page.also.length ? h('div', {}, h('dt', { class: 'k' }, 'Also of this run'), h('dd', {}, ...page.also.flatMap((one, i) =>
+      [i ? h('br') : '', h('a', { href: incidentAddress(one.fingerprint), title: clean(one.rule) }, sentence(clean(one.title_short, 80)))]))) : null)));
+}
+
+function inHours(hours: number): number {
+  return now() + hours * 3600000;
+}
+// The next 08:00 UTC.
+function morning(): number {
+  const d = new Date(now());
+  const today = Date.UTC(d.getUTCFullYear(), d.getUTCMonth(), d.getUTCDate(), 8);
+  return today > now() ? today : today + 86400000;
+}
+
+export function incidentView(fingerprint: string, shell: Shell): View {
+  let page: IncidentPage | null = null;
+  let main: HTMLElement | null = null;
+  let timer = 0;
+  let order: string[] = [];
+
+  async function change(state: string, fields: Record<string, unknown>): Promise<void> {
+    page = await setState(page!.fingerprint, { state, seen: page!.state, revision: page!.revision, ...fields });
+    draw();
+    toast({ acknowledged: 'Acknowledged', silenced: 'Silenced', open: 'Open again' }[state] ?? 'Done');
+  }
+
+  function ask(kind: 'acknowledged' | 'silenced' | 'open'): void {
+    if (!page?.may_change) return;
+    const error = h('p', { class: 'dlgerr', role: 'alert' });
+    const reason = h('textarea', { rows: 3, required: true, 'aria-describedby': 'asused' });
+    const who = h('input', { type: 'text', value: localStorage.getItem('who') ?? '', autocomplete: 'name' });
+    const until = h('select', {}, h('option', { value: '1' }, `in 1 hour (${at(inHours(1))})`), h('option', { value: '8' }, `in 8 hours (${at(inHours(8))})`), h('option', { value: 'morning' }, `in the morning (${at(morning())})`),
+      h('option', { value: '168' }, `in 7 days (${at(inHours(168))})`), h('option', { value: 'step' }, 'at a step'));
+    const step = h('input', { type: 'text', inputmode: 'numeric', pattern: '[0-9]+', 'aria-label': 'Step', placeholder: 'step', hidden: true });
+    until.addEventListener('change', () => { step.hidden = until.value !== 'step'; });
+    const verb = { acknowledged: 'Acknowledge', silenced: 'Silence', open: 'Open again' }[kind];
+    const send = h('button', { class: 'primary', type: 'submit' }, verb);
+    const form = h('form', { novalidate: true, onsubmit: (event: Event) => {
+      event.preventDefault();
+      if (!reason.value.trim()) {
+        error.textContent = 'A reason is needed: the next person reads it.';
+        reason.focus();
+        return;
+      }
+      const fields: Record<string, unknown> = { reason: reason.value.trim(), who: who.value.trim() };
+      if (kind === 'silenced') {
+        if (until.value === 'step') {
+          if (!/^\d+$/.test(step.value.trim())) {
+            error.textContent = 'A step is a whole number.';
+            step.focus();
+            return;
+          }
+          fields.until_step = Number(step.value.trim());
+        } else {
+          fields.until_time = String(BigInt(Math.round(until.value === 'morning' ? morning() : inHours(Number(until.value)))) * 1000000n);
+        }
+      }
+      localStorage.setItem('who', who.value.trim());
+      send.disabled = true;
+      change(kind, fields).then(() => dialog.close(), (e: unknown) => {
+        send.disabled = false;
+        error.textContent = e instanceof ApiError ? e.message : 'The server does not answer: nothing was changed.';
+        if (e instanceof ApiError && e.status === 409) void load();
+      });
+    } },
+    h('h2', {}, `${verb}: ${clean(page.rule, 80)}`),
+    h('p', { class: 'small sub' }, { acknowledged: 'Alerts stop. It opens again by itself if its level or strength rises.', silenced: 'No alerts until then. It is still judged and shown, and opens again by itself at the end or if it gets worse.',
+      open: 'Alerts go out again when it changes.' }[kind]),
+    kind === 'silenced' ? h('label', {}, h('span', { class: 'k' }, 'Until'), until) : null, kind === 'silenced' ? step : null,
+    h('label', {}, h('span', { class: 'k' }, 'Reason, for the next person (required)'), reason),
+    h('label', {}, h('span', { class: 'k' }, 'Your name'), who),
+    h('p', { class: 'small muted', id: 'asused' }, (page.access ? `By the access entry ${clean(page.access, 80)}. ` : '') + 'Kept in the incident’s history.'), error,
+    h('div', { class: 'acts' }, h('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel'), send));
+    const dialog = shell.dialog(form);
+    reason.focus();
+  }
+
+  const asText = (): void => { if (page) void copy(incidentText(page)); };
+  function actions(narrow: boolean): HTMLElement {
+    const calm = page!.state === 'acknowledged' || page!.state === 'silenced';
+    const key = (k: string): HTMLElement | null => (narrow ? null : h('kbd', { 'aria-hidden': 'true' }, k));
+    const change = !page!.may_change ? [] : calm ? [h('button', { onclick: () => ask('open') }, 'Open again', key('o'))]
+      : [h('button', { class: 'primary', onclick: () => ask('acknowledged') }, 'Acknowledge…', key('a')), h('button', { onclick: () => ask('silenced') }, 'Silence…', key('s'))];
+    const text = h('button', { onclick: asText }, narrow ? 'Copy text' : 'Copy as text', key('c'));
+    if (narrow) return h('div', { class: 'mobacts' }, ...change, text);
+    return h('section', { class: 'card deskacts' }, h('div', { class: 'bd acts' }, ...change, text,
+      page!.may_change ? null : h('p', { class: 'small muted' }, 'Your token may read this run, and not acknowledge or silence: that needs the scope admin.')));
+  }
+
+  function step(by: number): void {
+    const at = order.findIndex((one) => one === page?.fingerprint);
+    if (order.length > 1) location.hash = incidentAddress(order[(at + by + order.length) % order.length]);
+  }
+
+  function draw(): void {
+    if (!main || !page) return;
+    const p = page;
+    const place = order.indexOf(p.fingerprint);
+    const world = p.run_world ?? 0;
+    const note = world ? `${count(world, 'rank')}, now at step\u00a0${whole(p.run_step ?? 0)}` : 'this server knows the run no more';
+    const open = new Set([...main.querySelectorAll('details[open]')].map((d) => d.querySelector('summary')?.textContent));
+    const drawn = drawWitness(p);
+    main.replaceChildren(
+      h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('a', { class: 'clip', href: runAddress(p.run) }, clean(p.run, 120)), h('span', {}, '/'), h('span', {}, `incident\u00a0${whole(p.number)}`), h('span', { class: 'grow' }),
+        place >= 0 ? [h('span', { class: 'hide-s' }, `${place + 1} of ${order.length} open`), h('button', { class: 'tiny', 'aria-label': 'Previous incident (k)', onclick: () => step(-1) }, '‹'), h('button', { class: 'tiny', 'aria-label': 'Next incident (j)', onclick: () => step(1) }, '›')] : null),
+      ...[banner(p, () => ask('open'))].filter((b) => b !== null) as HTMLElement[],
+      ...(p.merged_into ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'All its findings have another cause now: ', h('a', { href: incidentAddress(p.merged_into) }, 'see that incident')))] : []),
+      alarm(p, { run: p.run, runNote: note }, { heading: 'h1' }),
+      actions(true),
+      h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), why(p), fixes(p), sites(p)),
+        h('aside', { class: 'stack rail', 'aria-label': 'State and evidence' }, actions(false), howSure(p), history(p), judgeYourself(p))));
+    for (const d of main.querySelectorAll('details')) d.open = open.has(d.querySelector('summary')?.textContent);
+  }
+
+  async function load(): Promise<void> {
+    page = await get<IncidentPage>(path('incidents', fingerprint));
+    draw();
+  }
+
+  return {
+    get title() {
+      return page ? `${clean(page.run, 40)}: ${clean(page.rule.split('/')[1] ?? page.rule, 40)}` : 'Incident';
+    },
+    nav: 'incidents',
+    async show(to) {
+      main = to;
+      await load();
+      const list = await get<{ incidents: { fingerprint: string }[] }>('incidents', { state: 'open' });
+      order = list.incidents.map((one) => one.fingerprint);
+      draw();
+    },
+    onEvent(event) {
+      const mine = event.kind === 'again' || (event.kind === 'incident' && event.row.fingerprint === page?.fingerprint);
+      if (!mine || timer) return;
+      // Found again a hundred times a second, it is drawn once in two; a change of state at once.
+      const moved = event.kind === 'incident' && event.row.state !== page?.state;
+      timer = window.setTimeout(() => {
+        timer = 0;
+        if (!document.hidden && !document.querySelector('dialog[open]')) load().catch(() => undefined);
+      }, moved ? 100 : 2000);
+    },
+    onKey(key) {
+      const calm = page?.state === 'acknowledged' || page?.state === 'silenced';
+      if (key === 'a' && !calm) ask('acknowledged');
+      else if (key === 's' && !calm) ask('silenced');
+      else if (key === 'o' && calm) ask('open');
+      else if (key === 'c') asText();
+      else if (key === 'j') step(1);
+      else if (key === 'k') step(-1);
+      else return false;
+      return true;
+    },
+    onTheme: draw,
+    leave() {
+      clearTimeout(timer);
+      main = null;
+    },
+  };
+}

@@ -1,0 +1,295 @@
+// The page: addresses, keys, the one stream of events, and what stands above every view.
+import { ApiError, get, Live, signIn, signOut, type IncidentRow, type LiveEvent, type RunRow, type ServerInfo } from './api';
+import { copy, h, mark, message } from './dom';
+import { clean, clock, now, setServerTime, span, whole } from './format';
+import { incidentView } from './incident';
+import { incidentsView } from './incidents';
+import { ruleView, rulesView } from './rules';
+import { runView } from './run';
+import { runsView } from './runs';
+import { failure, incidentAddress, ruleAddress, runAddress, type Shell, type View } from './view';
+
+const main = document.querySelector<HTMLElement>('#main')!;
+const dialogBox = document.querySelector<HTMLDialogElement>('#dlg')!;
+const banner = document.querySelector<HTMLElement>('#banner')!;
+let view: View | null = null;
+let shown = '';
+let turn = 0;
+
+const shell: Shell = {
+  server: null,
+  loaded: Promise.resolve(),
+  go: (address) => { location.hash = address; },
+  dialog(content) {
+    const heading = content.querySelector('h2')?.textContent;
+    dialogBox.setAttribute('aria-label', heading ?? 'Dialog');
+    dialogBox.replaceChildren(content);
+    if (!dialogBox.open) dialogBox.showModal();
+    return dialogBox;
+  },
+  refresh: () => void route(true),
+};
+
+// ---- addresses ----
+
+function viewOf(parts: string[], params: URLSearchParams): View {
+  const [what, ...rest] = parts;
+  if (!what || what === 'runs') return runsView(shell);
+  if (what === 'run' && rest.length) return runView(rest.join('/'), params);
+  if (what === 'incidents') return incidentsView(params);
+  if (what === 'incident' && rest.length === 1) return incidentView(rest[0], shell);
+  if (what === 'rules') return rulesView();
+  if (what === 'rule' && rest.length === 2) return ruleView(rest.join('/'));
+  if (what === 'signin') return signInView();
+  return {
+    title: 'Not found', nav: 'runs',
+    async show(to) {
+      to.replaceChildren(message('There is no such page', h('a', { href: '#/' }, 'All runs of this server')));
+    },
+  };
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+function setTitle(): void {
+  document.title = (view?.title ?? '') + ' – Plumbline';
+}
+
+async function route(again = false): Promise<void> {
+  const address = location.hash.slice(1) || '/';
+  if (address === shown && !again) return;
+  const mine = ++turn;
+  shown = address;
+  view?.leave?.();
+  if (dialogBox.open) dialogBox.close();
+  const [place, query = ''] = address.split('?');
+  const params = new URLSearchParams(query);
+  const wanted = params.get('theme');
+  if (wanted) setTheme(wanted);
+  view = viewOf(place.split('/').filter(Boolean).map(decoded), params);
+  const next = view;
+  for (const link of document.querySelectorAll<HTMLElement>('.nav a')) {
+    if (link.dataset.k === next.nav) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  try {
+    if (!shell.server && place !== '/signin') shell.loaded = loadServer();
+    await Promise.all([place === '/signin' ? null : shell.loaded, next.show(main)]);
+  } catch (error) {
+    if (mine !== turn) return;
+    if (error instanceof ApiError && error.status === 401 && place !== '/signin') {
+      askToken();
+      return;
+    }
+    main.replaceChildren(failure(error));
+    // What failed because nobody answered is tried again as the stream is.
+    if (!(error instanceof ApiError)) setTimeout(() => { if (mine === turn) void route(true); }, 2000);
+  }
+  if (mine !== turn) return;
+  if (!again) scrollTo(0, 0);
+  setTitle();
+  // Once somebody is let in.
+  if (shell.server && place !== '/signin' && live.state.state === 'connecting') live.connect();
+  document.documentElement.dataset.ready = address;
+  document.documentElement.dataset.readyAt = String(performance.now());
+  await next.whole?.catch(() => undefined);
+  if (mine === turn) document.documentElement.dataset.whole = address;
+}
+
+let back = '#/';
+// A token that ran out, or was taken back.
+function askToken(): void {
+  if (location.hash === '#/signin') return;
+  back = location.hash || '#/';
+  location.hash = '#/signin';
+}
+function signInView(): View {
+  return {
+    title: 'Sign in', nav: 'runs',
+    async show(to) {
+      const error = h('p', { class: 'dlgerr', role: 'alert' });
+      const token = h('input', { type: 'password', autocomplete: 'off', spellcheck: 'false', class: 'mono', required: true });
+      to.replaceChildren(h('div', { class: 'center narrow' }, h('div', {}, h('h1', {}, 'Sign in'), h('p', { class: 'sub mt8' }, 'Type your token once. It is kept as a cookie that scripts cannot read, for 12 hours, and never stands in an address.')),
+        h('section', { class: 'card' }, h('form', { class: 'bd stack', onsubmit: async (event: Event) => {
+          event.preventDefault();
+          try {
+            await signIn(token.value.trim());
+            token.value = '';
+            shell.server = null;
+            live.connect();
+            location.hash = back === '#/signin' ? '#/' : back;
+          } catch (e) {
+            error.textContent = e instanceof ApiError ? e.message : 'The server does not answer.';
+          }
+        } }, h('label', {}, h('span', { class: 'k' }, 'Token'), token), error,
+        h('div', { class: 'between' }, h('span', { class: 'small muted' }, 'Read, or read and acknowledge: by scope'), h('button', { class: 'primary' }, 'Sign in'))))));
+      token.focus();
+    },
+  };
+}
+
+// ---- what is live ----
+
+let openErrors = new Map<string, boolean>();
+async function countErrors(): Promise<void> {
+  try {
+    const { incidents } = await get<{ incidents: IncidentRow[] }>('incidents', { state: 'open' });
+    openErrors = new Map(incidents.filter((one) => one.level === 'error' && !one.suppressed).map((one) => [one.fingerprint, true]));
+    showErrors();
+  } catch {
+    // The view says what is wrong.
+  }
+}
+function showErrors(): void {
+  const badge = document.querySelector<HTMLElement>('.nav .count')!;
+  badge.hidden = openErrors.size === 0;
+  badge.textContent = whole(openErrors.size);
+  badge.setAttribute('aria-label', `${openErrors.size} open errors`);
+  badge.setAttribute('role', 'img');
+}
+
+const live = new Live(onEvent, showLive, setServerTime, askToken);
+function onEvent(event: LiveEvent): void {
+  if (event.kind === 'again') void countErrors();
+  if (event.kind === 'incident') {
+    const { row } = event;
+    if (row.level === 'error' && row.state === 'open' && !row.suppressed) openErrors.set(row.fingerprint, true);
+    else openErrors.delete(row.fingerprint);
+    showErrors();
+  }
+  view?.onEvent?.(event);
+  setTitle();
+}
+
+function showLive(): void {
+  const { state, lag, since, next } = live.state;
+  const box = document.querySelector('.link-state')!;
+  const words = { connecting: 'connecting', live: 'live', starting: 'starting', offline: 'offline' }[state];
+  const behind = state === 'live' ? h('span', { class: 'lg' }, lag >= 100 ? `, ${whole(lag / 100) === '0' ? '0.1' : (lag / 1000).toFixed(1)}\u00a0s behind` : '') : '';
+  const text = words + (behind ? behind.textContent : '');
+  if (box.textContent !== text) box.replaceChildren(mark(state === 'offline' ? 'off' : state === 'live' ? 'live' : 'warning'), h('span', {}, words, behind));
+  document.body.classList.toggle('stale', state === 'offline' || state === 'starting');
+  if (state === 'offline') {
+    const wait = Math.max(0, Math.round((next - Date.now()) / 1000));
+    banner.replaceChildren(h('div', { class: 'banner err', role: 'alert' }, mark('off'), h('div', { class: 'grow' }, h('b', {}, `No connection to ${location.host} for ${span(Date.now() - since)}`),
+      h('div', { class: 'small sub' }, `What you see is of ${clock(since)}\u00a0UTC and may be wrong by now. Next try in ${wait}\u00a0s. If it stays so: is plumbd running, is the tunnel open?`)), h('button', { onclick: () => live.connect() }, 'Try now')));
+  } else if (state === 'starting') {
+    banner.replaceChildren(h('div', { class: 'banner warn', role: 'status' }, mark('warning'), h('div', { class: 'grow' }, h('b', {}, 'The server was started again and still judges its journal'), h('div', { class: 'small sub' }, 'Nothing that was acknowledged is lost; what it had found before may be missing until it is through. This page goes on by itself.'))));
+  } else if (banner.childElementCount) {
+    banner.replaceChildren();
+  }
+}
+setInterval(() => {
+  document.querySelector('.clock')!.textContent = clock(now()) + ' UTC';
+  if (live.state.state === 'offline') showLive();
+}, 1000);
+
+async function loadServer(): Promise<void> {
+  shell.server = await get<ServerInfo>('server');
+  setServerTime(shell.server.now);
+  const out = shell.server.guarded ? [' Signed in as ' + clean(shell.server.access, 60) + '. ', h('button', { class: 'quiet small', onclick: () => void signOut().then(() => location.reload()) }, 'Sign out')] : [];
+  document.querySelector('footer')!.replaceChildren(`plumbd ${shell.server.version} on ${location.host}. Press `, h('kbd', {}, '?'), ' for keys.', ...out,
+    ...(shell.server.store_problem ? [h('div', { class: 'tag warning' }, mark('warning'), clean(shell.server.store_problem, 300))] : []));
+  void countErrors();
+}
+
+// ---- theme ----
+
+const THEMES = ['auto', 'light', 'dark'];
+function setTheme(theme: string): void {
+  if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  document.querySelector('#theme')!.replaceChildren(mark('theme'), h('span', { class: 'tt hide-s' }, theme[0].toUpperCase() + theme.slice(1)));
+  document.querySelector('#theme')!.setAttribute('aria-label', `Theme: ${theme}`);
+}
+function turnTheme(): void {
+  const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? 'auto') + 1) % 3];
+  localStorage.setItem('theme', next);
+  setTheme(next);
+  view?.onTheme?.();
+}
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => view?.onTheme?.());
+
+// ---- find and keys ----
+
+async function find(): Promise<void> {
+  const input = h('input', { type: 'text', placeholder: 'A run, an incident, a rule', 'aria-label': 'Find', autocomplete: 'off' });
+  const list = h('div', {});
+  const dialog = shell.dialog(h('form', { method: 'dialog' }, h('h2', {}, 'Find'), input, list));
+  input.focus();
+  const [runs, incidents, rules] = await Promise.all([get<{ runs: RunRow[] }>('runs'), get<{ incidents: IncidentRow[] }>('incidents', { state: 'all' }), get<{ rules: { rule: string; title: string }[] }>('rules')]);
+  const all: [string, string, string][] = [
+    ...runs.runs.map((one): [string, string, string] => [clean(one.run, 100), 'run, ' + one.word.toLowerCase(), runAddress(one.run)]),
+    ...incidents.incidents.map((one): [string, string, string] => [clean(one.title, 120), `${one.rule}, ${clean(one.run, 60)}, ${one.fingerprint.slice(0, 12)}`, incidentAddress(one.fingerprint)]),
+    ...rules.rules.map((one): [string, string, string] => [one.rule, one.title, ruleAddress(one.rule)]),
+  ];
+  const draw = (): void => {
+    const words = input.value.toLowerCase().split(' ').filter(Boolean);
+    const hits = all.filter(([title, sub]) => words.every((word) => (title + ' ' + sub).toLowerCase().includes(word))).slice(0, 10);
+    list.replaceChildren(...hits.map(([title, sub, address]) => h('a', { class: 'incrow', href: address, onclick: () => dialog.close() }, mark('tri'), h('span', {}, title, h('br'), h('span', { class: 'small muted' }, sub)))),
+      hits.length ? '' : h('p', { class: 'small muted' }, 'Nothing here has that in its name.'));
+  };
+  input.addEventListener('input', draw);
+  input.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter') return;
+    event.preventDefault();
+    list.querySelector<HTMLElement>('a')?.click();
+  });
+  draw();
+}
+
+function showKeys(): void {
+  const row = (keys: string[], what: string): Node[] => [h('span', {}, ...keys.flatMap((k) => [h('kbd', {}, k), ' '])), h('span', {}, what)];
+  shell.dialog(h('form', { method: 'dialog' }, h('h2', {}, 'Keys'), h('div', { class: 'keys' }, ...row(['j', 'k'], 'next, previous row or incident'), ...row(['Enter'], 'open'), ...row(['[', ']'], 'previous, next finding on the step axis'),
+    ...row(['+', '−', '0'], 'zoom in, out, whole run'), ...row(['/'], 'find a run, incident or rule'), ...row(['a', 's', 'o'], 'acknowledge, silence, open again'), ...row(['c'], 'copy the finding as text'),
+    ...row(['g r', 'g i', 'g u'], 'runs, incidents, rules'), ...row(['t'], 'theme: as the system, light, dark'), ...row(['?'], 'this list')), h('div', { class: 'acts' }, h('button', { class: 'primary' }, 'Close'))));
+}
+
+let waiting = 0;
+document.addEventListener('keydown', (event) => {
+  const target = event.target as HTMLElement;
+  if (target.matches('input,textarea,select') || event.metaKey || event.ctrlKey || event.altKey || dialogBox.open) return;
+  const { key } = event;
+  if (waiting && Date.now() - waiting < 900) {
+    waiting = 0;
+    const to = { r: '#/', i: '#/incidents', u: '#/rules' }[key];
+    if (to) {
+      location.hash = to;
+      return;
+    }
+  }
+  const rows = [...main.querySelectorAll<HTMLElement>('[data-row]')];
+  if (key === 'g') waiting = Date.now();
+  else if (key === '?') showKeys();
+  else if (key === 't') turnTheme();
+  else if (key === '/') {
+    event.preventDefault();
+    void find();
+  } else if (view?.onKey?.(key)) {
+    event.preventDefault();
+  } else if ((key === 'j' || key === 'k') && rows.length) {
+    const place = rows.indexOf(document.activeElement as HTMLElement);
+    rows[Math.max(0, Math.min(rows.length - 1, place + (key === 'j' ? 1 : -1)))].focus();
+  } else if (key === 'c') {
+    void copy(location.href);
+  }
+});
+document.querySelector('#find')!.addEventListener('click', () => void find());
+document.querySelector('#theme')!.addEventListener('click', turnTheme);
+document.querySelector('.skip')!.addEventListener('click', (event) => {
+  event.preventDefault();
+  main.focus();
+});
+dialogBox.addEventListener('click', (event) => { if (event.target === dialogBox) dialogBox.close(); });
+addEventListener('hashchange', () => void route());
+// A tab that was hidden has drawn nothing meanwhile.
+document.addEventListener('visibilitychange', () => { if (!document.hidden) view?.onEvent?.({ kind: 'again' }); });
+
+setTheme(localStorage.getItem('theme') ?? 'auto');
+void route();

@@ -1,0 +1,321 @@
+// Pictures of series: what the server has reduced to a minimum, a maximum and a mean a pixel.
+import uPlot from 'uplot';
+import type { IncidentRow, Points } from './api';
+import { h, markAt, s } from './dom';
+import { num, whole } from './format';
+
+export const GUTTER = 74;
+export const RIGHT = 12;
+
+export const css = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export const line = (x1: number, y1: number, x2: number, y2: number, cls = 'axis', more: Record<string, unknown> = {}): SVGElement =>
+  s('line', { x1: x1.toFixed(1), y1: y1.toFixed(1), x2: x2.toFixed(1), y2: y2.toFixed(1), class: cls, ...more });
+export const words = (x: number, y: number, text: string, cls = '', anchor = 'start'): SVGElement =>
+  s('text', { x: x.toFixed(1), y: y.toFixed(1), class: cls, 'text-anchor': anchor }, text);
+// The onset: a thin line that ends in a bob.
+export const plumb = (x: number, y1: number, y2: number): SVGElement[] =>
+  [line(x, y1, x, y2, 'pl'), s('path', { class: 'bob', d: `M${x - 4} ${y2}h8l-4 10z` })];
+export const scale = (a: number, b: number, c: number, d: number) => (x: number): number => (b === a ? (c + d) / 2 : c + ((x - a) / (b - a)) * (d - c));
+
+export function picture(width: number, height: number, label: string, ...parts: (SVGElement | SVGElement[] | null)[]): SVGElement {
+  return s('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': label }, ...(parts as Node[]));
+}
+
+let patterns = 0;
+// Not finite: a diagonal hatch. No evidence: dots. Each picture has its own, since ids are the document's.
+export function hatches(): { defs: SVGElement; bad: string; none: string } {
+  const id = 'p' + ++patterns;
+  const defs = s('defs', {},
+    s('pattern', { id: id + 'x', width: 7, height: 7, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
+      s('rect', { width: 7, height: 7, fill: 'var(--error-bg)' }), s('path', { d: 'M0 0v7', stroke: 'var(--hatch)', 'stroke-opacity': 0.62, 'stroke-width': 2 })),
+    s('pattern', { id: id + 'd', width: 5, height: 5, patternUnits: 'userSpaceOnUse' },
+      s('rect', { width: 5, height: 5, fill: 'var(--surface)' }), s('circle', { cx: 2.5, cy: 2.5, r: 1, fill: 'var(--none)' })));
+  return { defs, bad: `url(#${id}x)`, none: `url(#${id}d)` };
+}
+
+export function ticks(low: number, high: number, n: number): number[] {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / n;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((k) => k >= rough) ?? rough;
+  const out: number[] = [];
+  for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-9 && out.length < 50; v += step) out.push(Math.abs(v) < step / 1e6 ? 0 : v);
+  return out;
+}
+
+const finite = (values: (number | null | undefined)[]): number[] => values.filter((v): v is number => typeof v === 'number');
+
+export function rangeOf(points: Points): { low: number; high: number } | null {
+  const all = finite([...(points.min ?? points.mean ?? []), ...(points.max ?? [])]);
+  if (all.length === 0) return null;
+  return { low: all.reduce((a, b) => Math.min(a, b)), high: all.reduce((a, b) => Math.max(a, b)) };
+}
+
+// What is drawn of the start of a curve may hide the rest of it: the axis leaves out the highest 2 % of the first tenth.
+function calm(points: Points): { low: number; high: number } | null {
+  const all = rangeOf(points);
+  if (!all) return null;
+  const n = points.step.length;
+  const late = finite((points.max ?? points.mean ?? []).slice(Math.floor(n / 25)));
+  if (late.length > 8) all.high = late.reduce((a, b) => Math.max(a, b));
+  return all;
+}
+
+// One path: an upright stroke a column, so that a spike of one step is never lost.
+function pathOf(points: Points, X: (x: number) => number, Y: (y: number) => number): string {
+  let d = '';
+  let pen = false;
+  points.step.forEach((step, i) => {
+    const low = points.min?.[i] ?? points.mean?.[i];
+    const high = points.max?.[i] ?? points.mean?.[i];
+    if (typeof low !== 'number' || typeof high !== 'number') {
+      pen = false;
+      return;
+    }
+    const x = X(step).toFixed(1);
+    d += (pen ? 'L' : 'M') + x + ' ' + Y(high).toFixed(1);
+    if (high !== low) d += 'L' + x + ' ' + Y(low).toFixed(1);
+    pen = true;
+  });
+  return d;
+}
+
+export interface Onset { level: string; step: number }
+
+export function spark(width: number, points: Points | null, onset: Onset | null, label = 'loss'): SVGElement {
+  const height = 34;
+  const range = points && calm(points);
+  if (!points || !range || points.step.length === 0) {
+    return picture(width, height, `no ${label} reported`, line(0, 17, width, 17, 'axis', { 'stroke-dasharray': '2 4' }));
+  }
+  const first = points.step[0];
+  const last = points.step[points.step.length - 1] + (points.bucket_steps ?? 1) - 1;
+  const X = scale(first, Math.max(last, onset?.step ?? last), 2, width - 6);
+  const Y = scale(range.low, range.high, height - 5, 5);
+  const parts: SVGElement[] = [s('path', { d: pathOf(points, X, (y) => Math.max(3, Y(y))), fill: 'none', stroke: 'var(--ink-2)', 'stroke-width': 1.3 })];
+  if (points.bad?.length) {
+    const { defs, bad } = hatches();
+    const from = X(points.step[points.bad[0]]);
+    parts.push(defs, s('rect', { x: from.toFixed(1), y: height - 10, width: Math.max(3, width - 6 - from).toFixed(1), height: 7, fill: bad }));
+  }
+  if (onset && onset.step >= first) {
+    const x = Math.min(width - 7, Math.max(7, X(onset.step)));
+    const colour = onset.level === 'warning' ? 'warn' : onset.level === 'note' ? 'note' : 'error';
+    parts.push(s('line', { x1: x, y1: 8, x2: x, y2: height - 3, stroke: `var(--${colour})`, 'stroke-width': 1.25 }), markAt(onset.level, x, 7, 12));
+  }
+  return picture(width, height, `${label}, the newest value ${num(lastOf(points))}` + (onset ? `, a finding at step ${onset.step}` : ''), ...parts);
+}
+
+export function lastOf(points: Points): number | null | undefined {
+  const n = points.step.length;
+  if (n === 0) return undefined;
+  if (points.bad?.includes(n - 1)) return NaN;
+  return points.mean?.[n - 1];
+}
+
+// ---- one series, drawn by uPlot ----
+
+export interface Plot {
+  element: HTMLElement;
+  update(points: Points, marks: IncidentRow[]): void;
+  resize(): void;
+  destroy(): void;
+}
+
+function hatchFill(context: CanvasRenderingContext2D, x: number, y: number, w: number, height: number): void {
+  context.save();
+  context.beginPath();
+  context.rect(x, y, w, height);
+  context.clip();
+  context.fillStyle = css('--error-bg');
+  context.fillRect(x, y, w, height);
+  context.strokeStyle = css('--hatch');
+  context.globalAlpha = 0.5;
+  context.lineWidth = 1.5 * devicePixelRatio;
+  context.beginPath();
+  const gap = 8 * devicePixelRatio;
+  for (let d = x - height; d < x + w; d += gap) {
+    context.moveTo(d, y + height);
+    context.lineTo(d + height, y);
+  }
+  context.stroke();
+  context.restore();
+}
+
+export function seriesPlot(name: string, height: number, onZoom: (from: number, to: number) => void, onCursor: (step: number | null) => void): Plot {
+  const element = h('div', { class: 'plot', role: 'img', 'aria-label': `${name} over steps` });
+  let plot: uPlot | null = null;
+  let shown: Points = { step: [] };
+  let marks: IncidentRow[] = [];
+
+  const drawBad = (u: uPlot): void => {
+    const { ctx, bbox } = u;
+    const width = shown.bucket_steps ?? 1;
+    const columns = shown.bad ?? [];
+    // Neighbours are one stretch: hatched one by one their lines would not meet.
+    for (let at = 0; at < columns.length; at++) {
+      const first = columns[at];
+      while (at + 1 < columns.length && columns[at + 1] === columns[at] + 1) at++;
+      const from = u.valToPos(shown.step[first], 'x', true);
+      const to = u.valToPos(shown.step[columns[at]] + width, 'x', true);
+      const left = Math.max(bbox.left, from - 0.5);
+      const right = Math.min(bbox.left + bbox.width, Math.max(to, from + 2));
+      if (right > left) hatchFill(ctx, left, bbox.top, right - left, bbox.height);
+    }
+  };
+  // The range of each column, as an upright stroke.
+  const drawRange = (u: uPlot): void => {
+    if (!shown.min || !shown.max) return;
+    const { ctx } = u;
+    ctx.save();
+    ctx.strokeStyle = css('--s1');
+    ctx.globalAlpha = 0.45;
+    ctx.lineWidth = devicePixelRatio;
+    ctx.beginPath();
+    shown.step.forEach((step, i) => {
+      const low = shown.min![i];
+      const high = shown.max![i];
+      if (low === null || high === null) return;
+      const x = u.valToPos(step, 'x', true);
+      ctx.moveTo(x, u.valToPos(low, 'y', true));
+      ctx.lineTo(x, u.valToPos(high, 'y', true) - 1);
+    });
+    ctx.stroke();
+    ctx.restore();
+  };
+  const drawMarks = (u: uPlot): void => {
+    const { ctx, bbox } = u;
+    for (const mark of marks) {
+      const x = u.valToPos(mark.step_first, 'x', true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.save();
+      ctx.strokeStyle = css(mark === marks[0] ? '--ink' : '--line-strong');
+      ctx.lineWidth = (mark === marks[0] ? 1.25 : 1) * devicePixelRatio;
+      if (mark !== marks[0]) ctx.setLineDash([2 * devicePixelRatio, 4 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.restore();
+    }
+  };
+  const make = (): void => {
+    plot?.destroy();
+    const width = Math.max(120, element.clientWidth || 600);
+    const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
+    const axis = (side: number, size: number, show: (v: number) => string): uPlot.Axis => ({
+      side, size, font, stroke: css('--ink-3'), gap: 6,
+      grid: { stroke: css('--grid'), width: 1 }, ticks: { stroke: css('--line-strong'), width: 1, size: 4 },
+      values: (_u, splits) => splits.map((v) => (v === null ? '' : show(v))),
+    });
+    plot = new uPlot({
+      width, height, padding: [8, RIGHT, 0, 0],
+      legend: { show: false },
+      scales: {
+        x: { time: false },
+        y: { range: (_u, low, high) => (low === null || high === null ? [0, 1] : low === high ? [low - Math.abs(low || 1) * 0.05, high + Math.abs(high || 1) * 0.05]
+          : [low - (high - low) * 0.06, high + (high - low) * 0.06]) },
+      },
+      cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+      axes: [axis(2, 30, (v) => (Number.isInteger(v) ? whole(v) : '')), axis(3, GUTTER, (v) => num(Number(v.toPrecision(4))))],
+      series: [{}, { stroke: css('--s1'), width: 1.4, points: { show: shown.step.length === 1 }, spanGaps: false },
+        { stroke: 'transparent', points: { show: false } }, { stroke: 'transparent', points: { show: false } }],
+      hooks: {
+        drawClear: [drawBad],
+        drawSeries: [(u, i) => { if (i === 1) drawRange(u); }],
+        draw: [drawMarks],
+        setCursor: [(u) => onCursor(u.cursor.idx === null || u.cursor.idx === undefined ? null : shown.step[u.cursor.idx])],
+        setSelect: [(u) => {
+          if (u.select.width < 4) return;
+          onZoom(Math.round(u.posToVal(u.select.left, 'x')), Math.round(u.posToVal(u.select.left + u.select.width, 'x')));
+          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        }],
+      },
+    }, dataOf(), element);
+  };
+  const dataOf = (): uPlot.AlignedData => [shown.step, shown.mean ?? [], shown.min ?? shown.mean ?? [], shown.max ?? shown.mean ?? []] as uPlot.AlignedData;
+  return {
+    element,
+    update(points, now) {
+      shown = points;
+      marks = now;
+      if (!plot) make();
+      else plot.setData(dataOf());
+    },
+    resize: make,
+    destroy: () => plot?.destroy(),
+  };
+}
+
+// ---- ranks by steps ----
+
+export interface Cells {
+  first_rank: number[];
+  last_rank: number[];
+  step: number[];
+  bucket_steps: number;
+  low: number | string;
+  high: number | string;
+  bytes: Uint8Array;
+}
+
+export function parseCells(body: Uint8Array): Cells {
+  const end = body.indexOf(10);
+  const head = JSON.parse(new TextDecoder().decode(body.subarray(0, end)));
+  return { ...head, bytes: body.subarray(end + 1) };
+}
+
+export const BAD = 255;
+export const NO_EVIDENCE = 254;
+
+function rgb(name: string): [number, number, number] {
+  const text = css(name).replace('#', '');
+  return [0, 2, 4].map((i) => parseInt(text.slice(i, i + 2), 16)) as [number, number, number];
+}
+
+// A pixel a cell, but some more where there are few: the browser stretches it.
+export function heatMap(cells: Cells, from: number, to: number): HTMLElement {
+  const rows = cells.first_rank.length;
+  const columns = cells.step.length;
+  const height = Math.max(24, Math.min(512, rows * Math.max(1, Math.floor(224 / Math.max(rows, 1)))));
+  const canvas = h('canvas', { class: 'heat', role: 'img', tabindex: '0', 'aria-label': `${rows} rows of ranks by ${columns} columns of steps; arrow keys read a cell` });
+  const wide = Math.max(1, Math.round((to - from + 1) / cells.bucket_steps));
+  const across = Math.max(1, Math.min(8, Math.floor(800 / wide)));
+  const down = Math.max(1, Math.floor(height / Math.max(rows, 1)));
+  canvas.width = wide * across;
+  canvas.height = Math.max(1, rows * down);
+  canvas.style.height = height + 'px';
+  const context = canvas.getContext('2d')!;
+  const image = context.createImageData(canvas.width, canvas.height);
+  const ramp = [0, 1, 2, 3, 4].map((i) => rgb('--h' + i));
+  const [surface, none, hatch, hatchBg] = ['--surface', '--none', '--hatch', '--error-bg'].map(rgb);
+  const colour = (byte: number, x: number, y: number): [number, number, number] => {
+    if (byte === BAD) return (x + y) % 6 < 2 ? hatch : hatchBg;
+    if (byte === NO_EVIDENCE) return x % 4 === 1 && y % 4 === 1 ? none : surface;
+    const at = (byte / 253) * 4;
+    const low = ramp[Math.floor(at)];
+    const high = ramp[Math.min(4, Math.floor(at) + 1)];
+    return low.map((v, i) => Math.round(v + (high[i] - v) * (at - Math.floor(at)))) as [number, number, number];
+  };
+  const columnOf = new Int32Array(wide).fill(-1);
+  cells.step.forEach((step, i) => {
+    const place = Math.floor((step - from) / cells.bucket_steps);
+    if (place >= 0 && place < wide) columnOf[place] = i;
+  });
+  for (let y = 0; y < canvas.height; y++) {
+    const row = Math.floor(y / down);
+    for (let x = 0; x < canvas.width; x++) {
+      const column = columnOf[Math.floor(x / across)];
+      const byte = column < 0 ? NO_EVIDENCE : cells.bytes[row * columns + column];
+      const [r, g, b] = colour(byte, x, y);
+      const at = (y * canvas.width + x) * 4;
+      image.data[at] = r;
+      image.data[at + 1] = g;
+      image.data[at + 2] = b;
+      image.data[at + 3] = 255;
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}

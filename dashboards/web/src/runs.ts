@@ -1,0 +1,201 @@
+// All runs, what hurts most first.
+import type { LiveEvent, Points, RunRow } from './api';
+import { get, path } from './api';
+import { command, h, mark, say, tag, time } from './dom';
+import { clean, count, seconds, sentence, span, whole, now, ms } from './format';
+import { spark } from './plots';
+import { alarm, incidentAddress, isCalm, runAddress, type Shell, type View } from './view';
+
+interface Answer { now: string; runs: RunRow[] }
+
+function quietWords(run: RunRow): [string, string] {
+  if (run.quarantined) return ['Set aside: it could not be judged', clean(run.quarantined, 200)];
+  const verdicts = run.judged - run.inconclusive;
+  if (run.word === 'Watched') return ['Nothing was found so far', `${count(run.samples, 'value')} up to step\u00a0${whole(run.newest_step)}; of series, rules say that they pass when the run ends`];
+  if (run.state === 'none') {
+    return run.judged === 0 ? ['No rule had anything to say yet', 'A hook may sit in code that never runs: plumb doctor']
+      : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: what is missing stands on its page`];
+  }
+  const aside = run.put_aside ? `, ${whole(run.put_aside)} acknowledged or silenced` : '';
+  return [`${count(verdicts, 'verdict')} passed, none open${aside}`, run.inconclusive ? `${whole(run.inconclusive)} inconclusive` : run.over ? `ended by itself at step ${whole(run.newest_step)}` : 'nothing was inconclusive'];
+}
+
+export function runNote(run: RunRow): string {
+  const ranks = count(run.world, 'rank');
+  return run.over ? `${ranks}, ended at step\u00a0${whole(run.newest_step)}` : `${ranks}, now at step\u00a0${whole(run.newest_step)}`;
+}
+
+// What it costs: ranks that went on, or stand, since then.
+export function waste(run: RunRow): string | undefined {
+  const since = run.worst && !run.over ? now() - ms(run.worst.opened) : 0;
+  const hours = (since / 3600000) * run.world;
+  return run.worst?.level === 'error' && hours >= 1 ? `${whole(hours)}\u00a0rank\u00a0h since` : undefined;
+}
+
+const lastSeen = (run: RunRow): HTMLElement => h('span', { class: 'l2' }, run.newest_step < 0 ? 'no step yet, ' : `step\u00a0${whole(run.newest_step)}, `, time(run.last_seen));
+
+function row(run: RunRow): HTMLElement {
+  const worst = run.worst;
+  const [first, second] = quietWords(run);
+  const quiet = !worst && run.state !== 'none' && run.state !== 'error';
+  const counts = (['error', 'warning', 'note'] as const).filter((level) => run.open[level] > 0);
+  const dash = h('span', { class: 'muted hide-s' }, '–');
+  return h('a', { class: 'rrow ' + (quiet ? 'quiet' : ''), href: worst ? incidentAddress(worst.fingerprint) : runAddress(run.run), 'data-row': true, 'data-key': run.run },
+    h('span', { class: 'st' }, tag(run.state, run.word)),
+    h('span', { class: 'nn' }, h('span', { class: 'n', title: clean(run.run, 2000) }, clean(run.run, 120)), lastSeen(run)),
+    h('span', { class: 'w' }, worst ? [h('b', { title: clean(worst.title, 2000) }, sentence(clean(worst.title_short, 140))), h('span', { class: 'small sub' }, h('span', { class: 'arrow' }, '→'), sentence(clean(worst.act, 160)))]
+      : [h('b', { class: 'weight450' }, first), h('span', { class: 'small muted' }, second)]),
+    h('span', { class: 'since' }, worst ? [time(worst.opened, 'span'), h('span', { class: 'l2' }, `step\u00a0${whole(worst.step_first)}`)] : dash.cloneNode(true)),
+    h('span', { class: 'where small' }, worst ? clean(worst.where, 80) : dash),
+    h('span', { class: 'sp plot' }),
+    h('span', { class: 'cnt' }, counts.length ? counts.map((level) => h('span', {}, mark(level, 's'), h('span', { class: 'sr' }, level + ' '), whole(run.open[level]))) : h('span', { class: 'muted' }, '0')));
+}
+
+export function emptyPage(shell: Shell): HTMLElement {
+  const grpc = shell.server?.grpc ?? '127.0.0.1:7433';
+  const code = `import plumbline
+run = plumbline.init(run="exp1", server="${grpc}")
+
+for i, batch in enumerate(data):
+    with run.step(i):
+        loss = train(batch)
+        run.scalar("loss", loss.item())
+run.finish()`;
+  const step = (title: string, ...body: HTMLElement[]): HTMLElement => h('li', {}, h('div', {}, h('b', {}, title), ...body));
+  return h('div', { class: 'center' },
+    h('div', {}, h('h1', {}, 'No run has reported yet'), h('p', { class: 'lede sub mt8' }, `This server is up and listens on ${grpc}. Three steps, and the first run stands here while it trains.`)),
+    h('section', { class: 'card' }, h('div', { class: 'bd' }, h('ol', { class: 'steps' },
+      step('Put this into your trainer', h('pre', { class: 'mt8', tabindex: '0' }, code)),
+      step('See whether it comes through', command(`plumb doctor --server ${grpc}`), h('p', { class: 'small sub mt8' }, 'It sends one test finding, which appears here and goes away again.')),
+      step('Or look at a run that is sick on purpose', command('tools/demo'), h('p', { class: 'small sub mt8' }, 'One minute: a router that looks into the future, found live.'))))),
+    shell.server && !shell.server.keeps ? h('p', { class: 'small muted' }, 'Without ', h('code', {}, '--data'), ' this server forgets everything when it ends.') : null);
+}
+
+export function runsView(shell: Shell): View {
+  let data: Answer | null = null;
+  let main: HTMLElement | null = null;
+  const sparks = new Map<string, { at: number; step: number; points: Points }>();
+  let seen: IntersectionObserver | null = null;
+  let timer = 0;
+
+  async function drawSpark(run: RunRow, box: HTMLElement): Promise<void> {
+    const known = sparks.get(run.run);
+    const onset = run.worst ? { level: run.worst.level, step: run.worst.step_first } : null;
+    const draw = (points: Points | null): void => box.replaceChildren(spark(Math.max(80, Math.floor(box.clientWidth || 104)), points, onset));
+    if (known) draw(known.points);
+    if (known && (known.step === run.newest_step || Date.now() - known.at < 5000)) return;
+    try {
+      const points = await get<Points>(path('runs', run.run, 'spark'));
+      const whole = points.step ? points : { step: [] };
+      sparks.set(run.run, { at: Date.now(), step: run.newest_step, points: whole });
+      draw(whole);
+    } catch {
+      if (!known) draw(null);
+    }
+  }
+
+  function draw(): void {
+    if (!main || !data) return;
+    if (data.runs.length === 0) {
+      main.replaceChildren(emptyPage(shell));
+      return;
+    }
+    const focus = (document.activeElement as HTMLElement | null)?.dataset.key;
+    const sick = data.runs.filter((run) => run.state === 'error').length;
+    const by = (state: string): number => data!.runs.filter((run) => run.state === state).length;
+    const rest = [by('warning') && `${whole(by('warning'))} with a warning`, by('none') && `${whole(by('none'))} without a verdict`,
+      by('ok') + by('done') && `${whole(by('ok') + by('done'))} healthy or finished`].filter(Boolean).join(', ');
+    const head = sick === 0 ? (by('warning') ? 'No run is sick' : by('ok') + by('done') ? 'All quiet' : 'No run is judged') : `${whole(sick)} of ${count(data.runs.length, 'run')} ${sick === 1 ? 'is' : 'are'} sick`;
+    const worst = data.runs.find((run) => run.worst && !isCalm(run.worst) && run.worst.level !== 'note');
+    const open = data.runs.reduce((sum, run) => sum + run.open.error + run.open.warning + run.open.note, 0);
+    const rows = data.runs.map(row);
+    main.replaceChildren(
+      h('div', { class: 'sumline' }, h('h1', {}, head), h('span', { class: 'sub' }, rest), h('span', { class: 'spacer' }), h('span', { class: 'muted small' }, 'sorted by what hurts most')),
+      ...(worst?.worst ? [alarm(worst.worst, { run: worst.run, runNote: runNote(worst), waste: waste(worst) },
+        { heading: 'h2', link: true, lead: worst.word === 'Hung' ? 'Error: the run stands still' : undefined })] : []),
+      h('section', { class: 'card runs', 'aria-label': 'Runs' },
+        h('div', { class: 'rhead', 'aria-hidden': 'true' }, ...['State', 'Run', 'What is wrong, and what to do', 'Since', 'Where', 'Loss', 'Open'].map((t) => h('span', {}, t))), ...rows),
+      h('p', { class: 'small muted mt12' }, 'Healthy means: rules reached verdicts and all passed. A run of which nothing could be told is ', h('b', {}, 'not judged'), `, never healthy. ${count(open, 'incident')} open.`));
+    seen?.disconnect();
+    seen = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        seen?.unobserve(entry.target);
+        const run = data?.runs.find((one) => one.run === (entry.target as HTMLElement).dataset.key);
+        const box = entry.target.querySelector<HTMLElement>('.sp');
+        if (run && box) void drawSpark(run, box);
+      }
+    });
+    for (const element of rows) seen.observe(element);
+    if (focus) main.querySelector<HTMLElement>(`[data-row][data-key="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+  }
+
+  async function load(): Promise<void> {
+    data = await get<Answer>('runs');
+    // Rows under a hand stay where they are: the others wait for it.
+    if (!main?.querySelector('.runs a:hover') || data.runs.length === 0) draw();
+    else bar();
+  }
+  function bar(): void {
+    const card = main?.querySelector('.runs');
+    if (!card || card.querySelector('.newbar')) return;
+    card.prepend(h('div', { class: 'newbar' }, h('button', { onclick: draw }, 'Show what changed')));
+    main?.querySelector('.runs')?.addEventListener('mouseleave', draw, { once: true });
+  }
+  let due = 0;
+  function soon(wait: number): void {
+    if (timer && due <= Date.now() + wait) return;
+    clearTimeout(timer);
+    due = Date.now() + wait;
+    timer = window.setTimeout(() => {
+      timer = 0;
+      if (!document.hidden) load().catch(() => undefined);
+    }, wait);
+  }
+
+  return {
+    get title() {
+      const sick = data?.runs.reduce((sum, run) => sum + run.open.error, 0) ?? 0;
+      return (sick ? `(${sick}) ` : '') + 'Runs';
+    },
+    nav: 'runs',
+    async show(to) {
+      main = to;
+      data = await get<Answer>('runs');
+      if (data.runs.length === 0) await shell.loaded;
+      draw();
+    },
+    onEvent(event: LiveEvent) {
+      if (event.kind === 'again') soon(0);
+      if (event.kind === 'incident') {
+        if (event.row.state === 'open' && event.row.revision === 1) say(`New ${event.row.level} in ${clean(event.row.run, 60)}: ${clean(event.row.title, 120)}`);
+        soon(150);
+      }
+      if (event.kind !== 'runs' || !data) return;
+      for (const step of event.runs) {
+        const run = data.runs.find((one) => one.run === step.run);
+        if (!run) {
+          soon(150);
+          continue;
+        }
+        const ended = step.connected !== run.connected || step.finished !== run.finished;
+        Object.assign(run, { newest_step: step.newest_step, connected: step.connected, finished: step.finished, last_seen: step.last_seen, lost: step.lost });
+        const element = main?.querySelector(`[data-row][data-key="${CSS.escape(step.run)}"]`);
+        element?.querySelector('.nn .l2')?.replaceWith(lastSeen(run));
+        const box = element?.querySelector<HTMLElement>('.sp');
+        if (box && !document.hidden) void drawSpark(run, box);
+        if (ended) soon(300);
+      }
+      soon(5000);
+    },
+    onTheme: draw,
+    leave() {
+      seen?.disconnect();
+      clearTimeout(timer);
+      main = null;
+    },
+  };
+}
+
+export const rate = (run: RunRow): string => seconds(run.step_seconds);
+export const aged = (ns: string): string => span(now() - ms(ns));

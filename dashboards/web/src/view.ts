@@ -1,0 +1,84 @@
+// What every view is, and what several of them show: the four facts, rows of incidents.
+import type { IncidentRow, LiveEvent, ServerInfo } from './api';
+import { ApiError } from './api';
+import { command, h, mark, message, tag, time } from './dom';
+import { clean, at, ms, num, sentence, steps, whole } from './format';
+
+export interface View {
+  title: string;
+  nav: 'runs' | 'incidents' | 'rules';
+  // Draws into `main`; again after a change. Throws ApiError.
+  show(main: HTMLElement): Promise<void>;
+  whole?: Promise<void>;  // after `show`: what it still loads, below what is read first
+  onEvent?(event: LiveEvent): void;
+  onKey?(key: string): boolean;  // true: it was for this view
+  onTheme?(): void;
+  leave?(): void;
+}
+
+// What all views share.
+export interface Shell {
+  server: ServerInfo | null;
+  loaded: Promise<void>;  // `server` is there
+  go(address: string): void;
+  dialog(content: HTMLElement): HTMLDialogElement;
+  refresh(): void;
+}
+
+export const runAddress = (run: string): string => '#/run/' + encodeURIComponent(run);
+export const incidentAddress = (fingerprint: string): string => '#/incident/' + encodeURIComponent(fingerprint.slice(0, 16));
+export const ruleAddress = (rule: string): string => '#/rule/' + rule.split('/').map(encodeURIComponent).join('/');
+
+export const isCalm = (row: IncidentRow): boolean => row.state !== 'open' || row.suppressed;
+export const markOf = (row: IncidentRow): string =>
+  (row.state === 'acknowledged' ? 'ack' : row.state === 'silenced' || row.suppressed ? 'mute' : row.state === 'resolved' ? 'done' : row.level);
+
+interface Facts {
+  run: string;
+  runNote: string;
+  waste?: string;
+}
+
+// Which run, since when, where, what to do: the same order and place everywhere.
+export function facts(row: IncidentRow, of: Facts): HTMLElement {
+  const more = row.sites > 1 ? `and ${whole(row.sites - 1)} more ${row.sites === 2 ? 'site' : 'sites'}` : steps(row.step_first, row.step_last);
+  return h('dl', { class: 'facts' },
+    h('div', {}, h('dt', {}, 'Run'), h('dd', {}, h('b', {}, h('a', { href: runAddress(of.run), title: clean(of.run, 2000) }, clean(of.run, 120))), h('span', {}, of.runNote))),
+    h('div', {}, h('dt', {}, 'Since'), h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), of.waste && h('span', {}, of.waste))),
+    h('div', {}, h('dt', {}, 'Where'), h('dd', {}, h('b', {}, clean(row.where, 160)), h('span', {}, more))),
+    h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, sentence(clean(row.act, 300))), row.command ? command(row.command) : null)));
+}
+
+export function alarm(row: IncidentRow, of: Facts, options: { heading: 'h1' | 'h2'; lead?: string; link?: boolean }): HTMLElement {
+  const calm = isCalm(row);
+  const title = sentence(clean(row.title, 300));
+  return h('section', { class: `alarm ${row.level} ${calm ? 'calm' : ''}`, 'aria-label': options.heading === 'h1' ? 'The incident' : 'Worst incident' },
+    h('div', { class: 'say' },
+      h('div', {},
+        h('div', { class: 'row1' }, tag(row.level, options.lead), h('a', { class: 'small rule', href: ruleAddress(row.rule) }, clean(row.rule)),
+          h('span', { class: 'pill ' + (row.strength === 'proved' ? 'proved' : '') }, row.strength),
+          calm ? h('span', { class: 'pill' }, mark(markOf(row), 's'), row.suppressed ? 'suppressed' : row.state) : null),
+        h(options.heading, { title: clean(row.title, 4000) }, options.link ? h('a', { href: incidentAddress(row.fingerprint) }, title) : title)),
+      options.link ? h('a', { class: 'btn hide-s', href: incidentAddress(row.fingerprint) }, 'See the witness') : null),
+    facts(row, of));
+}
+
+export function incidentRow(row: IncidentRow, withRun: boolean): HTMLElement {
+  const where = [row.rule, withRun ? row.run : '', row.where].filter(Boolean).map((part) => clean(part, 120)).join(' · ');
+  const word = row.suppressed ? 'suppressed' : row.state === 'open' ? { error: 'Error', warning: 'Warning', note: 'Note' }[row.level] ?? row.level : row.state;
+  return h('a', { class: 'incrow', href: incidentAddress(row.fingerprint), 'data-row': true, 'data-key': row.fingerprint }, mark(markOf(row)),
+    h('span', { class: 'incgrid' }, h('b', {}, sentence(clean(row.title, 200))), h('span', { class: 'small sub nowrap num' }, time(row.opened)),
+      h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word)));
+}
+
+// What went wrong, in words of somebody who cares.
+export function failure(error: unknown): HTMLElement {
+  if (error instanceof ApiError) {
+    if (error.status === 403) return message('You may not see this', error.message, h('a', { href: '#/signin' }, 'Sign in with another token'));
+    if (error.status === 404) {
+      return message('There is no such thing here', error.message, 'Incidents and runs go when retention takes them; another plumbd may have this one.', h('a', { href: '#/' }, 'All runs of this server'));
+    }
+    return message('The server could not answer', `${error.message} (HTTP ${num(error.status)})`);
+  }
+  return message('The server does not answer', 'Is plumbd running, and is the tunnel to it open? This page tries again by itself.');
+}

@@ -1,0 +1,236 @@
+// A finding's witness, drawn where its shape is known and listed where it is not: never left out.
+import type { Finding, IncidentPage, Value } from './api';
+import { get, path, type Points } from './api';
+import { clean, count, num, steps, whole } from './format';
+import { h, markAt, s, scrolls } from './dom';
+import { line, picture, plumb, scale, seriesPlot, words } from './plots';
+
+type Fields = { [key: string]: Value };
+const isFields = (value: Value | undefined): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isNumber = (value: Value | undefined): value is number => typeof value === 'number';
+const textOf = (value: Value | undefined): string => (typeof value === 'string' ? value : '');
+
+export interface Drawn { title: string; element: HTMLElement }
+
+export function valueText(value: Value): string {
+  if (value === null) return 'none';
+  if (typeof value === 'number') return num(value);
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (typeof value === 'string') return value;
+  if (Array.isArray(value)) return value.slice(0, 64).map(valueText).join(', ') + (value.length > 64 ? `, and ${value.length - 64} more` : '');
+  return Object.entries(value).map(([key, one]) => key.replaceAll('_', ' ') + ' ' + valueText(one)).join(', ');
+}
+
+export function fieldsTable(fields: Fields, caption: string): HTMLElement {
+  return scrolls(h('div', { class: 'scrollx' }, h('table', { class: 'witness-table' }, h('caption', { class: 'sr' }, caption),
+    h('tbody', {}, ...Object.entries(fields).filter(([key]) => key !== 'text').map(([key, value]) =>
+      h('tr', {}, h('td', {}, clean(key.replaceAll('_', ' '))), h('td', {}, clean(valueText(value), 4000))))))), caption);
+}
+
+// A picture that is drawn again when its width changes.
+function fitted(draw: (width: number) => SVGElement): HTMLElement {
+  const box = h('div', { class: 'plot' });
+  let width = 0;
+  new ResizeObserver(() => {
+    const now = Math.floor(box.clientWidth);
+    if (now === width || now === 0) return;
+    width = now;
+    box.replaceChildren(draw(now));
+  }).observe(box);
+  return box;
+}
+
+// ---- a token that lost its place to a later one ----
+
+interface Token { row: number; sequence: number; position: number; score: number }
+function tokenOf(value: Value | undefined): Token | null {
+  if (!isFields(value)) return null;
+  const { row, sequence, position, score } = value;
+  return isNumber(row) && isNumber(sequence) && isNumber(position) && isNumber(score) ? { row, sequence, position, score } : null;
+}
+
+function drawPair(width: number, refused: Token, admitted: Token, witness: Fields): SVGElement {
+  const narrow = width < 560;
+  const left = narrow ? 48 : 74;
+  const right = width - 12;
+  const top = 48;
+  const bottom = top + 170;
+  const same = refused.sequence === admitted.sequence;
+  const a = same ? refused.position : refused.row;
+  const b = same ? admitted.position : admitted.row;
+  const pad = Math.max(2, Math.abs(b - a) * 0.6);
+  const X = scale(Math.min(a, b) - pad, Math.max(a, b) + pad, left, right);
+  const gap = Math.abs(admitted.score - refused.score) || Math.abs(admitted.score) * 0.1 || 1;
+  const Y = scale(Math.min(refused.score, admitted.score) - gap * 1.2, Math.max(refused.score, admitted.score) + gap * 0.9, bottom, top);
+  const cut = Y((refused.score + admitted.score) / 2);
+  const ra = [X(a), Y(refused.score)];
+  const rb = [X(b), Y(admitted.score)];
+  const parts: (SVGElement | SVGElement[])[] = [
+    s('rect', { x: left, y: cut, width: right - left, height: bottom - cut, fill: 'var(--error)', opacity: 0.05 }),
+    line(left, cut, right, cut, 'axis', { 'stroke-dasharray': '5 4' }),
+    line(left, bottom, right, bottom),
+    words(right, bottom - 8, narrow ? 'below: refused' : 'below the line: refused, no place left', 't1', 'end'),
+    words(left - 8, ra[1] + 4, num(Number(refused.score.toPrecision(4))), 't3', 'end'),
+    words(left - 8, rb[1] + 4, num(Number(admitted.score.toPrecision(4))), 't3', 'end'),
+    words(0, 12, narrow ? '' : 'score', 't3'),
+    line(ra[0], 6, ra[0], bottom, 'pl'), line(rb[0], 6, rb[0], bottom, 'pl'),
+    s('path', { d: `M${rb[0]} ${rb[1]}Q${(ra[0] + rb[0]) / 2} ${Math.min(ra[1], rb[1]) - 34} ${ra[0]} ${ra[1] - 11}`, fill: 'none', stroke: 'var(--error)', 'stroke-width': 2 }),
+    s('path', { d: `M${ra[0] - 5} ${ra[1] - 19}l5 8 5-8`, fill: 'none', stroke: 'var(--error)', 'stroke-width': 2 }),
+    s('circle', { cx: ra[0], cy: ra[1], r: 9, fill: 'var(--surface)', stroke: 'var(--error)', 'stroke-width': 2 }),
+    s('path', { d: `M${ra[0] - 4} ${ra[1] - 4}l8 8m0-8l-8 8`, stroke: 'var(--error)', 'stroke-width': 2.2 }),
+    s('circle', { cx: rb[0], cy: rb[1], r: 9, fill: 'var(--surface)', stroke: 'var(--error)', 'stroke-width': 2 }),
+    s('circle', { cx: rb[0], cy: rb[1], r: 5, fill: 'var(--s1)' }),
+  ];
+  const label = (x: number, head: string, below: string, anchor: string): void => {
+    parts.push(words(x, 16, head, 'b e', anchor), words(x, 32, below, 't1', anchor));
+  };
+  const aLeft = ra[0] <= rb[0];
+  label(ra[0] + (aLeft ? -7 : 7), `Token ${whole(refused.row)}`, narrow ? 'refused' : `refused with ${num(refused.score)}`, aLeft ? 'end' : 'start');
+  label(rb[0] + (aLeft ? 7 : -7), `Token ${whole(admitted.row)}`, narrow ? 'admitted' : `admitted with ${num(admitted.score)}`, aLeft ? 'start' : 'end');
+  for (const [x, value] of [[ra[0], a], [rb[0], b]]) {
+    parts.push(s('rect', { x: x - 22, y: bottom + 4, width: 44, height: 18, rx: 3, fill: 'var(--error)' }),
+      s('text', { x, y: bottom + 17, 'text-anchor': 'middle', class: 'onerr b' }, whole(value)));
+  }
+  parts.push(words(left, bottom + 40, same ? `position in sequence ${whole(refused.sequence)} →` : 'row of the pool →', 't3'));
+  void witness;
+  return picture(width, bottom + 46, `Token ${refused.row} with score ${refused.score} was refused, token ${admitted.row} with score ${admitted.score} was admitted`, ...parts);
+}
+
+function pairWitness(finding: Finding): Drawn | null {
+  const refused = tokenOf(finding.witness.refused);
+  const admitted = tokenOf(finding.witness.admitted);
+  if (!refused || !admitted) return null;
+  const expert = finding.witness.expert;
+  const later = refused.sequence === admitted.sequence && admitted.position > refused.position;
+  const row = (token: Token, what: string): HTMLElement => h('tr', {}, h('td', {}, h('b', {}, whole(token.row))), h('td', { class: 'hide-s' }, whole(token.sequence)), h('td', {}, whole(token.position)),
+    h('td', {}, num(token.score)), h('td', {}, isNumber(expert) ? whole(expert) : '–'), h('td', {}, h('b', {}, what)));
+  return {
+    title: later ? 'Witness: a later token took an earlier token’s place' : 'Witness: another token took the place',
+    element: h('figure', { class: 'bd' },
+      h('div', { class: 'legend' }, h('span', { class: 'muted' }, [isNumber(expert) ? `expert ${whole(expert)}` : '', finding.site.layer, steps(finding.site.step_first, finding.site.step_first),
+        isNumber(finding.witness.capacity) ? `capacity ${whole(finding.witness.capacity)}` : ''].filter(Boolean).join(' · '))),
+      fitted((width) => drawPair(width, refused, admitted, finding.witness)),
+      h('figcaption', {}, h('b', {}, `Token ${whole(refused.row)}`), ` (score ${num(refused.score)}) was refused` + (isNumber(expert) ? ` by expert ${whole(expert)}. ` : '. '),
+        h('b', {}, `Token ${whole(admitted.row)}`), later ? `, ${count(admitted.position - refused.position, 'place')} later in the same sequence and not yet seen by the model,` : `, of sequence ${whole(admitted.sequence)},`,
+        ` wanted the same place with ${num(admitted.score)} and got it.`),
+      h('div', { class: 'scrollx mt12' }, h('table', {}, h('caption', { class: 'sr' }, 'The pair'),
+        h('thead', {}, h('tr', {}, ...['Token', 'Sequence', 'Position', 'Score', 'Expert', 'Outcome'].map((t, i) => h('th', { class: i === 1 ? 'hide-s' : '' }, t)))),
+        h('tbody', {}, row(refused, 'refused'), row(admitted, 'admitted'))))),
+  };
+}
+
+// ---- which arithmetic gave the results ----
+
+function modelWitness(finding: Finding): Drawn | null {
+  const { matches, samples, runner_up: runnerUp, runner_up_matches: runnerMatches, model } = finding.details;
+  if (!isNumber(matches) || !isNumber(samples) || samples <= 0 || model === undefined) return null;
+  const name = isFields(model) ? valueText(Object.fromEntries(Object.entries(model).filter(([, v]) => v !== null && v !== ''))) : valueText(model);
+  const rows: [string, number, boolean][] = [[name.replace(/^name /, ''), matches, matches === samples]];
+  if (runnerUp !== undefined && isNumber(runnerMatches)) rows.push([valueText(runnerUp), runnerMatches, false]);
+  return {
+    title: `Witness: which arithmetic made these ${whole(samples)} results`,
+    element: h('figure', { class: 'bd' }, h('div', { class: 'scrollx' }, h('table', { class: 'padrow' },
+      h('thead', {}, h('tr', {}, h('th', {}, 'Candidate'), h('th', { class: 'num' }, `Bits equal, of ${whole(samples)}`), h('th', { class: 'hide-s' }, h('span', { class: 'sr' }, 'share')))),
+      h('tbody', {}, ...rows.map(([label, n, hit]) => h('tr', { class: hit ? 'hit' : '' }, h('td', {}, hit ? h('b', {}, clean(label)) : clean(label), hit ? h('span', { class: 'small muted nowrap' }, ' ✓ matches all') : null),
+        h('td', { class: 'num' }, whole(n)), h('td', { class: 'hide-s third' }, h('progress', { class: hit ? 'ink' : 'grey', max: samples, value: n, 'aria-label': `${n} of ${samples}` }))))))),
+      h('figcaption', {}, 'The same inputs, computed by each candidate and compared bit by bit with what came back. ', rows[0][2] ? h('b', {}, 'One gives every bit.') : null),
+      fieldsTable(finding.witness, 'Witness')),
+  };
+}
+
+// ---- who waits for whom ----
+
+const ranksOf = (value: Value | undefined): number[] => (Array.isArray(value) ? value.filter(isNumber) : []);
+function rankWords(ranks: number[]): string {
+  const out: string[] = [];
+  for (let i = 0; i < ranks.length;) {
+    let last = i;
+    while (last + 1 < ranks.length && ranks[last + 1] === ranks[last] + 1) last++;
+    out.push(last > i ? `${ranks[i]}–${ranks[last]}` : String(ranks[i]));
+    i = last + 1;
+  }
+  return out.length > 6 ? out.slice(0, 6).join(', ') + ', …' : out.join(', ');
+}
+
+function drawWaits(width: number, culprits: number[], waiting: number[], kind: string, step: number): SVGElement {
+  const narrow = width < 620;
+  const box = (x: number, y: number, w: number, head: string, first: string, second: string, culprit: boolean): SVGElement[] => [
+    s('rect', { x: x + 1, y: y + 1, width: w - 2, height: 84, rx: 6, fill: culprit ? 'var(--error-bg)' : 'var(--surface)', stroke: culprit ? 'var(--error)' : 'var(--line-strong)', 'stroke-width': culprit ? 2.5 : 1.2 }),
+    ...(culprit ? [markAt('error', x + 22, y + 22, 20)] : []),
+    words(x + (culprit ? 40 : 14), y + 27, head, culprit ? 'b e' : 'b t1'), words(x + 14, y + 50, first, 't1'), words(x + 14, y + 69, second, 't3')];
+  const many = (ranks: number[]): string => (ranks.length === 1 ? 'rank ' : `${whole(ranks.length)} ranks: `) + rankWords(ranks);
+  const left = box(0, narrow ? 130 : 20, narrow ? width : width * 0.42, many(waiting), `wait in step ${whole(step)}`, 'directly, or through a group', false);
+  const cx = narrow ? 0 : width * 0.58;
+  const right = box(cx, narrow ? 0 : 20, narrow ? width : width * 0.42, many(culprits), kind ? `${kind.replaceAll('-', ' ')} in step ${whole(step)}` : `stands in step ${whole(step)}`, 'waits for nobody', true);
+  const arrow = narrow
+    ? [line(24, 130, 24, 92, 'pl'), s('path', { d: 'M19 98l5-10 5 10z', class: 'bob' })]
+    : [line(width * 0.42, 62, cx - 6, 62, 'pl'), s('path', { d: `M${cx - 12} 57l10 5-10 5z`, class: 'bob' })];
+  return picture(width, narrow ? 220 : 120, `${many(waiting)} wait for ${many(culprits)}`, ...left, ...right, ...arrow);
+}
+
+function waitWitness(finding: Finding): Drawn | null {
+  const culprits = ranksOf(finding.details.ranks);
+  const waiting = ranksOf(finding.details.waiting);
+  if (culprits.length === 0 || waiting.length === 0) return null;
+  return {
+    title: 'Witness: who waits for whom',
+    element: h('figure', { class: 'bd' }, fitted((width) => drawWaits(width, culprits, waiting, textOf(finding.details.kind), finding.site.step_first)),
+      h('figcaption', {}, textOf(finding.witness.text) || 'All arrows end where nobody is waited for.'), fieldsTable(finding.witness, 'Witness')),
+  };
+}
+
+// ---- a series around its onset ----
+
+function seriesWitness(page: IncidentPage): Drawn | null {
+  const finding = page.finding;
+  const name = textOf(finding.details.series) || (finding.site.layer === '' && finding.rule.startsWith('health/') ? finding.site.op : '');
+  if (!name) return null;
+  const onset = isNumber(finding.details.step) ? finding.details.step : finding.site.step_first;
+  const caption = h('figcaption', {}, clean(textOf(finding.witness.text) || finding.explanation, 600));
+  const figure = h('figure', { class: 'bd' }, caption);
+  const reach = Math.max(60, finding.site.step_last - onset + 30);
+  const plot = seriesPlot(name, 220, () => undefined, () => undefined);
+  // The row's own first step is the onset here.
+  const mark = { ...page, step_first: onset };
+  void get<Points>(path('runs', page.run, 'points'), { series: name, from: onset - reach, to: onset + reach, px: 1200 }).then((points) => {
+    if (points.step.length < 2) return;
+    figure.prepend(plot.element);
+    plot.update(points, [mark]);
+    new ResizeObserver(() => plot.resize()).observe(plot.element);
+  }).catch(() => undefined);
+  figure.append(fieldsTable(finding.witness, 'Witness'));
+  return { title: `Witness: ${clean(name, 60)} around step ${whole(onset)}`, element: figure };
+}
+
+// ---- the tensor before and the first bad one ----
+
+function chainWitness(finding: Finding): Drawn | null {
+  const before = textOf(finding.details.before);
+  if (!before || !finding.rule.endsWith('non-finite')) return null;
+  const bad = [finding.site.layer, finding.site.op].filter(Boolean).join('/');
+  const draw = (width: number): SVGElement => {
+    const row = (y: number, name: string, note: string, fill: string, ink: string, markName: string): SVGElement[] => [
+      s('rect', { x: 1, y, width: width - 2, height: 40, rx: 4, fill, stroke: markName === 'ok' ? 'var(--ok)' : 'var(--error)', 'stroke-width': 2 }),
+      markAt(markName, 20, y + 20, 16), s('text', { x: 38, y: y + 17, class: ink + ' b' }, clean(name, Math.floor(width / 9))), s('text', { x: 38, y: y + 33, class: ink }, clean(note, Math.floor(width / 8)))];
+    return picture(width, 130, `last clean ${before}, first bad ${bad}`,
+      ...row(2, before, 'last clean' + (isNumber(finding.details.before_amax) ? `, largest |x| ${num(finding.details.before_amax)}` : ''), 'var(--ok-bg)', 't1', 'ok'),
+      ...plumb(24, 44, 56), ...row(72, bad, 'first that is not finite: ' + textOf(finding.witness.values), 'var(--error-bg)', 't1', 'error'));
+  };
+  return {
+    title: 'Witness: the last clean tensor and the first bad one',
+    element: h('figure', { class: 'bd' }, fitted(draw), h('figcaption', {}, 'In order of execution. ', h('b', {}, 'Between them is the operation that left the finite numbers.')), fieldsTable(finding.witness, 'Witness')),
+  };
+}
+
+export function drawWitness(page: IncidentPage): Drawn {
+  const finding = page.finding;
+  const drawn = pairWitness(finding) ?? chainWitness(finding) ?? modelWitness(finding) ?? waitWitness(finding) ?? seriesWitness(page);
+  if (drawn) return drawn;
+  const text = textOf(finding.witness.text);
+  const empty = Object.keys(finding.witness).length === 0;
+  return {
+    title: 'Witness',
+    element: h('figure', { class: 'bd' }, text ? h('p', { class: 'lede' }, clean(text, 2000)) : null,
+      empty ? h('p', { class: 'sub' }, 'This rule names no single witness: what it measured stands below.') : fieldsTable(finding.witness, 'Witness')),
+  };
+}

@@ -1,0 +1,41 @@
+// What the HTTP side and what serves the page say to each other.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/http/event_source.h"
+
+namespace plumbline::server {
+
+// What a request shows of its sender; empty: nothing.
+struct HttpCaller {
+  std::string authorization;  // the header
+  std::string session;        // of the cookie
+};
+
+struct WebRequest {
+  std::string method;                                       // GET, HEAD, POST or DELETE
+  std::string path;                                         // as it was sent, without the query
+  std::vector<std::pair<std::string, std::string>> params;  // of the query, decoded
+  HttpCaller caller;
+  std::string host, origin, fetch_site;  // headers: Host, Origin, Sec-Fetch-Site
+  std::string update;                    // Plumbline-Update: what a POST would have as its body
+  std::string last_event, known_tag;     // Last-Event-ID, If-None-Match
+};
+
+struct WebAnswer {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::shared_ptr<EventSource> events;  // set: they are the answer
+};
+
+// Any path that the HTTP side does not know itself, and the session. Called on several threads.
+using WebHandler = std::function<WebAnswer(const WebRequest& request)>;
+
+}  // namespace plumbline::server

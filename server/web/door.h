@@ -1,0 +1,22 @@
+// Which requests may not be answered whoever sends them: those that another site made a browser
+// send.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "server/http/web.h"
+
+namespace plumbline::server {
+
+// Of a server that asks nobody for a token: only where it was called by an address or as localhost.
+// A name could be another site's, which has turned it to this host (DNS rebinding) and so reads
+// what its own page asks. PermissionDenied says what to do.
+absl::Status CheckHost(std::string_view host);
+
+// Of a request that changes something: a browser must say that a page of this server sent it. A
+// client that is no browser shows a token itself; with the cookie alone it is refused.
+// PermissionDenied.
+absl::Status CheckSameOrigin(const WebRequest& request);
+
+}  // namespace plumbline::server

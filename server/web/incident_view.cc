@@ -1,0 +1,254 @@
+// Incidents: a list, one with all that is known of it, and what people do to it.
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "server/web/views.h"
+#include "server/web/what_to_do.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr std::chrono::seconds kDecided{10};
+constexpr size_t kMostWords = 4096;  // of a reason
+constexpr size_t kMostIncidents = 1000;
+
+const char* ChangeWord(v1::IncidentRevision::Change change) {
+  switch (change) {
+    case v1::IncidentRevision::CHANGE_OPENED:
+      return "opened";
+    case v1::IncidentRevision::CHANGE_STRONGER:
+      return "became stronger";
+    case v1::IncidentRevision::CHANGE_ACKNOWLEDGED:
+      return "acknowledged";
+    case v1::IncidentRevision::CHANGE_SILENCED:
+      return "silenced";
+    case v1::IncidentRevision::CHANGE_REOPENED:
+      return "opened again";
+    case v1::IncidentRevision::CHANGE_RESOLVED:
+      return "resolved";
+    case v1::IncidentRevision::CHANGE_RETURNED:
+      return "found again";
+    case v1::IncidentRevision::CHANGE_MERGED:
+      return "merged into another";
+    default:
+      return "changed";
+  }
+}
+
+const char* CapsuleWord(v1::CapsuleInfo::State state) {
+  switch (state) {
+    case v1::CapsuleInfo::STATE_WAITING:
+      return "waiting";
+    case v1::CapsuleInfo::STATE_TAKING:
+      return "taking";
+    case v1::CapsuleInfo::STATE_COMPLETE:
+      return "complete";
+    case v1::CapsuleInfo::STATE_PARTIAL:
+      return "partial";
+    default:
+      return "failed";
+  }
+}
+
+bool InState(const IncidentTable::Change& change, const std::string& state) {
+  return state.empty() || state == "all" || state == StateWord(change.incident.state());
+}
+
+// What the page asks for, as the table takes it. InvalidArgument.
+absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& asked) {
+  if (!asked.is_object()) return absl::InvalidArgumentError("an update is a JSON object");
+  const auto text = [&](const char* key) {
+    const auto found = asked.find(key);
+    return found != asked.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  v1::IncidentUpdate update;
+  const std::string state = text("state");
+  if (state == "acknowledged") update.set_action(v1::IncidentUpdate::ACTION_ACKNOWLEDGE);
+  if (state == "silenced") update.set_action(v1::IncidentUpdate::ACTION_SILENCE);
+  if (state == "open") update.set_action(v1::IncidentUpdate::ACTION_REOPEN);
+  update.set_reason(text("reason"));
+  update.set_who(text("who").empty() ? "the page" : text("who"));
+  if (update.reason().size() + update.who().size() > kMostWords) {
+    return absl::InvalidArgumentError("a reason and a name have at most 4,096 bytes");
+  }
+  const auto step = asked.find("until_step");
+  if (step != asked.end() && step->is_number_integer()) update.set_until_step(step->get<int64_t>());
+  int64_t time = 0;
+  if (absl::SimpleAtoi(text("until_time"), &time)) update.set_until_unix_ns(time);
+  if (auto s = CheckUpdate(update); !s.ok()) return s;
+  return update;
+}
+
+}  // namespace
+
+std::vector<IncidentTable::Change> WebViews::IncidentsSeen(const Lease& lease,
+                                                           const std::string& run,
+                                                           const std::string& rule) const {
+  IncidentFilter filter;
+  filter.run = run;
+  filter.rule_glob = rule;
+  filter.visible = [&lease](const std::string& of) { return lease.Over(Scope::kRead, of); };
+  return sources_.query.incident_table->List(filter);
+}
+
+Json WebViews::Incidents(const Lease& lease, const Params& params) const {
+  auto all = IncidentsSeen(lease, ParamOf(params, "run"), ParamOf(params, "rule"));
+  Json counts = {{"open", 0}, {"acknowledged", 0}, {"silenced", 0}, {"resolved", 0}};
+  for (const auto& change : all) {
+    counts[StateWord(change.incident.state())].get_ref<int64_t&>() += 1;
+  }
+  std::erase_if(all,
+                [&](const auto& change) { return !InState(change, ParamOf(params, "state")); });
+  std::sort(all.begin(), all.end(), WorseThan);
+  Json rows = Json::array();
+  for (const auto& change : all) {
+    if (rows.size() == kMostIncidents) break;
+    rows.push_back(IncidentRow(change));
+  }
+  return {{"now", NsText(static_cast<int64_t>(UnixNs()))},
+          {"counts", std::move(counts)},
+          {"left_out", all.size() - rows.size()},
+          {"incidents", std::move(rows)}};
+}
+
+// Incidents of runs that somebody may not see are not there: another answer would say that they
+// are.
+absl::StatusOr<std::string> WebViews::Resolve(const Lease& lease, const std::string& name) const {
+  return sources_.query.incident_table->Resolve(
+      name, [&lease](const std::string& run) { return lease.Over(Scope::kRead, run); });
+}
+
+Json WebViews::HistoryJson(const std::string& fingerprint) const {
+  Json out = Json::array();
+  const auto history = sources_.query.store->History(fingerprint);
+  if (history.ok()) {
+    for (const v1::IncidentRevision& one : *history) {
+      out.push_back({{"change", ChangeWord(one.change())},
+                     {"level", LevelWord(one.level())},
+                     {"state", StateWord(one.state())},
+                     {"step", one.step()},
+                     {"time", NsText(one.unix_ns())},
+                     {"who", one.who()},
+                     {"reason", one.reason()}});
+    }
+  }
+  if (sources_.query.alerts == nullptr) return out;
+  for (const v1::AlertDelivery& alert : sources_.query.alerts(fingerprint)) {
+    const int64_t time = alert.done_unix_ns() > 0 ? alert.done_unix_ns() : alert.decided_unix_ns();
+    out.push_back({{"change", absl::StrCat("alert ", alert.state(), ": ", alert.route())},
+                   {"level", "alert"},
+                   {"state", ""},
+                   {"step", nullptr},
+                   {"time", NsText(time)},
+                   {"who", ""},
+                   {"reason", alert.problem()}});
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Json& a, const Json& b) {
+    return std::stoll(a["time"].get<std::string>()) < std::stoll(b["time"].get<std::string>());
+  });
+  return out;
+}
+
+Json WebViews::CapsuleJson(const std::string& fingerprint) const {
+  const CapsuleKeeper* const keeper = sources_.query.capsules;
+  if (keeper == nullptr || !keeper->keeps()) {
+    return {{"state", "none"},
+            {"why", "this server keeps nothing on disk: start it with --data for capsules"}};
+  }
+  const auto list = keeper->List("", fingerprint);
+  if (list.empty()) {
+    return {{"state", "none"},
+            {"why", absl::StrCat("none was asked for; `plumb capsule ", fingerprint.substr(0, 12),
+                                 "` asks the ranks while they run")}};
+  }
+  const v1::CapsuleInfo& info = list.back();
+  uint64_t bytes = 0;
+  for (const v1::CapsuleRank& rank : info.ranks()) bytes += rank.bytes();
+  return {{"state", CapsuleWord(info.state())},
+          {"why", info.error()},
+          {"bytes", bytes},
+          {"step", info.step()},
+          {"ranks", info.ranks_size()}};
+}
+
+absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& name) const {
+  const auto fingerprint = Resolve(lease, name);
+  if (!fingerprint.ok()) return fingerprint.status();
+  const auto change = sources_.query.incident_table->Get(*fingerprint);
+  if (!change.ok()) return change.status();
+  const std::string& run = change->incident.finding().site().run();
+  Json out = IncidentRow(*change);
+  out["now"] = NsText(static_cast<int64_t>(UnixNs()));
+  out["may_change"] = lease.Over(Scope::kAdmin, run);
+  out["access"] = lease.Names();
+  out["finding"] = FindingJson(change->incident.finding());
+  out["site_rows"] = SitesJson(change->status);
+  out["history"] = HistoryJson(*fingerprint);
+  out["capsule"] = CapsuleJson(change->incident.finding().fingerprint());
+  for (const v1::RunInfo& info : RunsSeen(lease)) {
+    if (info.run() != run) continue;
+    out["run_step"] = info.newest_step();
+    out["run_world"] = std::max(info.world_size(), info.ranks_seen());
+    out["run_connected"] = info.ranks_connected();
+  }
+  out["also"] = Json::array();
+  for (const auto& other : IncidentsSeen(lease, run, "")) {
+    if (other.status.fingerprint() == *fingerprint || out["also"].size() == 12) continue;
+    if (other.incident.state() == v1::Incident::STATE_RESOLVED) continue;
+    out["also"].push_back({{"fingerprint", other.status.fingerprint()},
+                           {"rule", other.incident.finding().rule()},
+                           {"level", LevelWord(other.incident.finding().level())},
+                           {"title_short", ShortOf(other.incident.finding()).title}});
+  }
+  return out;
+}
+
+absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& name,
+                                        const std::string& text) const {
+  const Json asked = Json::parse(text, nullptr, false);
+  auto update = UpdateOf(asked);
+  if (!update.ok()) return update.status();
+  const auto fingerprint = Resolve(lease, name);
+  if (!fingerprint.ok()) return fingerprint.status();
+  const auto change = sources_.query.incident_table->Get(*fingerprint);
+  if (!change.ok()) return change.status();
+  if (!lease.Over(Scope::kAdmin, change->incident.finding().site().run())) {
+    return absl::PermissionDeniedError(absl::StrCat("the access entry ", lease.Names(),
+                                                    " does not give admin over this run: you can "
+                                                    "read, and not acknowledge or silence"));
+  }
+  // An incident that is found again has another revision; what people decided is its state.
+  const auto seen = asked.find("seen");
+  if (seen != asked.end() && seen->is_string() &&
+      seen->get<std::string>() != StateWord(change->incident.state())) {
+    return absl::AbortedError(absl::StrCat(
+        "it is ", StateWord(change->incident.state()), " by now",
+        change->status.who().empty() ? "" : absl::StrCat(", by ", change->status.who()),
+        ": look again"));
+  }
+  update->set_fingerprint(*fingerprint);
+  if (const std::string entry = lease.Names(); !entry.empty()) {
+    update->set_who(absl::StrCat(update->who(), " (", entry, ")"));
+  }
+  // Decided at its place among the batches.
+  if (sources_.query.update == nullptr) {
+    if (auto s = sources_.query.incident_table->Apply(*update); !s.ok()) return s;
+    return Incident(lease, *fingerprint);
+  }
+  auto done = std::make_shared<std::promise<absl::Status>>();
+  std::future<absl::Status> decided = done->get_future();
+  sources_.query.update(*update, [done](const absl::Status& s) { done->set_value(s); });
+  if (decided.wait_for(kDecided) != std::future_status::ready) {
+    return absl::DeadlineExceededError(
+        "the server has not come to it yet: it is kept, and will be done");
+  }
+  if (auto s = decided.get(); !s.ok()) return s;
+  return Incident(lease, *fingerprint);
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,272 @@
+// Runs, worst first, and one of them.
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "server/web/views.h"
+
+namespace plumbline::server {
+namespace {
+
+using Change = IncidentTable::Change;
+
+constexpr size_t kMostReasons = 100;
+
+bool IsOpen(const Change& change) {
+  return change.incident.state() == v1::Incident::STATE_OPEN &&
+         !change.incident.finding().suppressed();
+}
+
+// Nothing goes on; then nothing can be used any more; then by level.
+int Hurt(const v1::Finding& finding) {
+  if (finding.level() != v1::LEVEL_ERROR) return finding.level() == v1::LEVEL_WARNING ? 1 : 0;
+  if (finding.rule() == "performance/hang" || finding.rule() == "health/run-died") return 4;
+  return finding.rule().find("non-finite") != std::string::npos ? 3 : 2;
+}
+
+bool Over(const v1::RunInfo& run) {
+  return run.ranks_finished() > 0 && run.ranks_finished() >= run.ranks_seen();
+}
+
+struct State {
+  const char* state;  // of the page's marks: error, warning, none, ok, done
+  const char* word;
+  int order;
+};
+
+State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged, uint64_t inconclusive) {
+  if (run.has_quarantined()) return {"error", "Set aside", 0};
+  const int hurt = worst == nullptr ? -1 : Hurt(worst->incident.finding());
+  if (hurt == 4) {
+    const bool died = worst->incident.finding().rule() == "health/run-died";
+    return {"error", died ? "Died" : "Hung", 1};
+  }
+  if (hurt >= 2) return {"error", "Sick", 5 - hurt};
+  if (hurt == 1) return {"warning", "Warning", 4};
+  // Of series the rules say that they pass when the run ends, and before only what they find.
+  if (judged == 0 && run.samples() > 0 && !Over(run)) return {"none", "Watched", 6};
+  if (judged <= inconclusive) return {"none", Over(run) ? "Ended, not judged" : "Not judged", 5};
+  if (Over(run)) return {"done", "Finished", 8};
+  return {"ok", "Healthy", 7};
+}
+
+template <typename Map>
+Json MapJson(const Map& map) {
+  std::map<std::string, uint64_t> sorted(map.begin(), map.end());
+  Json out = Json::object();
+  for (const auto& [key, value] : sorted) out[key] = value;
+  return out;
+}
+
+// Of steps that were taken while somebody watched; 0: not known.
+double StepSeconds(const v1::RunInfo& run) {
+  if (run.attempts_size() == 0) return 0;
+  const double steps = static_cast<double>(run.newest_step() - run.attempts(0).step_first());
+  const double ns = static_cast<double>(run.last_seen_unix_ns() - run.first_seen_unix_ns());
+  return steps < 2 || ns <= 0 ? 0 : ns / 1e9 / steps;
+}
+
+Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vector<Change>& open) {
+  Json by_level = {{"error", 0}, {"warning", 0}, {"note", 0}};
+  uint64_t put_aside = 0;
+  const Change* worst = nullptr;
+  for (const Change& change : open) {
+    if (!IsOpen(change)) {
+      put_aside += change.incident.state() != v1::Incident::STATE_RESOLVED ? 1 : 0;
+      continue;
+    }
+    by_level[LevelWord(change.incident.finding().level())].get_ref<int64_t&>() += 1;
+    if (worst == nullptr || WorseThan(change, *worst)) worst = &change;
+  }
+  const State state = StateOf(run, worst, judged.judged, judged.inconclusive);
+  Json row = {{"run", run.run()},
+              {"state", state.state},
+              {"word", state.word},
+              {"order", state.order},
+              {"over", Over(run)},
+              {"world", std::max(run.world_size(), run.ranks_seen())},
+              {"seen", run.ranks_seen()},
+              {"connected", run.ranks_connected()},
+              {"finished", run.ranks_finished()},
+              {"attempt", run.attempt()},
+              {"newest_step", run.newest_step()},
+              {"closed_step", run.closed_step()},
+              {"step_seconds", StepSeconds(run)},
+              {"first_seen", NsText(run.first_seen_unix_ns())},
+              {"last_seen", NsText(run.last_seen_unix_ns())},
+              {"open", std::move(by_level)},
+              {"put_aside", put_aside},
+              {"judged", judged.judged},
+              {"inconclusive", judged.inconclusive},
+              {"evidence", run.evidence()},
+              {"samples", run.samples()},
+              {"lost", run.lost()},
+              {"late", run.late()},
+              {"liveness", MapJson(run.liveness())}};
+  row["worst"] = worst == nullptr ? Json(nullptr) : IncidentRow(*worst);
+  if (run.has_quarantined()) row["quarantined"] = run.quarantined().reason();
+  return row;
+}
+
+std::map<std::string, std::vector<Change>> ByRun(std::vector<Change> all) {
+  std::map<std::string, std::vector<Change>> out;
+  for (Change& change : all) {
+    out[change.incident.finding().site().run()].push_back(std::move(change));
+  }
+  return out;
+}
+
+Json GapsJson(const v1::RunInfo& run) {
+  Json gaps = Json::array();
+  for (const v1::Gap& gap : run.gaps()) {
+    gaps.push_back({{"attempt", gap.attempt()},
+                    {"step_first", gap.step_first()},
+                    {"step_last", gap.step_last()},
+                    {"items", gap.items()},
+                    {"reason", gap.reason()}});
+  }
+  return gaps;
+}
+
+// What verdicts say, gathered by rule, and why some say nothing.
+struct Gathered {
+  struct OfRule {
+    uint64_t pass = 0, finding = 0, inconclusive = 0;
+  };
+  std::map<std::string, OfRule> rules;
+  std::map<std::pair<std::string, std::string>, uint64_t> reasons;  // (rule, reason)
+  Json coverage = Json::array();                                    // what meta/probe-coverage says
+
+  void Add(const v1::Verdict& verdict) {
+    OfRule& rule = rules[verdict.rule()];
+    if (verdict.kind() == v1::Verdict::KIND_PASS) ++rule.pass;
+    if (verdict.kind() == v1::Verdict::KIND_FINDING) ++rule.finding;
+    if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE) {
+      ++rule.inconclusive;
+      if (reasons.size() < 10 * kMostReasons) ++reasons[{verdict.rule(), verdict.reason()}];
+    }
+  }
+  Json ReasonsJson() const {
+    std::vector<std::pair<uint64_t, const std::pair<std::string, std::string>*>> sorted;
+    for (const auto& [key, count] : reasons) sorted.emplace_back(count, &key);
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    Json out = Json::array();
+    for (const auto& [count, key] : sorted) {
+      if (out.size() == kMostReasons) break;
+      out.push_back({{"rule", key->first}, {"reason", key->second}, {"sites", count}});
+    }
+    return out;
+  }
+  Json RulesJson() const {
+    Json out = Json::array();
+    for (const auto& [id, counts] : rules) {
+      out.push_back({{"rule", id},
+                     {"pass", counts.pass},
+                     {"finding", counts.finding},
+                     {"inconclusive", counts.inconclusive}});
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+bool WorseThan(const IncidentTable::Change& a, const IncidentTable::Change& b) {
+  const auto key = [](const Change& change) {
+    return std::make_tuple(-Hurt(change.incident.finding()), -change.incident.opened_unix_ns(),
+                           change.incident.id());
+  };
+  return key(a) < key(b);
+}
+
+std::vector<v1::RunInfo> WebViews::RunsSeen(const Lease& lease) const {
+  std::vector<v1::RunInfo> runs = sources_.query.judge->Runs();
+  std::erase_if(runs, [&](const auto& run) { return !lease.Over(Scope::kRead, run.run()); });
+  return runs;
+}
+
+absl::Status WebViews::CheckRun(const Lease& lease, const std::string& run) const {
+  if (auto s = lease.Check(Scope::kRead, run); !s.ok()) return s;
+  for (const v1::RunInfo& one : sources_.query.judge->Runs()) {
+    if (one.run() == run) return absl::OkStatus();
+  }
+  return absl::NotFoundError(
+      "there is no such run here: it may be on another server, or its name is another one");
+}
+
+Json WebViews::Runs(const Lease& lease) const {
+  auto incidents = ByRun(IncidentsSeen(lease, "", ""));
+  const auto judged = sources_.query.judge->JudgedByRun();
+  std::vector<Json> rows;
+  for (v1::RunInfo& run : RunsSeen(lease)) {
+    sources_.query.store->FillRun(&run);
+    const auto found = judged.find(run.run());
+    rows.push_back(
+        RunRow(run, found == judged.end() ? Judge::Judged() : found->second, incidents[run.run()]));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) {
+    const auto key = [](const Json& row) {
+      const Json& worst = row.at("worst");
+      const Json& since = worst.is_null() ? row.at("last_seen") : worst.at("opened");
+      return std::make_pair(row.at("order").get<int>(), -std::stoll(since.get<std::string>()));
+    };
+    return key(a) < key(b);
+  });
+  return {{"now", NsText(static_cast<int64_t>(UnixNs()))}, {"runs", std::move(rows)}};
+}
+
+absl::StatusOr<Json> WebViews::Run(const Lease& lease, const std::string& run) const {
+  if (auto s = CheckRun(lease, run); !s.ok()) return s;
+  std::vector<Change> incidents = IncidentsSeen(lease, run, "");
+  for (v1::RunInfo& info : RunsSeen(lease)) {
+    if (info.run() != run) continue;
+    sources_.query.store->FillRun(&info);
+    const auto judged = sources_.query.judge->JudgedByRun();
+    const auto found = judged.find(run);
+    Json row = RunRow(info, found == judged.end() ? Judge::Judged() : found->second, incidents);
+    row["now"] = NsText(static_cast<int64_t>(UnixNs()));
+    row["gaps"] = GapsJson(info);
+    row["attempts"] = Json::array();
+    for (const v1::AttemptInfo& one : info.attempts()) {
+      row["attempts"].push_back({{"attempt", one.attempt()},
+                                 {"step_first", one.step_first()},
+                                 {"step_last", one.step_last()},
+                                 {"superseded", one.superseded()}});
+    }
+    std::sort(incidents.begin(), incidents.end(), WorseThan);
+    row["incidents"] = Json::array();
+    for (const Change& change : incidents) row["incidents"].push_back(IncidentRow(change));
+    return row;
+  }
+  return absl::NotFoundError("there is no such run here any more");
+}
+
+absl::StatusOr<Json> WebViews::Coverage(const Lease& lease, const std::string& run) const {
+  if (auto s = CheckRun(lease, run); !s.ok()) return s;
+  const v1::ListVerdictsResponse verdicts = sources_.query.judge->Verdicts(run);
+  Gathered gathered;
+  for (const v1::Verdict& verdict : verdicts.verdicts()) gathered.Add(verdict);
+  Json out = {{"judged", verdicts.judged()},
+              {"inconclusive", verdicts.inconclusive()},
+              {"dropped", verdicts.dropped()},
+              {"rules", gathered.RulesJson()},
+              {"reasons", gathered.ReasonsJson()}};
+  for (v1::RunInfo& info : RunsSeen(lease)) {
+    if (info.run() != run) continue;
+    sources_.query.store->FillRun(&info);
+    out["evidence"] = info.evidence();
+    out["lost"] = info.lost();
+    out["late"] = info.late();
+    out["lost_by_cause"] = MapJson(info.lost_by_cause());
+    out["late_by_cause"] = MapJson(info.late_by_cause());
+    out["gaps"] = GapsJson(info);
+    out["liveness"] = MapJson(info.liveness());
+  }
+  return out;
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,132 @@
+#include "server/web/web_events.h"
+
+#include <atomic>
+#include <tuple>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+
+namespace plumbline::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kRunsPause{250};
+constexpr std::chrono::seconds kBeat{1};
+constexpr std::chrono::hours kLasts{1};  // then the page comes again and shows who it is
+constexpr int kMostAtOnce = 200;         // incidents; more follow in the next moment
+
+std::string EventText(const char* name, const Json& data, const std::string& id = "") {
+  const std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return absl::StrCat(id.empty() ? "" : absl::StrCat("id: ", id, "\n"), "event: ", name,
+                      "\ndata: ", text, "\n\n");
+}
+
+class WebEvents : public EventSource {
+ public:
+  WebEvents(const WebSources* sources, std::shared_ptr<Lease> lease, const std::string& last_event)
+      : sources_(sources), lease_(std::move(lease)), ends_(Clock::now() + kLasts) {
+    const IncidentTable& table = *sources_->query.incident_table;
+    identity_ = table.identity();
+    cursor_ = table.position();
+    // Of this table, and before its end: from there on.
+    const size_t dot = last_event.rfind('.');
+    uint64_t position = 0;
+    if (dot != std::string::npos && last_event.substr(0, dot) == identity_ &&
+        absl::SimpleAtoi(last_event.substr(dot + 1), &position)) {
+      cursor_ = std::min(cursor_, table.CursorOf(position));
+    }
+    filter_.visible = [raw = lease_.get()](const std::string& run) {
+      return raw->Over(Scope::kRead, run);
+    };
+    lease_->OnRevoked([revoked = revoked_](const absl::Status&) { *revoked = true; });
+  }
+
+  std::string Take(bool* over) override {
+    const auto now = Clock::now();
+    if (*revoked_ || now >= ends_) {
+      *over = true;
+      return "";
+    }
+    std::string out;
+    if (!said_hello_) {
+      said_hello_ = true;
+      out = EventText("hello", {{"now", NsText(static_cast<int64_t>(UnixNs()))}}, Id());
+    }
+    AddIncidents(&out);
+    if (now >= next_runs_) {
+      next_runs_ = now + kRunsPause;
+      AddRuns(&out);
+    }
+    if (now >= next_beat_) {
+      next_beat_ = now + kBeat;
+      AddBeat(&out);
+    }
+    return out;
+  }
+
+ private:
+  std::string Id() const { return absl::StrCat(identity_, ".", cursor_); }
+
+  void AddIncidents(std::string* out) {
+    IncidentTable::Change change;
+    for (int i = 0; i < kMostAtOnce; ++i) {
+      if (!sources_->query.incident_table->Next(filter_, &cursor_, &change)) return;
+      absl::StrAppend(out, EventText("incident", IncidentRow(change), Id()));
+    }
+  }
+
+  // Of runs that changed since this page was told.
+  void AddRuns(std::string* out) {
+    Json changed = Json::array();
+    for (const v1::RunInfo& run : sources_->query.judge->Runs()) {
+      if (!lease_->Over(Scope::kRead, run.run())) continue;
+      const Told told{run.newest_step(), run.ranks_connected(), run.open_incidents(), run.lost()};
+      auto [known, fresh] = told_.try_emplace(run.run(), told);
+      if (!fresh && known->second == told) continue;
+      known->second = told;
+      changed.push_back({{"run", run.run()},
+                         {"newest_step", run.newest_step()},
+                         {"closed_step", run.closed_step()},
+                         {"connected", run.ranks_connected()},
+                         {"finished", run.ranks_finished()},
+                         {"last_seen", NsText(run.last_seen_unix_ns())},
+                         {"open_incidents", run.open_incidents()},
+                         {"lost", run.lost()}});
+    }
+    if (!changed.empty()) absl::StrAppend(out, EventText("runs", changed));
+  }
+
+  void AddBeat(std::string* out) const {
+    const auto now = static_cast<int64_t>(UnixNs());
+    const int64_t oldest = sources_->query.judge->oldest_queued_unix_ns();
+    absl::StrAppend(
+        out, EventText("beat",
+                       {{"now", NsText(now)},
+                        {"lag_ms", oldest > 0 ? std::max<int64_t>(0, now - oldest) / 1'000'000 : 0},
+                        {"replay", sources_->query.judge->catching_up()}}));
+  }
+
+  using Told = std::tuple<int64_t, uint32_t, uint64_t, uint64_t>;
+
+  const WebSources* const sources_;
+  const std::shared_ptr<Lease> lease_;
+  const Clock::time_point ends_;
+  const std::shared_ptr<std::atomic<bool>> revoked_ = std::make_shared<std::atomic<bool>>(false);
+  IncidentFilter filter_;
+  std::string identity_;
+  uint64_t cursor_ = 0;
+  bool said_hello_ = false;
+  Clock::time_point next_runs_{}, next_beat_{};
+  std::map<std::string, Told> told_;  // by run
+};
+
+}  // namespace
+
+std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, std::shared_ptr<Lease> lease,
+                                           const std::string& last_event) {
+  return std::make_shared<WebEvents>(sources, std::move(lease), last_event);
+}
+
+}  // namespace plumbline::server

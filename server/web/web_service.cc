@@ -1,0 +1,247 @@
+#include "server/web/web_service.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "server/web/door.h"
+#include "server/web/page_assets.h"
+#include "server/web/web_events.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr std::string_view kApi = "/api/v1/";
+constexpr size_t kMostUpdateBytes = 16 << 10;
+
+// No script, style or picture but ours, nothing framed, nothing sent elsewhere.
+constexpr const char* kContentPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 200;
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kAborted:
+      return 409;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+std::string Dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+WebAnswer OfJson(const Json& json) {
+  WebAnswer answer;
+  answer.body = Dumped(json);
+  return answer;
+}
+
+WebAnswer Failed(const absl::Status& status) {
+  WebAnswer answer = OfJson({{"error", std::string(status.message())}});
+  answer.status = HttpStatusOf(status);
+  return answer;
+}
+
+WebAnswer OfResult(const absl::StatusOr<Json>& result) {
+  return result.ok() ? OfJson(*result) : Failed(result.status());
+}
+
+int HexOf(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char small = static_cast<char>(c | 0x20);
+  return small >= 'a' && small <= 'f' ? small - 'a' + 10 : -1;
+}
+
+std::string Decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int high = i + 2 < text.size() ? HexOf(text[i + 1]) : -1;
+    const int low = high < 0 ? -1 : HexOf(text[i + 2]);
+    if (text[i] == '%' && low >= 0) {
+      out.push_back(static_cast<char>(high * 16 + low));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
+// Between slashes, each decoded on its own: a name may have a slash in it.
+std::vector<std::string> PartsOf(std::string_view path) {
+  std::vector<std::string> parts;
+  while (!path.empty()) {
+    const size_t end = std::min(path.find('/'), path.size());
+    parts.push_back(Decoded(path.substr(0, end)));
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
+  return parts;
+}
+
+WebAnswer AbsentPage() {
+  WebAnswer answer;
+  answer.status = 503;
+  answer.type = "text/plain; charset=utf-8";
+  answer.body =
+      absl::StrCat("this plumbd was built without its page: ", std::string(PageAbsentWhy()),
+                   "\nIts JSON is under /api/v1, its metrics under /metrics; `plumb runs` "
+                   "and `plumb watch` show the same in a terminal.\n");
+  return answer;
+}
+
+WebAnswer Asset(const WebRequest& request) {
+  if (PageAssets().empty() && request.path == "/") return AbsentPage();
+  for (const PageAsset& asset : PageAssets()) {
+    if (asset.path != request.path) continue;
+    WebAnswer answer;
+    answer.type = asset.type;
+    answer.headers = {{"Content-Security-Policy", kContentPolicy},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cross-Origin-Opener-Policy", "same-origin"},
+                      {"Cross-Origin-Resource-Policy", "same-origin"},
+                      {"Cache-Control", "no-cache"},
+                      {"ETag", std::string(asset.tag)}};
+    answer.status = request.known_tag == asset.tag ? 304 : 200;
+    if (answer.status == 200) answer.body = asset.bytes;
+    return answer;
+  }
+  return Failed(absl::NotFoundError("there is no such address here"));
+}
+
+}  // namespace
+
+std::string ParamOf(const WebViews::Params& params, std::string_view name) {
+  for (const auto& [key, value] : params) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+int64_t NumberOf(const WebViews::Params& params, std::string_view name, int64_t otherwise) {
+  int64_t number = 0;
+  return absl::SimpleAtoi(ParamOf(params, name), &number) ? number : otherwise;
+}
+
+Json WebViews::Server(const Lease& lease) const {
+  const v1::StoreInfo store = sources_.query.store->Info();
+  return {{"version", sources_.query.version},
+          {"now", NsText(static_cast<int64_t>(UnixNs()))},
+          {"grpc", sources_.grpc_address},
+          {"keeps", sources_.keeps},
+          {"access", lease.Names()},
+          {"guarded", sources_.query.gate != nullptr && sources_.query.gate->guarded()},
+          {"may_change", lease.Somewhere(Scope::kAdmin)},
+          {"replay", sources_.query.judge->catching_up()},
+          {"store_problem", store.problem()},
+          {"store_bytes", store.bytes()}};
+}
+
+std::vector<std::string> WebService::Files() {
+  std::vector<std::string> files = {"/"};
+  for (const PageAsset& asset : PageAssets()) files.emplace_back(asset.path);
+  return files;
+}
+
+WebAnswer WebService::Answer(const WebRequest& request) const {
+  if (request.path.compare(0, kApi.size(), kApi) != 0) return Asset(request);
+  WebAnswer answer = Api(request);
+  answer.headers.emplace_back("Content-Security-Policy", "default-src 'none'");
+  answer.headers.emplace_back("Cross-Origin-Resource-Policy", "same-origin");
+  return answer;
+}
+
+WebAnswer WebService::Api(const WebRequest& request) const {
+  Gate* const gate = views_.sources().query.gate;
+  // Where nobody is asked, the name by which we were called is all that tells our page from
+  // others'.
+  if (gate == nullptr || !gate->guarded()) {
+    if (auto s = CheckHost(request.host); !s.ok()) return Failed(s);
+  }
+  const bool changes = request.method != "GET" && request.method != "HEAD";
+  if (changes) {
+    if (auto s = CheckSameOrigin(request); !s.ok()) return Failed(s);
+  }
+  absl::StatusOr<std::shared_ptr<Lease>> lease = Lease::ForEverything();
+  if (gate != nullptr)
+    lease = gate->EnterHttp(request.caller.authorization, request.caller.session);
+  if (!lease.ok()) {
+    WebAnswer answer = Failed(lease.status());
+    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return answer;
+  }
+  const std::vector<std::string> parts =
+      PartsOf(std::string_view(request.path).substr(kApi.size()));
+  const std::string& first = parts.empty() ? "" : parts[0];
+  if (first == "incidents" && parts.size() > 1) return OfIncident(**lease, request, parts);
+  if (changes) return Failed(absl::NotFoundError("there is no such address here"));
+  if (first == "runs" && parts.size() > 1) return OfRun(**lease, request, parts);
+  if (first == "rules" && parts.size() == 3) {
+    return OfResult(views_.Rule(**lease, absl::StrCat(parts[1], "/", parts[2])));
+  }
+  if (parts.size() != 1) return Failed(absl::NotFoundError("there is no such address here"));
+  if (first == "server") return OfJson(views_.Server(**lease));
+  if (first == "runs") return OfJson(views_.Runs(**lease));
+  if (first == "incidents") return OfJson(views_.Incidents(**lease, request.params));
+  if (first == "rules") return OfJson(views_.Rules(**lease));
+  if (first == "events") {
+    WebAnswer answer;
+    answer.events = MakeWebEvents(&views_.sources(), *lease, request.last_event);
+    return answer;
+  }
+  return Failed(absl::NotFoundError("there is no such address here"));
+}
+
+WebAnswer WebService::OfRun(const Lease& lease, const WebRequest& request,
+                            const std::vector<std::string>& parts) const {
+  const std::string& run = parts[1];
+  if (parts.size() == 2) return OfResult(views_.Run(lease, run));
+  if (parts.size() == 3) {
+    const std::string& what = parts[2];
+    if (what == "coverage") return OfResult(views_.Coverage(lease, run));
+    if (what == "series") return OfResult(views_.Series(lease, run, request.params));
+    if (what == "points") return OfResult(views_.Points(lease, run, request.params));
+    if (what == "spark") return OfResult(views_.Spark(lease, run));
+    if (what == "cells") {
+      auto cells = views_.Cells(lease, run, request.params);
+      if (!cells.ok()) return Failed(cells.status());
+      WebAnswer answer;
+      answer.type = "application/octet-stream";
+      answer.body = *std::move(cells);
+      return answer;
+    }
+  }
+  return Failed(absl::NotFoundError("there is no such address here"));
+}
+
+WebAnswer WebService::OfIncident(const Lease& lease, const WebRequest& request,
+                                 const std::vector<std::string>& parts) const {
+  const std::string& name = parts[1];
+  if (request.method != "POST") {
+    if (parts.size() == 2) return OfResult(views_.Incident(lease, name));
+    return Failed(absl::NotFoundError("there is no such address here"));
+  }
+  if (request.update.empty() || request.update.size() > kMostUpdateBytes) {
+    return Failed(absl::InvalidArgumentError(
+        "what to do stands in the header Plumbline-Update, as JSON in percent encoding"));
+  }
+  return OfResult(views_.SetState(lease, name, Decoded(request.update)));
+}
+
+}  // namespace plumbline::server

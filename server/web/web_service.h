@@ -1,0 +1,35 @@
+// The page of plumbd: its files, and what they ask for under /api/v1.
+//
+// Who may see what is as in the query service: a run that somebody has no scope over is not there.
+// The files themselves hold nothing of anybody and are given to whoever asks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/http/web.h"
+#include "server/web/views.h"
+
+namespace plumbline::server {
+
+// Thread-safe.
+class WebService {
+ public:
+  explicit WebService(WebSources sources) : views_(std::move(sources)) {}
+
+  WebAnswer Answer(const WebRequest& request) const;
+  // Paths that anybody may have.
+  static std::vector<std::string> Files();
+
+ private:
+  WebAnswer Api(const WebRequest& request) const;
+  WebAnswer OfRun(const Lease& lease, const WebRequest& request,
+                  const std::vector<std::string>& parts) const;
+  WebAnswer OfIncident(const Lease& lease, const WebRequest& request,
+                       const std::vector<std::string>& parts) const;
+
+  const WebViews views_;
+};
+
+}  // namespace plumbline::server

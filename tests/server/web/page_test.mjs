@@ -1,0 +1,356 @@
+// The page in a real, headless Chromium against a real plumbd that agents have sent runs to: every view, names that
+// want to be markup, the content policy, who may change what, accessibility in both themes, and that it is live.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import assert from 'node:assert/strict';
+import { axeSource, bin, endAll, eventually, feed, json, open, patient, settled, startBrowser, startServer } from './page_support.mjs';
+
+const shots = process.env.PLUMB_PAGE_SHOTS ?? '';
+if (shots) mkdirSync(shots, { recursive: true });
+let passed = 0;
+const failures = [];
+async function test(name, what) {
+  if (process.argv[2] && !name.includes(process.argv[2])) return;
+  const began = Date.now();
+  try {
+    await what();
+    passed++;
+    console.log(`ok      ${name} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
+  } catch (error) {
+    failures.push(name);
+    console.log('FAILED  ' + name + '\n' + (error.stack ?? error));
+  }
+}
+
+// Whatever else a page does: no script of anybody else runs, nothing breaks the policy, no error is left uncaught.
+function watchOver(page) {
+  const wrong = [];
+  page.on('pageerror', (error) => wrong.push('error: ' + error.message));
+  page.on('console', (line) => { if (line.type() === 'error' && !/40[13489]|503|ERR_CONNECTION|Failed to load resource/.test(line.text())) wrong.push('console: ' + line.text()); });
+  page.on('dialog', (dialog) => { wrong.push('dialog: ' + dialog.message()); void dialog.dismiss(); });
+  page.on('request', (request) => { if (!request.url().startsWith('http://127.0.0.1:') && !request.url().startsWith('data:')) wrong.push('asks elsewhere: ' + request.url()); });
+  return wrong;
+}
+const text = (page, selector = 'main') => page.locator(selector).first().innerText();
+// What makes the page scroll sideways, if anything does.
+const tooWide = () => (document.documentElement.scrollWidth <= innerWidth ? []
+  : [...document.querySelectorAll('main *, header *, footer *')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scrollx, pre, code, svg'))
+    .slice(-3).map((one) => one.outerHTML.slice(0, 100)));
+const plain = (words) => words.replaceAll('\u00a0', ' ');
+
+async function main() {
+  const server = await startServer('[liveness]\nhang_seconds = 0.3\n');
+  const browser = await startBrowser();
+  const feeder = await feed(server);
+  // A hang takes some ten seconds: what needs none goes first.
+  await settled(server, { hang: false });
+  const of = async (rule, run = '') => (await json(server, 'incidents?state=all')).value.incidents.find((one) => one.rule === rule && one.run.includes(run));
+  const { fingerprint: leak } = await of('causality/moe-future-leak', 'demo');
+  const evil = await of('causality/moe-future-leak', 'evil');
+  const views = {
+    runs: '/', run: '/run/dense-13b-fp16-lr3', incidents: '/incidents', 'incident-leak': '/incident/' + leak, 'incident-nan': '/incident/' + (await of('health/loss-non-finite')).fingerprint,
+    hostile: '/incident/' + evil.fingerprint, 'hostile-run': '/run/' + encodeURIComponent(evil.run), rule: '/rule/causality/moe-future-leak', rules: '/rules',
+  };
+  const page = patient(await browser.newPage({ viewport: { width: 1280, height: 900 } }));
+  const wrong = watchOver(page);
+
+  await test('axe-core finds nothing, and no view scrolls sideways, in both themes at 1280 and 400 px', async () => {
+    const axe = axeSource();
+    const long = process.env.PLUMB_LONG === '1' || shots;
+    for (const width of [1280, 400]) {
+      const context = patient(await browser.newContext({ viewport: { width, height: 900 }, bypassCSP: true }));
+      const narrow = await context.newPage();
+      for (const theme of long ? ['light', 'dark'] : width === 1280 ? ['light'] : ['dark']) {
+        await narrow.emulateMedia({ colorScheme: theme });
+        for (const [name, address] of Object.entries(views)) {
+          await open(narrow, server, address);
+          await narrow.waitForTimeout(100);
+          if (shots) await narrow.screenshot({ path: join(shots, `${name}-${theme}-${width}.png`), fullPage: true });
+          assert.deepEqual(await narrow.evaluate(tooWide), [], `${name} scrolls sideways at ${width} px`);
+          if (!long && !['runs', 'run', 'incident-leak', 'rule'].includes(name)) continue;
+          if (!(await narrow.evaluate(() => 'axe' in window))) await narrow.evaluate(axe);
+          const { violations } = await narrow.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }));
+          assert.deepEqual(violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(' | ')}`), [], `${name}, ${theme}, ${width}`);
+        }
+      }
+      await context.close();
+    }
+  });
+
+  await settled(server);
+  views['incident-hang'] = '/incident/' + (await of('performance/hang')).fingerprint;
+
+  await test('runs: which is sick, since when, where, what to do', async () => {
+    await open(page, server, '/');
+    const words = plain(await text(page));
+    assert.match(words, /4 of 9 runs are sick/);
+    assert.match(words, /Rank 7 hangs in step 13/);
+    assert.match(words, /Take stacks of the named ranks/);
+    assert.equal(await page.locator('.rrow').count(), 9);
+    assert.match(await page.locator('.rrow').first().innerText(), /Hung/);
+    assert.match(await page.title(), /^\(\d\) Runs/);
+    await page.waitForFunction(() => document.querySelectorAll('.rrow .sp svg').length >= 8);
+  });
+
+  await test('a run: timeline, series, ranks by steps, coverage, loss', async () => {
+    await open(page, server, views.run);
+    const words = plain(await text(page));
+    for (const one of ['The loss is NaN', 'Timeline', 'Ranks × steps', 'layers.17', 'queue-full', '248', 'Verdicts reached', '32 ranks']) assert.ok(words.includes(one), one);
+    await page.waitForSelector('canvas.heat');
+    await page.waitForSelector('.uplot canvas');
+    // What is chosen stands in the address, and comes back with it.
+    await page.keyboard.press('+');
+    await page.waitForFunction(() => location.hash.includes('from='));
+    const address = await page.evaluate(() => location.hash.slice(1));
+    await page.goto('about:blank');
+    await open(page, server, address);
+    assert.equal(await page.evaluate(() => location.hash.slice(1)), address);
+    await page.keyboard.press('0');
+    await page.waitForFunction(() => !location.hash.includes('from='));
+    await page.fill('.filter', 'mlp.up');
+    await page.waitForFunction(() => document.querySelectorAll('.grp').length === 4);
+    await page.locator('.linkish').first().click();
+    await page.waitForFunction(() => location.hash.includes('series=layers.15'));
+  });
+
+  await test('an incident: the witness drawn, how sure, all that can be done', async () => {
+    await open(page, server, views['incident-leak']);
+    const words = plain(await text(page));
+    for (const one of ['a later token took an earlier token’s place', 'proved', 'Drop by position instead of by score, or route without capacity.', '--moe-token-drop-policy position', 'drop_tokens=False',
+      'none by chance', 'layers.1 / routing', 'Opened', 'plumb capsule']) assert.ok(words.includes(one), one);
+    await page.waitForSelector('figure svg[role=img]');
+    await open(page, server, views['incident-hang']);
+    assert.match(plain(await text(page)), /7 ranks: 0–6/);
+    await open(page, server, views['incident-nan']);
+    await page.waitForSelector('figure .uplot canvas');
+  });
+
+  await test('a rule’s page, the list of rules, what is not there', async () => {
+    await open(page, server, views.rule);
+    const words = plain(await text(page));
+    for (const one of ['What it checks', 'How to fix it', 'proof-bits', 'demo-score-drop']) assert.ok(words.includes(one), one);
+    await open(page, server, '/rules');
+    assert.ok(await page.locator('.incrow').count() > 30);
+    for (const nothing of ['/incident/ffffffffffff', '/run/none', '/rule/a/b']) {
+      await open(page, server, nothing);
+      assert.match(plain(await text(page)), /There is no such thing here/, nothing);
+    }
+  });
+
+  await test('copied as text it is what plumb watch prints', async () => {
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    for (const { fingerprint, run } of [await of('causality/moe-future-leak', 'demo'), await of('health/loss-non-finite'), await of('performance/hang')]) {
+      await open(page, server, '/incident/' + fingerprint);
+      await page.keyboard.press('c');
+      await page.waitForFunction(() => document.querySelector('.toast.on'));
+      const copied = await page.evaluate(() => navigator.clipboard.readText());
+      const printed = execFileSync(join(bin, 'plumb'), ['watch', run, '--server', server.grpc, '--once'], { encoding: 'utf8' });
+      assert.ok(printed.includes(copied.trimEnd()), 'copied:\n' + copied + '\nprinted:\n' + printed);
+    }
+  });
+
+  await test('names that want to be markup stay names', async () => {
+    for (const name of ['runs', 'incidents', 'hostile', 'hostile-run']) {
+      await open(page, server, views[name]);
+      assert.ok((await text(page)).includes('<img src=x onerror=window.hacked=1>'), name);
+      assert.equal(await page.evaluate(() => document.querySelectorAll('main img, main script').length), 0);
+      assert.equal(await page.evaluate(() => window.hacked), undefined);
+      assert.ok(!(await text(page)).includes('\u202e'), 'the direction is turned: ' + name);
+    }
+    // Longer than any server lets in: the layout stands.
+    const long = '<b>' + 'W'.repeat(100000) + '\u202e';
+    await page.route('**/api/v1/incidents/' + leak, async (route) => {
+      const answer = await route.fetch();
+      const value = await answer.json();
+      Object.assign(value, { title: long, where: long, act: long, command: long, run: long, reason: long, who: long, state: 'acknowledged' });
+      Object.assign(value.finding, { title: long, explanation: long, fix: long, witness: { [long]: long, text: long }, details: { [long]: [long, { [long]: null }] }, assumptions: [long], commands: [{ where: long, command: long }] });
+      value.site_rows[0].layer = long;
+      await route.fulfill({ response: answer, json: value });
+    });
+    await page.goto('about:blank');
+    await open(page, server, '/incident/' + leak);
+    assert.ok((await text(page)).includes('WWW'));
+    const wide = await page.evaluate(tooWide);
+    await page.unroute('**/api/v1/incidents/' + leak);
+    assert.deepEqual(wide, []);
+  });
+
+  await test('live: a finding is there without a reload, and a step moves the plot', async () => {
+    await open(page, server, '/');
+    await feeder.tell('steps 5');
+    await page.waitForFunction(() => [...document.querySelectorAll('.rrow')].some((row) => row.dataset.key === 'live' && row.innerText.includes('204')));
+    const begun = Date.now();
+    await feeder.tell('find');
+    await page.waitForFunction(() => [...document.querySelectorAll('.rrow')].some((row) => row.dataset.key === 'live' && row.innerText.includes('The loss is NaN')));
+    console.log(`        a finding showed ${((Date.now() - begun) / 1000).toFixed(2)} s after its step was sent`);
+    assert.match(await page.locator('#said').innerText(), /New error in live/);
+  });
+
+  await test('acknowledge needs a reason, is kept, and can be taken back; silence has an end', async () => {
+    await open(page, server, views['incident-leak']);
+    await page.keyboard.press('a');
+    await page.locator('dialog button[type=submit]').click();
+    assert.match(await text(page, 'dialog .dlgerr'), /reason is needed/);
+    await page.fill('dialog textarea', 'known <b>since</b> "yesterday" ä');
+    await page.fill('dialog input[type=text]', 'oncall-b');
+    await page.locator('dialog button[type=submit]').click();
+    await page.waitForSelector('.banner');
+    assert.match(plain(await text(page, '.banner')), /Acknowledged by oncall-b: “known <b>since<\/b> "yesterday" ä”/);
+    assert.equal((await json(server, 'incidents/' + leak)).value.state, 'acknowledged');
+    // Another tab was faster: this one is told.
+    await page.keyboard.press('o');
+    await page.fill('dialog textarea', 'looked again');
+    await fetch(`${server.http}/api/v1/incidents/${leak}/state`, { method: 'POST', headers: { 'Plumbline-Update': encodeURIComponent(JSON.stringify({ state: 'open', reason: 'me first', who: 'other' })), 'Sec-Fetch-Site': 'same-origin', Origin: server.http } });
+    await page.locator('dialog button[type=submit]').click();
+    await page.waitForFunction(() => document.querySelector('dialog .dlgerr')?.textContent.includes('look again'));
+    await page.keyboard.press('Escape');
+    await page.goto('about:blank');
+    await open(page, server, views['incident-leak']);
+    await page.keyboard.press('s');
+    await page.fill('dialog textarea', 'until the restart');
+    await page.locator('dialog button[type=submit]').click();
+    await page.waitForFunction(() => document.querySelector('.banner')?.textContent.includes('Silenced until'));
+    await open(page, server, '/incidents?state=silenced');
+    assert.equal(await page.locator('.incrow').count(), 1);
+  });
+
+  await test('another site can neither read nor change anything', async () => {
+    const other = createServer((request, response) => response.end('<!doctype html><title>evil</title>'));
+    await new Promise((done) => other.listen(0, '127.0.0.1', done));
+    const foreign = patient(await browser.newPage());
+    await foreign.goto(`http://127.0.0.1:${other.address().port}/`);
+    const tried = await foreign.evaluate(async ([http, fingerprint]) => {
+      const out = {};
+      const attempt = async (name, what) => { try { out[name] = (await what()).status; } catch { out[name] = 'blocked'; } };
+      await attempt('read', () => fetch(http + '/api/v1/runs'));
+      await attempt('change', () => fetch(`${http}/api/v1/incidents/${fingerprint}/state`, { method: 'POST', headers: { 'Plumbline-Update': encodeURIComponent('{"state":"open","reason":"x"}') } }));
+      await attempt('plain', () => fetch(`${http}/api/v1/incidents/${fingerprint}/state`, { method: 'POST', mode: 'no-cors' }).then(() => ({ status: 'sent, not read' })));
+      return out;
+    }, [server.http, leak]);
+    assert.deepEqual(tried, { read: 'blocked', change: 'blocked', plain: 'blocked' });
+    const frame = await foreign.evaluate((http) => new Promise((done) => {
+      const element = document.createElement('iframe');
+      element.src = http;
+      element.onload = () => { try { done(element.contentDocument ? 'empty' : 'refused or foreign'); } catch { done('refused or foreign'); } };
+      document.body.append(element);
+    }), server.http);
+    assert.equal(frame, 'refused or foreign');
+    assert.equal((await json(server, 'incidents/' + leak)).value.state, 'silenced');
+    await foreign.close();
+    other.close();
+  });
+
+  await test('no inline script, and the policy stops one that is put there', async () => {
+    await open(page, server, '/');
+    const stopped = await page.evaluate(() => new Promise((done) => {
+      addEventListener('securitypolicyviolation', (event) => done(event.violatedDirective), { once: true });
+      const script = document.createElement('script');
+      script.textContent = 'window.hacked = 2';
+      document.body.append(script);
+      setTimeout(() => done('nothing'), 5000);
+    }));
+    assert.match(stopped, /script-src/);
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    wrong.splice(0, wrong.length, ...wrong.filter((one) => !one.includes('Content Security Policy')));
+    const html = await (await fetch(server.http + '/')).text();
+    assert.ok(!/<script(?![^>]*src=)/.test(html) && !/ on\w+=|style="/.test(html));
+  });
+
+  await test('by keyboard: rows, find, keys, theme', async () => {
+    await open(page, server, '/');
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    assert.equal(await page.evaluate(() => document.activeElement?.matches('.rrow:nth-of-type(2)') || document.activeElement?.matches('.rrow')), true);
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => location.hash.startsWith('#/incident/'));
+    await page.keyboard.press('g');
+    await page.keyboard.press('i');
+    await page.waitForFunction(() => location.hash === '#/incidents');
+    await page.keyboard.press('/');
+    await page.waitForFunction(() => document.querySelectorAll('dialog .incrow').length > 0);
+    await page.fill('dialog input', 'tokenizer');
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => location.hash === '#/run/tokenizer-sweep-03');
+    await page.keyboard.press('?');
+    await page.waitForSelector('dialog .keys');
+    await page.keyboard.press('Escape');
+    const before = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    await page.keyboard.press('t');
+    await page.keyboard.press('t');
+    assert.notEqual(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), before);
+    await page.keyboard.press('t');
+  });
+
+  await test('the first view is at most 200 KB', async () => {
+    const fresh = patient(await browser.newContext());
+    const first = await fresh.newPage();
+    const client = await fresh.newCDPSession(first);
+    await client.send('Network.enable');
+    let received = 0;
+    client.on('Network.loadingFinished', (event) => { received += event.encodedDataLength; });
+    await open(first, server, '/');
+    await first.waitForTimeout(500);
+    console.log(`        ${(received / 1000).toFixed(1)} KB`);
+    assert.ok(received < 200000 && received > 10000, String(received));
+    await fresh.close();
+  });
+
+  await test('a server that is gone and comes back', async () => {
+    await open(page, server, '/');
+    server.child.kill('SIGSTOP');
+    await page.waitForFunction(() => document.querySelector('#banner')?.textContent.includes('No connection'), null, { timeout: 60000 });
+    assert.match(await text(page, '.link-state'), /offline/);
+    assert.ok(await page.locator('.rrow').count() > 5, 'nothing is cleared');
+    server.child.kill('SIGCONT');
+    await page.waitForFunction(() => document.querySelector('.link-state')?.textContent.includes('live') && !document.querySelector('#banner')?.textContent, null, { timeout: 60000 });
+  });
+
+  await test('nothing went wrong meanwhile', () => assert.deepEqual(wrong, []));
+
+  // ---- a server that asks for tokens ----
+  await test('a token is asked once, stands in no address, and says what one may do', async () => {
+    const folder = server.folder;
+    const tokens = {};
+    for (const name of ['admin', 'reader']) {
+      const line = execFileSync(join(bin, 'plumbd'), ['--new-token', join(folder, name + '.token')], { encoding: 'utf8' });
+      writeFileSync(join(folder, name + '.tokens'), line.split('\n').filter((one) => one.startsWith('sha256:')).join('\n') + '\n', { mode: 0o600 });
+      tokens[name] = readFileSync(join(folder, name + '.token'), 'utf8').trim();
+    }
+    const entry = (name, scopes, runs) => `[[access]]\nname = '${name}'\ntoken_file = '${join(folder, name + '.tokens')}'\nscopes = ${scopes}\nruns = ${runs}\n`;
+    const guarded = await startServer(entry('admin', "['read', 'admin', 'write']", "['*']") + entry('reader', "['read']", "['demo-*']"));
+    const context = patient(await browser.newContext());
+    const signing = await context.newPage();
+    const seen = [];
+    signing.on('request', (request) => seen.push(request.url()));
+    await open(signing, guarded, '/incidents');
+    await signing.waitForFunction(() => location.hash === '#/signin');
+    await signing.fill('input[type=password]', 'wrong-token-wrong-token-wrong-token');
+    await signing.keyboard.press('Enter');
+    await signing.waitForFunction(() => document.querySelector('.dlgerr')?.textContent.length > 5);
+    await signing.fill('input[type=password]', tokens.reader);
+    await signing.keyboard.press('Enter');
+    await signing.waitForFunction(() => location.hash === '#/incidents');
+    await eventually('the page is live', () => signing.evaluate(() => document.querySelector('.link-state').textContent.includes('live')));
+    assert.ok(!seen.some((url) => url.includes(tokens.reader)), 'the token is in an address');
+    const [cookie] = await context.cookies();
+    assert.ok(cookie.httpOnly && cookie.sameSite === 'Strict');
+    assert.equal(await signing.evaluate(() => document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)).then((all) => all.includes(tokens.reader)), false);
+    await signing.locator('footer button').click();
+    await signing.waitForFunction(() => location.hash === '#/signin');
+    await context.close();
+  });
+}
+
+const begun = Date.now();
+try {
+  await main();
+} catch (error) {
+  failures.push('set-up');
+  console.log(error.stack ?? error);
+} finally {
+  await endAll();
+}
+console.log(`${passed} passed, ${failures.length} failed, in ${((Date.now() - begun) / 1000).toFixed(1)} s`);
+process.exit(failures.length === 0 && passed > 0 ? 0 : 1);
