@@ -477,6 +477,7 @@ print("trained")
 # ---- the real agent and the rules ---------------------------------------------------------------
 
 real = pytest.mark.skipif(not AGENT.exists(), reason="the agent is not built")
+SEEDS = range(20 if os.environ.get("PLUMB_LONG") else 1)
 
 
 def train(directory, record, kind, seed=0):
@@ -498,11 +499,12 @@ LEAK, BATCH = "causality/moe-future-leak", "causality/moe-batch-dependence"
 
 
 @real
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["mixtral", "switch", "megatron", "megatron-position", "megatron-bias", "noisy", "noisy-capacity",
                                   "group-limited", "sinkhorn", *NONE])  # fmt: skip
-def test_nothing_changes_and_nobody_is_accused_of_a_leak(tmp_path, kind):
-    plain, _ = train(tmp_path, "none", kind, seed=5)
-    watched, said = train(tmp_path, "runs", kind, seed=5)
+def test_nothing_changes_and_nobody_is_accused_of_a_leak(tmp_path, kind, seed):
+    plain, _ = train(tmp_path, "none", kind, 5 + seed)
+    watched, said = train(tmp_path, "runs", kind, 5 + seed)
     assert watched == plain and "Warning" not in said
     rules = {rule for rule, _ in findings(tmp_path, "runs")}
     # First come first served depends on the rest of the batch, where the pool is all of it.
@@ -510,12 +512,13 @@ def test_nothing_changes_and_nobody_is_accused_of_a_leak(tmp_path, kind):
 
 
 @real
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind, strength", [*((kind, "proved") for kind in EXPERTS_CHOOSE), ("megatron-probs", "proved"),
                                             ("score-drop-map", "proved"), ("score-drop", "heuristic"), ("deepspeed-top2", "heuristic"),
                                             ("deepspeed-rts", "heuristic")])  # fmt: skip
-def test_a_leak_is_named_and_nothing_changes(tmp_path, kind, strength):
-    plain, _ = train(tmp_path, "none", kind)
-    watched, _ = train(tmp_path, "runs", kind)
+def test_a_leak_is_named_and_nothing_changes(tmp_path, kind, strength, seed):
+    plain, _ = train(tmp_path, "none", kind, seed)
+    watched, _ = train(tmp_path, "runs", kind, seed)
     assert watched == plain
     found = findings(tmp_path, "runs")
     assert (LEAK, strength) in found

@@ -314,6 +314,8 @@ def test_the_screenings_numbers_are_right(seed):
 # ---- the real agent, a language model -----------------------------------------------------------
 
 real = pytest.mark.skipif(not AGENT.exists(), reason="the agent is not built")
+LONG = bool(os.environ.get("PLUMB_LONG"))
+SEEDS = range(20 if LONG else 1)
 
 
 def train(directory, record, fault, seed=0, ranks=1, count=60, pause=0.0, governed=True):
@@ -344,7 +346,7 @@ def test_nothing_changes_and_nobody_is_accused(tmp_path, fault, ranks):
 
 
 @real
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(20 if LONG else 4))
 def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
     train(tmp_path, "runs", "nan", seed)
     found = findings(tmp_path, "runs")
@@ -356,7 +358,7 @@ def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
 
 
 @real
-@pytest.mark.parametrize("seed, ranks", [(0, 1), (1, 1), (2, 2)])
+@pytest.mark.parametrize("seed, ranks", [(seed, 1 + (seed > 1)) for seed in range(20 if LONG else 3)])
 def test_a_weight_that_is_no_number_is_told_before_what_it_makes(tmp_path, seed, ranks):
     train(tmp_path, "runs", "nan-weight", seed, ranks=ranks)
     (one,) = [f for f in findings(tmp_path, "runs") if f["rule"] == "precision/non-finite"]
@@ -368,7 +370,7 @@ def test_a_weight_that_is_no_number_is_told_before_what_it_makes(tmp_path, seed,
 
 # Steps of 50 ms: then the weights are compared in nearly every one.
 @real
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(20 if LONG else 2))
 def test_a_bit_flipped_on_one_rank_is_told_of_its_step(tmp_path, seed):
     train(tmp_path, "runs", "flip", seed, ranks=2, count=66, pause=0.05, governed=False)
     found = findings(tmp_path, "runs")
@@ -382,8 +384,9 @@ def test_a_bit_flipped_on_one_rank_is_told_of_its_step(tmp_path, seed):
 
 
 @real
-def test_weights_in_16_bits_lose_their_updates(tmp_path):
-    train(tmp_path, "runs", "bf16")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_weights_in_16_bits_lose_their_updates(tmp_path, seed):
+    train(tmp_path, "runs", "bf16", seed)
     rules = {f["rule"] for f in findings(tmp_path, "runs")}
     assert "precision/lost-update" in rules
     assert rules <= {"precision/lost-update", "precision/moment-ratchet"}
@@ -400,7 +403,6 @@ FAULTS = [
     ("one-shard", 2, 200, "health/same-data", ()),
     ("bf16-accumulation", 1, 66, "precision/grad-accumulation", ("precision/moment-ratchet", "precision/lost-update")),
 ]
-SEEDS = range(20 if os.environ.get("PLUMB_LONG") else 1)
 
 
 @real
