@@ -135,7 +135,7 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
     course.side = side;
     course.beside += side != 0 ? 1 : 0;
     if (course.beside < kIntervals || course.told) continue;
-    course.told = true;
+    course.told = shown.told = true;
     v1::Verdict found = Found(way, median, ways.size());
     SetPlace(found, std::get<2>(*way.key), "weight", course.beside_first, step.step,
              std::vector<uint32_t>{rank});
