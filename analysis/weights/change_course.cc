@@ -185,8 +185,9 @@ void ChangeCourses::Rest(VerdictSink& out) const {
             ? Inconclusive(
                   absl::StrCat("few-weights: fewer than ", kFewestWeights, " to compare with"),
                   std::move(details))
-            : Pass("no weight moves a thousand times more or less than the others",
-                   std::move(details));
+        : shown.told ? Pass("the others move alike", std::move(details))
+                     : Pass("no weight moves a thousand times more or less than the others",
+                            std::move(details));
     SetPlace(verdict, "", "weights", shown.step_first, shown.step_last,
              std::vector<uint32_t>{key.second});
     out.Add(std::move(verdict));
