@@ -135,7 +135,7 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
     course.side = side;
     course.beside += side != 0 ? 1 : 0;
     if (course.beside < kIntervals || course.told) continue;
-    course.told = true;
+    course.told = shown.told = true;
     v1::Verdict found = Found(way, median, ways.size());
     SetPlace(found, std::get<2>(*way.key), "weight", course.beside_first, step.step,
              std::vector<uint32_t>{rank});
@@ -185,8 +185,9 @@ void ChangeCourses::Rest(VerdictSink& out) const {
             ? Inconclusive(
                   absl::StrCat("few-weights: fewer than ", kFewestWeights, " to compare with"),
                   std::move(details))
-            : Pass("no weight moves a thousand times more or less than the others",
-                   std::move(details));
+        : shown.told ? Pass("the others move alike", std::move(details))
+                     : Pass("no weight moves a thousand times more or less than the others",
+                            std::move(details));
     SetPlace(verdict, "", "weights", shown.step_first, shown.step_last,
              std::vector<uint32_t>{key.second});
     out.Add(std::move(verdict));

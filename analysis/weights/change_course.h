@@ -36,8 +36,10 @@ struct ChangesShown {
   double median = 0, low = 0, high = 0;  // log10 of |change| over |weight|
   std::string lowest, highest;
   int64_t step_first = 0, step_last = 0;
+  bool told = false;  // a weight that goes another way
   void Persist(Archive& a) {
-    a(weights, unchanged, intervals, median, low, high, lowest, highest, step_first, step_last);
+    a(weights, unchanged, intervals, median, low, high, lowest, highest, step_first, step_last,
+      told);
   }
 };
 

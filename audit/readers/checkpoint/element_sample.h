@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -21,18 +22,18 @@ class SampledElements {
 
   // So many a tensor where a checkpoint has `tensors` of them: 2^22 in all, and a power of two.
   static uint64_t MostOf(size_t tensors);
-  // Ascending indices below `count`, at most `most` of them; good until the next call.
-  const std::vector<uint64_t>& Of(uint64_t count, uint64_t most);
+  // Ascending indices below `count`, at most `most` of them.
+  std::shared_ptr<const std::vector<uint64_t>> Of(uint64_t count, uint64_t most);
 
  private:
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<uint64_t>> known_;
+  std::map<std::pair<uint64_t, uint64_t>, std::shared_ptr<const std::vector<uint64_t>>> known_;
 };
 
 // Not thread-safe.
 class ElementSample {
  public:
-  // A tensor of a known dtype; `indices` are ascending, and outlive the object.
-  ElementSample(const StoredTensor& tensor, const std::vector<uint64_t>& indices);
+  // A tensor of a known dtype; `indices` are ascending.
+  ElementSample(const StoredTensor& tensor, std::shared_ptr<const std::vector<uint64_t>> indices);
   // The next bytes of its elements in C order; whole elements.
   void Add(const std::byte* data, size_t size);
   // The values that were seen, with their indices in C order, ascending.
@@ -41,7 +42,7 @@ class ElementSample {
  private:
   DType dtype_;
   size_t width_ = 0;
-  const std::vector<uint64_t>& indices_;
+  std::shared_ptr<const std::vector<uint64_t>> indices_;
   size_t next_ = 0;  // of indices_
   uint64_t at_ = 0;  // elements that came by
   std::vector<std::byte> values_;

@@ -1,6 +1,5 @@
 #include "audit/readers/checkpoint/source.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,7 +8,7 @@
 
 #include "audit/readers/checkpoint/block_formats.h"
 #include "audit/readers/checkpoint/master_check.h"
-#include "audit/readers/checkpoint/scan.h"
+#include "audit/readers/checkpoint/measured.h"
 #include "audit/readers/checkpoint/whole_checkpoint.h"
 #include "kernels/evidence/tensor_state.h"
 
@@ -37,7 +36,7 @@ class CheckpointSource : public Source {
     const PlannedFile& plan = plans_[first_];
     *batch->add_sources() = Process(plan.run, plan.rank);
     if (tensor_ == 0) AddNumbers(batch);
-    if (tensor_ < whole_.tensors.size()) AddTensor(whole_.tensors[tensor_++], batch);
+    if (tensor_ < whole_.tensors.size()) AddTensor(tensor_++, batch);
     if (tensor_ >= whole_.tensors.size()) Close(batch);
     return true;
   }
@@ -69,8 +68,7 @@ class CheckpointSource : public Source {
     while (next_ < plans_.size() && same(plans_[next_])) ++next_;
     whole_ = ReadCheckpoint(std::span(plans_).subspan(first_, next_ - first_),
                             &known_[{plan.run, plan.rank}]);
-    const auto sampled = std::count_if(whole_.tensors.begin(), whole_.tensors.end(), IsSampled);
-    most_sampled_ = SampledElements::MostOf(static_cast<size_t>(sampled));
+    measurer_.Open(&whole_);
     tensor_ = 0;
     order_ = 0;
     open_ = true;
@@ -110,7 +108,8 @@ class CheckpointSource : public Source {
     if (whole_.scheduler_step) AddNumber("", "scheduler.step", *whole_.scheduler_step, batch);
   }
 
-  void AddTensor(const SitedTensor& tensor, v1::Batch* batch) {
+  void AddTensor(size_t index, v1::Batch* batch) {
+    const SitedTensor& tensor = whole_.tensors[index];
     const WholeCheckpoint::Part& part = whole_.files[tensor.file];
     ++part.report->records;
     bytes_read_ += tensor.place.bytes();
@@ -121,18 +120,10 @@ class CheckpointSource : public Source {
       }
       return;
     }
-    TensorStats stats;
-    std::optional<RowDigests> rows;
-    std::optional<ElementSample> sample;
-    if (tensor.role == "weight" && RowDigests::Suits(tensor.place)) rows.emplace(tensor.place);
-    if (IsSampled(tensor)) {
-      const auto count = static_cast<uint64_t>(tensor.place.elements());
-      sample.emplace(tensor.place, elements_.Of(count, most_sampled_));
-    }
-    if (absl::Status status = scan_.Measure(*part.file, tensor.place, &stats,
-                                            rows ? &*rows : nullptr, sample ? &*sample : nullptr);
-        !status.ok())
-      return part.report->Add(tensor.place.begin, std::string(status.message()));
+    MeasuredTensor measured = measurer_.Take(index);
+    if (!measured.status.ok())
+      return part.report->Add(tensor.place.begin, std::string(measured.status.message()));
+    const TensorStats& stats = measured.stats;
     TensorView view;
     view.dtype = tensor.place.dtype;
     view.rank = static_cast<int>(tensor.place.shape.size());
@@ -149,24 +140,18 @@ class CheckpointSource : public Source {
     if (tensor.shared)
       AddNumber(tensor.layer, "storage", static_cast<double>(*tensor.shared), batch);
     FillTensorFigures(view, stats, options, evidence->mutable_tensor());
-    if (sample) sample->Fill(evidence->mutable_tensor()->mutable_sample());
+    if (measured.sample) measured.sample->Fill(evidence->mutable_tensor()->mutable_sample());
     if (block_fits_ && tensor.role == "weight") {
-      if (absl::Status status =
-              MeasureBlocks(*part.file, tensor.place, &scan_, evidence->mutable_tensor());
+      if (absl::Status status = MeasureBlocks(*part.file, tensor.place, &measurer_.scan(),
+                                              evidence->mutable_tensor());
           !status.ok())
         return part.report->Add(tensor.place.begin, std::string(status.message()));
     }
     if (tensor.beta1) AddNumber(tensor.layer, "held.beta1", *tensor.beta1, batch);
     if (tensor.beta2) AddNumber(tensor.layer, "held.beta2", *tensor.beta2, batch);
     if (tensor.epsilon) AddNumber(tensor.layer, "held.eps", *tensor.epsilon, batch);
-    if (rows) AddRows(tensor, *rows, batch);
+    if (measured.rows) AddRows(tensor, *measured.rows, batch);
     if (tensor.master) AddMaster(tensor, batch);
-  }
-
-  // What rules hold against itself from one checkpoint to the next.
-  static bool IsSampled(const SitedTensor& tensor) {
-    return IsFloating(tensor.place.dtype) && (tensor.op == "weight" || tensor.op == "average" ||
-                                              tensor.op == "exp_avg" || tensor.op == "exp_avg_sq");
   }
 
   // The digests of a weight's rows as a tensor of its own, of which those that repeat are told.
@@ -242,9 +227,7 @@ class CheckpointSource : public Source {
   size_t tensor_ = 0;   // next of the open checkpoint
   uint64_t order_ = 0;  // of its observations
   std::map<std::pair<std::string, uint32_t>, KnownNames> known_;
-  TensorScan scan_;
-  SampledElements elements_;
-  uint64_t most_sampled_ = 0;  // of a tensor of the open checkpoint
+  TensorMeasurer measurer_;
   std::set<std::string> unread_;
   uint64_t bytes_read_ = 0;
 };
