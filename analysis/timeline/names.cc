@@ -98,6 +98,22 @@ bool IsSynchronisation(std::string_view name) {
          !has("Async");
 }
 
+// "/home/me/checkpoint_runs/train.py(3): step" -> "train.py(3): step": in what folder a project
+// lies says nothing of what it does. Libraries' own paths do, and stay.
+std::string_view WithoutFolders(std::string_view name) {
+  const size_t python = name.find(".py(");
+  if (python == name.npos) return name;
+  for (const std::string_view library : {"torch/", "deepspeed/", "megatron/", "lightning/"}) {
+    // Behind the last folder of that name, but not of a project that is called so.
+    const size_t at = name.rfind(library, python);
+    if (at != name.npos && (at == 0 || name.find("site-packages/") != name.npos ||
+                            name.find("dist-packages/") != name.npos))
+      return name.substr(at);
+  }
+  const size_t slash = name.rfind('/', python);
+  return slash == name.npos ? name : name.substr(slash + 1);
+}
+
 // "ep::" as a namespace of its own, or of deep_ep; "step::" is none.
 bool HasExpertNamespace(std::string_view lower) {
   for (size_t at = lower.find("ep::"); at != std::string_view::npos;
@@ -139,7 +155,7 @@ uint8_t ClassesOfHost(std::string_view name) {
   uint8_t classes = IsSynchronisation(name) ? kSynchronisation : 0;
   // Operators of the tensor library are none of the rest, and they are most of a trace.
   if (name.starts_with("aten::") || name.starts_with("autograd::")) return classes;
-  const Small small(name, false);
+  const Small small(WithoutFolders(name), false);
   if (IsGarbageCollection(small)) classes |= kGarbageCollection;
   if (IsCheckpoint(small)) classes |= kCheckpoint;
   if (IsDataLoading(small)) classes |= kDataLoading;

@@ -35,6 +35,7 @@ class Reduction {
     if (!in_.gpu.empty()) {
       Occupancy();
       Kernels();
+      LeaveOutFrames();
       const HostSide host(in_);
       out_.set_launching_threads(host.threads());
       Gaps(host);
@@ -105,6 +106,21 @@ class Reduction {
     out_.set_launched_kernels(launched);
     out_.set_communication_kernels(communicating);
     out_.set_unclassified_ns(Length(unclassified));
+  }
+
+  // Functions around the whole loop ("run_with_checkpoints") are no cause of a gap within: what
+  // holds a whole step, or without marks the whole window.
+  void LeaveOutFrames() {
+    std::vector<Interval> steps;
+    for (const StepMarked& step : in_.steps) steps.push_back({step.start, step.end});
+    std::sort(steps.begin(), steps.end());
+    std::erase_if(in_.spans, [&](const HostSpan& span) {
+      if (steps.empty()) return span.start <= first_ && span.end >= last_;
+      const auto next =
+          std::lower_bound(steps.begin(), steps.end(), span.start,
+                           [](const Interval& step, int64_t start) { return step.start < start; });
+      return next != steps.end() && next->end <= span.end;
+    });
   }
 
   void Gaps(const HostSide& host) {

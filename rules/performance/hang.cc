@@ -185,7 +185,8 @@ v1::Verdict OfDumps(const Frozen& frozen, size_t dumps) {
   FindingBuilder found(named ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_BOUNDED);
   found.Title(words.title)
       .Explain(Explain(frozen))
-      .Cause(named ? words.kind : "all-at-one", frozen.tie ? 0.5 : 0.9)
+      .Cause(named ? words.kind : "all-at-one",
+             frozen.tie || !frozen.without_dump.empty() ? 0.5 : 0.9)
       .Measured("ranks with operations pending", static_cast<double>(frozen.waiting.size()),
                 "ranks")
       .Threshold(0, "none is pending in a job that goes on")

@@ -38,6 +38,18 @@ int64_t RankInName(std::string_view path) {
   return rank <= kMostRank ? rank : -1;
 }
 
+// "trace_3.json.gz" -> 3; -1: the name ends in no number, or in one that is no rank.
+int64_t NumberAtEnd(std::string_view path) {
+  std::string_view name = path.substr(path.rfind('/') + 1);
+  for (const std::string_view ending : {".gz", ".zst", ".json", ".trace", ".pt"}) {
+    if (name.ends_with(ending)) name.remove_suffix(ending.size());
+  }
+  size_t begin = name.size();
+  while (begin > 0 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  if (begin == name.size() || name.size() - begin > 6) return -1;
+  return std::stoll(std::string(name.substr(begin)));
+}
+
 int64_t FirstStep(const v1::Timeline& timeline) {
   return timeline.steps_size() == 0 ? 0 : std::max<int64_t>(0, timeline.steps(0).number());
 }
@@ -112,6 +124,7 @@ class KinetoSource : public Source {
   // joined with what the others recorded n-th.
   void Place() {
     placed_ = true;
+    NumberByNames();
     int64_t unnamed = 0;
     for (ReadTrace& trace : traces_) {
       if (trace.rank >= 0) continue;
@@ -136,6 +149,22 @@ class KinetoSource : public Source {
     // Distinct and ascending.
     int64_t before = -1;
     for (auto& [nth, step] : steps_) before = step = std::max(step, before + 1);
+  }
+
+  // Names that end in 0 to n - 1 are those of n ranks; any other numbers may be steps or times.
+  void NumberByNames() {
+    std::map<int64_t, ReadTrace*> by_number;
+    size_t unnamed = 0;
+    for (ReadTrace& trace : traces_) {
+      if (trace.rank >= 0) continue;
+      ++unnamed;
+      by_number.emplace(NumberAtEnd(trace.report->path), &trace);
+    }
+    const bool all = unnamed > 1 && unnamed == traces_.size() && by_number.size() == unnamed &&
+                     by_number.begin()->first == 0 &&
+                     by_number.rbegin()->first == static_cast<int64_t>(unnamed) - 1;
+    if (!all) return;
+    for (const auto& [number, trace] : by_number) trace->rank = number;
   }
 
   bool Taken(int64_t rank) const {

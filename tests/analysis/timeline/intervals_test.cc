@@ -139,6 +139,30 @@ TEST(Reduce, KernelsWithoutLaunchesCountAndOverlapIsNotCountedTwice) {
   EXPECT_EQ(t.gaps(0).occurrence(), 3u);
 }
 
+// A function around the loop is no cause of the gaps within it, whatever it is called.
+TEST(Reduce, FramesAroundStepsAreNoCause) {
+  constexpr int64_t kMs = 1'000'000;
+  for (const bool marked : {true, false}) {
+    Columns columns;
+    columns.names = {"k", "run_with_checkpoints"};
+    for (int64_t i = 0; i < 4; ++i) {
+      GpuWork work;
+      work.start = 20 * i * kMs;
+      work.end = work.start + 15 * kMs;
+      work.correlation = static_cast<uint32_t>(i) + 1;
+      columns.gpu.push_back(work);
+      columns.launches.push_back({work.start - 10, 5, work.correlation, 3, true});
+      if (marked) columns.steps.push_back({i, work.start, work.start + 20 * kMs});
+    }
+    columns.spans.push_back({-kMs, 90 * kMs, 3, 1, kCheckpoint});
+    columns.spans.push_back({36 * kMs, 39 * kMs, 3, 1, kDataLoading});
+    const v1::Timeline t = Reduce(&columns);
+    ASSERT_EQ(t.gaps_size(), 3);
+    EXPECT_EQ(t.gaps(0).cause(), v1::TimelineGap::CAUSE_UNKNOWN);
+    EXPECT_EQ(t.gaps(1).cause(), v1::TimelineGap::CAUSE_DATA_LOADING);
+  }
+}
+
 TEST(Reduce, NothingGivesNothing) {
   Columns columns;
   EXPECT_EQ(Reduce(&columns).span_ns(), 0u);

@@ -41,6 +41,13 @@ TEST(Names, HostSpans) {
   for (const char* name : {"Torch-Compiled Region: 0/0", "CompiledFxGraph.__call__",
                            "torch/_dynamo/eval_frame.py(11): _fn", "torch/_compile.py(31): inner"})
     EXPECT_FALSE(has(name, kCompilation)) << name;
+  // Where a project lies says nothing; libraries' paths do.
+  EXPECT_FALSE(has("/home/me/checkpoint_runs/train.py(3): step", kCheckpoint));
+  EXPECT_FALSE(has("/data/dataloader/gc/train.py(3): step", 0xff));
+  EXPECT_TRUE(has("/usr/lib/python3/dist-packages/torch/utils/data/dataloader.py(9): __next__",
+                  kDataLoading));
+  EXPECT_TRUE(has("/x/site-packages/torch/serialization.py(9): save", kCheckpoint));
+  EXPECT_FALSE(has("/x/site-packages/torch/utils/checkpoint.py(9): forward", kCheckpoint));
   EXPECT_TRUE(has("nccl:all_reduce", kCommunication));
   EXPECT_TRUE(has("record_param_comms", kCommunication));
   for (const char* name : {"cudaStreamSynchronize", "cudaDeviceSynchronize", "aten::item",

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -217,6 +219,23 @@ TEST(Kineto, RanksAreJoinedAndTheSlowOneNamed) {
   EXPECT_EQ(straggler->site().step_last(), 25);
 }
 
+TEST(Kineto, NamesThatCountAreRanks) {
+  const TempFolder dir;
+  JobSpec spec;
+  spec.ranks = 3;
+  const auto columns = SimulatedJob(spec);
+  std::vector<std::string> paths;
+  for (const int rank : {2, 0, 1})
+    paths.push_back(dir.Write("trace_" + std::to_string(rank) + ".pt.trace.json",
+                              TraceText(columns[static_cast<size_t>(rank)], {})));
+  EXPECT_TRUE(Audit(paths).inputs[0].notes.empty());
+  // A number alone may be a step.
+  const AuditResult one = Audit({paths[0]});
+  EXPECT_EQ(VerdictOf(one, "performance/idle-comb")->site().ranks(0), 0u);
+  const AuditResult two = Audit({paths[0], paths[2]});
+  EXPECT_THAT(two.inputs[0].notes, ::testing::Contains(HasSubstr("taken as rank 0")));
+}
+
 // A stage is a rank's place in the group that sends and receives.
 TEST(Kineto, TheStageIsThePlaceInTheSendAndReceiveGroup) {
   const auto text = [](int rank) {
@@ -243,6 +262,40 @@ TEST(Kineto, MetadataSaysWhatCommunicates) {
   EXPECT_EQ(timeline.communication_ns(), 2000u);
   EXPECT_EQ(timeline.unclassified_ns(), 1000u);
   EXPECT_EQ(timeline.kernel_ns(), 7000u);
+}
+
+// On the clock of the original: each gap ends where the operation that ends it begins.
+TEST(Kineto, WhatWasSeenIsWrittenAsATrace) {
+  const TempFolder dir;
+  const timeline::Columns columns = Trace(OneRank("loader"));
+  const std::string path = dir.Write("t.json", TraceText(columns, {.rank = 0, .world = 1}));
+  const std::string written = dir.File("seen.json");
+  const auto ended = RunPlumb({"audit", path, "--timeline", written, "--quiet"});
+  EXPECT_EQ(ended.status, 0) << ended.errors;
+  const auto trace = nlohmann::json::parse(test::ReadFile(written));
+  std::set<std::string> starts;
+  for (const timeline::GpuWork& work : columns.gpu) starts.insert(std::to_string(work.start));
+  int loading = 0, steps = 0, findings = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    steps += event["tid"] == 1 ? 1 : 0;
+    findings += event["tid"] == 3 ? 1 : 0;
+    loading += event["name"] == "data-loading" ? 1 : 0;
+  }
+  EXPECT_EQ(loading, 15);
+  EXPECT_EQ(steps, 16);
+  EXPECT_EQ(findings, 2);  // the comb, and the stall
+  // Nanoseconds are in the text, though not in a double of it.
+  const std::string text = test::ReadFile(written);
+  const size_t at = text.find("\"ts\":", text.find("data-loading")) + 5;
+  int64_t start = 0, duration = 0;
+  ASSERT_TRUE(NanosecondsOf(text.substr(at, text.find(',', at) - at), &start));
+  const size_t of_duration = text.find("\"dur\":", at) + 6;
+  ASSERT_TRUE(NanosecondsOf(text.substr(of_duration, text.find('}', of_duration) - of_duration),
+                            &duration));
+  EXPECT_TRUE(starts.contains(std::to_string(start + duration)));
+  EXPECT_TRUE(TraceFile::Recognise(text));
+  EXPECT_EQ(RunPlumb({"audit", path, "--timeline", path}).status, 2);
 }
 
 // As PyTorch writes where it was built without Kineto.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rules/engine/engine.h"
+#include "tests/rules/support/series_run.h"
 #include "tests/rules/support/simulated_flight.h"
 #include "tests/rules/support/simulated_job.h"
 
@@ -179,6 +180,24 @@ TEST(Jobs, DumpsOfAJobThatGoesOnRaiseNothing) {
     spec.seed = seed;
     EXPECT_TRUE(Findings(FlightRun(spec)).empty()) << seed;
   }
+}
+
+// Batches of uneven length, and caches that fill in the first 40 steps: the rate on the rule's
+// page.
+TEST(Jobs, HealthyMemoryDoesNotCreep) {
+  std::string text = "steps = 400\nmemory.limit = 80\n";
+  const int series = Long() ? 1000 : 60;
+  for (int i = 0; i < series; ++i) {
+    text += "memory.allocated" + std::to_string(i) +
+            (i % 2 == 0 ? " = 60 ~0.05\n" : " = 40 40>66 ~0.02\n");
+  }
+  int accused = 0;
+  for (v1::Batch& batch : testing::SeriesRun(text)) {
+    for (const v1::Finding& finding : Findings(std::move(batch)))
+      accused += finding.rule() == "performance/memory-creep" ? 1 : 0;
+  }
+  RecordProperty("creeping", accused);
+  EXPECT_LE(accused, 1 + series / 100);
 }
 
 }  // namespace
