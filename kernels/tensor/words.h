@@ -96,7 +96,16 @@ class WordMeasure {
       words = finite_;
       Loops::Scan(words, n, &scan_);
     }
-    const uint64_t zeros = static_cast<uint64_t>(n - absent) - Loops::CountFrom(words, n, W{1});
+    // Who looks at exponents finds the zeros on the way.
+    uint64_t zeros = 0;
+    bool counted = false;
+    for (TensorLook* look : looks) {
+      if (look == nullptr) continue;
+      zeros = Look(words, n, look);
+      counted = true;
+    }
+    if (!counted) zeros = static_cast<uint64_t>(n) - Loops::CountFrom(words, n, W{1});
+    zeros -= static_cast<uint64_t>(absent);
     totals_->zero += zeros;
     if (absent < n) Extremes(words, n, zeros);
     if (scan_.least_of_all < least_normal_ - 1) {
@@ -104,9 +113,6 @@ class WordMeasure {
       Loops::CountBelow(words, n, least_normal_, least_normal_, &totals_->subnormal, &ignored);
     }
     Sum(words, n);
-    for (TensorLook* look : looks) {
-      if (look != nullptr) Look(words, n, look);
-    }
   }
 
   void Finish() {
@@ -117,12 +123,13 @@ class WordMeasure {
  private:
   static constexpr int kM = WordFormat<W>::kFractionBits;
 
-  void Look(const W* words, int n, TensorLook* look) {
+  // Returns the number of zeros.
+  uint64_t Look(const W* words, int n, TensorLook* look) {
     look_ = look;
-    CountExponents(words, n);
+    const uint64_t zeros = CountExponents(words, n);
     const int groups = n / kGroup;
     Fits(words, groups);
-    if (NoScaledFits()) return;
+    if (NoScaledFits()) return zeros;
     Loops::ScanMost(words, n, &scan_);
     ScaledFits(words, scan_.most, scan_.least, groups, 1);
     W most[kGroups / 4];
@@ -134,6 +141,7 @@ class WordMeasure {
       least[i] = std::min(std::min(l[0], l[1]), std::min(l[2], l[3]));
     }
     ScaledFits(words, most, least, groups / 4, 4);
+    return zeros;
   }
 
   // Copies the words to finite_, zeros in place of what is not finite; returns how many.
@@ -151,16 +159,20 @@ class WordMeasure {
     return found;
   }
 
-  void CountExponents(const W* words, int n) {
+  // Returns the number of zeros: what has no exponent.
+  uint64_t CountExponents(const W* words, int n) {
     const W least = scan_.least_of_all;
-    if (least < kFractionMask<W>) CountSubnormalExponents(words, n);
+    auto others = static_cast<uint64_t>(n);
+    if (least < kFractionMask<W>) others -= CountSubnormalExponents(words, n);
     const int last = scan_.most_of_all >> kM;
-    if (last == 0) return;
+    if (last == 0) return others;
     const int first = std::max(1, static_cast<int>(static_cast<W>(least + 1) >> kM));
     if constexpr (sizeof(W) == 8) {
       for (int i = 0; i < n; ++i) {
         const auto field = static_cast<size_t>((words[i] & kMagnitudeMask<W>) >> kM);
-        if (field != 0) ++look_->exponents[field - 1 + kM];
+        if (field == 0) continue;
+        ++look_->exponents[field - 1 + kM];
+        --others;
       }
     } else {
       uint32_t counts[WordFormat<W>::kFields];
@@ -169,16 +181,21 @@ class WordMeasure {
       Loops::CountFields(words, n, scan_.least, first, last, counts);
       for (int field = first; field <= last; ++field) {
         look_->exponents[static_cast<size_t>(field - 1 + kM)] += counts[field];
+        others -= counts[field];
       }
     }
+    return others;
   }
 
-  __attribute__((noinline)) void CountSubnormalExponents(const W* words, int n) {
+  __attribute__((noinline)) uint64_t CountSubnormalExponents(const W* words, int n) {
+    uint64_t found = 0;
     for (int i = 0; i < n; ++i) {
       const W m = words[i] & kMagnitudeMask<W>;
       if (m == 0 || m >> kM != 0) continue;
       ++look_->exponents[static_cast<size_t>(63 - __builtin_clzll(m))];
+      ++found;
     }
+    return found;
   }
 
   // Of a chunk with finite elements.
