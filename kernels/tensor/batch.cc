@@ -23,7 +23,8 @@ double ValueOfKey(uint64_t key, DType t) {
 
 }  // namespace
 
-absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item) {
+absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item,
+                      int64_t fits_of_all) {
   int64_t count = 0;
   if (absl::Status status = CheckTensor(tensor, name, &count); !status.ok()) return status;
   if (!IsFloating(tensor.dtype)) {
@@ -36,6 +37,7 @@ absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorIte
   item->count = count;
   item->axes = AxesOf(tensor);
   item->dtype = tensor.dtype;
+  item->whole = count <= fits_of_all;
   item->dense = item->axes.dense();
   item->aligned = reinterpret_cast<uintptr_t>(tensor.data) % (4 * DTypeSize(tensor.dtype)) == 0;
   return absl::OkStatus();
@@ -61,27 +63,30 @@ TensorStats FinishItem(const TensorItem& item, const std::byte* result) {
   totals.sum.Add(raw.wides[kWideSum]);
   totals.magnitudes.Add(raw.wides[kWideMagnitudes]);
   totals.squares.Add(raw.wides[kWideSquares]);
+  totals.fits_of_all = item.count;
+  TensorLook& look = totals.whole;
   for (size_t i = 0; i < kFormatFits; ++i) {
     const int fit = static_cast<int>(i);
-    totals.fits[i].flushed = raw.counts[FitCount(fit, kFitFlushed)];
-    totals.fits[i].subnormal = raw.counts[FitCount(fit, kFitSubnormal)];
-    totals.fits[i].saturated = raw.counts[FitCount(fit, kFitSaturated)];
+    look.fits[i].flushed = raw.counts[FitCount(fit, kFitFlushed)];
+    look.fits[i].subnormal = raw.counts[FitCount(fit, kFitSubnormal)];
+    look.fits[i].saturated = raw.counts[FitCount(fit, kFitSaturated)];
   }
   // bf16 has fewer exponents than the f32 words it was measured in, all of them at the upper end.
-  const size_t below = DeviceExponents(item.dtype) - totals.exponents.size();
-  std::memcpy(totals.exponents.data(), result + sizeof(raw) + below * sizeof(uint64_t),
-              totals.exponents.size() * sizeof(uint64_t));
+  const size_t below = DeviceExponents(item.dtype) - look.exponents.size();
+  std::memcpy(look.exponents.data(), result + sizeof(raw) + below * sizeof(uint64_t),
+              look.exponents.size() * sizeof(uint64_t));
   return totals.Finish();
 }
 
-absl::StatusOr<TensorBatch> TensorBatch::Plan(std::span<const TensorView> tensors) {
+absl::StatusOr<TensorBatch> TensorBatch::Plan(std::span<const TensorView> tensors,
+                                              int64_t fits_of_all) {
   TensorBatch batch;
   BatchShape& shape = batch.shape_;
   batch.items_.reserve(tensors.size());
   for (const TensorView& view : tensors) {
     const std::string name = absl::StrCat("tensor ", batch.items_.size());
     TensorItem item;
-    if (absl::Status status = PlanItem(view, name, &item); !status.ok()) return status;
+    if (absl::Status status = PlanItem(view, name, &item, fits_of_all); !status.ok()) return status;
     if (batch.items_.empty()) shape.device = view.device;
     if (view.device != shape.device) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": expected device ", shape.device,

@@ -29,6 +29,7 @@ struct TensorItem {
   uint64_t result;     // where its TensorRaw lies, in bytes from the first
   StridedAxes axes;
   DType dtype;
+  bool whole;  // exponents and fits are those of all elements
   bool dense;
   bool aligned;  // to four elements
 };
@@ -68,7 +69,9 @@ constexpr size_t DeviceExponents(DType t) {
 
 // Of one tensor: everything but its place in a batch, thus as of a batch of its own. Errors as
 // TensorBatch::Plan's, beginning with `name`. Allocates nothing when the tensor fits.
-absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item);
+// `fits_of_all`: as MeasureTensor's.
+absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item,
+                      int64_t fits_of_all = kFitsOfAll);
 BatchShape ShapeOf(const TensorItem& alone, int device);
 TensorStats FinishItem(const TensorItem& item, const std::byte* result);
 
@@ -77,7 +80,8 @@ class TensorBatch {
  public:
   // Floating tensors of one device (or, for tests, of the host), of any strides. InvalidArgument
   // names the tensor by its number: "tensor 3: expected ...".
-  static absl::StatusOr<TensorBatch> Plan(std::span<const TensorView> tensors);
+  static absl::StatusOr<TensorBatch> Plan(std::span<const TensorView> tensors,
+                                          int64_t fits_of_all = kFitsOfAll);
 
   const std::vector<TensorItem>& items() const { return items_; }
   const BatchShape& shape() const { return shape_; }

@@ -48,7 +48,7 @@ PLUMB_HD constexpr uint64_t DigestWord(uint64_t word, uint64_t key) {
   return u * v + u + v;
 }
 
-struct DigestTable {
+struct alignas(16) DigestTable {
   std::array<uint64_t, kDigestBlockWords> low;
   std::array<uint64_t, kDigestBlockWords> high;
 };

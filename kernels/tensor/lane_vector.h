@@ -83,6 +83,17 @@ struct alignas(16) LaneVector {
       return LargerHalves(a, b);
     }
   }
+  PLUMB_HD static uint32_t Smaller(uint32_t a, uint32_t b) {
+    if constexpr (kBits == 32) {
+      return a < b ? a : b;
+    } else {
+#if defined(__CUDA_ARCH__)
+      return __vminu2(a, b);
+#else
+      return ~LargerHalves(~a, ~b);
+#endif
+    }
+  }
   PLUMB_HD static uint32_t LargerHalves(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
     return __vmaxu2(a, b);
@@ -93,10 +104,14 @@ struct alignas(16) LaneVector {
 #endif
   }
 
- private:
+  // The larger, or smaller, of a word's values.
   PLUMB_HD static uint32_t Folded(uint32_t v) {
     if constexpr (kBits == 32) return v;
     return (v & 0xffffu) > (v >> 16) ? v & 0xffffu : v >> 16;
+  }
+  PLUMB_HD static uint32_t FoldedLeast(uint32_t v) {
+    if constexpr (kBits == 32) return v;
+    return (v & 0xffffu) < (v >> 16) ? v & 0xffffu : v >> 16;
   }
 };
 

@@ -22,8 +22,13 @@ class NoRounds {
  public:
   static constexpr int64_t kElements = kTileLanes * kLaneElements;
   PLUMB_DEVICE NoRounds(const TensorItem&, const Sink&) {}
+  static constexpr int64_t kLeanElements = kTileElements;
   template <typename Lanes>
-  PLUMB_DEVICE bool Measure(int64_t, int64_t, TileDigest*, Lanes*) {
+  PLUMB_DEVICE bool Measure(int64_t, int64_t, bool, TileDigest*, Lanes*) {
+    return false;
+  }
+  template <typename Lanes>
+  PLUMB_DEVICE bool MeasureLean(int64_t, int64_t, const DigestTable*, Lanes*) {
     return false;
   }
   PLUMB_DEVICE void Flush() {}
@@ -48,9 +53,10 @@ class VectorRounds {
 
   // Elements [first, first + kElements); false: they are not all there or not plain, and nothing
   // was done. `next`: which are asked for next, so that they are under way meanwhile; -1: none.
-  // `lanes`: what each lane counts.
+  // `looks`: at exponents and fits too. `lanes`: what each lane counts.
   template <typename Lanes>
-  PLUMB_DEVICE bool Measure(int64_t first, int64_t next, TileDigest* digest, Lanes* lanes) {
+  PLUMB_DEVICE bool Measure(int64_t first, int64_t next, bool looks, TileDigest* digest,
+                            Lanes* lanes) {
     if (!vectors_ || item_.count - first < kElements) return false;
     const Var<Vector> vectors = first == ahead_at_ ? ahead_ : Loaded(first);
     ahead_at_ = next >= 0 && item_.count - next >= kElements ? next : -1;
@@ -74,16 +80,62 @@ class VectorRounds {
     Warp::Each([&](int l) {
       auto& lane = (*lanes)[l];
       AddDigest(vectors[l], first + l * Vector::kValues, *digest, &lane.digest);
-      for (int k = 0; k < Vector::kValues; ++k) {
-        sink_.Field(static_cast<int>(vectors[l].Value(k) >> 23 & 0xff));
-      }
       if (raises) Raise(vectors[l], &lane);
       const Vector m = vectors[l].Magnitudes();
-      const Vector less = m.Less();
-      Fits(m, less, all, lane.counts);
-      ScaledFits(less, of_32[l], 0, lane.counts);
-      ScaledFits(less, of_128[l], 1, lane.counts);
+      if (looks) {
+        for (int k = 0; k < Vector::kValues; ++k) {
+          sink_.Field(static_cast<int>(vectors[l].Value(k) >> 23 & 0xff));
+        }
+        const Vector less = m.Less();
+        Fits(m, less, all, lane.counts);
+        ScaledFits(less, of_32[l], 0, lane.counts);
+        ScaledFits(less, of_128[l], 1, lane.counts);
+      } else {
+        lane.counts[kCountZero] += Vector::kValues - m.CountFrom(1);
+      }
       if (most != 0) sums_.Add(vectors[l], static_cast<int>((own[l].Least() + 1) >> kM), l);
+    });
+    if (raises) FindBound(*lanes);
+    return true;
+  }
+
+  // Elements [first, first + kLeanElements) that nobody looks at more closely, a block of the
+  // digest: four vectors a lane, and two votes of the warp. False: not all there, not ordinary, or
+  // outside of the sums' units; nothing was done. `next` as above.
+  static constexpr int kLeanVectors = 4;
+  static constexpr int64_t kLeanElements = kElements * kLeanVectors;
+  static_assert(kLeanElements * sizeof(Raw) == kDigestBlockBytes);
+  template <typename Lanes>
+  PLUMB_DEVICE bool MeasureLean(int64_t first, int64_t next, const DigestTable* table,
+                                Lanes* lanes) {
+    if (!vectors_ || item_.count - first < kLeanElements) return false;
+    const Var<Lean> vectors = first == lean_at_ ? lean_ : LoadedLean(first);
+    lean_at_ = next >= 0 && item_.count - next >= kLeanElements ? next : -1;
+    if (lean_at_ >= 0) lean_ = LoadedLean(next);
+    Var<LeanExtent> own;
+    Var<bool> stray;
+    Var<bool> beyond;
+    Warp::Each([&](int l) {
+      own[l] = LeanExtentOf(vectors[l]);
+      const uint32_t most = own[l].most;
+      stray[l] = most != 0 &&
+                 !(most >> kM <= Sums::kMostField && own[l].least >> kM >= Sums::kLeastField &&
+                   sums_.Holds(static_cast<int>(most >> kM)));
+      beyond[l] = bound_ == 0 || most << (32 - Vector::kBits) > bound_;
+    });
+    if (Warp::Any(stray)) return false;
+    const bool raises = Warp::Any(beyond);
+    const Var<DigestKey> keys =
+        BlockKeys(first * static_cast<int64_t>(sizeof(Raw)) / kDigestBlockBytes);
+    Warp::Each([&](int l) {
+      auto& lane = (*lanes)[l];
+      lane.counts[kCountZero] += own[l].zeros;
+      PLUMB_UNROLL for (int r = 0; r < kLeanVectors; ++r) {
+        const Vector& vector = vectors[l].v[r];
+        if (raises) Raise(vector, &lane);
+        AddLeanDigest(vector, r * kTileLanes + l, keys[l], table, &lane.digest);
+        sums_.Add(vector, static_cast<int>(own[l].least >> kM), l);
+      }
     });
     if (raises) FindBound(*lanes);
     return true;
@@ -92,6 +144,84 @@ class VectorRounds {
   PLUMB_DEVICE void Flush() { sums_.Flush(); }
 
  private:
+  struct Lean {
+    Vector v[kLeanVectors];
+  };
+  struct LeanExtent {
+    uint32_t most;   // magnitude
+    uint32_t least;  // but zero
+    uint32_t zeros;
+  };
+  struct alignas(16) TwoKeys {
+    uint64_t first;
+    uint64_t second;
+  };
+
+  PLUMB_DEVICE Var<Lean> LoadedLean(int64_t first) const {
+    const Raw* data = static_cast<const Raw*>(item_.data) + first;
+    Var<Lean> out;
+    Warp::Each([&](int l) {
+      PLUMB_UNROLL for (int r = 0; r < kLeanVectors; ++r) {
+        out[l].v[r] = Vector::Load(data + (r * kTileLanes + l) * Vector::kValues);
+      }
+    });
+    return out;
+  }
+
+  PLUMB_DEVICE static LeanExtent LeanExtentOf(const Lean& lean) {
+    uint32_t most = 0;
+    uint32_t least = Vector::kMask;
+    PLUMB_UNROLL for (int r = 0; r < kLeanVectors; ++r) {
+      PLUMB_UNROLL for (int i = 0; i < Vector::kWords; ++i) {
+        const uint32_t m = lean.v[r].word[i] & Vector::kMask;
+        most = Vector::Larger(most, m);
+        least = Vector::Smaller(least, m);
+      }
+    }
+    LeanExtent extent{Vector::Folded(most), Vector::FoldedLeast(least), 0};
+    if (extent.least == 0) {
+      uint32_t less = Vector::kLargest;
+      PLUMB_UNROLL for (int r = 0; r < kLeanVectors; ++r) {
+        const Vector m = lean.v[r].Magnitudes();
+        extent.zeros += Vector::kValues - m.CountFrom(1);
+        const uint32_t of_vector = m.Less().Smallest();
+        less = of_vector < less ? of_vector : less;
+      }
+      extent.least = less + 1;
+    }
+    return extent;
+  }
+
+  // Each lane makes the key of one of 32 blocks, and all ask for it.
+  PLUMB_DEVICE Var<DigestKey> BlockKeys(int64_t block) {
+    if (block / kTileLanes != keys_at_) {
+      keys_at_ = block / kTileLanes;
+      Warp::Each([&](int l) {
+        const DigestKey key = DigestBlockKey(static_cast<uint64_t>(keys_at_ * kTileLanes + l));
+        key_low_[l] = key.low;
+        key_high_[l] = key.high;
+      });
+    }
+    const Var<uint64_t> low = Warp::From(key_low_, static_cast<int>(block % kTileLanes));
+    const Var<uint64_t> high = Warp::From(key_high_, static_cast<int>(block % kTileLanes));
+    Var<DigestKey> keys;
+    Warp::Each([&](int l) { keys[l] = {low[l], high[l]}; });
+    return keys;
+  }
+
+  // Vector `at` of its block: two words.
+  PLUMB_DEVICE static void AddLeanDigest(const Vector& v, int at, const DigestKey& key,
+                                         const DigestTable* table, Digest* digest) {
+    const uint64_t words[2] = {static_cast<uint64_t>(v.word[1]) << 32 | v.word[0],
+                               static_cast<uint64_t>(v.word[3]) << 32 | v.word[2]};
+    const auto low = *reinterpret_cast<const TwoKeys*>(table->low.data() + 2 * at);
+    const auto high = *reinterpret_cast<const TwoKeys*>(table->high.data() + 2 * at);
+    digest->low +=
+        DigestWord(words[0], low.first ^ key.low) + DigestWord(words[1], low.second ^ key.low);
+    digest->high +=
+        DigestWord(words[0], high.first ^ key.high) + DigestWord(words[1], high.second ^ key.high);
+  }
+
   static constexpr int kM = WordFormat<Raw>::kFractionBits;
   using Sums = PlainSums<Warp, Sink, Raw>;
 
@@ -199,6 +329,11 @@ class VectorRounds {
   bool vectors_;
   Var<Vector> ahead_{};  // the elements from ahead_at_ on; -1: none
   int64_t ahead_at_ = -1;
+  Var<Lean> lean_{};  // the same of lean rounds
+  int64_t lean_at_ = -1;
+  Var<uint64_t> key_low_{};  // of the digest's blocks from 32 keys_at_ on
+  Var<uint64_t> key_high_{};
+  int64_t keys_at_ = -1;
   uint32_t bound_ = 0;  // as f32 bits
   Sums sums_;
 };

@@ -162,9 +162,14 @@ class PlainSums {
   // Before a round is added, on every lane: the exponent field of its largest magnitude. Units
   // follow it up, and down where the whole round would be too small for them.
   PLUMB_DEVICE void Aim(int field) {
-    if (top_ != 0 && field <= top_ && field + Sums::kWindow >= top_) return;
+    if (Holds(field)) return;
     Flush();
     top_ = field + 1;
+  }
+
+  // Do values whose largest has that exponent field go with the units as they are?
+  PLUMB_DEVICE bool Holds(int field) const {
+    return top_ != 0 && field <= top_ && field + Sums::kWindow >= top_;
   }
 
   // Lane l's values. `least`: no magnitude but zero is below it, as an exponent field.

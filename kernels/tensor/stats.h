@@ -11,8 +11,20 @@
 
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
+#include "kernels/core/sample_index.h"
 
 namespace plumbline {
+
+// Exponents and fits of a tensor of more elements are those of tiles drawn from it: of each
+// kFitEach neighbouring tiles one, the same on every host and device, and for ever.
+inline constexpr int64_t kFitsOfAll = int64_t{1} << 22;
+inline constexpr int64_t kFitTile = 2048;  // elements
+inline constexpr int64_t kFitEach = 32;
+PLUMB_HD constexpr bool FitTileDrawn(int64_t tile) {
+  const uint64_t key =
+      internal::Mix64(0x3c6ef372fe94f82bull ^ static_cast<uint64_t>(tile / kFitEach));
+  return static_cast<uint64_t>(tile % kFitEach) == key % kFitEach;
+}
 
 // What would become of the finite non-zero values in `format`, rounded once to nearest even.
 struct FormatFitCounts {
@@ -61,8 +73,9 @@ struct TensorStats {
   double sum_squares = 0;
   double sum_squares_low = 0;
   double l1 = 0;  // nearest double
-  // exponents[i]: finite non-zero values with floor(log2|x|) = first_exponent + i. First and last
-  // are not 0; empty when there are none.
+  // exponents[i]: finite non-zero values with floor(log2|x|) = first_exponent + i, of all elements
+  // or, beyond kFitsOfAll, of the drawn ones; their sum is how many values the fits are about.
+  // First and last are not 0; empty when there are none.
   int first_exponent = 0;
   std::vector<uint64_t> exponents;
   int fits_count = 0;  // kFormatFits or 0
@@ -79,6 +92,8 @@ struct TensorStats {
 // `threads`: how many to use, the caller's included; never changes the result.
 // InvalidArgument: no known dtype, rank or extent out of range, 2^48 elements or more, no data, or
 // not on the host. Thread-safe. A dense tensor is read in place; no allocation grows with its size.
-absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int threads = 1);
+// `fits_of_all`: a multiple of kFitTile; another one than kFitsOfAll is for tests.
+absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int threads = 1,
+                           int64_t fits_of_all = kFitsOfAll);
 
 }  // namespace plumbline

@@ -1,3 +1,4 @@
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -62,9 +63,19 @@ struct Part {
   int64_t last;
   TensorTotals* totals;
   int64_t before = 0;  // elements of the tensor that lie before the view's, a multiple of kChunk
+  int64_t count = -1;  // of all of the tensor; -1: not known yet
+
+  // Where the exponents and fits of the chunk at element `i` of the view go.
+  std::array<TensorLook*, 2> Looks(int64_t i) const {
+    static_assert(kFitTile == kChunk);
+    const int64_t all = totals->fits_of_all;
+    const bool whole = before + i < all && count <= all;
+    const bool drawn = (count < 0 || count > all) && FitTileDrawn((before + i) / kFitTile);
+    return {whole ? &totals->whole : nullptr, drawn ? &totals->drawn : nullptr};
+  }
 };
 
-// Calls f(bytes, n) for each chunk of the part, after its digest.
+// Calls f(bytes, n, first) for each chunk of the part, after its digest.
 template <typename Loops, typename F>
 void EachChunk(const Part& part, F f) {
   alignas(64) std::byte buffer[kChunk * 8];
@@ -78,7 +89,7 @@ void EachChunk(const Part& part, F f) {
     part.totals->digest.low += digest.low;
     part.totals->digest.high += digest.high;
     part.totals->count += static_cast<uint64_t>(n);
-    f(data, n);
+    f(data, n, i);
   }
 }
 
@@ -88,22 +99,22 @@ void MeasureFloating(const Part& part) {
   WordMeasure<W, Loops> measure(part.totals);
   const bool as_they_are = DTypeSize(part.totals->dtype) == sizeof(W);
   alignas(64) W words[kChunk];
-  EachChunk<Loops>(part, [&](const std::byte* data, int n) {
+  EachChunk<Loops>(part, [&](const std::byte* data, int n, int64_t first) {
     if (as_they_are && n == kChunk && reinterpret_cast<uintptr_t>(data) % sizeof(W) == 0) {
-      measure.Measure(reinterpret_cast<const W*>(data), n, 0);
+      measure.Measure(reinterpret_cast<const W*>(data), n, 0, part.Looks(first));
       return;
     }
     Widen<Loops>(data, part.totals->dtype, n, words);
     const int padding = (kBlock - n % kBlock) % kBlock;
     std::fill_n(words + n, padding, W{0});
-    measure.Measure(words, n + padding, padding);
+    measure.Measure(words, n + padding, padding, part.Looks(first));
   });
   measure.Finish();
 }
 
 template <typename T, typename Loops>
 void MeasureIntegers(const Part& part) {
-  EachChunk<Loops>(part, [&](const std::byte* data, int n) {
+  EachChunk<Loops>(part, [&](const std::byte* data, int n, int64_t) {
     T low = std::numeric_limits<T>::max();
     T high = std::numeric_limits<T>::min();
     Int128 sum = 0;
@@ -162,16 +173,19 @@ void MeasurePart(const Part& part) {
   MeasureAny<PortableLoops>(part);
 }
 
-// Of all of a view of `count` elements.
-TensorTotals MeasureView(const TensorView& view, int64_t count, int64_t before, int threads) {
+// Of all of a view of `count` elements; `all`: as Part's count.
+TensorTotals MeasureView(const TensorView& view, int64_t count, int64_t before, int threads,
+                         int64_t all, int64_t fits_of_all) {
   const RunReader reader(view);
   const int64_t chunks = (count + kChunk - 1) / kChunk;
   const auto parts =
       static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(chunks, 1)));
-  std::vector<TensorTotals> totals(static_cast<size_t>(parts), TensorTotals(view.dtype));
+  TensorTotals empty(view.dtype);
+  empty.fits_of_all = fits_of_all;
+  std::vector<TensorTotals> totals(static_cast<size_t>(parts), empty);
   ParallelParts(chunks, parts, [&](int part, int64_t first, int64_t last) {
     MeasurePart({reader, first * kChunk, std::min(last * kChunk, count),
-                 &totals[static_cast<size_t>(part)], before});
+                 &totals[static_cast<size_t>(part)], before, all});
   });
   for (size_t i = 1; i < totals.size(); ++i) totals[0].Add(totals[i]);
   return std::move(totals[0]);
@@ -179,10 +193,11 @@ TensorTotals MeasureView(const TensorView& view, int64_t count, int64_t before, 
 
 }  // namespace
 
-absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int threads) {
+absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int threads,
+                           int64_t fits_of_all) {
   int64_t count = 0;
   if (absl::Status status = CheckHostTensor(tensor, "tensor", &count); !status.ok()) return status;
-  *stats = MeasureView(tensor, count, 0, threads).Finish();
+  *stats = MeasureView(tensor, count, 0, threads, count, fits_of_all).Finish();
   return absl::OkStatus();
 }
 
@@ -196,7 +211,7 @@ absl::Status TensorMeter::Add(const void* data, int64_t count, int threads) {
   const TensorView view = TensorView::Dense(data, totals_.dtype, count);
   int64_t checked = 0;
   if (absl::Status status = CheckHostTensor(view, "piece", &checked); !status.ok()) return status;
-  totals_.Add(MeasureView(view, count, taken_, threads));
+  totals_.Add(MeasureView(view, count, taken_, threads, -1, totals_.fits_of_all));
   taken_ += count;
   return absl::OkStatus();
 }

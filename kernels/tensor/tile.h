@@ -59,6 +59,7 @@ class TileMeasure {
  public:
   PLUMB_DEVICE TileMeasure(const TensorItem& item, const DigestTable* table, const Sink& sink)
       : item_(item),
+        table_(table),
         digest_(table),
         sink_(sink),
         least_normal_(BitsNotBelow<W>(PowerOfTwo(FormatOf(item.dtype).min_exponent))),
@@ -70,11 +71,15 @@ class TileMeasure {
   PLUMB_DEVICE void Measure(int64_t first, int64_t next) {
     static_assert(kTileElements % Plain::kElements == 0 && Plain::kElements % kRoundElements == 0);
     const int64_t end = first + kTileElements;
-    PLUMB_LOOP for (int64_t at = first; at < end; at += Plain::kElements) {
-      const int64_t then = at + Plain::kElements < end ? at + Plain::kElements : next;
-      if (plain_.Measure(at, then, &digest_, &lanes_)) continue;
-      PLUMB_LOOP for (int64_t part = 0; part < Plain::kElements; part += kRoundElements)
-          Round(at + part);
+    looks_ = item_.whole || FitTileDrawn(first / kFitTile);
+    if (looks_) {
+      MeasureRounds(first, end, next);
+    } else {
+      PLUMB_LOOP for (int64_t at = first; at < end; at += Plain::kLeanElements) {
+        const int64_t then = at + Plain::kLeanElements < end ? at + Plain::kLeanElements : next;
+        if (plain_.MeasureLean(at, then, table_, &lanes_)) continue;
+        MeasureRounds(at, at + Plain::kLeanElements, -1);
+      }
     }
     sums_.Flush();
   }
@@ -100,6 +105,15 @@ class TileMeasure {
   static constexpr int kM = WordFormat<W>::kFractionBits;
   static constexpr int64_t kRoundElements = int64_t{kTileLanes} * kLaneElements;
   using Plain = PlainRounds<Warp, Sink, Raw>;
+
+  PLUMB_DEVICE void MeasureRounds(int64_t first, int64_t end, int64_t next) {
+    PLUMB_LOOP for (int64_t at = first; at < end; at += Plain::kElements) {
+      const int64_t then = at + Plain::kElements < end ? at + Plain::kElements : next;
+      if (plain_.Measure(at, then, looks_, &digest_, &lanes_)) continue;
+      PLUMB_LOOP for (int64_t part = 0; part < Plain::kElements; part += kRoundElements)
+          Round(at + part);
+    }
+  }
 
   struct Lane {
     uint32_t counts[kTensorCounts];
@@ -151,9 +165,11 @@ class TileMeasure {
     sums_.Raise(most_of_128);
     Warp::Each([&](int l) {
       const W* lane_words = words[l].w;
-      Fits(lane_words, most_of_128[l], least_of_128[l], &lanes_[l]);
-      ScaledFits(lane_words, most_of_32[l], least_of_32[l], 0, &lanes_[l]);
-      ScaledFits(lane_words, most_of_128[l], least_of_128[l], 1, &lanes_[l]);
+      if (looks_) {
+        Fits(lane_words, most_of_128[l], least_of_128[l], &lanes_[l]);
+        ScaledFits(lane_words, most_of_32[l], least_of_32[l], 0, &lanes_[l]);
+        ScaledFits(lane_words, most_of_128[l], least_of_128[l], 1, &lanes_[l]);
+      }
       sums_.Add(lane_words, l);
     });
   }
@@ -224,7 +240,7 @@ class TileMeasure {
     lane.lowest_flipped = internal::Larger(lane.lowest_flipped, static_cast<W>(~key));
     lane.counts[kCountZero] += m == 0 ? 1 : 0;
     lane.counts[kCountSubnormal] += static_cast<W>(m - 1) < least_normal_ - 1 ? 1 : 0;
-    if (m != 0) sink_.Exponent(ExponentIndex(m));
+    if (looks_ && m != 0) sink_.Exponent(ExponentIndex(m));
     return word;
   }
 
@@ -300,6 +316,8 @@ class TileMeasure {
   }
 
   const TensorItem& item_;
+  const DigestTable* table_;
+  bool looks_ = true;  // at exponents and fits, in this tile
   TileDigest digest_;
   Sink sink_;
   W least_normal_;  // of the tensor's dtype

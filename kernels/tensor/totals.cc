@@ -10,7 +10,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 void FinishExponents(const TensorTotals& totals, TensorStats* stats) {
   const auto filled = [](uint64_t n) { return n != 0; };
-  const auto& all = totals.exponents;
+  const auto& all = totals.look().exponents;
   const auto first = std::find_if(all.begin(), all.end(), filled);
   if (first == all.end()) return;
   const auto last = std::find_if(all.rbegin(), all.rend(), filled).base();
@@ -21,7 +21,7 @@ void FinishExponents(const TensorTotals& totals, TensorStats* stats) {
 void FinishFloating(const TensorTotals& totals, TensorStats* stats) {
   FinishExponents(totals, stats);
   stats->fits_count = kFormatFits;
-  stats->fits = totals.fits;
+  stats->fits = totals.look().fits;
   if (totals.count == totals.nan + totals.pos_inf + totals.neg_inf) return;
   stats->amax = std::max(std::abs(stats->min), std::abs(stats->max));
   totals.squares.Nearest(&stats->sum_squares, &stats->sum_squares_low);
@@ -29,6 +29,15 @@ void FinishFloating(const TensorTotals& totals, TensorStats* stats) {
 }
 
 }  // namespace
+
+void TensorLook::Add(const TensorLook& other) {
+  for (size_t i = 0; i < exponents.size(); ++i) exponents[i] += other.exponents[i];
+  for (size_t i = 0; i < fits.size(); ++i) {
+    fits[i].flushed += other.fits[i].flushed;
+    fits[i].subnormal += other.fits[i].subnormal;
+    fits[i].saturated += other.fits[i].saturated;
+  }
+}
 
 void TensorTotals::Add(const TensorTotals& other) {
   count += other.count;
@@ -42,12 +51,8 @@ void TensorTotals::Add(const TensorTotals& other) {
   sum.Add(other.sum);
   magnitudes.Add(other.magnitudes);
   squares.Add(other.squares);
-  for (size_t i = 0; i < exponents.size(); ++i) exponents[i] += other.exponents[i];
-  for (size_t i = 0; i < fits.size(); ++i) {
-    fits[i].flushed += other.fits[i].flushed;
-    fits[i].subnormal += other.fits[i].subnormal;
-    fits[i].saturated += other.fits[i].saturated;
-  }
+  whole.Add(other.whole);
+  drawn.Add(other.drawn);
   digest.low += other.digest.low;
   digest.high += other.digest.high;
 }

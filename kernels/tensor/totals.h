@@ -33,8 +33,18 @@ constexpr size_t ExponentsOf(DType t) {
                              LowestExponentOf(t) + 1);
 }
 
+// What a closer look at some of the elements counts.
+struct TensorLook {
+  explicit TensorLook(DType t) : exponents(ExponentsOf(t)), fits(kFormatFitTargets) {}
+
+  std::vector<uint64_t> exponents;
+  std::array<FormatFitCounts, kFormatFits> fits;
+
+  void Add(const TensorLook& other);
+};
+
 struct TensorTotals {
-  explicit TensorTotals(DType t) : dtype(t), exponents(ExponentsOf(t)), fits(kFormatFitTargets) {}
+  explicit TensorTotals(DType t) : dtype(t), whole(t), drawn(t) {}
 
   DType dtype;
   uint64_t count = 0;
@@ -48,9 +58,14 @@ struct TensorTotals {
   WideSum sum;
   WideSum magnitudes;
   WideSum squares;
-  std::vector<uint64_t> exponents;
-  std::array<FormatFitCounts, kFormatFits> fits;
+  int64_t fits_of_all = kFitsOfAll;
+  TensorLook whole;  // at the first `fits_of_all` elements: what counts if there are no more
+  TensorLook drawn;  // at those of drawn tiles
   Digest digest;
+
+  const TensorLook& look() const {
+    return count <= static_cast<uint64_t>(fits_of_all) ? whole : drawn;
+  }
 
   void Add(const TensorTotals& other);
   TensorStats Finish() const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -86,8 +87,8 @@ class WordMeasure {
   }
 
   // `words`: `n` of them, a multiple of 128 and at most kChunk, the last `padding` of them zeros
-  // that are no elements.
-  void Measure(const W* words, int n, int padding) {
+  // that are no elements. Their exponents and fits go to `looks`, as far as these are not null.
+  void Measure(const W* words, int n, int padding, std::array<TensorLook*, 2> looks) {
     int absent = padding;  // zeros that are no finite elements
     Loops::Scan(words, n, &scan_);
     if (scan_.most_of_all >= kInfinityBits<W>) {
@@ -95,7 +96,16 @@ class WordMeasure {
       words = finite_;
       Loops::Scan(words, n, &scan_);
     }
-    const uint64_t zeros = CountExponents(words, n) - static_cast<uint64_t>(absent);
+    // Who looks at exponents finds the zeros on the way.
+    uint64_t zeros = 0;
+    bool counted = false;
+    for (TensorLook* look : looks) {
+      if (look == nullptr) continue;
+      zeros = Look(words, n, look);
+      counted = true;
+    }
+    if (!counted) zeros = static_cast<uint64_t>(n) - Loops::CountFrom(words, n, W{1});
+    zeros -= static_cast<uint64_t>(absent);
     totals_->zero += zeros;
     if (absent < n) Extremes(words, n, zeros);
     if (scan_.least_of_all < least_normal_ - 1) {
@@ -103,9 +113,23 @@ class WordMeasure {
       Loops::CountBelow(words, n, least_normal_, least_normal_, &totals_->subnormal, &ignored);
     }
     Sum(words, n);
+  }
+
+  void Finish() {
+    AddPending();
+    if (bins_ != nullptr) bins_->Drain(totals_);
+  }
+
+ private:
+  static constexpr int kM = WordFormat<W>::kFractionBits;
+
+  // Returns the number of zeros.
+  uint64_t Look(const W* words, int n, TensorLook* look) {
+    look_ = look;
+    const uint64_t zeros = CountExponents(words, n);
     const int groups = n / kGroup;
     Fits(words, groups);
-    if (NoScaledFits()) return;
+    if (NoScaledFits()) return zeros;
     Loops::ScanMost(words, n, &scan_);
     ScaledFits(words, scan_.most, scan_.least, groups, 1);
     W most[kGroups / 4];
@@ -117,15 +141,8 @@ class WordMeasure {
       least[i] = std::min(std::min(l[0], l[1]), std::min(l[2], l[3]));
     }
     ScaledFits(words, most, least, groups / 4, 4);
+    return zeros;
   }
-
-  void Finish() {
-    AddPending();
-    if (bins_ != nullptr) bins_->Drain(totals_);
-  }
-
- private:
-  static constexpr int kM = WordFormat<W>::kFractionBits;
 
   // Copies the words to finite_, zeros in place of what is not finite; returns how many.
   __attribute__((noinline)) int SetAsideNonFinite(const W* words, int n) {
@@ -154,7 +171,7 @@ class WordMeasure {
       for (int i = 0; i < n; ++i) {
         const auto field = static_cast<size_t>((words[i] & kMagnitudeMask<W>) >> kM);
         if (field == 0) continue;
-        ++totals_->exponents[field - 1 + kM];
+        ++look_->exponents[field - 1 + kM];
         --others;
       }
     } else {
@@ -163,7 +180,7 @@ class WordMeasure {
       std::fill(counts + first, counts + last + 1, 0);
       Loops::CountFields(words, n, scan_.least, first, last, counts);
       for (int field = first; field <= last; ++field) {
-        totals_->exponents[static_cast<size_t>(field - 1 + kM)] += counts[field];
+        look_->exponents[static_cast<size_t>(field - 1 + kM)] += counts[field];
         others -= counts[field];
       }
     }
@@ -175,7 +192,7 @@ class WordMeasure {
     for (int i = 0; i < n; ++i) {
       const W m = words[i] & kMagnitudeMask<W>;
       if (m == 0 || m >> kM != 0) continue;
-      ++totals_->exponents[static_cast<size_t>(63 - __builtin_clzll(m))];
+      ++look_->exponents[static_cast<size_t>(63 - __builtin_clzll(m))];
       ++found;
     }
     return found;
@@ -253,7 +270,7 @@ class WordMeasure {
     for (size_t i = 0; i < kFormatFits; ++i) {
       if (kFormatFitTargets[i].block != 0) continue;
       const FitBounds<W>& bounds = bounds_[i];
-      FormatFitCounts& fit = totals_->fits[i];
+      FormatFitCounts& fit = look_->fits[i];
       if (scan_.least_of_all < bounds.normal_from - 1)
         CountSmallGroups(words, groups, bounds, &fit);
       if (scan_.most_of_all >= bounds.saturated_from) {
@@ -308,9 +325,9 @@ class WordMeasure {
         TinyFits(block, n, size);
         continue;
       }
-      CountSmall(block, n, ScaledBounds<W>(DType::kE4M3, most[i]), &totals_->fits[4 + size]);
+      CountSmall(block, n, ScaledBounds<W>(DType::kE4M3, most[i]), &look_->fits[4 + size]);
       const FitBounds<W> e5m2 = ScaledBounds<W>(DType::kE5M2, most[i]);
-      if (least[i] < e5m2.normal_from - 1) CountSmall(block, n, e5m2, &totals_->fits[6 + size]);
+      if (least[i] < e5m2.normal_from - 1) CountSmall(block, n, e5m2, &look_->fits[6 + size]);
     }
   }
 
@@ -325,7 +342,7 @@ class WordMeasure {
     for (const size_t fit : {4 + size, 6 + size}) {
       WordMeasure<uint64_t, PortableLoops>::CountSmall(
           scaled, n, ScaledBounds<uint64_t>(kFormatFitTargets[fit].format, most),
-          &totals_->fits[fit]);
+          &look_->fits[fit]);
     }
   }
 
@@ -333,6 +350,7 @@ class WordMeasure {
   friend class WordMeasure;
 
   TensorTotals* totals_;
+  TensorLook* look_ = nullptr;             // of the chunk at hand
   std::unique_ptr<ExponentBins<W>> bins_;  // from the first value that needs them
   ChunkSums pending_{};                    // of kept_ chunks
   int kept_ = 0;

@@ -154,9 +154,17 @@ std::optional<uint64_t> Rest(uint64_t whole, std::initializer_list<uint64_t> par
   return whole;
 }
 
-// Finite and not zero.
+// Finite and not zero, of the elements that fits are about: of a large tensor those of drawn tiles,
+// as the exponents say, which are of the same ones.
 std::optional<uint64_t> Values(const v1::TensorSummary& s) {
-  return Rest(s.count(), {s.nan(), s.pos_inf(), s.neg_inf(), s.zero()});
+  const auto all = Rest(s.count(), {s.nan(), s.pos_inf(), s.neg_inf(), s.zero()});
+  if (!all || s.exponents().empty()) return all;
+  uint64_t rest = *all;
+  for (const uint64_t values : s.exponents()) {
+    if (values > rest) return std::nullopt;
+    rest -= values;
+  }
+  return *all - rest;
 }
 
 // Each fit is about the values that there are.

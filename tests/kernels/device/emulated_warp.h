@@ -15,6 +15,17 @@ struct EmulatedWarp {
   static void Each(F f) {
     for (int lane = 0; lane < kLanes; ++lane) f(lane);
   }
+  static bool Any(const Var<bool>& v) {
+    bool any = false;
+    Each([&](int l) { any |= v[l]; });
+    return any;
+  }
+  template <typename T>
+  static Var<T> From(const Var<T>& v, int lane) {
+    Var<T> out;
+    Each([&](int l) { out[l] = v[lane]; });
+    return out;
+  }
   template <typename T>
   static Var<T> Xor(const Var<T>& v, int mask) {
     Var<T> out;

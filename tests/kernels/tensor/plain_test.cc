@@ -41,9 +41,9 @@ TensorView ViewOf(const std::vector<Raw>& values) {
 }
 
 template <typename Raw>
-Emulated Emulate(const TensorView& view) {
+Emulated Emulate(const TensorView& view, int64_t fits_of_all = kFitsOfAll) {
   Emulated out;
-  const absl::StatusOr<TensorBatch> batch = TensorBatch::Plan({&view, 1});
+  const absl::StatusOr<TensorBatch> batch = TensorBatch::Plan({&view, 1}, fits_of_all);
   EXPECT_TRUE(batch.ok()) << batch.status();
   std::vector<uint64_t> results(batch->shape().result_bytes / 8);
   auto* raw = reinterpret_cast<TensorRaw*>(results.data());
@@ -63,6 +63,14 @@ Emulated ExpectTheCpuReference(const std::vector<Raw>& values) {
   EXPECT_TRUE(MeasureTensor(view, &host).ok());
   const Emulated device = Emulate<Raw>(view);
   ExpectSame(device.stats, host);
+  // The same where only drawn tiles are looked at.
+  TensorStats drawn;
+  EXPECT_TRUE(MeasureTensor(view, &drawn, 1, 0).ok());
+  ExpectSame(Emulate<Raw>(view, 0).stats, drawn);
+  drawn.exponents = host.exponents;
+  drawn.first_exponent = host.first_exponent;
+  drawn.fits = host.fits;
+  ExpectSame(drawn, host);  // nothing else depends on it
   return device;
 }
 

@@ -186,6 +186,70 @@ TEST_P(TensorStatsOf, PiecesDoNotChangeABit) {
   }
 }
 
+// Exponents and fits of a large tensor are those of its drawn tiles, all else is of all of it.
+TEST_P(TensorStatsOf, DrawnTilesAreMeasuredAsATensorOfThem) {
+  const DType t = GetParam();
+  const int64_t count = 75 * kFitTile + 77;
+  for (const Kind kind : {Kind::kNormal, Kind::kBits}) {
+    const std::vector<std::byte> data = ValuesMaker(17).Make(t, kind, count);
+    std::vector<std::byte> tiles;
+    const auto size = static_cast<int64_t>(DTypeSize(t));
+    for (int64_t tile = 0; tile * kFitTile < count; ++tile) {
+      if (!FitTileDrawn(tile)) continue;
+      const int64_t first = tile * kFitTile, end = std::min(count, first + kFitTile);
+      tiles.insert(tiles.end(), data.begin() + first * size, data.begin() + end * size);
+    }
+    const TensorView view = TensorView::Dense(data.data(), t, count);
+    TensorStats all, of_tiles, drawn;
+    ASSERT_TRUE(MeasureTensor(view, &all).ok());
+    ASSERT_TRUE(
+        MeasureTensor(TensorView::Dense(tiles.data(), t, static_cast<int64_t>(tiles.size()) / size),
+                      &of_tiles)
+            .ok());
+    for (const int threads : {1, 3}) {
+      ASSERT_TRUE(MeasureTensor(view, &drawn, threads, 0).ok());
+      TensorStats expected = all;
+      expected.first_exponent = of_tiles.first_exponent;
+      expected.exponents = of_tiles.exponents;
+      expected.fits = of_tiles.fits;
+      ExpectSame(drawn, expected);
+    }
+  }
+}
+
+TEST(TensorStats, OfEach32NeighbouringTilesOneIsDrawn) {
+  for (int64_t group = 0; group < 1000; ++group) {
+    int drawn = 0;
+    for (int64_t i = 0; i < kFitEach; ++i) drawn += FitTileDrawn(group * kFitEach + i) ? 1 : 0;
+    EXPECT_EQ(drawn, 1) << group;
+  }
+  // Fixed for ever: hosts and releases compare what they drew.
+  std::vector<int64_t> first;
+  for (int64_t tile = 0; tile < 4 * kFitEach; ++tile) {
+    if (FitTileDrawn(tile)) first.push_back(tile % kFitEach);
+  }
+  EXPECT_EQ(first, (std::vector<int64_t>{7, 20, 9, 9}));
+}
+
+// A meter does not know how many elements will come.
+TEST(TensorStats, PiecesOfALargeTensorDoNotChangeABit) {
+  for (const int64_t count : {kFitsOfAll, kFitsOfAll + 1, kFitsOfAll + 100 * kFitTile}) {
+    const std::vector<std::byte> data = ValuesMaker(19).Make(DType::kE5M2, Kind::kNormal, count);
+    TensorStats whole;
+    ASSERT_TRUE(MeasureTensor(TensorView::Dense(data.data(), DType::kE5M2, count), &whole, 2).ok());
+    TensorMeter meter(DType::kE5M2);
+    const int64_t piece = 300 * TensorMeter::kPieceElements;
+    for (int64_t at = 0; at < count; at += piece) {
+      ASSERT_TRUE(meter.Add(data.data() + at, std::min(piece, count - at)).ok());
+    }
+    ExpectSame(meter.Finish(), whole);
+    uint64_t looked = 0;
+    for (const uint64_t n : whole.exponents) looked += n;
+    EXPECT_EQ(looked == whole.count - whole.zero - whole.nan - whole.pos_inf - whole.neg_inf,
+              count <= kFitsOfAll);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Floating, TensorStatsOf, testing::ValuesIn(kFloatingTypes),
                          [](const auto& test) { return DTypeName(test.param); });
 INSTANTIATE_TEST_SUITE_P(Integer, TensorStatsOf, testing::ValuesIn(kIntegerTypes),
@@ -202,7 +266,7 @@ void ExpectPortableLoopsAgree(DType t) {
     TensorTotals totals(t);
     WordMeasure<W, PortableLoops> words(&totals);
     for (int64_t i = 0; i < kCount; i += kChunk) {
-      words.Measure(reinterpret_cast<W*>(data.data()) + i, kChunk, 0);
+      words.Measure(reinterpret_cast<W*>(data.data()) + i, kChunk, 0, {&totals.whole, nullptr});
     }
     words.Finish();
     totals.count = kCount;

@@ -49,14 +49,16 @@ TEST(TensorTile, ManyTensorsEqualTheCpuReferenceInEveryBit) {
     cases.push_back(Lay(t, ValuesMaker(1).Make(t, Kind::kFinite, 66000), 3));
   }
   for (const ValuesCase& c : cases) views.push_back(c.view);
-  const absl::StatusOr<TensorBatch> batch = TensorBatch::Plan(views);
-  ASSERT_TRUE(batch.ok()) << batch.status();
-  for (const uint64_t seed : {1, 2}) {
-    const std::vector<TensorStats> device = Emulate(*batch, seed);
+  // All elements are looked at, or those of drawn tiles.
+  for (const int64_t fits_of_all : {kFitsOfAll, int64_t{0}}) {
+    SCOPED_TRACE(testing::Message() << "fits of all up to " << fits_of_all);
+    const absl::StatusOr<TensorBatch> batch = TensorBatch::Plan(views, fits_of_all);
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    const std::vector<TensorStats> device = Emulate(*batch, 1 + static_cast<uint64_t>(fits_of_all));
     ASSERT_EQ(device.size(), views.size());
     for (size_t i = 0; i < views.size(); ++i) {
       TensorStats host;
-      ASSERT_TRUE(MeasureTensor(views[i], &host).ok());
+      ASSERT_TRUE(MeasureTensor(views[i], &host, 1, fits_of_all).ok());
       SCOPED_TRACE(testing::Message()
                    << "tensor " << i << " " << DTypeName(views[i].dtype) << " n " << host.count);
       ExpectSame(device[i], host);

@@ -63,6 +63,32 @@ TEST(HealthyTensors, WeightsGradientsActivations) {
   EXPECT_GT(heard.passes, 400);
 }
 
+// Of a large tensor exponents and fits are those of drawn tiles: shares are of the values in them.
+TEST(DrawnTiles, SharesAreOfTheValuesThatWereLookedAt) {
+  for (const double sd : {0.5, 0.002}) {  // fits e4m3; does not
+    TensorRunSpec spec;
+    spec.sd = sd;
+    spec.target_format = DType::kE4M3;
+    const v1::Batch all = TensorRun(spec);
+    v1::Batch drawn = all;
+    for (v1::Evidence& evidence : *drawn.mutable_evidence()) {
+      if (!evidence.has_tensor()) continue;
+      v1::TensorSummary& s = *evidence.mutable_tensor()->mutable_summary();
+      s.set_count(32 * s.count());
+    }
+    const auto of = [](const v1::Batch& batch) {
+      std::string said;
+      for (const v1::Verdict& v : VerdictsOn({batch}, {.rules = {"precision/format-fit"}})) {
+        if (v.rule() != "precision/format-fit") continue;
+        said += std::to_string(v.kind()) + " " + std::to_string(v.finding().measured().value());
+      }
+      return said;
+    };
+    EXPECT_FALSE(of(all).empty());
+    EXPECT_EQ(of(drawn), of(all));
+  }
+}
+
 TEST(HealthyTensors, Probabilities) {
   Draw draw(2);
   Heard heard;
