@@ -1,6 +1,7 @@
 #include "server/web/web_events.h"
 
 #include <atomic>
+#include <map>
 #include <tuple>
 
 #include "absl/strings/numbers.h"
@@ -12,7 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kRunsPause{250};
 constexpr std::chrono::seconds kBeat{1};
 constexpr std::chrono::hours kLasts{1};  // then the page comes again and shows who it is
 constexpr int kMostAtOnce = 200;         // incidents; more follow in the next moment
@@ -25,8 +25,9 @@ std::string EventText(const char* name, const Json& data, const std::string& id 
 
 class WebEvents : public EventSource {
  public:
-  WebEvents(const WebSources* sources, std::shared_ptr<Lease> lease, const std::string& last_event)
-      : sources_(sources), lease_(std::move(lease)), ends_(Clock::now() + kLasts) {
+  WebEvents(const WebSources* sources, RunSnapshot* runs, std::shared_ptr<Lease> lease,
+            const std::string& last_event)
+      : sources_(sources), runs_(runs), lease_(std::move(lease)), ends_(Clock::now() + kLasts) {
     const IncidentTable& table = *sources_->query.incident_table;
     identity_ = table.identity();
     cursor_ = table.position();
@@ -56,7 +57,7 @@ class WebEvents : public EventSource {
     }
     AddIncidents(&out);
     if (now >= next_runs_) {
-      next_runs_ = now + kRunsPause;
+      next_runs_ = now + RunSnapshot::kPause;
       AddRuns(&out);
     }
     if (now >= next_beat_) {
@@ -80,7 +81,8 @@ class WebEvents : public EventSource {
   // Of runs that changed since this page was told.
   void AddRuns(std::string* out) {
     Json changed = Json::array();
-    for (const v1::RunInfo& run : sources_->query.judge->Runs()) {
+    const auto runs = runs_->Take();
+    for (const v1::RunInfo& run : *runs) {
       if (!lease_->Over(Scope::kRead, run.run())) continue;
       const Told told{run.newest_step(), run.ranks_connected(), run.open_incidents(), run.lost()};
       auto [known, fresh] = told_.try_emplace(run.run(), told);
@@ -111,6 +113,7 @@ class WebEvents : public EventSource {
   using Told = std::tuple<int64_t, uint32_t, uint64_t, uint64_t>;
 
   const WebSources* const sources_;
+  RunSnapshot* const runs_;
   const std::shared_ptr<Lease> lease_;
   const Clock::time_point ends_;
   const std::shared_ptr<std::atomic<bool>> revoked_ = std::make_shared<std::atomic<bool>>(false);
@@ -124,9 +127,20 @@ class WebEvents : public EventSource {
 
 }  // namespace
 
-std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, std::shared_ptr<Lease> lease,
+std::shared_ptr<const RunSnapshot::Runs> RunSnapshot::Take() {
+  const auto now = Clock::now();
+  const MutexLock lock(mutex_);
+  if (runs_ == nullptr || now - taken_ >= kPause) {
+    runs_ = std::make_shared<const Runs>(judge_->Runs());
+    taken_ = now;
+  }
+  return runs_;
+}
+
+std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, RunSnapshot* runs,
+                                           std::shared_ptr<Lease> lease,
                                            const std::string& last_event) {
-  return std::make_shared<WebEvents>(sources, std::move(lease), last_event);
+  return std::make_shared<WebEvents>(sources, runs, std::move(lease), last_event);
 }
 
 }  // namespace plumbline::server

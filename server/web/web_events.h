@@ -7,19 +7,39 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/mutex.h"
 #include "server/access/gate.h"
 #include "server/http/event_source.h"
 #include "server/web/views.h"
 
 namespace plumbline::server {
 
+// The runs as they were at most a quarter of a second ago: a hundred pages that look are told of
+// the same. Thread-safe.
+class RunSnapshot {
+ public:
+  using Runs = std::vector<v1::RunInfo>;
+  static constexpr std::chrono::milliseconds kPause{250};
+
+  explicit RunSnapshot(const Judge* judge) : judge_(judge) {}
+  std::shared_ptr<const Runs> Take();
+
+ private:
+  const Judge* const judge_;
+  Mutex mutex_;
+  std::shared_ptr<const Runs> runs_ PLUMB_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point taken_ PLUMB_GUARDED_BY(mutex_){};
+};
+
 // Pulls: what a page has not taken is not made, so a slow one costs nothing. `last_event`: the id
-// of the last event that the page has seen; empty: none, what exists is not told.
-std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, std::shared_ptr<Lease> lease,
+// of the last event that the page has seen; empty: none, what exists is not told. `sources` and
+// `runs` must outlive it.
+std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, RunSnapshot* runs,
+                                           std::shared_ptr<Lease> lease,
                                            const std::string& last_event);
 
 }  // namespace plumbline::server

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "server/web/door.h"
 #include "server/web/page_assets.h"
-#include "server/web/web_events.h"
 
 namespace plumbline::server {
 namespace {
@@ -159,7 +158,7 @@ std::vector<std::string> WebService::Files() {
   return files;
 }
 
-WebAnswer WebService::Answer(const WebRequest& request) const {
+WebAnswer WebService::Answer(const WebRequest& request) {
   if (request.path.compare(0, kApi.size(), kApi) != 0) return Asset(request);
   WebAnswer answer = Api(request);
   answer.headers.emplace_back("Content-Security-Policy", "default-src 'none'");
@@ -167,7 +166,7 @@ WebAnswer WebService::Answer(const WebRequest& request) const {
   return answer;
 }
 
-WebAnswer WebService::Api(const WebRequest& request) const {
+WebAnswer WebService::Api(const WebRequest& request) {
   Gate* const gate = views_.sources().query.gate;
   // Where nobody is asked, the name by which we were called is all that tells our page from
   // others'.
@@ -202,7 +201,7 @@ WebAnswer WebService::Api(const WebRequest& request) const {
   if (first == "rules") return OfJson(views_.Rules(**lease));
   if (first == "events") {
     WebAnswer answer;
-    answer.events = MakeWebEvents(&views_.sources(), *lease, request.last_event);
+    answer.events = MakeWebEvents(&views_.sources(), &runs_, *lease, request.last_event);
     return answer;
   }
   return Failed(absl::NotFoundError("there is no such address here"));

@@ -10,26 +10,29 @@
 
 #include "server/http/web.h"
 #include "server/web/views.h"
+#include "server/web/web_events.h"
 
 namespace plumbline::server {
 
 // Thread-safe.
 class WebService {
  public:
-  explicit WebService(WebSources sources) : views_(std::move(sources)) {}
+  explicit WebService(WebSources sources)
+      : views_(std::move(sources)), runs_(views_.sources().query.judge) {}
 
-  WebAnswer Answer(const WebRequest& request) const;
+  WebAnswer Answer(const WebRequest& request);
   // Paths that anybody may have.
   static std::vector<std::string> Files();
 
  private:
-  WebAnswer Api(const WebRequest& request) const;
+  WebAnswer Api(const WebRequest& request);
   WebAnswer OfRun(const Lease& lease, const WebRequest& request,
                   const std::vector<std::string>& parts) const;
   WebAnswer OfIncident(const Lease& lease, const WebRequest& request,
                        const std::vector<std::string>& parts) const;
 
   const WebViews views_;
+  RunSnapshot runs_;
 };
 
 }  // namespace plumbline::server

@@ -55,7 +55,7 @@ function fixes(page: IncidentPage): HTMLElement {
 function sites(page: IncidentPage): HTMLElement {
   return card('Sites', 'one cause, one incident', scrolls(h('div', { class: 'bd scrollx' }, h('table', {},
     h('thead', {}, h('tr', {}, ...['Site', 'Level', 'Steps', 'Ranks'].map((t) => h('th', {}, t)), h('th', { class: 'num' }, 'Found'))),
-    h('tbody', {}, ...page.site_rows.map((site) => h('tr', {}, h('td', {}, clean([site.layer, site.op].filter(Boolean).join(' / ') || 'the whole run', 160)), h('td', {}, tag(site.level)),
+    h('tbody', {}, ...page.site_rows.map((site) => h('tr', {}, h('td', {}, h('span', { class: 'clip3' }, clean([site.layer, site.op].filter(Boolean).join(' / ') || 'the whole run', 160))), h('td', {}, tag(site.level)),
       h('td', { class: 'nowrap' }, steps(site.step_first, site.step_last).replace(/^steps?\s/, '')), h('td', {}, site.ranks ? whole(site.ranks) : '–'), h('td', { class: 'num nowrap' }, count(site.count, 'time'))))))), 'Sites'),
     page.sites > page.site_rows.length ? h('p', { class: 'bd small muted' }, `and ${whole(page.sites - page.site_rows.length)} more`) : null);
 }

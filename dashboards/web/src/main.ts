@@ -1,5 +1,6 @@
 // The page: addresses, keys, the one stream of events, and what stands above every view.
 import { ApiError, get, Live, signIn, signOut, type IncidentRow, type LiveEvent, type RunRow, type ServerInfo } from './api';
+import { compareView } from './compare';
 import { copy, h, mark, message } from './dom';
 import { clean, clock, now, setServerTime, span, whole } from './format';
 import { incidentView } from './incident';
@@ -40,6 +41,7 @@ function viewOf(parts: string[], params: URLSearchParams): View {
   if (what === 'incident' && rest.length === 1) return incidentView(rest[0], shell);
   if (what === 'rules') return rulesView();
   if (what === 'rule' && rest.length === 2) return ruleView(rest.join('/'));
+  if (what === 'compare') return compareView(params);
   if (what === 'signin') return signInView();
   return {
     title: 'Not found', nav: 'runs',

@@ -290,8 +290,9 @@ export function heatMap(cells: Cells, from: number, to: number): HTMLElement {
   const image = context.createImageData(canvas.width, canvas.height);
   const ramp = [0, 1, 2, 3, 4].map((i) => rgb('--h' + i));
   const [surface, none, hatch, hatchBg] = ['--surface', '--none', '--hatch', '--error-bg'].map(rgb);
+  const stripe = hatch.map((v, i) => Math.round(0.62 * v + 0.38 * hatchBg[i])) as [number, number, number];
   const colour = (byte: number, x: number, y: number): [number, number, number] => {
-    if (byte === BAD) return (x + y) % 6 < 2 ? hatch : hatchBg;
+    if (byte === BAD) return (x + y) % 7 < 2 ? stripe : hatchBg;
     if (byte === NO_EVIDENCE) return x % 4 === 1 && y % 4 === 1 ? none : surface;
     const at = (byte / 253) * 4;
     const low = ramp[Math.floor(at)];

@@ -240,6 +240,11 @@ export function runView(name: string, params: URLSearchParams): View {
     showHeat(window_());
   });
 
+  async function loadLoss(): Promise<void> {
+    const points = await get<Points>(path('runs', name, 'spark'));
+    loss = points.step ? points : null;
+    if (main) drawAxis();
+  }
   async function loadCoverage(): Promise<void> {
     coverage = await get<Coverage>(path('runs', name, 'coverage'));
     if (main && run) drawRail(rail, run, coverage);
@@ -261,14 +266,14 @@ export function runView(name: string, params: URLSearchParams): View {
     nav: 'runs',
     async show(to) {
       main = to;
-      [run, loss] = await Promise.all([get<RunPage>(path('runs', name)), get<Points>(path('runs', name, 'spark')).then((p) => (p.step ? p : null))]);
+      run = await get<RunPage>(path('runs', name));
       if (!main) return;
       const timeline = h('section', { class: 'card', 'aria-label': 'Timeline' },
         h('div', { class: 'hd' }, h('h2', {}, 'Timeline'), h('span', { class: 'muted small hide-s' }, 'drag to choose steps, [ and ] go from finding to finding'), h('span', { class: 'grow' }), rangeBar),
         h('div', { class: 'plotpad' }, mini, lanes, plotTitle, plot.element, readout, heatTitle, heatBox));
       main.replaceChildren(top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, list.element), rail));
       drawAll();
-      this.whole = Promise.all([loadCoverage(), loadPlots()]).then(() => resized.observe(timeline));
+      this.whole = Promise.all([loadCoverage(), loadLoss().then(loadPlots)]).then(() => resized.observe(timeline));
     },
     onEvent(event) {
       if (event.kind === 'again' || (event.kind === 'incident' && event.row.run === name)) each(0, 200, loadRun);
@@ -285,8 +290,7 @@ export function runView(name: string, params: URLSearchParams): View {
       });
       each(2, 5000, async () => {
         await loadRun();
-        loss = await get<Points>(path('runs', name, 'spark'));
-        if (!loss.step) loss = null;
+        await loadLoss();
       });
     },
     onKey(key) {

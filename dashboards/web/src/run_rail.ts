@@ -1,5 +1,6 @@
 // What stands above and beside the timeline of a run: its four facts, incidents, coverage, losses, processes.
 import type { Coverage, RunPage } from './api';
+import { compareAddress } from './compare';
 import { card, copy, h, mark, tag, time } from './dom';
 import { at, clean, count, ms, num, steps, whole } from './format';
 import { rate, runNote, waste } from './runs';
@@ -8,7 +9,7 @@ import { alarm, incidentRow, isCalm } from './view';
 export function drawTop(top: HTMLElement, r: RunPage): void {
   const worst = r.worst;
   top.replaceChildren(
-    h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('span', { class: 'clip' }, clean(r.run, 120)), h('span', { class: 'grow' }), h('button', { class: 'hide-s', onclick: () => void copy(location.href) }, 'Copy link')),
+    h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('span', { class: 'clip' }, clean(r.run, 120)), h('span', { class: 'grow' }), h('a', { class: 'btn hide-s', href: compareAddress(r.run, '') }, 'Compare with…'), h('button', { class: 'hide-s', onclick: () => void copy(location.href) }, 'Copy link')),
     h('div', { class: 'sumline runhead' }, h('h1', { title: clean(r.run, 2000) }, clean(r.run, 200)), tag(r.state, r.word), h('span', { class: 'sub' }, 'step ', h('b', {}, whole(r.newest_step)), ', ', time(r.last_seen)),
       rate(r) ? h('span', { class: 'sub' }, rate(r)) : null, h('span', { class: 'sub' }, count(r.world, 'rank')), h('span', { class: 'sub hide-s', title: at(ms(r.first_seen)) }, `attempt\u00a0${whole(r.attempt)}, first seen `, time(r.first_seen))),
     ...(r.quarantined ? [h('div', { class: 'banner err' }, mark('error'), h('div', { class: 'grow' }, h('b', {}, 'This run is set aside: it could not be judged. '), clean(r.quarantined, 400), h('div', { class: 'small sub' }, 'What it sends is kept. plumb runs --retry judges it again.')))] : []),

@@ -110,7 +110,7 @@ export function runsView(shell: Shell): View {
     const open = data.runs.reduce((sum, run) => sum + run.open.error + run.open.warning + run.open.note, 0);
     const rows = data.runs.map(row);
     main.replaceChildren(
-      h('div', { class: 'sumline' }, h('h1', {}, head), h('span', { class: 'sub' }, rest), h('span', { class: 'spacer' }), h('span', { class: 'muted small' }, 'sorted by what hurts most')),
+      h('div', { class: 'sumline' }, h('h1', {}, head), h('span', { class: 'sub' }, rest), h('span', { class: 'spacer' }), h('span', { class: 'muted small' }, 'sorted by what hurts most'), data.runs.length > 1 ? h('a', { class: 'small', href: '#/compare' }, 'Compare two runs') : null),
       ...(worst?.worst ? [alarm(worst.worst, { run: worst.run, runNote: runNote(worst), waste: waste(worst) },
         { heading: 'h2', link: true, lead: worst.word === 'Hung' ? 'Error: the run stands still' : undefined })] : []),
       h('section', { class: 'card runs', 'aria-label': 'Runs' },

@@ -27,6 +27,7 @@ try {
     hostile: '/incident/' + hostile,
     rule: '/rule/causality/moe-future-leak',
     rules: '/rules',
+    compare: '/compare?a=vlm-3b-sft-2&b=dense-1b-baseline-12',
     signin: '/signin',
   };
   const browser = await startBrowser();

@@ -51,7 +51,7 @@ async function main() {
   const evil = await of('causality/moe-future-leak', 'evil');
   const views = {
     runs: '/', run: '/run/dense-13b-fp16-lr3', incidents: '/incidents', 'incident-leak': '/incident/' + leak, 'incident-nan': '/incident/' + (await of('health/loss-non-finite')).fingerprint,
-    hostile: '/incident/' + evil.fingerprint, 'hostile-run': '/run/' + encodeURIComponent(evil.run), rule: '/rule/causality/moe-future-leak', rules: '/rules',
+    hostile: '/incident/' + evil.fingerprint, 'hostile-run': '/run/' + encodeURIComponent(evil.run), rule: '/rule/causality/moe-future-leak', rules: '/rules', compare: '/compare?a=vlm-3b-sft-2&b=dense-1b-baseline-12',
   };
   const page = patient(await browser.newPage({ viewport: { width: 1280, height: 900 } }));
   const wrong = watchOver(page);
@@ -137,6 +137,15 @@ async function main() {
       await open(page, server, nothing);
       assert.match(plain(await text(page)), /There is no such thing here/, nothing);
     }
+  });
+
+  await test('two runs side by side', async () => {
+    await open(page, server, '/compare?a=vlm-3b-sft-2&b=dense-1b-baseline-12');
+    const words = plain(await text(page));
+    for (const one of ['Only in A 1 finding', 'The loss jumped', 'Only in B none', 'In both none', 'B lies']) assert.ok(words.includes(one), one + ' in ' + words);
+    await page.waitForSelector('figure svg[role=img]');
+    await page.getByRole('button', { name: 'Swap' }).click();
+    await page.waitForFunction(() => document.querySelector('main').innerText.includes('Only in B 1'));
   });
 
   await test('copied as text it is what plumb watch prints', async () => {
