@@ -56,6 +56,7 @@ class Standing {
     return highest;
   }
 
+  // sorted_ is found again from newest_.
   void Persist(Archive& a) {
     a(newest_, at_least_, at_most_, lowest_, highest_);
     if (!a.reading()) return;
