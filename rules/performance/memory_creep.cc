@@ -87,11 +87,17 @@ bool HasMemoryWord(const std::vector<std::string>& words, std::initializer_list<
   });
 }
 
+// "system/gpu.0.memoryAllocated".
+bool IsWandbGpu(const std::string& op) {
+  return op.starts_with("system/gpu.") || op.starts_with("system.gpu.");
+}
+
 MemoryKind KindOfMemory(const std::string& op) {
   const auto words = WordsOfMemory(op);
   if (HasMemoryWord(words, {"limit", "total", "capacity"})) return MemoryKind::kLimit;
   if (HasMemoryWord(words, {"peak", "max", "free", "available", "fragmentation"}))
     return MemoryKind::kNone;
+  if (IsWandbGpu(op) && op.ends_with(".memory")) return MemoryKind::kNone;  // time, not room
   return MemoryKind::kUse;
 }
 
@@ -100,7 +106,7 @@ double LimitInName(const std::string& op) {
   const auto words = WordsOfMemory(op);
   if (HasMemoryWord(words, {"share", "fraction", "ratio"})) return 1;
   if (HasMemoryWord(words, {"percent", "pct"})) return 100;
-  return op.starts_with("system.gpu.") && op.ends_with("memoryAllocated") ? 100 : 0;
+  return IsWandbGpu(op) && op.ends_with("memoryAllocated") ? 100 : 0;
 }
 
 // The smallest values of neighbouring steps, thinned out to a few hundred.
