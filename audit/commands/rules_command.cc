@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "audit/commands/commands.h"
 #include "audit/render/rule_text.h"
@@ -30,6 +32,17 @@ int WriteDocs(const std::string& directory) {
   }
   const std::string index = (std::filesystem::path(directory) / "README.md").string();
   return WriteOutput(index, RuleIndexPage()) ? kExitClean : kExitError;
+}
+
+// A name alone is enough where only one rule, built or planned, has it; otherwise what was given.
+std::string WholeId(const std::string& given) {
+  std::string found;
+  const auto offer = [&](std::string_view id) {
+    if (id.substr(id.find('/') + 1) == given) found = found.empty() ? id : given;
+  };
+  for (const rules::CatalogueEntry& entry : rules::Catalogue()) offer(entry.info->id);
+  for (const rules::PlannedRule& planned : rules::PlannedRules()) offer(planned.id);
+  return found.empty() ? given : found;
 }
 
 }  // namespace
@@ -67,6 +80,7 @@ void RegisterExplain(CLI::App& app, int* status) {
       ->check(OfferPrinted("plumb rules"))
       ->required();
   command->callback([rule, status] {
+    *rule = WholeId(*rule);
     const rules::CatalogueEntry* entry = rules::FindRule(*rule);
     if (const rules::PlannedRule* planned = rules::FindPlannedRule(*rule)) {
       *status = WriteOutput("", PlannedPage(*planned)) ? kExitClean : kExitError;

@@ -153,6 +153,13 @@ class IdleComb : public TimelineRule {
     return details;
   }
 
+  static std::string CauseWords(const timeline::Comb& comb) {
+    if (comb.cause == v1::TimelineGap::CAUSE_UNKNOWN)
+      return "The trace says of no known cause that it was at work in them.";
+    return absl::StrFormat("%s holds %.0f %% of their time.",
+                           Capitalised(timeline::CauseName(comb.cause)), 100 * comb.cause_share);
+  }
+
   v1::Verdict Found(const v1::Timeline& t, const timeline::Comb& comb, double idle) const {
     const double share = Share(static_cast<uint64_t>(comb.time_ns), t.span_ns());
     FindingBuilder found(share >= warning_ ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
@@ -162,14 +169,10 @@ class IdleComb : public TimelineRule {
         .Explain(absl::StrFormat(
             "The GPU idles %.3g %% of %.4g s; %.3g %% in %d gaps that recur each %.4g ms, the "
             "longest "
-            "%.4g ms, from %.4g ms on, before \"%s\". %s holds %.0f %% of their time.",
+            "%.4g ms, from %.4g ms on, before \"%s\". %s",
             100 * idle, 1e-9 * static_cast<double>(t.span_ns()), 100 * share, comb.gaps,
             static_cast<double>(comb.period_ns) * 1e-6, static_cast<double>(comb.longest_ns) * 1e-6,
-            Milliseconds(comb.longest->start_ns()), name,
-            Capitalised(comb.cause == v1::TimelineGap::CAUSE_UNKNOWN
-                            ? "no known cause"
-                            : timeline::CauseName(comb.cause)),
-            100 * comb.cause_share))
+            Milliseconds(comb.longest->start_ns()), name, CauseWords(comb)))
         .Cause(timeline::CauseName(comb.cause),
                comb.cause == v1::TimelineGap::CAUSE_UNKNOWN ? 0.5 : 0.9)
         .Measured("share of the span in recurring gaps", share, "share")

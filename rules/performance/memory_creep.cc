@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +29,8 @@ dies of memory at step 10,000, on a Sunday, and the error names an innocent allo
 
 **What it checks.** Series of memory (`memory.allocated`, `memory.reserved`, ...; not peaks), of each rank: the smallest value of each
 step, which is what is left when activations are gone. Of the newer half of the steps (at least 50; the first 10 of an attempt do
-not count) the slope by Theil and Sen with its 99 % interval. A finding where all of the interval is above 0 and the line reaches the limit within
-ten times as many steps. The limit is a series beside it (`memory.limit`, `memory.total`), the option `limit` in the series' own unit, 1 for a
+not count) the slope by Theil and Sen with its 99 % interval. A finding where all of the interval is above 0, in both halves of these steps alone, too, the
+later half grows at least half as fast as the earlier one (a cache that fills slows down), and the line reaches the limit within ten times as many steps. The limit is a series beside it (`memory.limit`, `memory.total`), the option `limit` in the series' own unit, 1 for a
 share, 100 for a percentage.
 
 **Bad.** `memory.allocated grows by 2.1e+06 a step (steps 200 to 399); it reaches 8e+10 in 1,900 steps`.
@@ -144,6 +145,7 @@ struct MemoryCourse {
 // What one rank's memory does.
 struct Creep {
   bool enough = false;
+  bool grows = false;   // all along, and does not slow down
   SlopeInterval slope;  // a step
   int64_t first = 0, last = 0;
   double now = 0;
@@ -166,6 +168,13 @@ Creep LookAt(const MemoryCourse& course) {
   creep.first = course.least[from].first << course.bits;
   creep.last = course.last;
   creep.slope = TheilSen(x, y);
+  // Each half is asked for itself: noise that leans one way once in 200 does so twice in 40,000.
+  const std::span<const double> steps(x), values(y);
+  const size_t middle = x.size() / 2;
+  const SlopeInterval earlier = TheilSen(steps.first(middle), values.first(middle));
+  const SlopeInterval later = TheilSen(steps.subspan(middle), values.subspan(middle));
+  creep.grows =
+      creep.slope.low > 0 && earlier.low > 0 && later.low > 0 && 2 * later.slope >= earlier.slope;
   creep.now = y.back();
   return creep;
 }
@@ -256,7 +265,7 @@ class MemoryCreep : public Rule {
       all.push_back(rank);
       const Creep& creep = looks[rank] = LookAt(course);
       any |= creep.enough;
-      if (!creep.enough || !(creep.slope.low > 0)) continue;
+      if (!creep.enough || !creep.grows) continue;
       const double limit = LimitOf(rank, op);
       no_limit |= !(limit > 0);
       const double steps = limit > 0 ? StepsLeft(creep, limit) : HUGE_VAL;
@@ -291,9 +300,9 @@ class MemoryCreep : public Rule {
         .Explain(absl::StrFormat("%s grows by %.3g a step (99 %% interval %.3g to %.3g, steps %d "
                                  "to %d) on %d %s; it is at "
                                  "%.4g and reaches %.4g in some %.3g steps.",
-                                 Capitalised(op), creep.slope.slope, creep.slope.low,
-                                 creep.slope.high, creep.first, creep.last, ranks,
-                                 ranks == 1 ? "rank" : "ranks", creep.now, limit, left))
+                                 op, creep.slope.slope, creep.slope.low, creep.slope.high,
+                                 creep.first, creep.last, ranks, ranks == 1 ? "rank" : "ranks",
+                                 creep.now, limit, left))
         .Cause("memory-grows", 0.8)
         .Measured("growth a step", creep.slope.slope, "")
         .Threshold(0, "99 % interval above 0, and the limit within ten times the steps looked at")

@@ -383,6 +383,9 @@ TEST_F(Cli, Catalogue) {
   EXPECT_EQ(ids.size(), json["rules"].size());
   EXPECT_TRUE(ids.contains("ledger/one-seed")) << "an id of the contract, planned or not";
   EXPECT_THAT(RunPlumb({"explain", "meta/data-loss"}).output, HasSubstr("| `error-share` |"));
+  // The name alone is enough where only one rule has it.
+  EXPECT_EQ(RunPlumb({"explain", "data-loss"}).output,
+            RunPlumb({"explain", "meta/data-loss"}).output);
 }
 
 TEST_F(Cli, DocsAreThePages) {
