@@ -42,6 +42,7 @@ OPERATIONS = {
     0x118: ("NOP", "control"), 0x119: ("S2R", "control"), 0x11b: ("ENDCOLLECTIVE", "control"), 0x11d: ("BAR", "control"),
     0x11a: ("DEPBAR", "control"), 0x192: ("MEMBAR", "control"), 0x1ab: ("ERRBAR", "control"), 0x1af: ("CCTL", "control"),
     0x141: ("BSYNC", "control"), 0x142: ("BREAK", "control"), 0x143: ("CALL", "control"), 0x144: ("CALL", "control"),
+    0x155: ("BMOV", "control"), 0x156: ("BMOV", "control"),
     0x145: ("BSSY", "control"), 0x146: ("YIELD", "control"), 0x147: ("BRA", "control"), 0x148: ("WARPSYNC", "control"),
     0x149: ("BRX", "control"), 0x14d: ("EXIT", "control"), 0x150: ("RET", "control"),
     0x180: ("LD", "memory"), 0x181: ("LDG", "memory"), 0x182: ("LDC", "memory"), 0x183: ("LDL", "memory"),
