@@ -26,8 +26,8 @@ becomes zero, or it is beyond the largest finite value.
 e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
 1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are no noise: each of them errs towards zero.
 
-**What it checks.** Over the whole tensor, each finite non-zero value rounded once to nearest even in
-`target_format`: the share that becomes 0 (flushed) plus the share beyond the largest finite value
+**What it checks.** Over the whole tensor (of more than 4,194,304 elements: over tiles of 2,048 that a fixed hash draws, one of each
+32 neighbours), each finite non-zero value rounded once to nearest even in `target_format`: the share that becomes 0 (flushed) plus the share beyond the largest finite value
 (saturated), *as the values were handed over*. The verdict's details hold the shares for fp16, bf16, e4m3
 and e5m2, and for the 8-bit formats with a power-of-two scale per 32 and per 128 elements.
 
@@ -76,7 +76,8 @@ only the marks of products' factors are left.
 - Gradients have wide ranges: `Format.HYBRID` (e4m3 forward, e5m2 backward), or bf16.
 - The tensor is scaled later? Hand over the values as they are stored, after the scale.
 
-**Strength.** `heuristic`: one per cent is customary. The shares are exact. On the site `cast` `proved`: every listed value
+**Strength.** `heuristic`: one per cent is customary. The shares are exact, of a large tensor those of the drawn tiles (the sample size says of how many
+values). On the site `cast` `proved`: every listed value
 is cast again.
 
 **Inconclusive when** there are fewer than 100 finite non-zero values, or the tensor is already stored in
