@@ -276,12 +276,13 @@ async function main() {
     await page.waitForFunction(() => location.hash.startsWith('#/incident/'));
     await page.keyboard.press('g');
     await page.keyboard.press('i');
-    await page.waitForFunction(() => location.hash === '#/incidents');
+    // A new view closes a dialog: it must stand before one is opened.
+    await page.waitForFunction(() => document.querySelector('main h1')?.textContent === 'Incidents');
     await page.keyboard.press('/');
-    await page.waitForFunction(() => document.querySelectorAll('dialog .incrow').length > 0);
+    await page.waitForFunction(() => document.querySelectorAll('dialog[open] .incrow').length > 0);
     await page.fill('dialog input', 'tokenizer');
     await page.keyboard.press('Enter');
-    await page.waitForFunction(() => location.hash === '#/run/tokenizer-sweep-03');
+    await page.waitForFunction(() => document.querySelector('main .runhead h1')?.textContent === 'tokenizer-sweep-03');
     await page.keyboard.press('?');
     await page.waitForSelector('dialog .keys');
     await page.keyboard.press('Escape');
