@@ -30,7 +30,8 @@ a gradient's larger elements no longer fit fp16 (65,504), and become infinite th
 **What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` tells `grad_norm`), point by point, in ln:
 - *Excursions*, as `health/loss-spike` defines them: a point 6 scales above the level that the newest 16 to 128 points predict, which is 8 scales and 10 % above it, or
   followed so that 7 of 9 points lie 3 scales above. A warning if it lasts (more than 3 of its points, and more than half of them) and rises 1.5
-  times (in ln) as high as anything in the 512 points before, or 2.5 times; where under 128 of these are known, only at 16 scales; else a note. Kinds: `spike`, `recovered` (back within 128 points), `level-shift`,
+  times (in ln) as high as anything in the 512 points before, or 2.5 times (where under 128 of these are known, only at 16 scales), to twice the level or more: norms
+grow by a half within tens of steps where a model begins to learn. Else a note. Kinds: `spike`, `recovered` (back within 128 points), `level-shift`,
   `divergence`. For 128 points behind a restart of the learning rate an excursion below a third is a note.
 - *Explosion*: above 10^6 in ten of the newest nineteen points, and 100 times what ten of nineteen were at most before. A norm
   that stands above 10^6 from its first point on is that of a loss that is summed, or of gradients that are still scaled: that is said, and accuses nobody.
@@ -79,6 +80,7 @@ constexpr RuleInfo kInfo = {"health/gradient-spike",
                             kOptions};
 
 constexpr uint64_t kFewNorms = 100;    // points
+constexpr double kLeastTimes = 2;      // a warning, over its level
 constexpr double kTimesBefore = 100;   // an explosion, over what it stood at
 constexpr double kFalseSpikes = 8e-4;  // of runs: none of 4,000, at 95 %
 
@@ -245,8 +247,12 @@ class GradientSpike : public Rule {
   }
 
   // A gradient's noise stays for tens of steps, so that 7 of 9 points may be away by it, and 16
-  // points do not say how much it is: what lasts must rise above what was seen before, too.
-  static bool Warns(const Excursion& e) { return e.warns() && e.seen_enough() && e.above_before(); }
+  // points do not say how much it is: what lasts must rise above what was seen before, too. And
+  // norms change by a half in healthy training, however little noise they have.
+  static bool Warns(const Excursion& e) {
+    return e.warns() && e.seen_enough() && e.above_before() &&
+           e.peak_value >= kLeastTimes * e.value(e.level);
+  }
 
   static v1::Verdict Spike(const Place& place, const Excursion& e) {
     FindingBuilder found = Begun(place, Warns(e) ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, e.onset_step,
