@@ -39,8 +39,8 @@ TEST(Kinds, SamplesAreSeenAndDroppedWithTheirReason) {
 #define PLUMB_KIND(Name, NAME, name, number, op) \
   Check(#name, &v1::Evidence::mutable_##name, &checked);
 #include "proto/evidence_kinds.inc"
-  // Scalars and spans have no samples.
-  EXPECT_EQ(checked + 2, v1::Evidence::descriptor()->FindOneofByName("what")->field_count());
+  // Scalars and spans, timelines and flight recorders have no samples.
+  EXPECT_EQ(checked + 4, v1::Evidence::descriptor()->FindOneofByName("what")->field_count());
 }
 
 TEST(Kinds, AScalarHasNoSample) {
