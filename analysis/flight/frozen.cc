@@ -147,13 +147,23 @@ class Look {
     for (const auto& [rank, head] : heads_) {
       for (const uint32_t other : WaitsFor(rank, *head)) waited.emplace(other, rank);
     }
+    std::map<uint32_t, uint32_t> seen;  // of them those with a dump
     for (const auto& [rank, by] : waited) {
+      if (heads_.contains(rank)) continue;
+      if (RecordOf(rank) == nullptr) {
+        out_.without_dump.push_back(rank);
+      } else {
+        seen.emplace(rank, by);
+      }
+    }
+    // A dump that shows nothing pending says more than one that is not there.
+    for (const auto& [rank, by] : seen.empty() ? waited : seen) {
       if (heads_.contains(rank)) continue;
       if (out_.ranks.empty()) out_.op = *heads_.at(by);
       out_.ranks.push_back(rank);
-      if (RecordOf(rank) == nullptr) out_.without_dump.push_back(rank);
     }
-    out_.kind = Frozen::Kind::kNotLaunched;
+    const bool few = seen.empty() && out_.without_dump.size() > job_.ranks.size();
+    out_.kind = few ? Frozen::Kind::kFewDumps : Frozen::Kind::kNotLaunched;
     return !out_.ranks.empty();
   }
 
@@ -198,6 +208,8 @@ class Look {
       if (!std::binary_search(out_.ranks.begin(), out_.ranks.end(), rank))
         out_.waiting.push_back(rank);
     }
+    if (out_.kind == Frozen::Kind::kNotCompleted && out_.waiting.empty())
+      out_.kind = Frozen::Kind::kNobodyWaits;
     return std::move(out_);
   }
 

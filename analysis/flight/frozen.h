@@ -23,15 +23,19 @@ struct Frozen {
     kNotLaunched,     // ranks that others wait for and that hold nothing pending, dump or none
     kNotCompleted,    // ranks that hold pending what a peer has completed
     kAllAtOne,        // every rank waits in one operation: nobody is named
+    kNobodyWaits,     // one holds pending what a peer has completed, and nobody waits for it
+    kFewDumps,        // more ranks left no dump than did, and any of them may hold the others
     kUnexplained
   };
   Kind kind = Kind::kNothingPending;
   std::vector<uint32_t> ranks;    // the culprits, ascending
   std::vector<uint32_t> waiting;  // ranks with something pending that are none of them, ascending
-  std::vector<uint32_t> without_dump;  // of the culprits
-  Op op;                               // at which it stands
-  std::string what;                    // mismatched: "operation", "dtype" or "shape"
-  std::string minority, majority;      // mismatched: what they hand in
+  // Ranks that others wait for and of which there is no dump: culprits only where no rank with a
+  // dump is one.
+  std::vector<uint32_t> without_dump;
+  Op op;                           // at which it stands
+  std::string what;                // mismatched: "operation", "dtype" or "shape"
+  std::string minority, majority;  // mismatched: what they hand in
   bool tie = false;
 };
 

@@ -48,6 +48,9 @@ struct StepMarked {
   int64_t end = 0;
 };
 
+// Added to a rank: the stage of one whose kernels send and receive without saying with whom.
+inline constexpr int64_t kStageOfNobodyElse = int64_t{1} << 24;
+
 struct Columns {
   std::vector<std::string> names;  // UTF-8
   std::vector<GpuWork> gpu;

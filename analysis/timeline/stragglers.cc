@@ -68,7 +68,8 @@ class Cohort {
       Straggler culprit = Describe(i);
       culprit.steady_share = found.steady_share;
       culprit.mads = found.mads;
-      out->culprits.push_back(culprit);
+      const bool awaited = 2 * culprit.others_exposed >= culprit.own - culprit.others;
+      (awaited ? out->culprits : out->unawaited).push_back(culprit);
     }
   }
 

@@ -32,6 +32,9 @@ struct Stragglers {
   uint32_t largest_rank = 0;
   size_t steps = 0;
   size_t largest_cohort = 0;
+  // Ranks that would be culprits, but nobody waits for them: the others' waiting is less than half
+  // of the excess. Where hosts run ahead of their GPUs a step's mark says what the host does.
+  std::vector<Straggler> unawaited;
 };
 
 // From 12 steps on a rank is a culprit where more than half of its excess s - 1 is in three

@@ -18,7 +18,7 @@ std::string WrongWith(const v1::Timeline& timeline);
 // Remembers nothing.
 class TimelineRule : public Rule {
  public:
-  void Judge(const SiteStep& step, VerdictSink& out) final;
+  void Judge(const SiteStep& step, VerdictSink& out) override;
   void Persist(Archive& /*archive*/) override {}
 
  protected:

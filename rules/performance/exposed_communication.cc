@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -18,7 +21,8 @@ The GPU communicates, and nothing computes meanwhile.
 computation it costs nothing; exposed it is 1.5 s of every step.
 
 **What it checks.** With comm the kernels that communicate and comp all other kernels, copies and memsets, U being the length of a union:
-exposed = U(comm, comp) − U(comp). A finding from 20 % of the span on. A kernel communicates where the profiler
+exposed = U(comm, comp) − U(comp). A note from 20 % of the span on, since waiting for another rank looks like communication. A warning where the traces of
+several ranks are there, no pipeline's, and in their common steps the rank that waits least has 20 %, too: whoever comes last to a collective waits for nobody. A kernel communicates where the profiler
 gives it a collective or a process group, else by its name: nccl, rccl, nvshmem, `ep::`, deep_ep, symm_mem, multimem, all-to-all,
 all-reduce, all-gather, reduce-scatter, one-shot, two-shot, cross_device_reduce, in any spelling; `at::native` and `triton_`
 never do. The stream decides nothing; but kernels of unknown names on streams that mostly communicate are told (`unclassified_share`).
@@ -35,8 +39,8 @@ their own, tensor-parallel overlap. If not: a larger batch a GPU, hybrid shardin
 
 **Inconclusive when** there are no GPU events, or none communicates.
 
-**What it cannot see.** Whether the time is the network's or that of a rank which comes late: waiting looks like communication
-(`performance/straggler` tells them apart). Copies that a copy engine does for a collective count as computation.
+**What it cannot see.** Of one rank's trace whether the time is the network's or that of a rank which comes late
+(`performance/straggler` tells them apart); ranks that come last by turns within one step. Copies that a copy engine does for a collective count as computation.
 
 **Cost.** None beside `performance/idle-comb`'s.
 )page";
@@ -46,7 +50,7 @@ constexpr OptionInfo kOptions[] = {
 };
 
 constexpr RuleInfo kInfo = {"performance/exposed-communication",
-                            "communication is not hidden behind computation",
+                            "communication, or waiting for other ranks, is not hidden",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -55,6 +59,11 @@ constexpr RuleInfo kInfo = {"performance/exposed-communication",
 class ExposedCommunication : public TimelineRule {
  public:
   explicit ExposedCommunication(const Options& options) : least_(options.Number("share")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    of_all_ = OfTheLastToCome(step);
+    TimelineRule::Judge(step, out);
+  }
 
  protected:
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
@@ -74,25 +83,70 @@ class ExposedCommunication : public TimelineRule {
         100 * share, 1e-9 * static_cast<double>(t.span_ns()), Milliseconds(t.communication_ns()),
         100 * hidden);
     if (!(share >= least_)) return Pass(words, std::move(details));
-    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    const bool transfers = of_all_ && *of_all_ >= least_;
+    FindingBuilder found(transfers ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title(kInfo.title)
-        .Explain(Capitalised(words) + ".")
+        .Explain(absl::StrCat(Capitalised(words), ".", OthersWords()))
         .Cause("communication", 0.8)
         .Measured("share of the span that is exposed communication", share, "share")
         .Threshold(least_, "customary")
         .Samples(t.communication_kernels())
-        .Assume("no rank comes late: waiting for one looks like communication")
+        .Assume(transfers ? "in each step the rank that waits least waits for nobody"
+                          : "no rank comes late: waiting for one looks like communication")
         .Witness("communication_ms", Milliseconds(t.communication_ns()))
         .Witness("exposed_ms", Milliseconds(t.exposed_ns()))
         .Fix(
-            "plumb plan says whether the network can keep up. If so: prefetch, smaller buckets, a "
+            "First look at who waits for whom: performance/straggler over the traces of all ranks, "
+            "uneven sequences or experts, a pipeline's bubble. For transfers plumb plan says "
+            "whether the network can keep up. If so: prefetch, smaller buckets, a "
             "stream of its own; if not: more tokens a GPU, sharding within a domain, fewer bytes.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
 
  private:
+  // Of each step that all ranks marked the least exposed time of a rank, of the time of these
+  // steps: whoever comes last to a collective waits for nobody. nullopt: one rank, no common steps,
+  // or a pipeline, in which each stage waits for others.
+  static std::optional<double> OfTheLastToCome(const SiteStep& step) {
+    struct Common {
+      size_t ranks = 0;
+      uint64_t exposed = UINT64_MAX, duration = 0;
+    };
+    std::map<int64_t, Common> steps;
+    size_t ranks = 0;
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_timeline()) continue;
+      const v1::Timeline& t = item.evidence->timeline();
+      if (t.stage_known() || !WrongWith(t).empty()) return std::nullopt;
+      ++ranks;
+      for (const v1::TimelineStep& marked : t.steps()) {
+        Common& common = steps[marked.number()];
+        ++common.ranks;
+        common.exposed = std::min(common.exposed, marked.exposed_ns());
+        common.duration = std::max(common.duration, marked.duration_ns());
+      }
+    }
+    uint64_t exposed = 0, duration = 0;
+    for (const auto& [number, common] : steps) {
+      if (common.ranks != ranks) continue;
+      exposed += common.exposed;
+      duration += common.duration;
+    }
+    if (ranks < 2 || duration == 0) return std::nullopt;
+    return Share(exposed, duration);
+  }
+
+  std::string OthersWords() const {
+    if (!of_all_) return " How much of it is waiting for other ranks is not known.";
+    return absl::StrFormat(
+        " The rank that waits least in each step has %.3g %%: the rest is "
+        "waiting for others.",
+        100 * *of_all_);
+  }
+
   double least_;
+  std::optional<double> of_all_;  // of the step that is being judged
 };
 
 }  // namespace

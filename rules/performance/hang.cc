@@ -32,7 +32,7 @@ all stand in one step it is a `warning`, and an `error` after 30 times as long.
 *Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
 launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
 peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (shapes only where they must
-agree; a tie names all). `not-launched`: ranks that others wait for and that hold nothing pending, whether they left a dump or not.
+agree; a tie names all). `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump only where no rank with one is such.
 `not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
 completed. All at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10
 simulated hangs, because ranks run ahead by different depths; this one in none of 480.
@@ -49,8 +49,8 @@ recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of
 for ever, so restart. `network-lost`: the host and its network. A stage that is meant to be long:
 declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
-**Inconclusive when** dumps prove to be of different times (one member completed what another had not launched), or what they hold
-explains nothing.
+**Inconclusive when** dumps prove to be of different times (one member completed what another had not launched), nobody waits, more of the awaited ranks left no
+dump than there are dumps, or what they hold explains nothing.
 
 **What it cannot see.** Who holds the others where all stand in the same step: steps do not tell. Hangs
 of a run of which any process is not heard of. A run of which five steps were not timed. Records
@@ -136,8 +136,13 @@ std::string Explain(const Frozen& frozen) {
     case Frozen::Kind::kNotLaunched: {
       std::string text = absl::StrCat(ranks, one ? " has" : " have", " not launched ", op, ", and ",
                                       one ? "holds" : "hold", " nothing pending.", waiting);
-      if (!frozen.without_dump.empty()) {
-        absl::StrAppend(&text, " Of ", RankList(frozen.without_dump), " there is no dump.");
+      if (frozen.ranks == frozen.without_dump) {
+        text = absl::StrCat("Of ", RankList(frozen.ranks),
+                            " there is no dump that can be read, and the others wait for ",
+                            one ? "it" : "them", " at ", op, ".", waiting);
+      } else if (!frozen.without_dump.empty()) {
+        absl::StrAppend(&text, " Of ", RankList(frozen.without_dump),
+                        " there is no dump that can be read.");
       }
       return text;
     }
@@ -175,18 +180,29 @@ v1::Verdict OfDumps(const Frozen& frozen, size_t dumps) {
                         "when it wrote its dump",
                         frozen.ranks[0], OpWords(frozen.op), frozen.ranks[1]));
   }
+  if (frozen.kind == Frozen::Kind::kNobodyWaits) {
+    return Inconclusive(absl::StrCat("nobody-waits: ", RankList(frozen.ranks),
+                                     " had not completed ", OpWords(frozen.op),
+                                     " when the dump was written, and no rank "
+                                     "waits: dumps of different times look so"));
+  }
+  if (frozen.kind == Frozen::Kind::kFewDumps) {
+    return Inconclusive(absl::StrCat("few-dumps: the ", dumps, " ranks with a dump wait at ",
+                                     OpWords(frozen.op), " for ", RankList(frozen.ranks),
+                                     ", of which there is no dump that can be read"));
+  }
   if (frozen.kind == Frozen::Kind::kUnexplained) {
     return Inconclusive(absl::StrCat("unexplained: ", frozen.waiting.size(),
                                      " ranks have operations pending, and each waits for another "
                                      "that has, too"));
   }
   const bool named = frozen.kind != Frozen::Kind::kAllAtOne;
+  const bool unseen = named && frozen.ranks == frozen.without_dump;
   const Told words = WordsOf(frozen);
   FindingBuilder found(named ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_BOUNDED);
   found.Title(words.title)
       .Explain(Explain(frozen))
-      .Cause(named ? words.kind : "all-at-one",
-             frozen.tie || !frozen.without_dump.empty() ? 0.5 : 0.9)
+      .Cause(named ? words.kind : "all-at-one", frozen.tie || unseen ? 0.5 : 0.9)
       .Measured("ranks with operations pending", static_cast<double>(frozen.waiting.size()),
                 "ranks")
       .Threshold(0, "none is pending in a job that goes on")

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -18,7 +19,8 @@ The GPU has nothing to do because the host has not launched it yet.
 8 ms to compute. The GPU idles 80 % of the time, and a faster GPU changes nothing.
 
 **What it checks.** For each stretch in which the GPU idles: how long of it the operation that ends it was not launched yet. Stretches
-that garbage collection, checkpoints, data loading, compilation or communication explain are left out. A finding from 10 % of the span on.
+that garbage collection, checkpoints, data loading, compilation or communication explain are left out, and one that is more than half of all: a host
+that stopped once is no habit. A finding from 10 % of the span on.
 
 **Bad.** `the GPU waits 46 % of the time for launches; 83 % of its kernels take under 10 µs`.
 
@@ -54,7 +56,13 @@ class LaunchBound : public TimelineRule {
  protected:
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     if (t.kernels() == 0) return Inconclusive("no-kernels: only copies and memsets ran");
-    const double share = Share(t.launch_wait_ns(), t.span_ns());
+    // A host that stopped once, to warm up or to compile, is no habit.
+    uint64_t longest = 0;
+    for (const v1::TimelineGap& gap : t.gaps()) longest = std::max(longest, gap.duration_ns());
+    const bool once = longest > t.launch_wait_ns() / 2;
+    const uint64_t waited =
+        once ? t.launch_wait_ns() - std::min(longest, t.launch_wait_ns()) : t.launch_wait_ns();
+    const double share = Share(waited, t.span_ns());
     const double shorter = Share(t.short_kernels(), t.kernels());
     const double launched = Share(t.launched_kernels(), t.kernels());
     google::protobuf::Struct details;
@@ -80,7 +88,7 @@ class LaunchBound : public TimelineRule {
         .Threshold(least_, "customary")
         .Samples(t.kernels())
         .Assume("the profiler itself does not make launches much slower")
-        .Witness("waited_ms", Milliseconds(t.launch_wait_ns()))
+        .Witness("waited_ms", Milliseconds(waited))
         .Witness("kernels", static_cast<double>(t.kernels()))
         .Fix(
             "CUDA graphs (torch.compile with mode=\"reduce-overhead\"), fused optimizers, a larger "

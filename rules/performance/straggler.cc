@@ -27,7 +27,8 @@ compared within a cohort only: those of equal place in their send and receive gr
 median over steps of own time / the others' median. From 12 steps on a rank is a culprit where more than half of its
 excess s − 1 is there in three quarters of the steps, and s ≥ 4/3, or, in cohorts of 16 and more, s ≥ 1.1 and six median
 deviations (× 1.4826) above the others'. With 5 to 11 steps: 4/3 in every step. `slow`: computing holds at least half of the
-excess; else the rank comes `late` (its host is busy with something else).
+excess; else the rank comes `late` (its host is busy with something else). And somebody must wait: the others' exposed communication is at least half of
+the excess.
 
 **Bad.** `rank 5 takes 1.62 times as long as the others for what it does itself; 7 ranks wait`.
 
@@ -41,9 +42,11 @@ throttled CPU; `performance/idle-comb` of that rank names it.
 were accused (here: none of 4,200 of 16 steps); a rank 1.6 times as slow was found in 1,999 of 2,000 jobs of 8 ranks and 12 steps,
 one of 1.25 among 64, at a spread of 2 %, in 98.6 % of 666.
 
-**Inconclusive when** there is one rank, fewer than 5 steps that all have marked, or a rank without GPU events.
+**Inconclusive when** there is one rank, fewer than 5 steps that all have marked, a rank without GPU events, kernels that send and receive without
+saying with whom (nobody knows which ranks are of one stage), a rank that takes longer while nobody waits for it, or hosts that run ahead of their GPUs: then
+marks say what the host does, and nothing of the GPU.
 
-**What it cannot see.** A whole stage that is slow (its cohort agrees: `performance/pipeline-bubble`); ranks whose trace is missing; who of two ranks
+**What it cannot see.** A whole stage that is slow (its cohort agrees); ranks whose trace is missing; who of two ranks
 of a cohort is the normal one, but that the slower makes the faster wait.
 
 **Cost.** A few medians a rank and step.
@@ -69,7 +72,23 @@ using timeline::Stragglers;
 struct Traces {
   std::map<uint32_t, const v1::Timeline*> by_rank;
   std::vector<int64_t> steps;  // that all ranks have marked
+  bool host_ahead = false;     // on some rank
 };
+
+// More than half of a median step's work is left for the GPU behind the last mark.
+bool HostRunsAhead(const v1::Timeline& timeline) {
+  if (timeline.steps().empty()) return false;
+  std::vector<double> lengths;
+  int64_t end = INT64_MIN;
+  for (const v1::TimelineStep& step : timeline.steps()) {
+    lengths.push_back(static_cast<double>(step.duration_ns()));
+    end = std::max(end, step.start_ns() + static_cast<int64_t>(step.duration_ns()));
+  }
+  std::nth_element(lengths.begin(), lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2),
+                   lengths.end());
+  const auto left = static_cast<double>(static_cast<int64_t>(timeline.span_ns()) - end);
+  return timeline.steps_left_out() == 0 && left > lengths[lengths.size() / 2] / 2;
+}
 
 // "few-steps: ..." and alike; empty: they can.
 std::string WhyNot(const Traces& traces) {
@@ -97,6 +116,7 @@ Traces Gather(const SiteStep& step) {
   }
   std::map<int64_t, size_t> marked;
   for (const auto& [rank, timeline] : traces.by_rank) {
+    traces.host_ahead |= WrongWith(*timeline).empty() && HostRunsAhead(*timeline);
     std::set<int64_t> numbers;
     for (const v1::TimelineStep& s : timeline->steps()) numbers.insert(s.number());
     for (const int64_t number : numbers) ++marked[number];
@@ -177,6 +197,20 @@ class StragglerRule : public Rule {
     google::protobuf::Struct details;
     Put(details, "steps", static_cast<double>(traces.steps.size()));
     Put(details, "slowness", found.largest);
+    if (found.culprits.empty() && !found.unawaited.empty()) {
+      const Straggler& first = found.unawaited.front();
+      return Inconclusive(
+          absl::StrFormat("nobody-waits: the marks of rank %d are %.3g times as long as the "
+                          "others', which wait %.4g ms a step: hosts may run ahead of their GPUs",
+                          first.rank, first.slowness, 1e3 * first.others_exposed),
+          std::move(details));
+    }
+    if (found.culprits.empty() && traces.host_ahead) {
+      return Inconclusive(
+          "host-ahead: GPUs still work when the last step's mark has ended: marks say what the "
+          "hosts do (synchronise once a step while profiling)",
+          std::move(details));
+    }
     if (found.culprits.empty()) {
       return Pass(
           absl::StrFormat("no rank takes more than %.3g times as long as the others (%d ranks, "

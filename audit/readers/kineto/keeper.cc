@@ -91,8 +91,14 @@ void TraceKeeper::TakeGpu(const TraceEvent& event) {
   const TraceCategory category = CategoryByProcess(event);
   if (category == TraceCategory::kKernel) {
     work.communicates = name.communicates || !event.collective.empty() || !event.group.empty();
-    if (pipeline_ranks_.empty() && timeline::IsPointToPoint(event.collective))
+    // NCCL's kernels that send and receive serve all-to-all, too: a name decides only alone.
+    const bool sends = event.collective.empty()
+                           ? name.communicates && timeline::IsPointToPoint(event.name)
+                           : timeline::IsPointToPoint(event.collective);
+    if (pipeline_ranks_.empty() && sends) {
       pipeline_ranks_ = std::string(event.group_ranks.substr(0, 1u << 16));
+      sends_to_nobody_known_ = pipeline_ranks_.empty();
+    }
   } else {
     work.kind =
         category == TraceCategory::kCopy ? timeline::GpuKind::kCopy : timeline::GpuKind::kMemset;
@@ -162,6 +168,9 @@ TraceKeeper::HostName TraceKeeper::HostNameOf(std::string_view name) {
 
 timeline::Columns TraceKeeper::TakeColumns() {
   if (rank_ >= 0) columns_.stage = IndexOfRank(pipeline_ranks_, rank_);
+  // Its stage is its own as far as anybody knows: it is compared with no other rank.
+  if (rank_ >= 0 && columns_.stage < 0 && sends_to_nobody_known_)
+    columns_.stage = timeline::kStageOfNobodyElse + rank_;
   return std::move(columns_);
 }
 

@@ -64,7 +64,8 @@ class TraceKeeper {
   size_t name_bytes_ = 0;
   Tracks threads_, streams_;
   int64_t rank_ = -1;
-  std::string pipeline_ranks_;  // of the first send or receive
+  std::string pipeline_ranks_;          // of the first send or receive
+  bool sends_to_nobody_known_ = false;  // kernels send and receive, and do not say with whom
   uint64_t without_time_ = 0, pairs_ = 0;
   bool names_left_out_ = false;
 };

@@ -25,8 +25,13 @@ std::vector<RankSteps> Job(int ranks, int steps, double spread, int slow_rank, d
       const double own = 0.2 * speed * std::exp(0.05 * normal(*rng));
       rank.own.push_back(own);
       rank.compute.push_back(0.9 * own);
-      rank.exposed.push_back(0.01);
     }
+  }
+  // A step ends when its last rank has come: the others wait for it.
+  for (size_t s = 0; s < static_cast<size_t>(steps); ++s) {
+    double last = 0;
+    for (const RankSteps& rank : out) last = std::max(last, rank.own[s]);
+    for (RankSteps& rank : out) rank.exposed.push_back(last - rank.own[s] + 0.01);
   }
   return out;
 }
@@ -91,6 +96,17 @@ TEST(Stragglers, PoisonedStepsDoNotCount) {
   const auto found = FindStragglers(job);
   ASSERT_EQ(found.culprits.size(), 1u);
   EXPECT_EQ(found.culprits[0].rank, 3u);
+}
+
+// Hosts that run ahead of their GPUs: one logs within its step's mark, and nobody waits for that.
+TEST(Stragglers, WhomNobodyWaitsForIsNone) {
+  std::mt19937_64 rng(11);
+  auto job = Job(8, 16, 0.02, 3, 3, &rng);
+  for (RankSteps& rank : job) rank.exposed.assign(16, 0.001);
+  const auto found = FindStragglers(job);
+  EXPECT_TRUE(found.culprits.empty());
+  ASSERT_EQ(found.unawaited.size(), 1u);
+  EXPECT_EQ(found.unawaited[0].rank, 3u);
 }
 
 TEST(Stragglers, ASlowStageIsNone) {

@@ -182,6 +182,40 @@ TEST(Jobs, DumpsOfAJobThatGoesOnRaiseNothing) {
   }
 }
 
+std::vector<v1::Verdict> OfHang(const FlightSpec& spec, const std::set<uint32_t>& left_out) {
+  v1::Batch batch = FlightRun(spec);
+  auto& items = *batch.mutable_evidence();
+  for (int i = items.size() - 1; i >= 0; --i) {
+    if (left_out.contains(batch.sources(static_cast<int>(items[i].source())).rank()))
+      items.DeleteSubrange(i, 1);
+  }
+  std::vector<v1::Verdict> verdicts;
+  EngineConfig config;
+  config.rules = {"performance/hang"};
+  auto engine = Engine::Create(config, [&](const v1::Verdict& verdict) {
+    if (verdict.rule() == "performance/hang") verdicts.push_back(verdict);
+  });
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
+  (*engine)->Finish();
+  return verdicts;
+}
+
+// Beside a rank whose dump shows that it stopped, one without a dump is no culprit; and two dumps
+// of eight prove nothing of the other six.
+TEST(Jobs, ARankWithoutADumpIsNotBlamedForOneThatHasOne) {
+  FlightSpec spec;
+  spec.fault = "absent";
+  const auto with_five = OfHang(spec, {3});
+  ASSERT_EQ(with_five.size(), 1u);
+  ASSERT_EQ(with_five[0].kind(), v1::Verdict::KIND_FINDING);
+  EXPECT_EQ(RanksIn(with_five[0].finding(), "ranks"), std::set<uint32_t>{5});
+  const auto few = OfHang(spec, {1, 2, 3, 4, 5, 6});
+  ASSERT_EQ(few.size(), 1u);
+  EXPECT_EQ(few[0].kind(), v1::Verdict::KIND_INCONCLUSIVE);
+  EXPECT_EQ(few[0].reason().substr(0, 9), "few-dumps") << few[0].reason();
+}
+
 // Batches of uneven length, and caches that fill in the first 40 steps: the rate on the rule's
 // page.
 TEST(Jobs, HealthyMemoryDoesNotCreep) {
