@@ -143,28 +143,37 @@ class Look {
   }
 
   bool NotLaunched() {
-    std::map<uint32_t, uint32_t> waited;  // for whom, first by whom
+    std::map<uint32_t, std::vector<const Op*>> waited;  // for whom, at what
     for (const auto& [rank, head] : heads_) {
-      for (const uint32_t other : WaitsFor(rank, *head)) waited.emplace(other, rank);
+      for (const uint32_t other : WaitsFor(rank, *head)) waited[other].push_back(head);
     }
-    std::map<uint32_t, uint32_t> seen;  // of them those with a dump
-    for (const auto& [rank, by] : waited) {
-      if (heads_.contains(rank)) continue;
-      if (RecordOf(rank) == nullptr) {
-        out_.without_dump.push_back(rank);
-      } else {
-        seen.emplace(rank, by);
-      }
+    std::erase_if(waited, [&](const auto& entry) { return heads_.contains(entry.first); });
+    for (const auto& [rank, at] : waited) {
+      if (RecordOf(rank) == nullptr) out_.without_dump.push_back(rank);
     }
     // A dump that shows nothing pending says more than one that is not there.
-    for (const auto& [rank, by] : seen.empty() ? waited : seen) {
-      if (heads_.contains(rank)) continue;
-      if (out_.ranks.empty()) out_.op = *heads_.at(by);
+    const bool seen = out_.without_dump.size() < waited.size();
+    for (const auto& [rank, at] : waited) {
+      if (seen && RecordOf(rank) == nullptr) continue;
+      if (out_.ranks.empty()) out_.op = MostWaitedAt(at);
       out_.ranks.push_back(rank);
     }
-    const bool few = seen.empty() && out_.without_dump.size() > job_.ranks.size();
+    const bool few = !seen && out_.without_dump.size() > job_.ranks.size();
     out_.kind = few ? Frozen::Kind::kFewDumps : Frozen::Kind::kNotLaunched;
     return !out_.ranks.empty();
+  }
+
+  // A rank that has come further, as the root of a broadcast does, waits at a later one.
+  static const Op& MostWaitedAt(const std::vector<const Op*>& heads) {
+    std::map<std::pair<std::string_view, uint64_t>, size_t> waiters;
+    for (const Op* head : heads) ++waiters[{head->group, head->sequence}];
+    const auto of = [&](const Op* head) { return waiters[{head->group, head->sequence}]; };
+    const Op* most = heads.front();
+    for (const Op* head : heads) {
+      const bool earlier = head->group == most->group && head->sequence < most->sequence;
+      if (of(head) > of(most) || (of(head) == of(most) && earlier)) most = head;
+    }
+    return *most;
   }
 
   bool NotCompleted() {
