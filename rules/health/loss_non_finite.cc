@@ -78,9 +78,11 @@ struct Series {
   uint64_t closed_over = 0;  // steps
   std::set<uint32_t> ranks;
   int64_t step_first = 0, step_last = 0;
+  int64_t newest_bad = 0;           // step of the attempt
+  std::vector<uint32_t> bad_ranks;  // there
   void Persist(Archive& a) {
     a(attempt, values, not_finite, told_at, found, onset, kind, before, closed_over, ranks,
-      step_first, step_last);
+      step_first, step_last, newest_bad, bad_ranks);
   }
 };
 
@@ -98,16 +100,21 @@ class LossNonFinite : public Rule {
     Series& series = entry->second;
     if (fresh) series.step_first = step.step;
     if (fresh || series.attempt != step.attempt) Begin(step.attempt, series);
-    const std::vector<uint32_t> ranks = Take(step, series);
-    if (!ranks.empty() && series.not_finite >= 2 * series.told_at) {
-      series.told_at = series.not_finite;
-      series.found = true;
-      out.Add(Found(step, series, ranks));
-    }
+    std::vector<uint32_t> ranks = Take(step, series);
+    if (ranks.empty()) return;
+    series.newest_bad = step.step;
+    series.bad_ranks = std::move(ranks);
+    if (series.not_finite < 2 * series.told_at) return;
+    series.told_at = series.not_finite;
+    series.found = true;
+    out.Add(Found(step.site.layer(), step.site.op(), series));
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, series] : series_) {
+      // How many they were in the end.
+      if (series.not_finite > series.told_at)
+        out.Add(Found(std::get<1>(key), std::get<2>(key), series));
       if (series.found) continue;
       v1::Verdict verdict = Rest(series);
       Put(*verdict.mutable_details(), "series", std::get<2>(key));
@@ -120,7 +127,7 @@ class LossNonFinite : public Rule {
 
   // roles_ is found again.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(series_);
   }
 
@@ -168,16 +175,17 @@ class LossNonFinite : public Rule {
     return ranks;
   }
 
-  static v1::Verdict Found(const SiteStep& step, const Series& series,
-                           const std::vector<uint32_t>& ranks) {
-    const std::string& name = step.site.op();
+  static v1::Verdict Found(const std::string& layer, const std::string& name,
+                           const Series& series) {
+    const std::vector<uint32_t>& ranks = series.bad_ranks;
+    const int64_t newest = series.newest_bad;
     const std::string what = series.kind == "nan" ? "NaN" : "infinite";
     std::string text = absl::StrFormat("%s is %s in step %d", name, what, series.onset);
-    if (series.onset == step.step) absl::StrAppend(&text, ", on ", RankWords(ranks));
+    if (series.onset == newest) absl::StrAppend(&text, ", on ", RankWords(ranks));
     if (std::isfinite(series.before))
       absl::StrAppendFormat(&text, "; it was %.6g before", series.before);
-    if (series.onset != step.step)
-      absl::StrAppendFormat(&text, ". Up to step %d %d values were not finite", step.step,
+    if (series.onset != newest)
+      absl::StrAppendFormat(&text, ". Up to step %d %d values were not finite", newest,
                             series.not_finite);
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(series.kind == "nan" ? "the loss is NaN" : "the loss is infinite")
@@ -191,7 +199,7 @@ class LossNonFinite : public Rule {
             "batch; precision/non-finite names the first tensor that was not.")
         .Witness("step", static_cast<double>(series.onset))
         .Witness("value", series.kind)
-        .At(step.site.layer(), name, series.onset, std::max(series.onset, step.step), ranks);
+        .At(layer, name, series.onset, std::max(series.onset, newest), ranks);
     if (std::isfinite(series.before)) found.Witness("value_before", series.before);
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "series", name);

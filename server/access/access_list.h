@@ -22,6 +22,7 @@ namespace plumbline::server {
 struct Caller {
   std::optional<ClientCertificate> certificate;  // verified by TLS
   std::optional<TokenDigest> token;              // of a bearer token
+  std::string session;  // that stands for the token; empty: the caller has it itself
 };
 
 // Thread-safe.

@@ -205,6 +205,7 @@ absl::Status Gate::Forbidden(const Grant& grant, const char* needed) {
 
 Caller Gate::HttpCallerOf(std::string_view authorization, std::string_view session) const {
   Caller caller;
+  if (authorization.empty()) caller.session = session;
   caller.token =
       authorization.empty() ? sessions_.TokenOf(session, NowUnixSeconds()) : TokenOf(authorization);
   return caller;
@@ -272,6 +273,12 @@ void Gate::LookAgain() {
     }
   }
   for (const auto& lease : leases) {
+    const std::string& session = lease->caller_.session;
+    if (!session.empty() && !sessions_.TokenOf(session, NowUnixSeconds())) {
+      ++counters_->revoked_calls;
+      lease->Revoke(absl::UnauthenticatedError("this session has ended: sign in again"));
+      continue;
+    }
     const auto grant = Identify(lease->caller_);
     if (grant.ok() && *grant == lease->grant_) continue;
     ++counters_->revoked_calls;

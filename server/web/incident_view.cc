@@ -4,6 +4,7 @@
 #include <future>
 #include <memory>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -71,15 +72,23 @@ absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& asked) {
   if (state == "acknowledged") update.set_action(v1::IncidentUpdate::ACTION_ACKNOWLEDGE);
   if (state == "silenced") update.set_action(v1::IncidentUpdate::ACTION_SILENCE);
   if (state == "open") update.set_action(v1::IncidentUpdate::ACTION_REOPEN);
-  update.set_reason(text("reason"));
+  update.set_reason(std::string(absl::StripAsciiWhitespace(text("reason"))));
   update.set_who(text("who").empty() ? "the page" : text("who"));
   if (update.reason().size() + update.who().size() > kMostWords) {
     return absl::InvalidArgumentError("a reason and a name have at most 4,096 bytes");
   }
   const auto step = asked.find("until_step");
-  if (step != asked.end() && step->is_number_integer()) update.set_until_step(step->get<int64_t>());
-  int64_t time = 0;
-  if (absl::SimpleAtoi(text("until_time"), &time)) update.set_until_unix_ns(time);
+  if (step != asked.end()) {
+    const bool fits = step->is_number_unsigned() && step->get<uint64_t>() <= INT64_MAX;
+    if (!fits) return absl::InvalidArgumentError("until_step: expected a step, 0 or more");
+    update.set_until_step(step->get<int64_t>());
+  }
+  if (const std::string until = text("until_time"); !until.empty()) {
+    int64_t time = 0;
+    if (!absl::SimpleAtoi(until, &time) || time <= static_cast<int64_t>(UnixNs()))
+      return absl::InvalidArgumentError("until_time: expected a time that is still to come");
+    update.set_until_unix_ns(time);
+  }
   if (auto s = CheckUpdate(update); !s.ok()) return s;
   return update;
 }

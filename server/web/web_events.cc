@@ -26,8 +26,12 @@ std::string EventText(const char* name, const Json& data, const std::string& id 
 class WebEvents : public EventSource {
  public:
   WebEvents(const WebSources* sources, RunSnapshot* runs, std::shared_ptr<Lease> lease,
-            const std::string& last_event)
-      : sources_(sources), runs_(runs), lease_(std::move(lease)), ends_(Clock::now() + kLasts) {
+            const std::string& last_event, std::shared_ptr<void> place)
+      : sources_(sources),
+        runs_(runs),
+        lease_(std::move(lease)),
+        place_(std::move(place)),
+        ends_(Clock::now() + kLasts) {
     const IncidentTable& table = *sources_->query.incident_table;
     identity_ = table.identity();
     cursor_ = table.position();
@@ -115,6 +119,7 @@ class WebEvents : public EventSource {
   const WebSources* const sources_;
   RunSnapshot* const runs_;
   const std::shared_ptr<Lease> lease_;
+  const std::shared_ptr<void> place_;
   const Clock::time_point ends_;
   const std::shared_ptr<std::atomic<bool>> revoked_ = std::make_shared<std::atomic<bool>>(false);
   IncidentFilter filter_;
@@ -139,8 +144,9 @@ std::shared_ptr<const RunSnapshot::Runs> RunSnapshot::Take() {
 
 std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, RunSnapshot* runs,
                                            std::shared_ptr<Lease> lease,
-                                           const std::string& last_event) {
-  return std::make_shared<WebEvents>(sources, runs, std::move(lease), last_event);
+                                           const std::string& last_event,
+                                           std::shared_ptr<void> place) {
+  return std::make_shared<WebEvents>(sources, runs, std::move(lease), last_event, std::move(place));
 }
 
 }  // namespace plumbline::server

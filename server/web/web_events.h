@@ -37,9 +37,10 @@ class RunSnapshot {
 
 // Pulls: what a page has not taken is not made, so a slow one costs nothing. `last_event`: the id
 // of the last event that the page has seen; empty: none, what exists is not told. `sources` and
-// `runs` must outlive it.
+// `runs` must outlive it; `place` is let go with it.
 std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, RunSnapshot* runs,
                                            std::shared_ptr<Lease> lease,
-                                           const std::string& last_event);
+                                           const std::string& last_event,
+                                           std::shared_ptr<void> place = nullptr);
 
 }  // namespace plumbline::server

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -152,6 +153,17 @@ Json WebViews::Server(const Lease& lease) const {
           {"store_bytes", store.bytes()}};
 }
 
+std::shared_ptr<void> Listeners::Enter(const std::string& entry) {
+  const MutexLock lock(counts_->mutex);
+  size_t& count = counts_->of[entry];
+  if (count >= kMost) return nullptr;
+  ++count;
+  return {counts_.get(), [counts = counts_, entry](void*) {
+            const MutexLock leave(counts->mutex);
+            if (--counts->of[entry] == 0) counts->of.erase(entry);
+          }};
+}
+
 std::vector<std::string> WebService::Files() {
   std::vector<std::string> files = {"/"};
   for (const PageAsset& asset : PageAssets()) files.emplace_back(asset.path);
@@ -200,8 +212,17 @@ WebAnswer WebService::Api(const WebRequest& request) {
   if (first == "incidents") return OfJson(views_.Incidents(**lease, request.params));
   if (first == "rules") return OfJson(views_.Rules(**lease));
   if (first == "events") {
+    // Where nobody is asked all are one, and the front's own bound holds.
+    std::shared_ptr<void> place;
+    if (gate != nullptr && gate->guarded()) {
+      place = listeners_.Enter((*lease)->Names());
+      if (place == nullptr) {
+        return Failed(absl::UnavailableError(absl::StrCat(
+            Listeners::kMost, " pages listen already with the access entry ", (*lease)->Names())));
+      }
+    }
     WebAnswer answer;
-    answer.events = MakeWebEvents(&views_.sources(), &runs_, *lease, request.last_event);
+    answer.events = MakeWebEvents(&views_.sources(), &runs_, *lease, request.last_event, place);
     return answer;
   }
   return Failed(absl::NotFoundError("there is no such address here"));
@@ -237,10 +258,19 @@ WebAnswer WebService::OfIncident(const Lease& lease, const WebRequest& request,
     return Failed(absl::NotFoundError("there is no such address here"));
   }
   if (request.update.empty() || request.update.size() > kMostUpdateBytes) {
-    return Failed(absl::InvalidArgumentError(
-        "what to do stands in the header Plumbline-Update, as JSON in percent encoding"));
+    return Failed(
+        absl::InvalidArgumentError("what to do stands in the header Plumbline-Update, as JSON in "
+                                   "percent encoding, or \"b64.\" "
+                                   "and base64url"));
   }
-  return OfResult(views_.SetState(lease, name, Decoded(request.update)));
+  // In percent encoding what is not Latin would take three times its size, more than a header may.
+  constexpr std::string_view kBase64 = "b64.";
+  std::string update = Decoded(request.update);
+  if (update.compare(0, kBase64.size(), kBase64) == 0 &&
+      !absl::WebSafeBase64Unescape(update.substr(kBase64.size()), &update)) {
+    return Failed(absl::InvalidArgumentError("Plumbline-Update: expected base64url behind b64."));
+  }
+  return OfResult(views_.SetState(lease, name, update));
 }
 
 }  // namespace plumbline::server

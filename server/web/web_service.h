@@ -4,15 +4,34 @@
 // The files themselves hold nothing of anybody and are given to whoever asks.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "server/http/web.h"
 #include "server/web/views.h"
 #include "server/web/web_events.h"
 
 namespace plumbline::server {
+
+// How many pages listen under each access entry, so that none keeps the others from listening.
+// Thread-safe.
+class Listeners {
+ public:
+  static constexpr size_t kMost = 32;  // of one entry
+
+  // Counts until it is let go; nullptr: there are kMost.
+  std::shared_ptr<void> Enter(const std::string& entry);
+
+ private:
+  struct Counts {
+    Mutex mutex;
+    std::map<std::string, size_t> of PLUMB_GUARDED_BY(mutex);
+  };
+  const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
+};
 
 // Thread-safe.
 class WebService {
@@ -33,6 +52,7 @@ class WebService {
 
   const WebViews views_;
   RunSnapshot runs_;
+  Listeners listeners_;
 };
 
 }  // namespace plumbline::server

@@ -184,7 +184,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     const p = page;
     const place = order.indexOf(p.fingerprint);
     const world = p.run_world ?? 0;
-    const note = world ? `${count(world, 'rank')}, now at step\u00a0${whole(p.run_step ?? 0)}` : 'this server knows the run no more';
+    const note = world ? `${count(world, 'rank')}, last step\u00a0${whole(p.run_step ?? 0)}` : 'this server knows the run no more';
     const open = new Set([...main.querySelectorAll('details[open]')].map((d) => d.querySelector('summary')?.textContent));
     const drawn = drawWitness(p);
     main.replaceChildren(

@@ -17,7 +17,7 @@ function quietWords(run: RunRow): [string, string] {
       : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: what is missing stands on its page`];
   }
   const aside = run.put_aside ? `, ${whole(run.put_aside)} acknowledged or silenced` : '';
-  return [`${count(verdicts, 'verdict')} passed, none open${aside}`, run.inconclusive ? `${whole(run.inconclusive)} inconclusive` : run.over ? `ended by itself at step ${whole(run.newest_step)}` : 'nothing was inconclusive'];
+  return [`${count(verdicts, 'verdict')} reached, nothing open${aside}`, run.inconclusive ? `${whole(run.inconclusive)} inconclusive` : run.over ? `ended by itself at step ${whole(run.newest_step)}` : 'nothing was inconclusive'];
 }
 
 export function runNote(run: RunRow): string {

@@ -247,7 +247,10 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   const Answer done = Change(mine, update, cookie + "Sec-Fetch-Site: same-origin\r\n");
   EXPECT_EQ(done.status, 200) << done.body;
   EXPECT_EQ(done.value()["who"], "the page (admin)");
+  EventReader listens(http_, cookie);
+  ASSERT_TRUE(listens.Sees("event: hello"));
   EXPECT_EQ(Send("DELETE", "/api/v1/session", cookie).status, 204);
+  EXPECT_TRUE(listens.Ends());
   EXPECT_EQ(Get("runs", cookie).status, 401);
 }
 
@@ -330,6 +333,20 @@ TEST_F(WebTest, ARevokedTokenEndsItsEvents) {
   ASSERT_TRUE(reader.Sees("event: hello"));
   WriteSecret(folder_, "all.tokens", "# revoked\n");
   EXPECT_TRUE(reader.Ends());
+}
+
+TEST_F(WebTest, OneEntrysPagesLeaveRoomForOthersPages) {
+  const TestToken one = NewToken(folder_, "one"), other = NewToken(folder_, "other");
+  Start(Entry("one", one.line, "['read']") + Entry("other", other.line, "['read']"));
+  std::vector<std::unique_ptr<EventReader>> readers;
+  for (int i = 0; i < 32; ++i) {
+    readers.push_back(std::make_unique<EventReader>(http_, Bearer(one)));
+    ASSERT_TRUE(readers.back()->Sees("event: hello"));
+  }
+  EventReader beyond(http_, Bearer(one));
+  EXPECT_TRUE(beyond.Sees(" 503 "));
+  EventReader another(http_, Bearer(other));
+  EXPECT_TRUE(another.Sees("event: hello"));
 }
 
 TEST_F(WebTest, ThePageComesWithAPolicyOrSaysWhyItIsAbsent) {
