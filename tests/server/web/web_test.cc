@@ -199,6 +199,42 @@ TEST_F(WebTest, AnotherSitesNameReadsAndChangesNothing) {
   EXPECT_EQ(Send("POST", "/api/v1/runs", "Sec-Fetch-Site: same-origin\r\n").status, 405);
 }
 
+// A connection that is told of events: what has come so far.
+class EventReader {
+ public:
+  EventReader(const std::string& http, const std::string& headers = "") : fd_(Dial(http)) {
+    const std::string request =
+        "GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + "\r\n";
+    (void)!send(fd_, request.data(), request.size(), MSG_NOSIGNAL);
+  }
+  ~EventReader() { close(fd_); }
+  bool Sees(const std::string& words) {
+    return Eventually([&] {
+             pollfd ready{fd_, POLLIN, 0};
+             char buffer[4096];
+             while (poll(&ready, 1, 50) > 0) {
+               const ssize_t n = read(fd_, buffer, sizeof buffer);
+               if (n <= 0) {
+                 over_ = true;
+                 break;
+               }
+               text_.append(buffer, static_cast<size_t>(n));
+             }
+             return text_.find(words) != std::string::npos || over_;
+           }) &&
+           text_.find(words) != std::string::npos;
+  }
+  bool Ends() {
+    return Eventually([&] { return !Sees("never") && over_; });
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  const int fd_;
+  std::string text_;
+  bool over_ = false;
+};
+
 TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   const TestToken admin = NewToken(folder_, "admin"), reader = NewToken(folder_, "reader"),
                   agent = NewToken(folder_, "agent");
@@ -253,42 +289,6 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   EXPECT_TRUE(listens.Ends());
   EXPECT_EQ(Get("runs", cookie).status, 401);
 }
-
-// A connection that is told of events: what has come so far.
-class EventReader {
- public:
-  EventReader(const std::string& http, const std::string& headers = "") : fd_(Dial(http)) {
-    const std::string request =
-        "GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + "\r\n";
-    (void)!send(fd_, request.data(), request.size(), MSG_NOSIGNAL);
-  }
-  ~EventReader() { close(fd_); }
-  bool Sees(const std::string& words) {
-    return Eventually([&] {
-             pollfd ready{fd_, POLLIN, 0};
-             char buffer[4096];
-             while (poll(&ready, 1, 50) > 0) {
-               const ssize_t n = read(fd_, buffer, sizeof buffer);
-               if (n <= 0) {
-                 over_ = true;
-                 break;
-               }
-               text_.append(buffer, static_cast<size_t>(n));
-             }
-             return text_.find(words) != std::string::npos || over_;
-           }) &&
-           text_.find(words) != std::string::npos;
-  }
-  bool Ends() {
-    return Eventually([&] { return !Sees("never") && over_; });
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  const int fd_;
-  std::string text_;
-  bool over_ = false;
-};
 
 TEST_F(WebTest, EventsComeAndGoOnBehindTheLastOne) {
   Start();
