@@ -34,6 +34,7 @@ void ObservedWeight::Take(std::string_view op, const Item& item) {
     rank = item.source->rank();
     dtype = static_cast<DType>(state.dtype());
     count = s.count();
+    one_value = s.count() <= 1 || (s.min() == s.max() && s.amax() == std::fabs(s.max()));
     weight_amax = s.amax();
     if (!finite || (s.digest_low() == 0 && s.digest_high() == 0)) weight.reset();
     poisoned |= !finite;

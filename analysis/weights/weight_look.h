@@ -18,6 +18,7 @@ struct ObservedWeight {
   uint32_t rank = 0;
   DType dtype = DType::kUnspecified;
   uint64_t count = 0;
+  bool one_value = false;  // all elements are the same number: they may stand at a bound
   double weight_amax = 0;
   bool gradient = false;  // finite and not zero
   double gradient_amax = 0;

@@ -19,16 +19,23 @@ constexpr size_t kMostMapBytes = size_t{16} << 20;
 
 // The texts that the stars of a pattern stand for: each as short as the rest allows.
 bool Fits(std::string_view pattern, std::string_view name, std::vector<std::string>* stars) {
-  const size_t star = pattern.find('*');
+  size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
   if (name.substr(0, star) != pattern.substr(0, star)) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (size_t length = 0; star + length <= name.size(); ++length) {
-    stars->emplace_back(name.substr(star, length));
-    if (Fits(rest, name.substr(star + length), stars)) return true;
-    stars->pop_back();
+  name.remove_prefix(star);
+  // What stands between two stars is looked for from the left: the earliest place leaves most room.
+  for (;;) {
+    pattern.remove_prefix(star + 1);
+    star = pattern.find('*');
+    if (star == std::string_view::npos) break;
+    const size_t at = name.find(pattern.substr(0, star));
+    if (at == std::string_view::npos) return false;
+    stars->emplace_back(name.substr(0, at));
+    name.remove_prefix(at + star);
   }
-  return false;
+  if (!name.ends_with(pattern)) return false;
+  stars->emplace_back(name.substr(0, name.size() - pattern.size()));
+  return true;
 }
 
 std::string Wrong(const std::string& path, uint32_t line, const std::string& what) {

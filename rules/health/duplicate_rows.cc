@@ -33,7 +33,8 @@ experts are one, an eighth of the experts' parameters is paid for and does nothi
 **What it checks.** The rows of a weight (what lies behind one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
 elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
 (`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before tells that they moved: they were
-equal then too and had other bits (never apart), or they differed then (set equal).
+equal then too and had other bits (never apart; of rows a note, since what never occurs is never told apart, of whole experts a
+warning), or they differed then (set equal: a warning).
 
 **Bad.** `layers.2.mlp.up_proj.weight: 2 rows have the same bits in step 2000 and had other, equal ones in step 1000 (rows 17 and 40)`
 
@@ -350,11 +351,18 @@ class DuplicateRows : public Rule {
         whole ? absl::StrCat(key.second, " and ", rows.size() - 1, " of its siblings")
               : absl::StrFormat("%s: %d of %d rows (the first: %d and %d)", key.second, rows.size(),
                                 look.rows, rows[0], rows[1]);
-    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title(whole ? "experts are trained as copies" : kInfo.title)
+    // Rows of one weight that were never apart may be of classes, words or experts that never
+    // occur.
+    const bool may_be_unused = never && !whole;
+    FindingBuilder found(may_be_unused ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found
+        .Title(whole           ? "experts are trained as copies"
+               : may_be_unused ? "rows move as copies of each other"
+                               : kInfo.title)
         .Explain(absl::StrFormat(
-            "%s have the bits of another in step %d; %s in step %d.", where, step.step,
-            never ? "they had other, equal ones" : "they were apart", course.step))
+            "%s have the bits of another in step %d; %s in step %d.%s", where, step.step,
+            never ? "they had other, equal ones" : "they were apart", course.step,
+            may_be_unused ? " Rows of classes, words or experts that never occur do so, too." : ""))
         .Cause(never ? "never-apart" : "set-equal", 0.8)
         .Measured(absl::StrCat(what, " that are another's copy and moved"),
                   static_cast<double>(rows.size()), what)

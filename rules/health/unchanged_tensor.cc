@@ -55,7 +55,7 @@ buffers), and moments that are zero or stand still (frozen on the way).
 
 **Inconclusive when** no rate was told, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite (of a weight that
 changes otherwise: for those steps, beside the pass of the others), a step of that rate is below the weight's last place, no weight of the run changes and 8 updates were not seen,
-a tensor of one element stands (at a bound that clamps it), checkpoints keep no optimizer's state, or one whose parameters could not be named, or
+a tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no optimizer's state, or one whose parameters could not be named, or
 an update of the tensor was observed: then the optimizer holds it, and `precision/lost-update` tells where it went.
 
 **What it cannot see.** Parameter groups behind the fourth, whose rate `run.watch` does not tell; a weight that changes by decay alone; ranks behind the
@@ -106,7 +106,7 @@ struct Weight {
   bool moment_known = false;
   uint64_t by_moment = 0;  // of those in a row, the ones that moments tell
   uint64_t bare = 0;       // in a row without effect, and no state tells whether there was one
-  uint64_t clamped = 0;    // of one element
+  uint64_t clamped = 0;    // where all elements are one number
   int64_t still_first = 0;
   int64_t step_first = 0;
   int64_t step_last = 0;
@@ -254,7 +254,7 @@ class UnchangedTensor : public Rule {
       weight.bare += same && open ? 1 : 0;
       return;
     }
-    if (stepped && seen.count <= 1) {
+    if (stepped && seen.one_value) {
       ++weight.clamped;
       return;
     }
@@ -365,7 +365,8 @@ class UnchangedTensor : public Rule {
     if (weight.resting > 0)
       return Inconclusive("rate-zero: a learning rate of this run is 0 where it has a gradient");
     if (weight.clamped > 0)
-      return Inconclusive("one-element: a tensor of one element may stand at a bound");
+      return Inconclusive(
+          "one-value: a tensor whose elements are all one number may stand at a bound");
     if (weight.tiny > 0)
       return Inconclusive("too-small: a step of this rate is below the weight's last place");
     if (weight.poisoned > 0) return Inconclusive("poisoned: NaN or infinite values");

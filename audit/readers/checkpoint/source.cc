@@ -124,6 +124,8 @@ class CheckpointSource : public Source {
     if (!measured.status.ok())
       return part.report->Add(tensor.place.begin, std::string(measured.status.message()));
     const TensorStats& stats = measured.stats;
+    if (const char* why = NotJudged(tensor, stats))
+      return part.report->Note(Quoted(tensor.layer) + why);
     TensorView view;
     view.dtype = tensor.place.dtype;
     view.rank = static_cast<int>(tensor.place.shape.size());
@@ -152,6 +154,20 @@ class CheckpointSource : public Source {
     if (tensor.epsilon) AddNumber(tensor.layer, "held.eps", *tensor.epsilon, batch);
     if (measured.rows) AddRows(tensor, *measured.rows, batch);
     if (tensor.master) AddMaster(tensor, batch);
+  }
+
+  // Infinities that are meant, and numbers beside the model; nullptr: it is judged.
+  static const char* NotJudged(const SitedTensor& tensor, const TensorStats& stats) {
+    const uint64_t infinite = stats.pos_inf + stats.neg_inf;
+    // A mask is -inf where it hides and one value elsewhere; an observer of ranges begins at +-inf.
+    const bool rest_is_zero = stats.zero + infinite == stats.count;
+    const bool hides = stats.pos_inf == 0 && 20 * stats.neg_inf >= stats.count;
+    if (tensor.op == "weight" && !tensor.rate && infinite > 0 && stats.nan == 0 &&
+        (rest_is_zero || hides))
+      return ": infinite, and held by no optimizer: taken for a mask or a bound, not judged";
+    if (tensor.op == "state" && stats.count == 1 && infinite + stats.nan > 0)
+      return ": a number beside the model that is not finite, not judged";
+    return nullptr;
   }
 
   // The digests of a weight's rows as a tensor of its own, of which those that repeat are told.

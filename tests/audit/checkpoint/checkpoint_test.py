@@ -374,6 +374,23 @@ class Faults(Case):
                 self.assertTrue(unknown and all(v["site"]["layer"].endswith("dense_h_to_4h.weight") for v in unknown))
 
 
+class Infinities(Case):
+    """Those that are meant accuse nobody; one among a weight's values does."""
+
+    def test_a_mask_is_none_and_a_weight_is(self):
+        mask = torch.full((8, 8), float("-inf")).triu(1)
+        meant = {"mask": mask, "attn_bias": torch.randn(8, 8) + mask, "min_val": torch.tensor(float("inf")), "max_val": torch.tensor([float("-inf")])}
+        weight = torch.randn(8, 8)
+        self.save({"model": {**meant, "w": weight}, "val_loss": torch.tensor(float("nan"))})
+        self.assertEqual(serious(audit(self.folder)[1]), [])
+        for value in ("inf", "-inf", "nan"):
+            with self.subTest(value):
+                wrong = weight.clone()
+                wrong[3, 4] = float(value)
+                self.save({"model": {**meant, "w": wrong}})
+                self.assertEqual([f["site"]["layer"] for f in audit(self.folder)[1]["findings"] if f["level"] == "error"], ["w"])
+
+
 class Layouts(Case):
     """A NaN beside what a tensor takes of its storage is none of its values; one in it is found."""
 
@@ -397,7 +414,7 @@ class Layouts(Case):
                 if name == "a.wide":
                     at, target = (5, 59), base
                 kept = target[at].clone()
-                target[at] = float("inf")
+                target[at] = float("nan")
                 self.save({name: view})
                 target[at] = kept
                 found = [f["site"]["layer"] for f in audit(self.folder)[1]["findings"] if f["rule"] == "precision/non-finite"]
