@@ -10,6 +10,8 @@
 namespace plumbline::flight {
 namespace {
 
+// One look at a job: the questions in the order of Take, surest first; the first that finds
+// something decides.
 class Look {
  public:
   explicit Look(const Job& job) : job_(job) {
@@ -19,6 +21,7 @@ class Look {
   }
 
   Frozen Take() {
+    // Nothing is pending: the job goes on, or is over.
     if (heads_.empty()) return {};
     if (DifferentTimes() || Mismatched() || NotLaunched() || NotCompleted() || AllAtOne())
       return Whole();
@@ -42,7 +45,8 @@ class Look {
       const Op* op = nullptr;
       uint32_t rank = 0;
     };
-    std::map<std::string, Done> latest;  // by group
+    // The newest that anybody completed, of each group.
+    std::map<std::string, Done> latest;
     for (const auto& [rank, record] : job_.ranks) {
       for (const Op& op : record.ops) {
         if (op.pending || op.point_to_point || !EndsForAll(op.kind)) continue;
@@ -50,6 +54,7 @@ class Look {
         if (done.op == nullptr || done.op->sequence < op.sequence) done = {&op, rank};
       }
     }
+    // A member that says of itself that it has not launched it wrote its dump earlier.
     for (const auto& [group, done] : latest) {
       for (const uint32_t member : MembersOf(group)) {
         const RankRecord* other = RecordOf(member);
@@ -94,6 +99,7 @@ class Look {
       if (std::string value = of(*op); !value.empty()) ranks_of[std::move(value)].push_back(rank);
     }
     if (ranks_of.size() < 2) return false;
+    // The minority is named; where there is none, everybody.
     size_t most = 0, with_most = 0;
     for (const auto& [value, ranks] : ranks_of) most = std::max(most, ranks.size());
     for (const auto& [value, ranks] : ranks_of) with_most += ranks.size() == most ? 1 : 0;
@@ -114,6 +120,7 @@ class Look {
   // The ranks that `rank` waits for at its head.
   std::vector<uint32_t> WaitsFor(uint32_t rank, const Op& head) const {
     std::vector<uint32_t> out;
+    // A send or receive waits for its peer alone.
     if (head.point_to_point) {
       if (head.peer >= 0 && !IsCounterpart(rank, head, static_cast<uint32_t>(head.peer)))
         out.push_back(static_cast<uint32_t>(head.peer));
@@ -126,6 +133,7 @@ class Look {
         out.push_back(member);
         continue;
       }
+      // It has launched it, and stands before an older one.
       const Op* own = record->Find(head.group, head.sequence);
       const auto at = heads_.find(member);
       if (own != nullptr && own->pending && at != heads_.end() && at->second != own)
@@ -143,6 +151,7 @@ class Look {
     return opposite && theirs.group == head.group && theirs.peer == static_cast<int64_t>(rank);
   }
 
+  // Awaited, and with nothing pending of their own.
   bool NotLaunched() {
     std::map<uint32_t, std::vector<const Op*>> waited;  // for whom, at what
     for (const auto& [rank, head] : heads_) {
@@ -177,6 +186,7 @@ class Look {
     return *most;
   }
 
+  // The oldest pending one of each group, where a peer has left it behind.
   bool NotCompleted() {
     for (const auto& [rank, record] : job_.ranks) {
       std::set<std::string> looked;
@@ -199,6 +209,7 @@ class Look {
     });
   }
 
+  // Every member of one group stands at the same operation.
   bool AllAtOne() {
     const Op& first = *heads_.begin()->second;
     const auto& members = MembersOf(first.group);
@@ -212,6 +223,7 @@ class Look {
     return true;
   }
 
+  // With those that wait.
   Frozen Whole() {
     std::sort(out_.ranks.begin(), out_.ranks.end());
     for (const auto& [rank, head] : heads_) {

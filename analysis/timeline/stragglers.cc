@@ -65,6 +65,7 @@ class Cohort {
       }
       Straggler found;
       if (!IsCulprit(i, &found)) continue;
+      // Whom nobody waits for holds nobody up.
       Straggler culprit = Describe(i);
       culprit.steady_share = found.steady_share;
       culprit.mads = found.mads;
@@ -74,6 +75,7 @@ class Cohort {
   }
 
  private:
+  // The ratio of each rank that has a usable time in this step.
   void AddStep(size_t step) {
     std::vector<double> own;
     std::vector<size_t> whose;
@@ -87,6 +89,7 @@ class Cohort {
     for (size_t k = 0; k < own.size(); ++k) ratios_[whose[k]].push_back(own[k] / others[k]);
   }
 
+  // The rule's table: few steps ask for all of them, many for three quarters.
   bool IsCulprit(size_t i, Straggler* straggler) const {
     const std::vector<double>& ratios = ratios_[i];
     const double s = slowness_[i];
@@ -99,12 +102,14 @@ class Cohort {
         std::count_if(ratios.begin(), ratios.end(), [&](double r) { return r - 1 > (s - 1) / 2; });
     straggler->steady_share = static_cast<double>(steady) / static_cast<double>(ratios.size());
     if (4 * static_cast<size_t>(steady) < 3 * ratios.size()) return false;
+    // A smaller excess shows only among many.
     if (s >= kSlow) return true;
     if (ranks_.size() < kLargeCohort || s < kSlowInLarge) return false;
     straggler->mads = DeviationsAbove(i);
     return straggler->mads >= kDeviations;
   }
 
+  // Of the others' slowness, by their median deviation.
   double DeviationsAbove(size_t i) const {
     std::vector<double> others;
     for (size_t k = 0; k < slowness_.size(); ++k) {
@@ -116,6 +121,7 @@ class Cohort {
     return deviation > 0 ? (slowness_[i] - middle) / deviation : INFINITY;
   }
 
+  // In medians over the steps.
   Straggler Describe(size_t i) const {
     Straggler out;
     out.rank = ranks_[i]->rank;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMostChanges = size_t{1} << 16;
 
+// FNV-1a: do two looks speak of the same elements?
 uint64_t HashOf(const std::vector<uint64_t>& indices) {
   uint64_t state = 0xcbf29ce484222325ull;
   for (const uint64_t index : indices) state = (state ^ index) * 0x100000001b3ull;
@@ -38,6 +39,7 @@ std::optional<double> LogRatio(const std::vector<float>& before, const std::vect
 
 }  // namespace
 
+// Gathers a step's sampled matrices and their rates.
 void ChangeCourses::Take(const SiteStep& step) {
   for (const Item& item : step.items) {
     const v1::Evidence& evidence = *item.evidence;
@@ -65,6 +67,7 @@ void ChangeCourses::Close(const StepEnd& step, VerdictSink& out) {
     const Open& open = entry.second;
     return open.values.empty() || (open.rate && *open.rate > 0 && std::isfinite(*open.rate));
   });
+  // How far each weight went since the checkpoint before.
   for (const auto& [place, open] : open_) {
     if (open.values.empty() || open.poisoned) continue;
     Key key{step.role, place.first, place.second};
@@ -86,6 +89,7 @@ void ChangeCourses::Close(const StepEnd& step, VerdictSink& out) {
     course.last.assign(open.values.begin(), open.values.end());
     course.which = open.which;
   }
+  // Weights are compared with those of their own rank.
   for (auto& [rank, of_rank] : ranks)
     CloseRank(step, rank, std::move(of_rank.first), of_rank.second, out);
   for (const auto& [place, open] : open_) {
@@ -128,6 +132,7 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
     const int side = ways.size() < kFewestWeights || !(std::fabs(off) >= kDecades) ? 0
                      : off > 0                                                     ? 1
                                                                                    : -1;
+    // A row of intervals on one side; another side begins anew.
     if (side == 0 || side != course.side) {
       course.beside = 0;
       course.beside_first = course.step;
@@ -167,6 +172,7 @@ v1::Verdict ChangeCourses::Found(const Way& way, double median, size_t weights) 
       .Take();
 }
 
+// What is shown where nobody is named.
 void ChangeCourses::Rest(VerdictSink& out) const {
   for (const auto& [key, shown] : shown_) {
     google::protobuf::Struct details;

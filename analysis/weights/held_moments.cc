@@ -37,6 +37,7 @@ bool HeldMoments::ReadsScalar(const v1::Site& site) {
   return site.op() == "held.beta1" || site.op() == "held.beta2" || site.op() == "held.eps";
 }
 
+// Gathers a parameter's moments, what its group says of them, and whether its weight is finite.
 void HeldMoments::Take(const SiteStep& step) {
   const std::string& op = step.site.op();
   for (const Item& item : step.items) {
@@ -63,6 +64,7 @@ void HeldMoments::TakeTensor(const std::string& op, const v1::TensorState& state
   }
   open->poisoned |= !finite;
   const auto sample = DecodeTensor(state);
+  // The second moment decides the dtype and which elements are looked at.
   if (op == kSecond) {
     open->square = true;
     open->dtype = static_cast<DType>(state.dtype());
@@ -88,6 +90,7 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
   if (!open.epsilon || !(*open.epsilon > 0) || !std::isfinite(*open.epsilon)) return std::nullopt;
   if (!IsFloating(open.dtype) || DTypeSize(open.dtype) == 1) return std::nullopt;
   if (open.poisoned) return Inconclusive("poisoned: moments that are NaN or infinite");
+  // What is left of eps in the moments' dtype.
   const double added = RoundToFormat(*open.epsilon, open.dtype);
   google::protobuf::Struct details;
   Put(details, "eps", *open.epsilon);
@@ -101,6 +104,7 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
     *found.mutable_details() = std::move(details);
     return found;
   }
+  // Elements whose v is 0 although m says that it cannot be.
   const double least = LeastRootOverMoment(open.beta1, open.beta2);
   const double epsilon = added == 0 ? *open.epsilon : added;
   uint64_t bare = 0, below = 0;
@@ -115,6 +119,7 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
     Put(details, "below_eps_squared",
         static_cast<double>(below) / static_cast<double>(open.second.size()));
   }
+  // None: eps works, or works elsewhere.
   if (!worst) {
     if (added == 0)
       return Inconclusive(

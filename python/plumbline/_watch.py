@@ -13,8 +13,7 @@ from ._pace import Pace
 from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._tensors import Unsupported
-from ._watch_backward import Backward
-from ._watch_modules import Modules
+from ._watch_modules import Backward, Modules
 from ._watch_ratio import Ratio
 from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
