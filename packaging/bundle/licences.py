@@ -45,10 +45,22 @@ def collect(libraries, names, folder):
     headers = [("(headers)", package) for package in HEADERS if _copyright(package).exists()]
     for package in sorted({package for _, package in rows + headers}):
         shutil.copyfile(_copyright(package), folder / f"{package}.txt")
+    (folder / "plumbline.txt").write_text(own())
+    write_list(rows + headers, folder / "README")
+
+
+def own():
+    """What is ours: the licence's text where there is one, else what the Debian package says of it."""
     for name in ("LICENSE", "LICENSE.txt", "COPYING"):
         if (ROOT / name).exists():
-            shutil.copyfile(ROOT / name, folder / "plumbline.txt")
-    write_list(rows + headers, folder / "README")
+            return (ROOT / name).read_text()
+    said = (ROOT / "packaging/debian/copyright").read_text()
+    (stanza,) = re.findall(r"(?ms)^Files: \*\n(.*?)(?:\n\n|\Z)", said)
+    notice = re.search(r"(?m)^ uPlot.*|which is under the MIT licence", said)
+    lines = ["Plumbline", "", stanza.strip()]
+    if notice:
+        lines += ["", "The page that plumbd serves holds uPlot, under the MIT licence: its notice stands at the head of the page's script."]
+    return "\n".join(lines) + "\n"
 
 
 def write_list(rows, path):
@@ -57,7 +69,7 @@ def write_list(rows, path):
     )
     width = max(len(name) for name, _ in rows)
     lines = [
-        "What is carried here, the Debian package it was taken from, and that package's licence beside this file:",
+        "Plumbline itself: plumbline.txt. What is carried here, the Debian package it was taken from, and that package's licence beside this file:",
         "",
     ]
     lines += [f"{name:{width}}  {package} {versions.get(package, '')}" for name, package in rows]

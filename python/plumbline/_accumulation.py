@@ -6,7 +6,7 @@ from ._kinds import KIND_REDUCTION
 from ._left_gradient import LeftGradient
 from ._library import NO_STEP
 from ._reducing import as_indices, elements
-from ._tensors import Unsupported
+from ._tensors import Unsupported, local
 
 _SAMPLES = 128  # of one parameter: a step may have a thousand micro-batches
 _MOST_BYTES = 2 << 20  # of one parameter's addends in one step
@@ -155,7 +155,7 @@ def _named(parameters):
 
 
 def watch_accumulation(run, parameters, limit):
-    trained = [(name, p) for name, p in _named(parameters) if p.requires_grad and p.is_leaf]
+    trained = [(name, p) for name, p in _named(parameters) if p.requires_grad and p.is_leaf and local(p) is p]  # no shards: they add up on their own
     # The order of names decides between equals: every rank watches the same ones.
     trained.sort(key=lambda pair: (-pair[1].numel(), pair[0]))
     with sys.modules["torch"].enable_grad():

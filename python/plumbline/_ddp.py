@@ -20,9 +20,9 @@ def prepare():
     """Once torch's DistributedDataParallel is there; what is registered before is not seen."""
     module = sys.modules.get("torch.nn.parallel.distributed")
     ddp = getattr(module, "DistributedDataParallel", None)
-    if ddp is None or hasattr(ddp.register_comm_hook, "plumbline"):
+    plain = getattr(ddp, "register_comm_hook", None)  # from torch 1.8 on
+    if plain is None or hasattr(plain, "plumbline"):
         return
-    plain = ddp.register_comm_hook
 
     @functools.wraps(plain)
     def register_comm_hook(self, state, hook):
@@ -60,6 +60,8 @@ class Hook:
             return True
         try:
             model.register_comm_hook(None, run.observed(None))
+        except AttributeError:
+            run._tell_softly("watch-hook", "watch: the sums of DistributedDataParallel are not observed; expected torch 1.8 or newer")
         except RuntimeError as error:  # there is one
             run._tell_softly("watch-hook", f"watch: a communication hook was registered before plumbline.init, and is not "
                              f"observed ({error}); expected init first, or run.observed(hook)")  # fmt: skip

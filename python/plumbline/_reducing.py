@@ -3,12 +3,12 @@
 import sys
 
 from ._process_groups import describe_group
-from ._tensors import Unsupported
+from ._tensors import Unsupported, local
 
 
 def elements(tensor, indices):
     """The elements at `indices` (a tensor, C order), copied; on the tensor's own device."""
-    flat = tensor.detach().reshape(-1)
+    flat = local(tensor).detach().reshape(-1)
     if indices.device != flat.device:
         indices = indices.to(flat.device)
     return flat.index_select(0, indices)
@@ -50,7 +50,7 @@ class Reducing:
                 kind = type(self._tensor).__name__
                 raise Unsupported(f"expected a torch tensor, not {kind}")
             self._run._ranks.follow(self._run, softly=True)
-            sampled = self._run.sample_indices(self._name, self._tensor.numel(), self._op)
+            sampled = self._run.sample_indices(self._name, local(self._tensor).numel(), self._op)
             if sampled is not None:
                 self._indices = as_indices(sampled)
                 self._input = elements(self._tensor, self._indices)

@@ -9,6 +9,8 @@ import math
 import sys
 from hashlib import blake2b
 
+from ._tensors import local
+
 _LOOK = 8  # steps
 _FAR = 10.0  # powers of two between a gradient's norm and what it was
 _SETTLED = 8  # observations of a norm or a loss before it can be far from what it was
@@ -33,6 +35,8 @@ def norms(library, tensors):
 def _norm(tensor):
     torch = sys.modules["torch"]
     wide = tensor.dtype in (torch.float64, torch.complex64, torch.complex128)
+    if not hasattr(torch.linalg, "vector_norm"):  # before 1.10
+        return (tensor if wide else tensor.float()).norm()
     return torch.linalg.vector_norm(tensor, dtype=None if wide else torch.float32)
 
 
@@ -64,16 +68,17 @@ class Checksums:
 
     def __call__(self):
         torch = sys.modules["torch"]
-        where = [t.data_ptr() for t in self._tensors]
+        where = [local(t).data_ptr() for t in self._tensors]
         if where != self._where:
             self._where = where
             self._data = None
-            if all(t.device.type == "cpu" and t.is_contiguous() for t in self._tensors):
+            here = [local(t) for t in self._tensors]
+            if all(t.device.type == "cpu" and t.is_contiguous() for t in here):
                 self._data = array.array("Q", where)
-                self._bytes = array.array("Q", [t.numel() * t.element_size() for t in self._tensors])
+                self._bytes = array.array("Q", [t.numel() * t.element_size() for t in here])
                 self._sums = array.array("Q", bytes(8 * len(where)))
         if self._data is None:
-            return torch.stack([_words_sum(t).cpu() for t in self._tensors]).tolist()
+            return torch.stack([_words_sum(local(t)).cpu() for t in self._tensors]).tolist()
         data, sizes, sums = (a.buffer_info()[0] for a in (self._data, self._bytes, self._sums))
         if self._library.plumbline_checksums(data, sizes, len(where), sums) < 0:
             raise RuntimeError("checksums: refused")

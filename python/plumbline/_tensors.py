@@ -89,21 +89,41 @@ def _find_torch():
     return _torch
 
 
+def local(tensor):
+    """What of it lies here: of a DTensor the rank's part, else itself. Nothing is sent between ranks for that."""
+    if not hasattr(type(tensor), "_local_tensor"):
+        return tensor
+    part = tensor._local_tensor
+    arrive = getattr(part, "wait", None)  # of a collective that may be on its way
+    return part if arrive is None else arrive()
+
+
+def _negates(tensor):
+    """From torch 1.10 on some do."""
+    ask = getattr(tensor, "is_neg", None)
+    return ask is not None and ask()
+
+
 def _describe_torch(tensor, keep):
+    tensor = local(tensor)
     dtype = _dtypes.get(tensor.dtype)
     if dtype is None or tensor.layout is not _torch.strided:
         raise Unsupported(
             f"a dense tensor of floats, integers or bool, not {tensor.dtype} ({tensor.layout})"
         )
-    if tensor.is_neg():  # a view that negates lazily
+    if _negates(tensor):  # a view that negates lazily
         tensor = tensor.detach().resolve_neg()
         keep.append(tensor)
-    if tensor.is_cpu:
-        return (tensor.data_ptr(), CPU, 0, dtype, tensor.shape, tensor.stride())
-    if tensor.is_cuda:
-        index = tensor.get_device()
-        return (tensor.data_ptr(), CUDA, index, dtype, tensor.shape, tensor.stride())
-    raise Unsupported(f"a tensor on the CPU or a CUDA device, not on {tensor.device}")
+    if tensor.device.type == "cpu":  # is_cpu is of torch 1.10
+        where, index = CPU, 0
+    elif tensor.is_cuda:
+        where, index = CUDA, tensor.get_device()
+    else:
+        raise Unsupported(f"a tensor on the CPU or a CUDA device, not on {tensor.device}")
+    address = tensor.data_ptr()
+    if not address and tensor.numel():  # a wrapper around others, or its memory was given back
+        raise Unsupported(f"a tensor with memory of its own, not a {type(tensor).__name__} without")
+    return (address, where, index, dtype, tensor.shape, tensor.stride())
 
 
 _KINDS = {"f": FLOAT, "i": INT, "u": UINT, "b": BOOL}

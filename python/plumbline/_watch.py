@@ -2,17 +2,19 @@
 
 import math
 import sys
-import types
 import weakref
 from time import perf_counter, thread_time_ns
 
+from ._compiled import is_compiled, unwrapped
 from ._ddp import Hook, is_ddp
 from ._kinds import KIND_TENSOR
 from ._library import CAPTURING, NO_STEP
+from ._optimizer_hooks import hook
 from ._pace import Pace
 from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
-from ._tensors import Unsupported
+from ._shards import gradients, is_idle, shard_names
+from ._tensors import Unsupported, local
 from ._watch_modules import Backward, Modules
 from ._watch_ratio import Ratio
 from ._watch_routers import OnlyHere, Routers
@@ -58,6 +60,7 @@ class Watch:
 
     def __init__(self, run, model, optimizers, scaler, activations=None):
         self._run, self._scaler, self._given = run, scaler, model
+        self._is_compiled, self._forwards, model = is_compiled(model), 0, unwrapped(model)
         self._optimizers = optimizers
         self._model = model.module if is_ddp(model) else model
         self._ddp = Hook(run, model) if is_ddp(model) else None
@@ -67,6 +70,7 @@ class Watch:
         self._updates = {id(o): Updates(run, o, names) for o in optimizers}
         self._trained = [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
+        self._shards = shard_names(self._model)
         self._smallest = _few([p for _, p in self._trained])
         self._stepped = set()  # optimizers, since the step began
         self._screen = Screen()
@@ -87,18 +91,21 @@ class Watch:
         self._poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
         self._losses, self._tokens, self._backwards = [], 0, 0
         self._accumulation = None
-        self._own_step = False
+        self._own_step = self.in_closure = self._repeated = False
+        self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._undo, self._routers = [], None
         self._modules = Modules(run, self._model, activations, self._guarded)
         self._undo.append(self._modules.remove)
         self._hook(model)
+        if self._is_compiled:
+            self._compiled_away()
 
     # ---- what is hooked ------------------------------------------------------------------------
 
     def _hook(self, model):
-        self._undo.append(model.register_forward_pre_hook(OnlyHere(self._forward)).remove)
+        self._undo.append(self._given.register_forward_pre_hook(OnlyHere(self._forward)).remove)
         for optimizer in self._optimizers:
-            self._hook_optimizer(optimizer)
+            self._undo.append(hook(self, optimizer, self._updates[id(optimizer)]))
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
         Backward.add(self)
@@ -108,40 +115,6 @@ class Watch:
     def _hook_routers(self):
         self._routers = Routers(self._run, self._model, self._guarded, lambda: Backward.running > 0)
         self._undo.append(self._routers.remove)
-
-    def _hook_optimizer(self, optimizer):
-        """By the method, as a scheduler does it too: torch has hooks for it from 2.0 on only."""
-        watch, plain_step, plain_clear = self, optimizer.step, optimizer.zero_grad
-        updates = self._updates[id(optimizer)]
-
-        def step(self, *arguments, **options):
-            watch._guarded(watch._begin_update, self)
-            watch._guarded(watch._observe_gradients)
-            watch._charged(updates.before)
-            result = plain_step(*arguments, **options)
-            watch._charged(updates.after)
-            watch._guarded(watch._end_update, self)
-            return result
-
-        def zero_grad(self, *arguments, **options):
-            watch._guarded(watch._cleared)
-            result = plain_clear(*arguments, **options)
-            watch._zeroed.add(id(self))
-            return result
-
-        # torch's schedulers ask whether they have wrapped it already.
-        step.__dict__.update(getattr(plain_step, "__dict__", {}))
-        ours = {"step": types.MethodType(step, optimizer), "zero_grad": types.MethodType(zero_grad, optimizer)}
-        for name, method in ours.items():
-            setattr(optimizer, name, method)
-        plain = {"step": plain_step, "zero_grad": plain_clear}
-
-        def undo():
-            for name, method in ours.items():
-                if optimizer.__dict__.get(name) is method:
-                    setattr(optimizer, name, plain[name])
-
-        self._undo.append(undo)
 
     def remove(self):
         """Takes every hook away again."""
@@ -191,6 +164,9 @@ class Watch:
         if self._routers is not None:
             self._guarded(self._routers.step_ends)
         self._tell_scalars()
+        if not self._forwards and not self._is_compiled and "torch._dynamo" in sys.modules:
+            self._is_compiled = True
+            self._guarded(self._compiled_away)
         if self._own_step:
             self._own_step = False
             self._run._end_step()
@@ -198,7 +174,11 @@ class Watch:
     def _forward(self, module, inputs):
         self._guarded(self._before_forward, module, inputs)
 
+    def _compiled_away(self):
+        self._modules.compiled_away([r.found.name for r in self._routers.routers] if self._routers is not None else [])
+
     def _before_forward(self, module, inputs):
+        self._forwards = 1
         torch = sys.modules["torch"]
         training = module.training and torch.is_grad_enabled() and not torch.jit.is_tracing()
         if self._routers is not None:
@@ -214,10 +194,11 @@ class Watch:
                 break
 
     def _before_backward(self, loss):
-        if loss.numel() != 1 or self._run._step >= CAPTURING:
-            self._open()
-            return
         self._open()
+        if loss.numel() != 1 or self._run._step >= CAPTURING:
+            return
+        if self._ddp_pending:  # its forward pass is compiled
+            self._ddp_pending = not self._ddp.observe()
         self._backwards += 1
         loss = loss.detach()
         if self._scaler is not None and getattr(self._scaler, "_scale", None) is not None:
@@ -234,23 +215,26 @@ class Watch:
         if self._accumulation is None:
             left_over = self._left_over()
             if left_over or self._backwards == 2:
-                self._accumulation = self._run.watch_accumulation(self._model)
+                named = [pair for pair in self._model.named_parameters() if pair[0] not in self._shards]
+                self._accumulation = self._run.watch_accumulation(named)
             if left_over:
                 look(self._run, "gradients of the step before were not cleared")
-        self._losses.append(loss)
+        if not self._repeated:  # what the step began with is its loss
+            self._losses.append(loss)
 
     def _left_over(self):
         """Does the first micro-batch find a gradient that is not zero? On a device nobody waits for the answer."""
         if self._backwards > 1 or self._run._step == 0 or len(self._zeroed) == len(self._optimizers) > 0:
             return False
-        held = [p.grad for p in self._smallest if p.grad is not None and not p.grad.is_sparse]
-        held = held or [p.grad for _, p in self._trained if p.grad is not None and not p.grad.is_sparse][:1]
-        held = [g for g in held if g.device.type == "cpu"]
+        some = [g for _, g in gradients([("", p) for p in self._smallest], ("",))]
+        held = [g for g in some or [g for _, g in gradients(self._trained, self._shards)][:1] if g.device.type == "cpu"]
         return bool(held) and any(norm != 0 for norm in norms(self._run._library.short, held))
 
     def _cleared(self):
-        """zero_grad after a backward pass and no step: a loss scaler skipped it."""
-        if self._backwards and not self._stepped:
+        """zero_grad after a backward pass and no step: a loss scaler skipped it, or a closure runs again."""
+        if self.in_closure:
+            self._repeated, self._backwards = bool(self._losses), 0
+        elif self._backwards and not self._stepped:
             self._close()
 
     def _begin_update(self, optimizer):
@@ -275,14 +259,20 @@ class Watch:
             return
         if not self._pace.due(run._step) and not self._gradients_due():
             return
-        held = [(name, p.grad) for name, p in self._trained if p.grad is not None and not p.grad.is_sparse]
+        held = gradients(self._trained, self._shards)
         if not held:
             return
         if self._pace.due(run._step):
             self._screen_gradients(*zip(*held))
         if self._gradients_due():
             for name, gradient in held:
-                run.observe_tensor(name, gradient, role="gradient")
+                if not is_idle(name, gradient, self._shards):
+                    run.observe_tensor(name, gradient if self.scale == 1 else gradient / self.scale, role="gradient")
+
+    def looks(self):
+        """Whether this step is one in which the gradients, or what they become, are read."""
+        step = self._run._step
+        return self._pace.due(step) or self._gradients_due() or any(u.due(step) for u in self._updates.values())
 
     def _gradients_due(self):
         """All are due at the same steps."""
@@ -295,6 +285,8 @@ class Watch:
         began = perf_counter()
         self._screened = self._run._step
         each = norms(self._run._library.short, gradients)
+        if self.scale != 1:
+            each = [norm / self.scale for norm in each]
         total = total_norm(each)
         self._poisoned |= not math.isfinite(total)
         self._run._own_scalar("grad_norm", total)
@@ -328,7 +320,7 @@ class Watch:
         if self._stepped or self._used_step == run._step or run._step >= CAPTURING:
             return
         self._used_step = run._step
-        named = [(name, p) for name, p in self._model.named_parameters() if p.is_floating_point()]
+        named = [(name, p) for name, p in self._model.named_parameters() if p.is_floating_point() and local(p).numel()]
         for name, _ in named:
             run._site(KIND_TENSOR, name, "parameter")
         look(run, "those sites too")
@@ -336,15 +328,17 @@ class Watch:
             run._observe_state(name, parameter, "parameter")
 
     def _observe_weights(self):
-        if not self._ignored:
+        if not self._ignored and not self._shards:
             self._run.observe_parameters(self._model, replicas=self._replicas)
             return
         for name, parameter in self._copies:
+            if name in self._shards and not local(parameter).numel():
+                continue
             self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
 
     def _tell_scalars(self):
         run, losses, tokens = self._run, self._losses, self._tokens
-        self._losses, self._tokens, self._backwards = [], 0, 0
+        self._losses, self._tokens, self._backwards, self._repeated = [], 0, 0, False
         self._pace.step_began()
         if run._step == NO_STEP:
             return
@@ -366,7 +360,9 @@ class Watch:
 
     def describe(self):
         """One line: what is watched, and what is not."""
-        optimizers = ", ".join(type(o).__name__ for o in self._optimizers) or "no optimizer"
+        kinds = [type(o).__name__ for o in self._optimizers]
+        each = dict.fromkeys(kinds)
+        optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer"
         unknown = [type(o).__name__ for o in self._optimizers if self._updates[id(o)].kind is None]
         text = f"watching {_counted(len(self._trained), 'trained parameter')}, {optimizers}"
         held = {id(p) for o in self._optimizers for group in o.param_groups for p in group["params"]}
@@ -379,8 +375,8 @@ class Watch:
         text += self._routers.describe() if self._routers is not None else ""
         if self._modules.chosen:
             text += f", the outputs of {_counted(len(self._modules.chosen), 'module')}"
-        if self._modules.unhooked:
-            text += f"; not inside of {', '.join(self._modules.unhooked)}"
+        for what in self._modules.unhooked:
+            text += f"; not the {what}" if what.startswith("sums of ") else f"; not inside of {what}"
         if unknown:
             text += f"; not the updates of {', '.join(unknown)} (its rule is not known; see observe_update)"
         return text

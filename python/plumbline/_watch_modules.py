@@ -4,13 +4,16 @@ import fnmatch
 import sys
 import weakref
 
+from ._compiled import is_compiling
 from ._kinds import KIND_TENSOR
-from ._tensors import Unsupported
+from ._shards import FSDP
+from ._tensors import Unsupported, local
 
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
+_COMPILED = "torch.compile leaves hooks out: train some steps without it, or tell of what matters by run.observe_routing and run.observe_tensor"
 _UNHOOKED = {
-    "FullyShardedDataParallel": "its parameters are shards: watch the model before it is wrapped, or hand over what matters by "
-    "run.observe_tensor within summon_full_params",
+    **dict.fromkeys(FSDP, "this rank's shards of weights, gradients and updates are watched, its sums over the ranks are not: train some steps "
+                    "under DistributedDataParallel, whose sums are, or tell of them by run.observe_reduction"),
     "ScriptModule": "hooks do not run inside of a traced module: watch the model before torch.jit",
 }
 
@@ -22,6 +25,11 @@ def _globs(activations):
     if not all(isinstance(glob, str) for glob in globs):
         raise Unsupported(f"activations is {activations!r}; expected names of modules, as named_modules() gives them, or globs")
     return globs
+
+
+def _said(name, kind):
+    text = f"{name} ({kind})" if name else kind
+    return f"sums of {text}" if kind in FSDP else text
 
 
 def _first(output):
@@ -41,7 +49,7 @@ class Modules:
         torch = sys.modules["torch"]
         self._buffers = [
             (name, b) for name, b in model.named_buffers()
-            if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(b).all())  # a mask of -inf is none to watch
+            if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(local(b)).all())  # a mask of -inf is none to watch
         ]  # fmt: skip
         self._buffer_word = None
         self.chosen = self._choose(model, _globs(activations))
@@ -61,8 +69,10 @@ class Modules:
         return chosen
 
     def _hook(self, name):
+        compiling = is_compiling()
+
         def observe(module, _inputs, output):
-            if module.training:
+            if not compiling() and module.training:
                 self._guarded(self._observe, name, output)
 
         return observe
@@ -80,9 +90,18 @@ class Modules:
             if kind is None or any(name.startswith(other + ".") or not other for other, _ in found):
                 continue  # within one that is named already
             found.append((name, kind))
-            layer = f"{name} ({kind})" if name else kind
+            layer = _said(name, kind)
             self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_UNHOOKED[kind]}")
-        return [f"{name} ({kind})" if name else kind for name, kind in found]
+        return [_said(name, kind) for name, kind in found]
+
+    def compiled_away(self, routers):
+        """Outputs and routers of which nothing will be heard."""
+        names = [*routers, *self.chosen]
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            layer = f"{names[0]}{more} within torch.compile"
+            self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_COMPILED}")
+            self.unhooked.append(layer)
 
     def observe_buffers(self):
         """Once a step; one comparison while nothing is due."""

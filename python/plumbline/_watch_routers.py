@@ -10,6 +10,7 @@ import types
 import weakref
 from time import perf_counter
 
+from ._compiled import is_compiling
 from ._library import CAPTURING
 from ._router_evidence import NotKnown, evidence
 from ._router_find import find
@@ -25,11 +26,12 @@ class OnlyHere:
     gives the inputs back, and needs no Plumbline to be loaded."""
 
     def __init__(self, call):
-        self._call = call
+        self._call, self._compiling = call, is_compiling()
         self.__name__ = "plumbline_forward"  # torch.jit.script asks every hook for it
 
     def __call__(self, module, inputs):
-        self._call(module, inputs)
+        if not self._compiling():
+            self._call(module, inputs)
 
     def __deepcopy__(self, memo):
         return {}.get
@@ -55,9 +57,11 @@ class _Classes:
 
     @classmethod
     def _forward(cls, original):
-        entries = cls.entries
+        entries, compiling = cls.entries, is_compiling()
 
         def forward(self, *arguments, **options):
+            if compiling():
+                return original(self, *arguments, **options)
             router = entries.get(id(self))
             if router is None or not router.wants(self):
                 return original(self, *arguments, **options)
@@ -280,8 +284,7 @@ class Routers:
         torch = sys.modules["torch"]
         if not self.training or self.backward() or not module.training or self.run._step >= CAPTURING:
             return False
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
-        return not torch.jit.is_tracing() and not (compiling is not None and compiling())
+        return not torch.jit.is_tracing()
 
     def charge(self, spent):
         self.run._spent += spent

@@ -4,6 +4,7 @@ import sys
 
 from . import _intended
 from ._kinds import KIND_UPDATE
+from ._tensors import local
 
 _MOST = 1 << 15  # elements of one parameter: of a larger one a block, another one at each step
 _STRIDE = 7919
@@ -15,16 +16,16 @@ class _Kept:
 
     __slots__ = ("name", "parameter", "group", "block", "before", "gradient", "moment")
 
-    def __init__(self, name, parameter, group, step, moment):
+    def __init__(self, name, parameter, group, step, moment, scale):
         self.name, self.parameter, self.group = name, parameter, group
-        first = step * _STRIDE % max(1, parameter.numel() - _MOST + 1)
+        first = step * _STRIDE % max(1, local(parameter).numel() - _MOST + 1)
         self.block = slice(first, first + _MOST)
         self.before = self.of(parameter).clone()
-        self.gradient = self.of(parameter.grad).clone()
+        self.gradient = self.of(parameter.grad).clone() if scale == 1 else self.of(parameter.grad) / scale
         self.moment = None if moment is None else self.of(moment).clone()
 
     def of(self, tensor):
-        return tensor.detach().reshape(-1)[self.block]
+        return local(tensor).detach().reshape(-1)[self.block]
 
 
 class Updates:
@@ -43,17 +44,22 @@ class Updates:
                 if name is not None:
                     yield name, parameter, group
 
-    def before(self):
-        """In front of the optimizer's step. Nothing is kept where no site is due."""
+    def due(self, step):
+        return self.kind is not None and (self._word is None or step >= self._word[0])
+
+    def before(self, scale=1.0):
+        """In front of the optimizer's step. Nothing is kept where no site is due. `scale`: by which the gradients are too large."""
         self._kept = []
-        if self.kind is None or (self._word is not None and self._run._step < self._word[0]):
+        if not self.due(self._run._step):
             return
         for name, parameter, group in self._parameters():
             if parameter.grad is None or parameter.grad.is_sparse or not parameter.is_floating_point():
                 continue
+            if not local(parameter).numel():  # other ranks hold all of it
+                continue
             if self._run.due(name):
                 moment = self._optimizer.state.get(parameter, {}).get("exp_avg_sq")
-                self._kept.append(_Kept(name, parameter, group, self._run._step, moment))
+                self._kept.append(_Kept(name, parameter, group, self._run._step, moment, scale))
             if self._word is None:  # all are due at the same steps
                 self._word = self._run._site(KIND_UPDATE, name, "update").word
 

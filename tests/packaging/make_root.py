@@ -57,6 +57,21 @@ def sources(name):
     return path if modern or old else ""
 
 
+def sources_of(release):
+    """The same mirror's main suite of another release, or of several; "" where this machine has no sources of Debian."""
+    name = codename()
+    suites = re.compile(rf"(?m)^(Suites: *).*\b{name}\b(?!-).*$")
+    modern = [suites.sub(rf"\g<1>{release}", one) for one in stanzas(name) if suites.search(one)]
+    old = [
+        re.sub(rf" {name} ", f" {release} ", line) for line in lines(name) if f" {name} " in line
+    ]
+    if not modern:  # a line a suite
+        old = ["\n".join(old[0].replace(f" {release} ", f" {one} ") for one in release.split())] if old else []
+    path = FOLDER / f"{release.replace(' ', '-')}.{'sources' if modern else 'list'}"
+    path.write_text((modern or old or [""])[0] + "\n")
+    return path if modern or old else ""
+
+
 def acquire_options():
     """How this machine reaches its mirror: proxies, retries."""
     printed = subprocess.run(
@@ -74,7 +89,7 @@ def skip(why):
     sys.exit(SKIPPED)
 
 
-def make(release, source, packages, target):
+def make(release, source, packages, target, options=()):
     partial = target.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     done = subprocess.run(
@@ -87,6 +102,7 @@ def make(release, source, packages, target):
             "--dpkgopt=force-unsafe-io",
             '--aptopt=APT::Install-Recommends "false"',
             *acquire_options(),
+            *options,
             f"--include={','.join(packages)}",
             release,
             partial,
@@ -101,7 +117,9 @@ def make(release, source, packages, target):
     partial.rename(target)
 
 
-def make_root(target=ROOT_FILES, packages=PACKAGES):
+def make_root(target=ROOT_FILES, packages=PACKAGES, release=None, beside=None):
+    """`release`: another one than this machine's, of the same mirror. `beside`: a second one, of which come
+    the packages that are named NAME/BESIDE."""
     if os.geteuid() != 0 or not can_mount():
         skip("a chroot of its own needs root")
     if shutil.which("mmdebstrap") is None:
@@ -110,11 +128,12 @@ def make_root(target=ROOT_FILES, packages=PACKAGES):
     if target.exists():
         print(f"{target} is there")
         return
-    release = codename()
-    source = sources(release)
+    suites = f"{release} {beside}" if beside else release
+    source = sources_of(suites) if release else sources(codename())
     if not source:
         skip("this machine has no package source of Debian")
-    make(release, source, packages, target)
+    options = [f'--aptopt=APT::Default-Release "{release}"'] if beside else []
+    make(release or codename(), source, packages, target, options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,29 @@
+"""Parameters of which a rank holds a part: DTensors (FSDP2, tensor parallel), and those that FSDP1 has cut up."""
+
+from ._tensors import local
+
+FSDP = ("FullyShardedDataParallel", "FSDPModule")  # torch's first and second
+
+
+def is_fsdp(module):
+    """The name of what shards this module's parameters, or None."""
+    return next((c.__name__ for c in type(module).__mro__ if c.__name__ in FSDP), None)
+
+
+def shard_names(model):
+    """Names of the parameters of which this rank may hold a part alone."""
+    named = list(model.named_parameters())
+    names = {name for name, p in named if local(p) is not p}
+    inside = [f"{name}." if name else "" for name, module in model.named_modules() if is_fsdp(module)]
+    return names | {name for name, _ in named if name.startswith(tuple(inside))}
+
+
+def gradients(parameters, shards):
+    """(name, gradient) of those that have one; of a shard what lies here, where that is not nothing."""
+    held = [(name, local(p.grad)) for name, p in parameters if p.grad is not None and not p.grad.is_sparse]
+    return [(name, g) for name, g in held if name not in shards or g.numel()]
+
+
+def is_idle(name, gradient, shards):
+    """A shard may be zero in health: rows that no token asked for, one neuron that is at rest."""
+    return name in shards and not bool(gradient.any())

@@ -1,0 +1,59 @@
+"""run.watch beside what this torch offers: sharding, compilation, fused optimizers, hooks. tests/packaging runs it under torch 2, too.
+
+A healthy run is silent and the same to the bit, a NaN is told of its step, and what cannot be hooked is named.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import modern_trainer as trainer
+
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
+PLUMB = BUILD / "bin" / "plumb"
+pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
+UNHOOKED = {"fsdp1": "sums of FullyShardedDataParallel", "fsdp1-original": "sums of FullyShardedDataParallel", "fsdp2": "sums of FSDPModule",
+            "compile-behind": "blocks.1 within torch.compile", "compile-router": "experts within torch.compile",
+            "compile-router-behind": "experts within torch.compile"}  # fmt: skip
+# Without a wall clock's worth of steps a kind takes some seconds of imports: a few of them in each run of the tests.
+KINDS = trainer.ALONE + trainer.RANKS
+SHORT = ["lbfgs", "checkpoint", "ddp-powersgd"]
+CHOSEN = KINDS if os.environ.get("PLUMB_LONG") else SHORT
+
+
+def train(directory, kind, fault, record):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
+    done = subprocess.run([sys.executable, trainer.__file__, kind, fault, record], cwd=directory, env=env, capture_output=True, text=True,
+                          timeout=600, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.splitlines()), {line for line in done.stderr.splitlines() if "Warning: " in line and not line.startswith("[W")}
+
+
+def findings(directory):
+    done = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True, check=False)  # fmt: skip
+    return [f for f in json.loads(done.stdout)["findings"] if f["level"] != "note"]
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_a_healthy_run_is_silent_and_the_same(tmp_path, kind):
+    plain, warned = train(tmp_path, kind, "none", "none")
+    watched, warns = train(tmp_path, kind, "none", "runs")
+    assert watched == plain and len(plain) == (1 if kind in trainer.ALONE else 2)
+    assert warns == warned
+    found = {(f["rule"], f["site"]["layer"]) for f in findings(tmp_path)}
+    assert found == ({("meta/probe-coverage", UNHOOKED[kind])} if kind in UNHOOKED else set())
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_a_loss_that_is_no_number_is_told_of_its_step(tmp_path, kind):
+    train(tmp_path, kind, "nan", "runs")
+    found = findings(tmp_path)
+    first = {f["rule"]: f["site"]["step_first"] for f in found}
+    assert first.get("health/loss-non-finite") == trainer.AT and first.get("precision/non-finite") == trainer.AT
+    # Of what tensor parallelism keeps whole on each rank, one rank's copy is a NaN by now.
+    copies = {"precision/replica-divergence"} if kind == "tensor-parallel" else set()
+    assert set(first) <= {"health/loss-non-finite", "precision/non-finite", "meta/probe-coverage"} | copies
