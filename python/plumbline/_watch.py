@@ -21,7 +21,7 @@ from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
-_SHARE = 0.0035  # of a step's time, for its screening
+_SHARE = 0.0025  # of a step's time, for its screening
 _MOST_FEW, _ENOUGH = 8, 1024  # parameters, elements of them
 _FARTHEST = 2.0**53  # step
 _MANY = 4096  # backward passes of one step

@@ -24,11 +24,19 @@ class Ratio:
             counts = [min(_ELEMENTS, -(-p.numel() // stride)) for p, stride in self._strides]
             each = [torch.full((n,), math.sqrt(p.numel() / n)) for (p, _), n in zip(self._strides, counts)]
             self._stand_for = torch.cat(each).to(wide[0].device)
-        self._before = None
+        self._before = self._where = self._views = None
+
+    def _elements(self):
+        """Views of them, made anew only where a parameter lies elsewhere: slicing costs more than what it gives."""
+        where = [(p.data_ptr(), p.numel()) for p, _ in self._strides]
+        if self._where != where:
+            self._views = [p.detach().reshape(-1)[::stride][:_ELEMENTS] for p, stride in self._strides]
+            self._where = where if all(p.is_contiguous() for p, _ in self._strides) else None  # else they are copies
+        return self._views
 
     def _now(self):
         torch = sys.modules["torch"]
-        now = torch.cat([p.detach().reshape(-1)[::stride][:_ELEMENTS] for p, stride in self._strides])
+        now = torch.cat(self._elements())
         return now if now.dtype is torch.float64 else now.float()
 
     def before(self):
