@@ -8,7 +8,12 @@
 // Eight pairs at a time are a round. One whose logits are all finite and below 1e15 is ordinary:
 // its sums need no branch. The sum of d^2, x^2 and the squares of the reference tells, which NaN,
 // infinities and masks of -3e38 do not leave small.
-// Where all |d| <= 1/8 besides, each pair takes the polynomial and nothing else.
+// Where all |d| <= 1/8 besides, the pairs of f32 lanes add to the sums of 2^y d^n for n up to 5, y
+// of the first side: both divergences are made of them at the end, since the other side's 2^y is
+// this one's times e^-d and a constant.
+//
+// A largest logit above 1e38 has no unit that a float holds. Then every other logit lies so far
+// below that its exponential is zero, `unit` is that logit itself, and s0 counts those equal to it.
 #pragma once
 
 #include <cmath>
@@ -16,54 +21,9 @@
 
 #include "kernels/core/device_code.h"
 #include "kernels/logits/core.h"
+#include "kernels/logits/lane_math.h"
 
 namespace plumbline {
-namespace internal {
-
-PLUMB_HD inline float PowerOf2(float y) {
-#if defined(__CUDA_ARCH__)
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(y));  // relative 2^-22
-  return power;
-#else
-  return std::exp2(y);
-#endif
-}
-PLUMB_HD inline double PowerOf2(double y) { return exp2(y); }
-
-// a b + c, rounded once: y is small where it matters, and its parts are not.
-PLUMB_HD inline float Fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-PLUMB_HD inline double Fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
-
-template <typename Real>
-PLUMB_HD inline Real LargerOf(Real a, Real b) {
-#if defined(__CUDA_ARCH__)
-  return sizeof(Real) == 4 ? static_cast<Real>(fmaxf(static_cast<float>(a), static_cast<float>(b)))
-                           : static_cast<Real>(fmax(a, b));
-#else
-  return b > a ? b : a;
-#endif
-}
-template <typename Real>
-PLUMB_HD inline Real SmallerOf(Real a, Real b) {
-  return -LargerOf(-a, -b);
-}
-
-// As SmallDivergence, in f32 to a relative 1e-6: of (e^d - 1 - d), d^2/2 + d^4/24 leave out
-// d^4 (1/24) (d^2/30) at most 5e-7 of it, d^3/6 + d^5/120 less.
-PLUMB_HD inline void LaneDivergence(float d, float* up, float* down) {
-  const float q = d * d;
-  const float even = q * (0.5f + q * static_cast<float>(1.0 / 24));
-  const float odd = d * q;
-  const float h = static_cast<float>(1.0 / 6) + q * static_cast<float>(1.0 / 120);
-  *up = even + odd * h;
-  *down = even - odd * h;
-}
-PLUMB_HD inline void LaneDivergence(double d, double* up, double* down) {
-  SmallDivergence(d, up, down);
-}
-
-}  // namespace internal
 
 // `kExact`: bf16 holds every logit of that side exactly, so they need no look.
 template <typename Real>
@@ -114,7 +74,11 @@ class LogitLane {
         most <= static_cast<Real>(kSmallDelta) && least >= static_cast<Real>(-kSmallDelta);
     if (near) {
       PLUMB_UNROLL for (int i = 0; i < kLogitVector; ++i) {
-        AddOrdinary<true>(train[i], rollout[i], d[i]);
+        if constexpr (kMoments) {
+          AddNear(train[i], rollout[i], d[i]);
+        } else {
+          AddOrdinary<true>(train[i], rollout[i], d[i]);
+        }
       }
     } else {
       PLUMB_UNROLL for (int i = 0; i < kLogitVector; ++i) {
@@ -137,7 +101,9 @@ class LogitLane {
   }
 
   // The sums of core.h, but for shared_top: of the kExact sides all finite logits count as exact.
-  PLUMB_HD LogitSums<double> Sums(bool exact_train = false, bool exact_rollout = false) const {
+  // `r`: as Add was given.
+  PLUMB_HD LogitSums<double> Sums(const LogitReference& r, bool exact_train = false,
+                                  bool exact_rollout = false) const {
     constexpr double kLn2 = 0.69314718055994530942;
     LogitSums<double> sums;
     const uint32_t pairs = rounds_ * kLogitVector;
@@ -148,7 +114,7 @@ class LogitLane {
       to.faults = from.faults;
       to.exact = (s == 0 ? exact_train : exact_rollout) ? to.finite : from.exact;
       if (to.finite == 0) continue;
-      to.max = static_cast<double>(from.unit) * kLn2;
+      to.max = static_cast<double>(from.unit) * (IsHuge(top[s]) ? 1 : kLn2);
       to.s0 = from.s0;
       to.s1 = static_cast<double>(from.s1) * kLn2;
       to.s2 = static_cast<double>(from.s2) * (kLn2 * kLn2);
@@ -157,18 +123,20 @@ class LogitLane {
       to.l0 = from.l0;
       to.l1 = from.l1;
     }
-    sums.x = x_;
-    sums.xx = xx_;
-    sums.d = d_;
-    sums.dd = dd_;
-    sums.xd = xd_;
-    sums.max_d = max_d_;
-    sums.min_d = min_d_;
+    AddMoments(r, &sums);
+    sums.x = rest_.x + x_;
+    sums.xx = rest_.xx + xx_;
+    sums.d = rest_.d + d_;
+    sums.dd = rest_.dd + dd_;
+    sums.xd = rest_.xd + xd_;
+    sums.max_d = rest_.max_d > max_d_ ? rest_.max_d : max_d_;
+    sums.min_d = rest_.min_d < min_d_ ? rest_.min_d : min_d_;
     sums.common = common_ + pairs;
     return sums;
   }
 
  private:
+  static constexpr bool kMoments = sizeof(Real) == 4;  // five are too few for f64
   static constexpr double kHuge = 1e30;
   static constexpr double kLog2E = 1.44269504088896340736;
 
@@ -177,6 +145,35 @@ class LogitLane {
     Real s0 = 0, s1 = 0, s2 = 0, t1 = 0, k = 0, l0 = 0, l1 = 0;
     uint32_t finite = 0, exact = 0, faults = 0;  // beside those of ordinary rounds
   };
+
+  // The sums of pairs that are not ordinary, whose logits may be any of f32's.
+  struct Rest {
+    double x = 0, xx = 0, d = 0, dd = 0, xd = 0;
+    double max_d = -__builtin_inf(), min_d = __builtin_inf();
+  };
+
+  PLUMB_HD static bool IsHuge(Real z) { return sizeof(Real) == 4 && z > static_cast<Real>(1e38); }
+
+  // What the moments m_n, sums of p d^n, say of divergences. e^-d - 1 + d and, with the other
+  // side's q = c p e^-d, q (e^d - 1 - d) = c p (1 - (1 + d) e^-d) are series in d; their terms of
+  // d^6 and d^7 are replaced by what lies nearest to them on |d| <= h: d^4 by h^2 d^2 - h^4 / 8. So
+  // each is off by at most h^4 / 576 of itself, 4e-7.
+  PLUMB_HD void AddMoments(const LogitReference& r, LogitSums<double>* sums) const {
+    const double m[6] = {0, m1_, m2_, m3_, m4_, m5_};
+    if (!(m[2] > 0)) {
+      sums->side[0].t1 += m[1];
+      return;
+    }
+    constexpr double kSquare = kSmallDelta * kSmallDelta;
+    constexpr double kEighth = kSquare * kSquare / 8;
+    const double c = exp2(static_cast<double>(side_[0].unit) - static_cast<double>(side_[1].unit) -
+                          (r.train - r.rollout) * kLog2E);
+    sums->side[0].t1 += m[1];
+    sums->side[0].k += m[2] * (1.0 / 2 - kEighth / 720) - m[3] * (1.0 / 6 - kEighth / 5040) +
+                       m[4] * (1.0 / 24 + kSquare / 720) - m[5] * (1.0 / 120 + kSquare / 5040);
+    sums->side[1].k += c * (m[2] * (1.0 / 2 - kEighth / 144) - m[3] * (1.0 / 3 - kEighth / 840) +
+                            m[4] * (1.0 / 8 + kSquare / 144) - m[5] * (1.0 / 30 + kSquare / 840));
+  }
 
   // Raises a side's largest logit, and its unit to no less than that. -inf: none.
   PLUMB_HD void Raise(int s, const float* z) {
@@ -187,6 +184,11 @@ class LogitLane {
     if (!(most > top[s])) return;
     top[s] = most;
     Side& side = side_[s];
+    if (IsHuge(most)) {
+      Scale(s, 0);
+      side.unit = most;
+      return;
+    }
     const Real unit = ceil(most * static_cast<Real>(kLog2E));
     if (!(unit > side.unit)) return;
     const Real down = side.unit - unit;
@@ -197,11 +199,27 @@ class LogitLane {
     // Where nothing is left of the sums, down may be too large for products with it.
     side.s2 = c == 0 ? c : c * (side.s2 + down * (2 * s1 + down * side.s0));
     side.s1 = c == 0 ? c : c * (s1 + down * side.s0);
+    ScaleOthers(s, c);
+  }
+
+  PLUMB_HD void Scale(int s, Real c) {
+    side_[s].s1 *= c;
+    side_[s].s2 *= c;
+    ScaleOthers(s, c);
+  }
+  PLUMB_HD void ScaleOthers(int s, Real c) {
+    Side& side = side_[s];
     side.s0 *= c;
     side.t1 *= c;
     side.k *= c;
     side.l0 *= c;
     side.l1 *= c;
+    if (s != 0) return;
+    m1_ *= c;
+    m2_ *= c;
+    m3_ *= c;
+    m4_ *= c;
+    m5_ *= c;
   }
 
   // How many of them bf16 does not hold: their lower halves, two by two, are not zero.
@@ -228,6 +246,18 @@ class LogitLane {
     side.s1 += ey;
     side.s2 += ey * y;
     return e;
+  }
+
+  PLUMB_HD void AddNear(float a, float b, Real d) {
+    const Real p = AddSide(0, a);
+    side_[1].t1 += AddSide(1, b) * d;
+    const Real dd = d * d;
+    const Real pdd = p * dd;
+    m1_ += p * d;
+    m2_ += pdd;
+    m3_ += pdd * d;
+    m4_ += pdd * dd;
+    m5_ += pdd * (dd * d);
   }
 
   template <bool kNear>
@@ -276,30 +306,30 @@ class LogitLane {
   };
 
   PLUMB_HD_CALLED static void AddAny(LogitLane* lane, const Round& round, const LogitReference& r) {
-    const Real from[2] = {static_cast<Real>(r.train), static_cast<Real>(r.rollout)};
     float z[2][kLogitVector];
     for (int s = 0; s < 2; ++s) {
       for (int i = 0; i < kLogitVector; ++i) z[s][i] = lane->Take(s, round.z[s][i]);
       lane->Raise(s, z[s]);
     }
-    for (int i = 0; i < kLogitVector; ++i) lane->AddAnyPair(z[0][i], z[1][i], from);
+    for (int i = 0; i < kLogitVector; ++i) lane->AddAnyPair(z[0][i], z[1][i], r);
   }
 
-  PLUMB_HD void AddAnyPair(float a, float b, const Real* from) {
+  PLUMB_HD void AddAnyPair(float a, float b, const LogitReference& r) {
     const Real p = AddAnySide(0, a);
     const Real q = AddAnySide(1, b);
     if (a == -__builtin_inff() || b == -__builtin_inff()) return;
     ++common_;
-    const Real x = static_cast<Real>(b) - from[1];
-    const Real d = (static_cast<Real>(a) - from[0]) - x;
-    x_ += x;
-    xx_ += x * x;
-    d_ += d;
-    dd_ += d * d;
-    xd_ += x * d;
-    if (d > max_d_) max_d_ = d;
-    if (d < min_d_) min_d_ = d;
-    AddAnyDivergence(p, q, d);
+    const double x = static_cast<double>(b) - r.rollout;
+    // A huge logit's difference from the reference would swallow it.
+    const double d = (static_cast<double>(a) - static_cast<double>(b)) - (r.train - r.rollout);
+    rest_.x += x;
+    rest_.xx += x * x;
+    rest_.d += d;
+    rest_.dd += d * d;
+    rest_.xd += x * d;
+    if (d > rest_.max_d) rest_.max_d = d;
+    if (d < rest_.min_d) rest_.min_d = d;
+    AddAnyDivergence(p, q, static_cast<Real>(d));
   }
 
   PLUMB_HD void AddAnyDivergence(Real p, Real q, Real d) {
@@ -307,7 +337,9 @@ class LogitLane {
       AddDivergence<true>(p, q, d);
       return;
     }
-    const Real pd = p * d, qd = q * d;  // beyond 1/8 a polynomial might overflow
+    // Beyond 1/8 a polynomial might overflow, and d itself where there are huge logits.
+    const Real zero = 0;
+    const Real pd = p == zero ? zero : p * d, qd = q == zero ? zero : q * d;
     side_[0].t1 += pd;
     side_[1].t1 += qd;
     side_[0].l0 += p;
@@ -318,14 +350,21 @@ class LogitLane {
 
   // A logit of -3e38 is a mask that somebody wrote: its exponential is 0, and so are the products.
   PLUMB_HD Real AddAnySide(int s, float z) {
-    const Side& side = side_[s];
+    Side& side = side_[s];
     if (z == -__builtin_inff()) return 0;
+    if (IsHuge(top[s])) {
+      const Real equal = static_cast<Real>(z) == top[s] ? 1 : 0;
+      side.s0 += equal;
+      return equal;
+    }
     const Real y = internal::Fused(static_cast<Real>(z), static_cast<Real>(kLog2E), -side.unit);
     return y < static_cast<Real>(-4000) ? static_cast<Real>(0) : AddSide(s, z);
   }
 
   Side side_[2];
-  Real x_ = 0, xx_ = 0, d_ = 0, dd_ = 0, xd_ = 0;
+  Real m1_ = 0, m2_ = 0, m3_ = 0, m4_ = 0, m5_ = 0;  // of near rounds
+  Real x_ = 0, xx_ = 0, d_ = 0, dd_ = 0, xd_ = 0;    // of ordinary rounds
+  Rest rest_;
   Real max_d_ = static_cast<Real>(-__builtin_inf());
   Real min_d_ = static_cast<Real>(__builtin_inf());
   uint32_t rounds_ = 0;  // ordinary ones

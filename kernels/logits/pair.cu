@@ -286,7 +286,7 @@ PLUMB_CALLED void MeasurePlain(const LogitRowView<kThreads>& view, int at,
     view.Load(rest, train, rollout);
     lane.AddRest(train, rollout, r);
   }
-  *found = {lane.Sums(kExact, kExact), {lane.top[0], lane.top[1]}};
+  *found = {lane.Sums(r, kExact, kExact), {lane.top[0], lane.top[1]}};
 }
 
 template <int kThreads>
@@ -297,7 +297,7 @@ PLUMB_CALLED void MeasureAny(const LogitRowView<kThreads>& view, int at,
   view.Each(at, [&](int64_t, int, const float* train, const float* rollout) {
     lane.Add(train, rollout, r);
   });
-  *found = {lane.Sums(), {lane.top[0], lane.top[1]}};
+  *found = {lane.Sums(r), {lane.top[0], lane.top[1]}};
 }
 
 template <int kThreads>

@@ -11,7 +11,10 @@ namespace {
 
 size_t ResultBytes(DType t) { return sizeof(TensorRaw) + DeviceExponents(t) * sizeof(uint64_t); }
 
-int64_t SpansOf(const TensorItem& item) { return (item.count + kSpanElements - 1) / kSpanElements; }
+int64_t SpansOf(const TensorItem& item) {
+  const int64_t elements = SpanElements(item.dtype);
+  return (item.count + elements - 1) / elements;
+}
 
 // The value of an order key of TensorRaw.
 double ValueOfKey(uint64_t key, DType t) {

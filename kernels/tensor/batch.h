@@ -19,8 +19,11 @@
 
 namespace plumbline {
 
-// Elements that one block of threads takes at a time, of one tensor.
-inline constexpr int64_t kSpanElements = int64_t{1} << 16;
+// What one block of threads takes at a time, of one tensor: a tile of tensor/sum_order.h.
+inline constexpr int64_t kSpanBytes = int64_t{1} << 16;
+PLUMB_HD constexpr int64_t SpanElements(DType t) {
+  return kSpanBytes / static_cast<int64_t>(DTypeSize(t));
+}
 
 struct TensorItem {
   const void* data;

@@ -1,5 +1,5 @@
-// Sixteen bytes of bf16 or f32, as a lane of a device holds them: four words, of bf16 two values
-// each, compared side by side. Host and device.
+// Sixteen bytes of elements, as a lane of a device holds them: four words, of 16-bit formats two
+// values each, compared side by side. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace plumbline {
 
-// `Raw`: uint16_t for bf16, uint32_t for f32. Of each value: m, its magnitude's bits; less, m - 1,
+// `Raw`: uint16_t or uint32_t. Of each value: m, its magnitude's bits; less, m - 1,
 // or for zero the largest that fits, so that comparisons find the values other than zero.
 template <typename Raw>
 struct alignas(16) LaneVector {
@@ -104,6 +104,24 @@ struct alignas(16) LaneVector {
 #endif
   }
 
+  // The same as integers with a sign.
+  PLUMB_HD static uint32_t LargerSigned(uint32_t a, uint32_t b) {
+    if constexpr (kBits == 32) {
+      return static_cast<int32_t>(a) > static_cast<int32_t>(b) ? a : b;
+    } else {
+#if defined(__CUDA_ARCH__)
+      return __vmaxs2(a, b);
+#else
+      return LargerHalves(a ^ kTops, b ^ kTops) ^ kTops;
+#endif
+    }
+  }
+  PLUMB_HD static uint32_t FoldedSigned(uint32_t v) {
+    if constexpr (kBits == 32) return v;
+    return Folded(v ^ kTops) ^ (1u << (kBits - 1));
+  }
+
+  // The larger, or smaller, of a word's values.
   // The larger, or smaller, of a word's values.
   PLUMB_HD static uint32_t Folded(uint32_t v) {
     if constexpr (kBits == 32) return v;

@@ -12,6 +12,8 @@
 #include "kernels/core/widen.h"
 #include "kernels/tensor/digest.h"
 #include "kernels/tensor/fit.h"
+#include "kernels/tensor/lane_vector.h"
+#include "kernels/tensor/sum_order.h"
 
 namespace plumbline {
 
@@ -41,6 +43,13 @@ struct ChunkSums {
   Uint128 magnitudes;
   Uint128 squares;
   int unit;
+};
+
+// The sums of a tile's 128 threads, in tensor/sum_order.h's words.
+struct TileLanes {
+  alignas(32) double sum[kSumThreads];
+  alignas(32) double magnitudes[kSumThreads];
+  alignas(32) double squares[kSumThreads];
 };
 
 namespace internal {
@@ -174,6 +183,20 @@ struct PortableLoops {
   template <typename W>
   static int SumGroups(const W*, int, const ChunkScan<W>&, bool*, ChunkSums*) {
     return 0;
+  }
+
+  // Adds a round of four blocks, of any alignment, to the first `threads` lanes, a multiple of 8.
+  template <typename Values>
+  static void AddRound(Values, const std::byte* const* blocks, int threads, TileLanes* lanes) {
+    for (int t = 0; t < threads; ++t) {
+      LaneVector<typename Values::Raw> v[kSumBlocks];
+      for (int b = 0; b < kSumBlocks; ++b)
+        __builtin_memcpy(&v[b], blocks[b] + t * kSumVectorBytes, kSumVectorBytes);
+      const OrderedSums round = RoundSums<Values>(v);
+      lanes->sum[t] += round.sum;
+      lanes->magnitudes[t] += round.magnitudes;
+      lanes->squares[t] += round.squares;
+    }
   }
 
   // Bit g is set where least[g] < bound, for `groups` <= 64 groups.

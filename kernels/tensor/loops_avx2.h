@@ -49,6 +49,9 @@ struct Avx2Loops : PortableLoops {
                        ChunkSums* sums);
   static int SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan, bool* added,
                        ChunkSums* sums);
+  static void AddRound(BF16Values, const std::byte* const* blocks, int threads, TileLanes* lanes);
+  static void AddRound(F16Values, const std::byte* const* blocks, int threads, TileLanes* lanes);
+  static void AddRound(F32Values, const std::byte* const* blocks, int threads, TileLanes* lanes);
   // Both read the whole array of kGroups.
   static uint64_t GroupsBelow(const uint16_t* least, int groups, uint16_t bound);
   static uint64_t GroupsBelow(const uint32_t* least, int groups, uint32_t bound);

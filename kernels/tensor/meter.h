@@ -15,7 +15,7 @@ namespace plumbline {
 class TensorMeter {
  public:
   // Each piece but the last holds a multiple of so many elements.
-  static constexpr int64_t kPieceElements = 2048;
+  static constexpr int64_t kPieceElements = 32768;
 
   // A known dtype.
   explicit TensorMeter(DType dtype);

@@ -1,8 +1,10 @@
 // What the values of one tensor are like, measured in one read.
 //
-// Every figure is exact, so no order of work can change it: counts are integers, the digest is a
-// sum modulo 2^128, and values are summed in fixed point wide enough for any of them (wide_sum.h)
-// and rounded once. Any number of threads, any launch shape and the device give the same bits.
+// No order of work can change a figure: counts are integers, the digest is a sum modulo 2^128, and
+// values are summed in fixed point wide enough for any of them (wide_sum.h) and rounded once; those
+// of bf16, f16 and f32 first within tiles of 64 KiB, rounded in a written-down order
+// (sum_order.h, with how far a sum may be off). Any number of threads, any launch shape and the
+// device give the same bits.
 #pragma once
 
 #include <array>
@@ -66,13 +68,13 @@ struct TensorStats {
   double min = 0;          // a zero is +0; 64-bit integers beyond 2^53 round to nearest
   double max = 0;
   double amax = 0;
-  // The double nearest to the exact sum, and the one nearest to what that left over: 0.5 ulp each.
-  // An overflow is an infinity with nothing left over.
+  // The double nearest to the sum, exact or of exact tiles' sums, and the one nearest to what that
+  // left over: 0.5 ulp each. An overflow is an infinity with nothing left over.
   double sum = 0;
   double sum_low = 0;
   double sum_squares = 0;
   double sum_squares_low = 0;
-  double l1 = 0;  // nearest double
+  double l1 = 0;  // likewise
   // exponents[i]: finite non-zero values with floor(log2|x|) = first_exponent + i, of all elements
   // or, beyond kFitsOfAll, of the drawn ones; their sum is how many values the fits are about.
   // First and last are not 0; empty when there are none.

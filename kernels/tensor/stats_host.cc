@@ -11,6 +11,7 @@
 #include "kernels/tensor/loops_avx2.h"
 #include "kernels/tensor/meter.h"
 #include "kernels/tensor/stats.h"
+#include "kernels/tensor/tile_host.h"
 #include "kernels/tensor/totals.h"
 #include "kernels/tensor/words.h"
 
@@ -56,13 +57,13 @@ void Widen(const std::byte* data, DType, int n, W* words) {
   std::memcpy(words, data, static_cast<size_t>(n) * sizeof(W));
 }
 
-// Elements [first, last) of a view, and where their figures go. `first` is a multiple of kChunk.
+// Elements [first, last) of a view, and where their figures go. `first`: the begin of a tile.
 struct Part {
   const RunReader& reader;
   int64_t first;
   int64_t last;
   TensorTotals* totals;
-  int64_t before = 0;  // elements of the tensor that lie before the view's, a multiple of kChunk
+  int64_t before = 0;  // elements of the tensor that lie before the view's: whole tiles
   int64_t count = -1;  // of all of the tensor; -1: not known yet
 
   // Where the exponents and fits of the chunk at element `i` of the view go.
@@ -75,14 +76,21 @@ struct Part {
   }
 };
 
-// Calls f(bytes, n, first) for each chunk of the part, after its digest.
-template <typename Loops, typename F>
-void EachChunk(const Part& part, F f) {
-  alignas(64) std::byte buffer[kChunk * 8];
-  const size_t size = DTypeSize(part.totals->dtype);
+// Calls f(bytes, n, first) for each chunk of the part. A chunk stays until the second after it.
+template <typename F>
+void ReadChunks(const Part& part, F f) {
+  alignas(64) std::byte buffers[2][kChunk * 8];
   for (int64_t i = part.first; i < part.last; i += kChunk) {
     const auto n = static_cast<int>(std::min<int64_t>(kChunk, part.last - i));
-    const std::byte* data = part.reader.Read(i, n, buffer);
+    f(part.reader.Read(i, n, buffers[i / kChunk % 2]), n, i);
+  }
+}
+
+// The same, after the chunk's digest.
+template <typename Loops, typename F>
+void EachChunk(const Part& part, F f) {
+  const size_t size = DTypeSize(part.totals->dtype);
+  ReadChunks(part, [&](const std::byte* data, int n, int64_t i) {
     const auto index = static_cast<uint64_t>(part.before + i);
     const Digest digest =
         DigestBytes<Loops>(data, static_cast<size_t>(n) * size, index * size / kDigestBlockBytes);
@@ -90,25 +98,68 @@ void EachChunk(const Part& part, F f) {
     part.totals->digest.high += digest.high;
     part.totals->count += static_cast<uint64_t>(n);
     f(data, n, i);
-  }
+  });
 }
+
+// Chunks as words of W, zeros behind the last where they end within a scaled block.
+template <typename W, typename Loops>
+class ChunkWords {
+ public:
+  explicit ChunkWords(DType t) : dtype_(t) {}
+
+  // Calls f(words, n, padding).
+  template <typename F>
+  void Give(const std::byte* data, int n, F f) {
+    constexpr int kBlock = 128;
+    if (DTypeSize(dtype_) == sizeof(W) && n == kChunk &&
+        reinterpret_cast<uintptr_t>(data) % sizeof(W) == 0) {
+      return f(reinterpret_cast<const W*>(data), n, 0);
+    }
+    Widen<Loops>(data, dtype_, n, words_);
+    const int padding = (kBlock - n % kBlock) % kBlock;
+    std::fill_n(words_ + n, padding, W{0});
+    f(words_, n + padding, padding);
+  }
+
+ private:
+  DType dtype_;
+  alignas(64) W words_[kChunk];
+};
 
 template <typename W, typename Loops>
 void MeasureFloating(const Part& part) {
-  constexpr int kBlock = 128;
   WordMeasure<W, Loops> measure(part.totals);
-  const bool as_they_are = DTypeSize(part.totals->dtype) == sizeof(W);
-  alignas(64) W words[kChunk];
+  ChunkWords<W, Loops> chunk(part.totals->dtype);
   EachChunk<Loops>(part, [&](const std::byte* data, int n, int64_t first) {
-    if (as_they_are && n == kChunk && reinterpret_cast<uintptr_t>(data) % sizeof(W) == 0) {
-      measure.Measure(reinterpret_cast<const W*>(data), n, 0, part.Looks(first));
-      return;
-    }
-    Widen<Loops>(data, part.totals->dtype, n, words);
-    const int padding = (kBlock - n % kBlock) % kBlock;
-    std::fill_n(words + n, padding, W{0});
-    measure.Measure(words, n + padding, padding, part.Looks(first));
+    chunk.Give(data, n, [&](const W* words, int all, int padding) {
+      measure.Measure(words, all, padding, part.Looks(first));
+    });
   });
+  measure.Finish();
+}
+
+// The same of a dtype that is summed by tiles.
+template <typename Values, typename W, typename Loops>
+void MeasureTiles(const Part& part) {
+  WordMeasure<W, Loops> measure(part.totals);
+  ChunkWords<W, Loops> chunk(part.totals->dtype);
+  HostTile<Values, Loops> sums;
+  Part tile = part;
+  for (; tile.first < part.last; tile.first += sums.kElements) {
+    tile.last = std::min(part.last, tile.first + sums.kElements);
+    uint32_t most = 0;
+    EachChunk<Loops>(tile, [&](const std::byte* data, int n, int64_t first) {
+      chunk.Give(data, n, [&](const W* words, int all, int padding) {
+        const uint32_t of_chunk = measure.Measure(words, all, padding, part.Looks(first), false);
+        most = std::max(most, of_chunk << (sizeof(W) == 2 ? 16 : 0));
+      });
+      sums.Add(data, n);
+    });
+    if (sums.Finish(most, part.totals)) continue;
+    ReadChunks(tile, [&](const std::byte* data, int n, int64_t) {
+      chunk.Give(data, n, [&](const W* words, int all, int) { measure.AddExactly(words, all); });
+    });
+  }
   measure.Finish();
 }
 
@@ -140,8 +191,12 @@ void MeasureAny(const Part& part) {
   switch (part.totals->dtype) {
     case DType::kF64:
       return MeasureFloating<uint64_t, Loops>(part);
+    case DType::kF32:
+      return MeasureTiles<F32Values, uint32_t, Loops>(part);
+    case DType::kF16:
+      return MeasureTiles<F16Values, uint32_t, Loops>(part);
     case DType::kBF16:
-      return MeasureFloating<uint16_t, Loops>(part);
+      return MeasureTiles<BF16Values, uint16_t, Loops>(part);
     case DType::kI64:
       return MeasureIntegers<int64_t, Loops>(part);
     case DType::kI32:
@@ -177,14 +232,15 @@ void MeasurePart(const Part& part) {
 TensorTotals MeasureView(const TensorView& view, int64_t count, int64_t before, int threads,
                          int64_t all, int64_t fits_of_all) {
   const RunReader reader(view);
-  const int64_t chunks = (count + kChunk - 1) / kChunk;
+  constexpr int64_t kShare = TensorMeter::kPieceElements;  // whole tiles of any dtype
+  const int64_t shares = (count + kShare - 1) / kShare;
   const auto parts =
-      static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(chunks, 1)));
+      static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(shares, 1)));
   TensorTotals empty(view.dtype);
   empty.fits_of_all = fits_of_all;
   std::vector<TensorTotals> totals(static_cast<size_t>(parts), empty);
-  ParallelParts(chunks, parts, [&](int part, int64_t first, int64_t last) {
-    MeasurePart({reader, first * kChunk, std::min(last * kChunk, count),
+  ParallelParts(shares, parts, [&](int part, int64_t first, int64_t last) {
+    MeasurePart({reader, first * kShare, std::min(last * kShare, count),
                  &totals[static_cast<size_t>(part)], before, all});
   });
   for (size_t i = 1; i < totals.size(); ++i) totals[0].Add(totals[i]);
@@ -201,13 +257,14 @@ absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int thr
   return absl::OkStatus();
 }
 
-static_assert(TensorMeter::kPieceElements % kChunk == 0);
+static_assert(TensorMeter::kPieceElements % kChunk == 0 &&
+              TensorMeter::kPieceElements * 2 % kSumTileBytes == 0);
 
 TensorMeter::TensorMeter(DType dtype) : totals_(dtype) {}
 
 absl::Status TensorMeter::Add(const void* data, int64_t count, int threads) {
   if (taken_ % kPieceElements != 0)
-    return absl::FailedPreconditionError("expected a piece of whole chunks before this one");
+    return absl::FailedPreconditionError("expected a piece of whole tiles before this one");
   const TensorView view = TensorView::Dense(data, totals_.dtype, count);
   int64_t checked = 0;
   if (absl::Status status = CheckHostTensor(view, "piece", &checked); !status.ok()) return status;

@@ -1,5 +1,6 @@
-// Tensor statistics as a warp measures them: tiles of 1,024 elements, four consecutive ones a lane
-// and round, so that a scaled block of 32 elements is eight lanes and one of 128 the whole warp.
+// Tensor statistics as a warp measures what is not ordinary, f64 and 8-bit formats, and what it
+// looks at closely: four consecutive elements a lane and round, so that a scaled block of 32
+// elements is eight lanes and one of 128 the whole warp.
 //
 // A template over the warp, so that the same text is the device kernel (tensor/stats.cu) and, with
 // 32 emulated lanes, a host program that tests compare with the CPU reference: the same bits
@@ -9,7 +10,7 @@
 //   Xor(v, mask)       a Var with v[lane ^ mask]; T of 32, 64 or 128 bits
 // and a Sink, which is copied, adds up from any lane:
 //   Exponent(index)    one value more, index as in TensorTotals but for words of 32 or 64 bits
-//   Field(field)       one zero (field 0) or normal value of f32's exponent field more
+//   Field(field)       one normal value of f32's exponent field more; 0 is of no account
 //   Wide(which, v, exponent, negative)     v 2^exponent to one of the sums of TensorRaw
 //   Count(i, n)  AddDigest(digest)  Extremes(highest, lowest_flipped)     at the end of a span
 #pragma once
@@ -20,7 +21,7 @@
 #include "kernels/core/widen.h"
 #include "kernels/tensor/batch.h"
 #include "kernels/tensor/fit.h"
-#include "kernels/tensor/plain.h"
+#include "kernels/tensor/look.h"
 #include "kernels/tensor/tile_digest.h"
 #include "kernels/tensor/tile_lanes.h"
 #include "kernels/tensor/tile_sums.h"
@@ -57,63 +58,61 @@ class TileMeasure {
   using Var = typename Warp::template Var<T>;
 
  public:
+  // What is measured of elements: `exact`: counts, extremes and sums; `looks`: exponents and fits.
+  struct Task {
+    bool exact;
+    bool looks;
+    bool digest;
+  };
+
   PLUMB_DEVICE TileMeasure(const TensorItem& item, const DigestTable* table, const Sink& sink)
       : item_(item),
-        table_(table),
         digest_(table),
         sink_(sink),
         least_normal_(BitsNotBelow<W>(PowerOfTwo(FormatOf(item.dtype).min_exponent))),
-        plain_(item, sink),
+        vectors_(item),
         sums_(sink) {}
 
-  // Elements [first, first + kTileElements), as far as there are. `next`: the tile that follows;
-  // -1: none does.
-  PLUMB_DEVICE void Measure(int64_t first, int64_t next) {
-    static_assert(kTileElements % Plain::kElements == 0 && Plain::kElements % kRoundElements == 0);
-    const int64_t end = first + kTileElements;
-    looks_ = item_.whole || FitTileDrawn(first / kFitTile);
-    if (looks_) {
-      MeasureRounds(first, end, next);
-    } else {
-      PLUMB_LOOP for (int64_t at = first; at < end; at += Plain::kLeanElements) {
-        const int64_t then = at + Plain::kLeanElements < end ? at + Plain::kLeanElements : next;
-        if (plain_.MeasureLean(at, then, table_, &lanes_)) continue;
-        MeasureRounds(at, at + Plain::kLeanElements, -1);
-      }
+  // Elements [first, first + kTileElements), as far as there are.
+  PLUMB_DEVICE void Measure(int64_t first, const Task& task) {
+    static_assert(kTileElements % Vectors::kElements == 0 &&
+                  Vectors::kElements % kRoundElements == 0);
+    task_ = task;
+    PLUMB_LOOP for (int64_t at = first; at < first + kTileElements; at += Vectors::kElements) {
+      if (!task.exact && !task.digest && vectors_.Look(at, sink_, &lanes_)) continue;
+      PLUMB_LOOP for (int64_t part = 0; part < Vectors::kElements; part += kRoundElements)
+          Round(at + part);
     }
-    sums_.Flush();
+    if (task.exact) sums_.Flush();
   }
 
   // What the lanes counted, to the sink.
   PLUMB_DEVICE void Finish() {
-    plain_.Flush();
-    PLUMB_UNROLL for (int i = 0; i < kTensorCounts; ++i) {
-      Var<uint64_t> n;
-      Warp::Each([&](int l) { n[l] = lanes_[l].counts[i]; });
-      const Var<uint64_t> sum = Reduced<Warp>(n, [](uint64_t a, uint64_t b) { return a + b; });
+    PLUMB_LOOP for (int i = 0; i < kTensorCounts; ++i) {
       Warp::Each([&](int l) {
-        if (l == 0 && sum[l] != 0) sink_.Count(i, sum[l]);
+        if (lanes_[l].counts[i] != 0) sink_.Count(i, lanes_[l].counts[i]);
       });
     }
+    if (task_.digest) Warp::Each([&](int l) { sink_.AddDigest(lanes_[l].digest); });
+    if (!task_.exact) return;
+    Var<uint64_t> highest;
+    Var<uint64_t> lowest;
     Warp::Each([&](int l) {
-      sink_.AddDigest(lanes_[l].digest);
-      sink_.Extremes(Widened(lanes_[l].highest), Widened(lanes_[l].lowest_flipped));
+      highest[l] = Widened(lanes_[l].highest);
+      lowest[l] = Widened(lanes_[l].lowest_flipped);
+    });
+    const auto larger = [](uint64_t a, uint64_t b) { return internal::Larger(a, b); };
+    highest = Reduced<Warp>(highest, larger);
+    lowest = Reduced<Warp>(lowest, larger);
+    Warp::Each([&](int l) {
+      if (l == 0) sink_.Extremes(highest[l], lowest[l]);
     });
   }
 
  private:
   static constexpr int kM = WordFormat<W>::kFractionBits;
   static constexpr int64_t kRoundElements = int64_t{kTileLanes} * kLaneElements;
-  using Plain = PlainRounds<Warp, Sink, Raw>;
-
-  PLUMB_DEVICE void MeasureRounds(int64_t first, int64_t end, int64_t next) {
-    PLUMB_LOOP for (int64_t at = first; at < end; at += Plain::kElements) {
-      const int64_t then = at + Plain::kElements < end ? at + Plain::kElements : next;
-      if (plain_.Measure(at, then, looks_, &digest_, &lanes_)) continue;
-      PLUMB_LOOP for (int64_t part = 0; part < Plain::kElements; part += kRoundElements)
-          Round(at + part);
-    }
-  }
+  using Vectors = Looks<Warp, Raw>;
 
   struct Lane {
     uint32_t counts[kTensorCounts];
@@ -138,7 +137,7 @@ class TileMeasure {
       valid[l] = left <= 0 ? 0 : (left >= kLaneElements ? kLaneElements : static_cast<int>(left));
       raw[l] = Load(at, valid[l]);
     });
-    AddDigests(raw, valid, first);
+    if (task_.digest) AddDigests(raw, valid, first);
     struct Words {
       W w[kLaneElements];
     };
@@ -162,15 +161,15 @@ class TileMeasure {
     const Var<W> least_of_32 = Reduced<Warp>(least, smaller, 8);
     const Var<W> most_of_128 = Reduced<Warp>(most_of_32, larger);
     const Var<W> least_of_128 = Reduced<Warp>(least_of_32, smaller);
-    sums_.Raise(most_of_128);
+    if (task_.exact) sums_.Raise(most_of_128);
     Warp::Each([&](int l) {
       const W* lane_words = words[l].w;
-      if (looks_) {
+      if (task_.looks) {
         Fits(lane_words, most_of_128[l], least_of_128[l], &lanes_[l]);
         ScaledFits(lane_words, most_of_32[l], least_of_32[l], 0, &lanes_[l]);
         ScaledFits(lane_words, most_of_128[l], least_of_128[l], 1, &lanes_[l]);
       }
-      sums_.Add(lane_words, l);
+      if (task_.exact) sums_.Add(lane_words, l);
     });
   }
 
@@ -229,18 +228,20 @@ class TileMeasure {
     const W m = word & kMagnitudeMask<W>;
     const bool negative = word != m;
     if (m >= kInfinityBits<W>) {
+      if (!task_.exact) return 0;
       const bool infinite = m == kInfinityBits<W>;
       lane.counts[kCountNan] += infinite ? 0 : 1;
       lane.counts[kCountPositiveInf] += infinite && !negative ? 1 : 0;
       lane.counts[kCountNegativeInf] += infinite && negative ? 1 : 0;
       return 0;
     }
+    if (task_.looks && m != 0) sink_.Exponent(ExponentIndex(m));
+    if (!task_.exact) return word;
     const W key = negative ? static_cast<W>(~word) : static_cast<W>(word | ~kMagnitudeMask<W>);
     lane.highest = internal::Larger(lane.highest, key);
     lane.lowest_flipped = internal::Larger(lane.lowest_flipped, static_cast<W>(~key));
     lane.counts[kCountZero] += m == 0 ? 1 : 0;
     lane.counts[kCountSubnormal] += static_cast<W>(m - 1) < least_normal_ - 1 ? 1 : 0;
-    if (looks_ && m != 0) sink_.Exponent(ExponentIndex(m));
     return word;
   }
 
@@ -316,14 +317,32 @@ class TileMeasure {
   }
 
   const TensorItem& item_;
-  const DigestTable* table_;
-  bool looks_ = true;  // at exponents and fits, in this tile
+  Task task_{};
   TileDigest digest_;
   Sink sink_;
   W least_normal_;  // of the tensor's dtype
   Var<Lane> lanes_{};
-  Plain plain_;
+  Vectors vectors_;
   TileSums<Warp, Sink, W> sums_;
 };
+
+// A warp's part of a tile of kSumTileBytes that has been measured already: drawn tiles looked at
+// and, where it is to be exact, values counted and added one by one.
+template <typename Warp, typename W, typename Raw, typename Sink>
+PLUMB_CALLED void LookCloser(const TensorItem& item, int64_t first, int quarter, bool exact,
+                             Sink sink) {
+  using Measure = TileMeasure<Warp, Sink, W, Raw>;
+  constexpr int64_t kWarps = 4;
+  const int64_t end = internal::Smaller<int64_t>(
+      item.count, first + kSpanBytes / static_cast<int64_t>(sizeof(Raw)));
+  PLUMB_LOOP for (int64_t at = first + quarter * kTileElements; at < end;
+                  at += kWarps * kTileElements) {
+    const bool looks = item.whole || FitTileDrawn(at / kFitTile);
+    if (!exact && !looks) continue;
+    Measure measure(item, nullptr, sink);
+    measure.Measure(at, {exact, looks, false});
+    measure.Finish();
+  }
+}
 
 }  // namespace plumbline

@@ -8,7 +8,7 @@ namespace plumbline {
 
 inline constexpr int kTileLanes = 32;
 inline constexpr int kLaneElements = 4;  // a round
-inline constexpr int kTileRounds = 8;
+inline constexpr int kTileRounds = 4;
 inline constexpr int kTileElements = kTileLanes * kLaneElements * kTileRounds;
 
 // Of each group of `lanes` lanes, on all of them, in a butterfly's order. V: a Var of the warp.

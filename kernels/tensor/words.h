@@ -88,11 +88,14 @@ class WordMeasure {
 
   // `words`: `n` of them, a multiple of 128 and at most kChunk, the last `padding` of them zeros
   // that are no elements. Their exponents and fits go to `looks`, as far as these are not null.
-  void Measure(const W* words, int n, int padding, std::array<TensorLook*, 2> looks) {
+  // `sums`: they are added exactly. Returns the largest magnitude, a NaN's above infinity's.
+  W Measure(const W* words, int n, int padding, std::array<TensorLook*, 2> looks,
+            bool sums = true) {
     int absent = padding;  // zeros that are no finite elements
     Loops::Scan(words, n, &scan_);
+    const W most = scan_.most_of_all;
     if (scan_.most_of_all >= kInfinityBits<W>) {
-      absent += SetAsideNonFinite(words, n);
+      absent += SetAsideNonFinite(words, n, totals_);
       words = finite_;
       Loops::Scan(words, n, &scan_);
     }
@@ -111,6 +114,19 @@ class WordMeasure {
     if (scan_.least_of_all < least_normal_ - 1) {
       uint64_t ignored = 0;
       Loops::CountBelow(words, n, least_normal_, least_normal_, &totals_->subnormal, &ignored);
+    }
+    if (sums) Sum(words, n);
+    return most;
+  }
+
+  // The sums that Measure was to leave out.
+  void AddExactly(const W* words, int n) {
+    Loops::Scan(words, n, &scan_);
+    if (scan_.most_of_all >= kInfinityBits<W>) {
+      TensorTotals counted(totals_->dtype);
+      SetAsideNonFinite(words, n, &counted);
+      words = finite_;
+      Loops::Scan(words, n, &scan_);
     }
     Sum(words, n);
   }
@@ -132,8 +148,8 @@ class WordMeasure {
     if (NoScaledFits()) return zeros;
     Loops::ScanMost(words, n, &scan_);
     ScaledFits(words, scan_.most, scan_.least, groups, 1);
-    W most[kGroups / 4];
-    W least[kGroups / 4];
+    W most[kGroups / 4] = {};
+    W least[kGroups / 4] = {};
     for (int i = 0; i < groups / 4; ++i) {
       const W* m = scan_.most + 4 * i;
       const W* l = scan_.least + 4 * i;
@@ -145,14 +161,14 @@ class WordMeasure {
   }
 
   // Copies the words to finite_, zeros in place of what is not finite; returns how many.
-  __attribute__((noinline)) int SetAsideNonFinite(const W* words, int n) {
+  __attribute__((noinline)) int SetAsideNonFinite(const W* words, int n, TensorTotals* to) {
     int found = 0;
     for (int i = 0; i < n; ++i) {
       finite_[i] = words[i];
       const W m = words[i] & kMagnitudeMask<W>;
       if (m < kInfinityBits<W>) continue;
       const bool negative = words[i] != m;
-      ++(m > kInfinityBits<W> ? totals_->nan : (negative ? totals_->neg_inf : totals_->pos_inf));
+      ++(m > kInfinityBits<W> ? to->nan : (negative ? to->neg_inf : to->pos_inf));
       finite_[i] = 0;
       ++found;
     }

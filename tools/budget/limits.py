@@ -25,19 +25,27 @@ class Row:
     goal: float = 0  # instructions a unit that are wanted; 0: none is set
 
 
-FLOATS = ("FADD", "FMUL", "FFMA")
+STATS = "kernels/tensor/stats.cu"
+BF16, F16, F32 = "MeasureTilesINS0_10BF16", "MeasureTilesINS0_9F16", "MeasureTilesINS0_9F32"
+SUMS = ((("FFMA",), 24),)  # squares of 32 values
+ENDS = ((("SHFL",), 40),)  # what a tile's threads exchange at its end
 ROWS = (
-    # Of a large tensor 31 of 32 tiles are measured in lean rounds, the 32nd as "looked at".
-    Row("tensor statistics, bf16", "kernels/tensor/stats.cu", "MeasureSpanIjt", "element", 2, 64,
-        ((("FFMA",), 40),), 17.5, 168, goal=12.6),
-    Row("tensor statistics, f32", "kernels/tensor/stats.cu", "MeasureSpanIjj", "element", 4, 64,
-        ((("DADD",), 88),), 38, 168, spills=8, goal=25.3),
-    Row("the same looked at, bf16", "kernels/tensor/stats.cu", "MeasureSpanIjt", "element", 2, 16,
-        ((("FFMA",), 10), (("POPC",), 2)), 48, 168),
-    Row("the same looked at, f32", "kernels/tensor/stats.cu", "MeasureSpanIjj", "element", 4, 16,
-        ((("DADD",), 10), (("POPC",), 4)), 106, 168, spills=8),
-    Row("tensor statistics, f16", "kernels/tensor/stats.cu", "MeasureSpanIjt", "element", 2, 8,
-        ((("ATOMS",), 4), (("IMAD.WIDE",), 8)), 84, 168, goal=12.6),
+    # Of 64 KiB eight rounds of 64 bytes a thread are a tile, with its keys, ends and verdict.
+    Row("tensor statistics, bf16", STATS, BF16, "element", 2, 64, SUMS, 9.7, 64, goal=12.6),
+    Row("tensor statistics, f16", STATS, F16, "element", 2, 64, SUMS, 9.7, 64, goal=12.6),
+    Row("tensor statistics, f32", STATS, F32, "element", 4, 64, ((("DFMA",), 12),), 17, 64, goal=25.3),
+    Row("tensor statistics, e4m3", STATS, "MeasureCodes", "element", 1, 64, ((("ATOMS",), 64),), 5.6, 64,
+        goal=6.3),
+    Row("a whole tile, bf16", STATS, BF16, "element", 2, 512, ENDS, 10.6, 64, spills=48, goal=12.6),
+    Row("a whole tile, f16", STATS, F16, "element", 2, 512, ENDS, 10.6, 64, spills=48, goal=12.6),
+    Row("a whole tile, f32", STATS, F32, "element", 4, 512, ENDS, 18.6, 64, spills=48, goal=25.3),
+    # Of a large tensor one of 32 drawn tiles is looked at besides, of a small one all are.
+    Row("a look besides, bf16", STATS, "DeviceWarpEjt", "element", 2, 16, ((("ATOMS",), 8),), 25, 64,
+        spills=16),
+    Row("a look besides, f32", STATS, "DeviceWarpEjj", "element", 4, 16, ((("ATOMS",), 4),), 38, 64,
+        spills=16),
+    Row("a look besides, f16", STATS, "DeviceWarpEjt", "element", 2, 8,
+        ((("ATOMS",), 4), (("SHFL",), 10)), 71, 64, spills=16),
     Row("logit pair, bf16", "kernels/logits/pair.cu", "MeasurePlainILi256Et", "pair", 4, 32,
         ((("MUFU",), 16),), 45.5, 128, goal=35),
     Row("logit pair, f32", "kernels/logits/pair.cu", "MeasurePlainILi256Ej", "pair", 8, 64,

@@ -73,7 +73,7 @@ LogitRow ByLanes(const Rows& rows, int64_t row, int lanes) {
     }
   }
   LogitSums<double> sums;
-  for (const auto& l : lane) MergeLogits(&sums, l.Sums());
+  for (const auto& l : lane) MergeLogits(&sums, l.Sums(r));
   LogitRow found = FinishLogits(sums, r);
   // As the threads do that have a largest logit: they look at their pairs again.
   Real top[2] = {-INFINITY, -INFINITY};
@@ -183,6 +183,44 @@ TEST(LogitPair, LanesTakeMasksThatAreNumbers) {
       EXPECT_TRUE(Near(found.lse[s], expected.lse[s], 1e-6, 0));
       EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 1e-5, 0));
     }
+  }
+}
+
+// Finite logits up to the largest that a float holds, of either sign.
+TEST(LogitPair, LanesTakeHugeLogits) {
+  const auto expect = [](const Rows& rows, const char* what) {
+    SCOPED_TRACE(what);
+    const LogitRow expected = rows.Expected(0);
+    for (const int lanes : {1, 5}) {
+      const LogitRow found = ByLanes<float>(rows, 0, lanes);
+      EXPECT_TRUE(found.usable);
+      EXPECT_EQ(found.common, expected.common);
+      EXPECT_EQ(found.top1_differs, expected.top1_differs);
+      for (int s = 0; s < 2; ++s) {
+        EXPECT_TRUE(Near(found.lse[s], expected.lse[s], 1e-6, 0));
+        EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 1e-5, 1e-6));
+        EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], 1e-5, 1e-6));
+      }
+      EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, 1e-5, 1e-6));
+      EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, 1e-5, 1e-6));
+      EXPECT_TRUE(Near(found.max_abs_delta, expected.max_abs_delta, 1e-6, 1e-6));
+      EXPECT_TRUE(Near(found.slope, expected.slope, 1e-5, 0));
+    }
+  };
+  for (const float huge : {1e38f, 1.2e38f, 2.3e38f, 2.4e38f, 3.4e38f}) {
+    SCOPED_TRACE(huge);
+    Rows rows(1, 203);
+    rows.Draw(3, 0.02f);
+    Rows late = rows, early = rows, twice = rows, all = rows;
+    late.At(0, 0, 200) = late.At(1, 0, 200) = huge;
+    expect(late, "the last but one");
+    early.At(0, 0, 1) = early.At(1, 0, 1) = huge;
+    expect(early, "early");
+    for (const int64_t at : {3, 77, 130}) twice.At(0, 0, at) = twice.At(1, 0, at) = huge;
+    twice.At(0, 0, 50) = twice.At(1, 0, 50) = -huge;
+    expect(twice, "some, and one below");
+    for (int64_t i = 0; i < 203; ++i) all.At(0, 0, i) = all.At(1, 0, i) = i % 2 == 0 ? huge : -huge;
+    expect(all, "nothing else");
   }
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/tensor/words.h"
 #include "tests/kernels/device/values_case.h"
 #include "tests/kernels/tensor/exact_reference.h"
+#include "tests/kernels/tensor/ordered_reference.h"
 #include "tests/kernels/tensor/stats_equal.h"
 #if defined(__SSE2__)
 #include <xmmintrin.h>
@@ -96,14 +97,17 @@ TensorStats Reference(DType t, const std::vector<std::byte>& dense) {
       negative ? sum.Subtract(low) : sum.Add(low);
       continue;
     }
-    sum.Add(x);
-    squares.AddProduct(x, x);
-    l1.Add(std::abs(x));
+    if (!SummedByTiles(t)) {
+      sum.Add(x);
+      squares.AddProduct(x, x);
+      l1.Add(std::abs(x));
+    }
     if (x != 0 && IsFloating(t)) {
       ++exponents[std::ilogb(x)];
       s.subnormal += std::abs(x) < PowerOfTwo(FormatOf(t).min_exponent);
     }
   }
+  if (SummedByTiles(t)) ReferenceSums(t, values, &sum, &squares, &l1);
   s.amax = s.sum = s.sum_squares = s.l1 = NAN;
   if (!std::isnan(s.min)) sum.Nearest(&s.sum, &s.sum_low);
   const Digest digest = ReferenceDigest(dense);
@@ -154,8 +158,8 @@ TEST_P(TensorStatsOf, EqualsTheReferenceInEveryBit) {
 TEST_P(TensorStatsOf, ThreadsDoNotChangeABit) {
   const DType t = GetParam();
   for (const Kind kind : {Kind::kNormal, Kind::kBits, Kind::kFinite, Kind::kCancelling}) {
-    const std::vector<std::byte> data = ValuesMaker(7).Make(t, kind, 50001);
-    const TensorView view = TensorView::Dense(data.data(), t, 50001);
+    const std::vector<std::byte> data = ValuesMaker(7).Make(t, kind, 150001);
+    const TensorView view = TensorView::Dense(data.data(), t, 150001);
     TensorStats one;
     ASSERT_TRUE(MeasureTensor(view, &one, 1).ok());
     for (int threads = 2; threads <= 8; ++threads) {
@@ -169,12 +173,12 @@ TEST_P(TensorStatsOf, ThreadsDoNotChangeABit) {
 // Of any alignment, of many sizes, the last one of any.
 TEST_P(TensorStatsOf, PiecesDoNotChangeABit) {
   const DType t = GetParam();
-  const int64_t count = 9 * TensorMeter::kPieceElements + 77;
+  const int64_t count = 4 * TensorMeter::kPieceElements + 77;
   std::vector<std::byte> data = ValuesMaker(13).Make(t, Kind::kBits, count);
   TensorStats whole;
   ASSERT_TRUE(MeasureTensor(TensorView::Dense(data.data(), t, count), &whole).ok());
   data.insert(data.begin(), std::byte{1});
-  for (const int64_t chunks : {1, 2, 3, 9, 10}) {
+  for (const int64_t chunks : {1, 2, 3, 4, 5}) {
     TensorMeter meter(t);
     for (int64_t at = 0; at < count; at += chunks * TensorMeter::kPieceElements) {
       const int64_t n = std::min(chunks * TensorMeter::kPieceElements, count - at);
@@ -238,7 +242,7 @@ TEST(TensorStats, PiecesOfALargeTensorDoNotChangeABit) {
     TensorStats whole;
     ASSERT_TRUE(MeasureTensor(TensorView::Dense(data.data(), DType::kE5M2, count), &whole, 2).ok());
     TensorMeter meter(DType::kE5M2);
-    const int64_t piece = 300 * TensorMeter::kPieceElements;
+    const int64_t piece = 19 * TensorMeter::kPieceElements;
     for (int64_t at = 0; at < count; at += piece) {
       ASSERT_TRUE(meter.Add(data.data() + at, std::min(piece, count - at)).ok());
     }
@@ -254,40 +258,6 @@ INSTANTIATE_TEST_SUITE_P(Floating, TensorStatsOf, testing::ValuesIn(kFloatingTyp
                          [](const auto& test) { return DTypeName(test.param); });
 INSTANTIATE_TEST_SUITE_P(Integer, TensorStatsOf, testing::ValuesIn(kIntegerTypes),
                          [](const auto& test) { return DTypeName(test.param); });
-
-// The loops that machines without AVX2 run, on words of W.
-template <typename W>
-void ExpectPortableLoopsAgree(DType t) {
-  for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
-    constexpr int64_t kCount = 5 * kChunk;
-    std::vector<std::byte> data = ValuesMaker(11).Make(t, static_cast<Kind>(kind), kCount);
-    TensorStats stats;
-    ASSERT_TRUE(MeasureTensor(TensorView::Dense(data.data(), t, kCount), &stats).ok());
-    TensorTotals totals(t);
-    WordMeasure<W, PortableLoops> words(&totals);
-    for (int64_t i = 0; i < kCount; i += kChunk) {
-      words.Measure(reinterpret_cast<W*>(data.data()) + i, kChunk, 0, {&totals.whole, nullptr});
-    }
-    words.Finish();
-    totals.count = kCount;
-    totals.digest = {stats.digest_low, stats.digest_high};
-    ExpectSame(totals.Finish(), stats);
-    const Digest digest = PortableLoops::DigestWords(data.data(), 256, {1, 2});
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) {
-      const Digest other = Avx2Loops::DigestWords(data.data(), 256, {1, 2});
-      EXPECT_EQ(digest.low, other.low);
-      EXPECT_EQ(digest.high, other.high);
-    }
-#endif
-  }
-}
-
-TEST(TensorStats, PortableLoopsAgree) {
-  ExpectPortableLoopsAgree<uint64_t>(DType::kF64);
-  ExpectPortableLoopsAgree<uint32_t>(DType::kF32);
-  ExpectPortableLoopsAgree<uint16_t>(DType::kBF16);
-}
 
 TEST(TensorStats, EveryNarrowCodeWidensToItsValue) {
   const auto expect = [](uint32_t bits, float value) {

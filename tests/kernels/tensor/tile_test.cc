@@ -22,7 +22,8 @@ std::vector<TensorStats> Emulate(const TensorBatch& batch, uint64_t seed) {
   };
   std::vector<Span> spans;
   for (const TensorItem& item : batch.items()) {
-    for (int64_t at = 0; at < item.count; at += kSpanElements) spans.push_back({&item, at});
+    for (int64_t at = 0; at < item.count; at += SpanElements(item.dtype))
+      spans.push_back({&item, at});
   }
   EXPECT_EQ(static_cast<int64_t>(spans.size()), batch.shape().work);
   std::shuffle(spans.begin(), spans.end(), std::mt19937_64(seed));
