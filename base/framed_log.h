@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -69,6 +70,10 @@ class FramedLogWriter {
   virtual absl::Status Sync() = 0;
   virtual uint64_t size_bytes() const = 0;  // of the file, headers included
 };
+
+// The bytes of a file with these frames, none of them compressed, for who sends it instead of
+// keeping it. Each payload has fewer than 4 GiB. Thread-safe.
+std::string FramedLogBytes(std::span<const std::pair<FrameType, std::string_view>> frames);
 
 // Reads frames in order. Not thread-safe.
 class FramedLogReader {

@@ -163,4 +163,20 @@ absl::StatusOr<std::unique_ptr<FramedLogWriter>> FramedLogWriter::Open(const std
   return writer;
 }
 
+std::string FramedLogBytes(std::span<const std::pair<FrameType, std::string_view>> frames) {
+  const auto head = framed_log::FileHeader();
+  std::string out(head.data(), head.size());
+  for (const auto& [type, payload] : frames) {
+    framed_log::FrameHeader header;
+    header.stored = header.size = static_cast<uint32_t>(payload.size());
+    header.type = static_cast<uint8_t>(type);
+    header.payload_checksum = Crc32c(payload.data(), payload.size());
+    char bytes[framed_log::kFrameHeaderSize];
+    framed_log::Encode(header, bytes);
+    out.append(bytes, sizeof bytes);
+    out.append(payload);
+  }
+  return out;
+}
+
 }  // namespace plumbline

@@ -1,9 +1,11 @@
 #include "analysis/drift/details.h"
 
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/picture/picture.h"
 
 namespace plumbline::rules {
 namespace {
@@ -56,6 +58,33 @@ void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) 
   Put(details, "context", DriftContext(m.k3()));
 }
 
+void DrawDrift(const DriftStatistics& s, v1::Finding& finding) {
+  const std::vector<PointSample::Point> points = s.drawn.points();
+  if (points.size() < 2) return;
+  const TemperatureMark mark = FindTemperature(s);
+  const bool fitted = mark.found() && mark.part.pool();
+  const bool by_entropy = fitted ? mark.by_entropy : 2 * s.with_entropy > s.judged;
+  std::vector<double> x, y;
+  for (const PointSample::Point& point : points) {
+    const double at = by_entropy ? point.a + point.c : point.b;
+    if (!std::isfinite(at)) continue;
+    x.push_back(at);
+    y.push_back(point.far);
+  }
+  google::protobuf::Struct& scatter = PutStruct(*finding.mutable_witness(), "scatter");
+  Put(scatter, "x_name", by_entropy ? "log pi + H" : "log mu");
+  Put(scatter, "y_name", "log pi - log mu");
+  Put(scatter, "unit", "nats");
+  Put(scatter, "of", static_cast<double>(s.drawn.seen()));
+  PutNumbers(scatter, "x", x);
+  PutNumbers(scatter, "y", y);
+  if (!fitted) return;
+  Put(scatter, "slope", mark.fit.slope);
+  Put(scatter, "intercept", mark.fit.intercept);
+  Put(scatter, "standard_error", mark.fit.standard_error);
+  Put(scatter, "r2", mark.fit.r2);
+}
+
 v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftCause& cause,
                          FindingBuilder found, const DriftAlarm& alarm, uint64_t sample_size) {
   found.Cause(cause.id, cause.confidence)
@@ -63,6 +92,7 @@ v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftC
       .FalseAlarm(alarm.kind, alarm.value)
       .Samples(sample_size);
   site.Place(found.verdict());
+  DrawDrift(site.statistics, found.finding());
   found.verdict().mutable_site()->set_step_first(step_first);
   return found.Take();
 }

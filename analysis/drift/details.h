@@ -31,6 +31,10 @@ struct DriftAlarm {
 v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftCause& cause,
                          FindingBuilder found, const DriftAlarm& alarm, uint64_t sample_size);
 
+// The witness that is drawn: d of single tokens over log pi + H_pi, or over log mu where entropies
+// are not recorded, and the line of the temperature where one was found.
+void DrawDrift(const DriftStatistics& statistics, v1::Finding& finding);
+
 // What every drift verdict rests on; the second alone: of halves without a counterpart.
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict);
 void AssumeHalves(const DriftSite& site, v1::Verdict& verdict);

@@ -141,6 +141,7 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   const double square = d * d;
   sizes.Add(std::fabs(d));
   lattice.Add(d);
+  drawn.Add({token.train, token.rollout, token.train_entropy, d});
   if (broken_turn_ != TurnPrefixes::kNoTurn && token.turn >= broken_turn_)
     after_other_prompt += std::min(square, 0.25);
   bounded_k3.Add(std::min(K3(d), 1.0));

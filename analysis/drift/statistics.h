@@ -18,6 +18,7 @@
 #include "analysis/drift/staleness.h"
 #include "analysis/drift/strata.h"
 #include "analysis/drift/temperature.h"
+#include "analysis/picture/picture.h"
 #include "analysis/rollout/rollout.h"
 #include "base/archive.h"
 
@@ -82,6 +83,9 @@ struct DriftStatistics {
   // recorded.
   DriftCell unshifted, shifted_back, shifted_forward;
 
+  // Single fresh tokens, to be drawn: log pi, log mu, H_pi (NaN: not recorded), d.
+  PointSample drawn;
+
   // log mu = 0; of these, where the trainer gives less than a half.
   uint64_t zeros = 0, unlikely_zeros = 0;
   // Tokens of sequences all of whose values lie on a 16-bit grid, by side, and the mean square that
@@ -105,13 +109,14 @@ struct DriftStatistics {
   // Between sequences broken_turn_ is not looked at.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
-    a.Version(3, 3);
+    const uint32_t version = a.Version(4, 3);
     a(differing_ids, fresh, stale, sizes, strata, series, declared, slopes);
     a(on_advantage, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
     a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);
     a(gridded_rollout, rounding_squares, rescored, rescore_k2, trainer_k2);
     a(jumps, split, with_behaviour, turns, after_other_prompt, lattice, own_k2);
     a(last_id_, last_version_, last_train_);
+    if (version >= 4) a(drawn);
   }
 
  private:

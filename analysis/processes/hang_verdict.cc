@@ -1,10 +1,13 @@
 #include "analysis/processes/hang_verdict.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/picture/picture.h"
 
 namespace plumbline::rules {
 namespace {
@@ -87,6 +90,25 @@ const char* CauseId(const v1::RanksHung& h) {
   }
 }
 
+// Who came further waits for who did not.
+void DrawWaits(const v1::RanksHung& h, v1::Finding& finding) {
+  constexpr int kMostRanks = 64;  // of a node, by number
+  google::protobuf::Struct& waits = PutStruct(*finding.mutable_witness(), "waits");
+  auto& nodes = *(*waits.mutable_fields())["nodes"].mutable_list_value();
+  const auto add = [&](const auto& ranks, const std::string& at, bool culprit) {
+    google::protobuf::Struct& node = *nodes.add_values()->mutable_struct_value();
+    std::vector<double> named(ranks.begin(), ranks.begin() + std::min(ranks.size(), kMostRanks));
+    Put(node, "count", ranks.size());
+    Put(node, "at", at);
+    PutFlag(node, "culprit", culprit);
+    PutNumbers(node, "ranks", named);
+  };
+  add(h.waiting(), "came further, and wait", false);
+  add(h.ranks(), absl::StrCat(CauseId(h), " in step ", h.step()), true);
+  PutNumbers(waits, "from", {0});
+  PutNumbers(waits, "to", {1});
+}
+
 }  // namespace
 
 v1::Verdict HangVerdict(const v1::RanksHung& h) {
@@ -115,6 +137,7 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
   };
   list("ranks", h.ranks());
   list("waiting", h.waiting());
+  if (!h.ranks().empty() && !h.waiting().empty()) DrawWaits(h, found.finding());
   Put(details, "kind", named ? "not-launched" : "not-completed");
   return found.Take();
 }

@@ -1,9 +1,11 @@
 // What a verdict on a router call says of it: the contract's details, and the witness.
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/picture/picture.h"
 #include "analysis/routing/analysis.h"
 
 namespace plumbline::rules {
@@ -21,6 +23,39 @@ void PutToken(google::protobuf::Struct& s, const RoutingCase& c, int32_t token, 
   Put(s, "sequence", static_cast<double>(c.sequence[row]));
   Put(s, "position", static_cast<double>(c.position[row]));
   Put(s, "score", score);
+}
+
+// All that wanted a place at the pair's expert, in the order of rows: who they are, their score,
+// and whether they got it. `refused` and `admitted` are places in the arrays.
+void PutQueue(google::protobuf::Struct& s, const RoutingCase& c, const RefusalPair& pair,
+              KeyKind key) {
+  std::vector<const Choice*> candidates;
+  std::vector<size_t> always;
+  const auto pool_of = [&](int32_t token) { return c.pool[static_cast<size_t>(token)]; };
+  for (const Choice& choice : c.choices) {
+    if (choice.expert != pair.expert || pool_of(choice.token) != pool_of(pair.refused)) continue;
+    if (choice.token == pair.refused || choice.token == pair.admitted)
+      always.push_back(candidates.size());
+    candidates.push_back(&choice);
+  }
+  std::vector<double> row, sequence, position, score, kept;
+  for (const size_t i : Evenly(candidates.size(), kMostInRow, always)) {
+    const Choice& choice = *candidates[i];
+    const auto at = static_cast<size_t>(choice.token);
+    if (choice.token == pair.refused) Put(s, "refused", static_cast<double>(row.size()));
+    if (choice.token == pair.admitted) Put(s, "admitted", static_cast<double>(row.size()));
+    row.push_back(choice.token);
+    sequence.push_back(static_cast<double>(c.sequence[at]));
+    position.push_back(static_cast<double>(c.position[at]));
+    score.push_back(KeyValue(c, key, choice.token, choice.expert, choice.rank));
+    kept.push_back(choice.kept ? 1 : 0);
+  }
+  Put(s, "candidates", static_cast<double>(candidates.size()));
+  PutNumbers(s, "row", row);
+  PutNumbers(s, "sequence", sequence);
+  PutNumbers(s, "position", position);
+  PutNumbers(s, "score", score);
+  PutNumbers(s, "kept", kept);
 }
 
 }  // namespace
@@ -79,6 +114,7 @@ google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pa
   Put(s, "capacity", static_cast<double>(a.columns() ? a.column.capacity : a.saturation.capacity));
   PutToken(PutStruct(s, "refused"), a.c, pair.refused, refused);
   PutToken(PutStruct(s, "admitted"), a.c, pair.admitted, admitted);
+  if (a.c.ordered()) PutQueue(PutStruct(s, "queue"), a.c, pair, key);
   return s;
 }
 

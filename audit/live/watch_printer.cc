@@ -7,6 +7,7 @@
 #include "audit/live/output.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
+#include "rules/words/words.h"
 
 namespace plumbline::audit {
 namespace {
@@ -41,7 +42,7 @@ std::string FormatTime(const char* format, int64_t unix_ns, bool utc) {
 // Of an incident that is not just open.
 std::string StateNote(const v1::IncidentEvent& event) {
   if (event.incident().state() == v1::Incident::STATE_OPEN) return "";
-  return absl::StrCat("; ", StateName(event.incident().state()),
+  return absl::StrCat("; ", rules::StateName(event.incident().state()),
                       StatusText(event.incident(), event.status()));
 }
 
@@ -50,21 +51,6 @@ std::string Times(uint64_t count) { return count == 1 ? "once" : absl::StrCat(co
 }  // namespace
 
 std::string TimeText(int64_t unix_ns) { return FormatTime("%Y-%m-%d %H:%M:%S", unix_ns, false); }
-
-const char* StateName(v1::Incident::State state) {
-  switch (state) {
-    case v1::Incident::STATE_OPEN:
-      return "open";
-    case v1::Incident::STATE_ACKNOWLEDGED:
-      return "acknowledged";
-    case v1::Incident::STATE_SILENCED:
-      return "silenced";
-    case v1::Incident::STATE_RESOLVED:
-      return "resolved";
-    default:
-      return "unspecified";
-  }
-}
 
 const std::string& FingerprintOf(const v1::Incident& incident, const v1::IncidentStatus& status) {
   return status.fingerprint().empty() ? incident.finding().fingerprint() : status.fingerprint();
@@ -103,7 +89,7 @@ std::string StatusText(const v1::Incident& incident, const v1::IncidentStatus& s
 
 std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus& status) {
   std::string json =
-      absl::StrCat("{\"id\":", incident.id(), ",\"state\":\"", StateName(incident.state()),
+      absl::StrCat("{\"id\":", incident.id(), ",\"state\":\"", rules::StateName(incident.state()),
                    "\",\"count\":", incident.count(),
                    ",\"fingerprint\":", JsonString(FingerprintOf(incident, status)),
                    ",\"cause\":", JsonString(status.cause()), ",\"sites\":", status.site_count(),
@@ -207,7 +193,7 @@ std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
   }
   if (incident.state() != before.state) {
     remember();
-    return Headline(absl::StrCat(name, " is ", StateName(incident.state()),
+    return Headline(absl::StrCat(name, " is ", rules::StateName(incident.state()),
                                  StatusText(incident, event.status()), " (",
                                  Printable(finding.rule()), ", ", SiteText(finding.site()), ")"),
                     incident.updated_unix_ns());

@@ -8,6 +8,7 @@
 #include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
 #include "plumbline/v1/query.pb.h"
+#include "rules/words/words.h"
 
 namespace plumbline::audit {
 
@@ -63,7 +64,7 @@ const std::string& FingerprintOf(const v1::Incident& incident, const v1::Inciden
 // As text shows them.
 IncidentSites SitesOf(const v1::IncidentStatus& status);
 // "open", "acknowledged", "silenced", "resolved".
-const char* StateName(v1::Incident::State state);
+using rules::StateName;
 // RFC 3339 with milliseconds, UTC.
 std::string Rfc3339(int64_t unix_ns);
 // " by ann: known since Monday, until step 900"; empty when nobody did anything.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "rules/words/in_short.h"
+
 namespace plumbline::audit {
 namespace {
 
@@ -23,6 +25,7 @@ std::vector<std::string> SortedKeys(const google::protobuf::Struct& fields) {
 std::string FieldsText(const google::protobuf::Struct& fields, std::string_view separator) {
   std::string out;
   for (const std::string& key : SortedKeys(fields)) {
+    if (rules::IsPicture(key)) continue;
     if (!out.empty()) out += separator;
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', ' ');
@@ -126,34 +129,6 @@ std::string StrengthText(const v1::Finding& finding) {
 
 }  // namespace
 
-std::string_view StrengthName(v1::Strength strength) {
-  switch (strength) {
-    case v1::STRENGTH_HEURISTIC:
-      return "heuristic";
-    case v1::STRENGTH_STATISTICAL:
-      return "statistical";
-    case v1::STRENGTH_BOUNDED:
-      return "bounded";
-    case v1::STRENGTH_PROVED:
-      return "proved";
-    default:
-      return "unspecified";
-  }
-}
-
-std::string_view VerdictName(v1::Verdict::Kind kind) {
-  switch (kind) {
-    case v1::Verdict::KIND_PASS:
-      return "pass";
-    case v1::Verdict::KIND_FINDING:
-      return "finding";
-    case v1::Verdict::KIND_INCONCLUSIVE:
-      return "inconclusive";
-    default:
-      return "unspecified";
-  }
-}
-
 Ink LevelInk(v1::Level level) {
   if (level == v1::LEVEL_ERROR) return Ink::kRed;
   return level == v1::LEVEL_WARNING ? Ink::kYellow : Ink::kCyan;
@@ -181,7 +156,10 @@ std::string WitnessText(const google::protobuf::Struct& witness) {
 }
 
 std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
-  std::vector<FindingLine> lines = {{"why", finding.explanation()},
+  const rules::InShort in_short = rules::ShortOf(finding);
+  std::vector<FindingLine> lines = {{"do first", finding.fix().empty() ? "" : in_short.act},
+                                    {"command", in_short.command()},
+                                    {"why", finding.explanation()},
                                     {"witness", WitnessText(finding.witness())},
                                     {"cause", CauseText(finding.cause())},
                                     {"measured", MeasuredText(finding)}};
@@ -189,7 +167,8 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
   if (finding.has_forecast())
     lines.push_back({"forecast", SentenceOrFields(finding.forecast(), "words")});
   lines.push_back({"strength", StrengthText(finding)});
-  lines.push_back({"fix", finding.fix()});
+  // All of it, where the first line did not say it.
+  if (finding.fix() != in_short.act) lines.push_back({"fix", finding.fix()});
   lines.push_back({"finding", finding.fingerprint()});
   return lines;
 }

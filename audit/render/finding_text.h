@@ -8,14 +8,13 @@
 #include "analysis/frame/frame.h"
 #include "audit/render/text_util.h"
 #include "plumbline/v1/finding.pb.h"
+#include "rules/words/words.h"
 
 namespace plumbline::audit {
 
 using rules::LevelName;
-// "heuristic", "statistical", "bounded", "proved"; "unspecified" for anything else.
-std::string_view StrengthName(v1::Strength strength);
-// "pass", "finding", "inconclusive"; "unspecified" for anything else.
-std::string_view VerdictName(v1::Verdict::Kind kind);
+using rules::StrengthName;
+using rules::VerdictName;
 Ink LevelInk(v1::Level level);
 
 // "layers.3 routing, steps 10-40, ranks 0-3, run demo"; parts that are unknown are left out.
@@ -25,8 +24,8 @@ std::string SiteText(const v1::FindingSite& site);
 // otherwise each field follows as "key value".
 std::string WitnessText(const google::protobuf::Struct& witness);
 
-// What a finding says below its title, in that order: why, witness, cause, ... Foreign text as it
-// came; the text of a line that does not apply is empty.
+// What a finding says below its title, in that order: do first, command, why, witness, cause, ...
+// Foreign text as it came; the text of a line that does not apply is empty.
 struct FindingLine {
   const char* label;
   std::string text;

@@ -1,12 +1,12 @@
 #include "audit/render/html_report.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
 #include "audit/render/html_style.h"
 #include "audit/render/html_text.h"
+#include "audit/render/page_data.h"
+#include "audit/render/report_page.h"
 #include "audit/render/series_plot.h"
 #include "audit/render/text_util.h"
 #include "audit/render/verdict_groups.h"
@@ -49,14 +49,25 @@ class HtmlPage {
     body += Inputs();
     body += Groups("Inconclusive", InconclusiveGroups(result_), result_.coverage.inconclusive);
     body += Groups("Passed", PassedGroups(result_), std::nullopt);
+    // Without a script the plain form stands; the page's script puts its views in its place.
+    const ReportPage* page = BundledReportPage();
+    std::string policy = "default-src 'none'; style-src 'unsafe-inline'", script;
+    if (page != nullptr) {
+      policy += "; script-src '" + std::string(page->digest) + "'";
+      script = "<script type=\"application/json\" id=\"report\">" + PageData(result_) +
+               "</script>\n<script>" + std::string(page->script) + "</script>\n";
+    }
     return std::string("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n") +
-           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-           "'unsafe-inline'\">\n"
+           "<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy +
+           "\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
            "<meta name=\"referrer\" content=\"no-referrer\">\n" +
-           Element("title", "", "Plumbline report: " + HtmlText(SummaryText(result_))) + "<style>" +
-           kHtmlStyle + "</style>\n</head>\n<body>\n" + Element("main", "", body) +
-           "</body>\n</html>\n";
+           Element("title", "", "Plumbline report: " + HtmlText(SummaryText(result_))) +
+           "<style id=\"plain-style\">" + kHtmlStyle + "</style>\n" +
+           (page == nullptr ? ""
+                            : "<style id=\"page-style\" media=\"not all\">" +
+                                  std::string(page->style) + "</style>\n") +
+           "</head>\n<body>\n" + Element("main", "", body) + script + "</body>\n</html>\n";
   }
 
  private:
@@ -85,19 +96,9 @@ class HtmlPage {
     place += HtmlText(SiteText(shown.site()));
     if (shown.suppressed()) place += " (suppressed)";
     out += Element("p", " class=\"dim\"", place);
-    out += ActAndCommand(shown) + Lines(shown);
+    out += Lines(shown);
     out += PlotsOf(incident) + SitesOf(incident);
     return out + "</article>\n";
-  }
-
-  // What to do first, and the command to copy, where the rule says them.
-  static std::string ActAndCommand(const v1::Finding& finding) {
-    const auto json = FindingValue(finding);
-    std::string out;
-    const std::string act = json.value("act", ""), command = json.value("command", "");
-    if (!act.empty()) out += Element("p", " class=\"act\"", HtmlText(act));
-    if (!command.empty()) out += Element("pre", "", HtmlLines(command));
-    return out;
   }
 
   static std::string Lines(const v1::Finding& finding) {

@@ -30,16 +30,4 @@ std::string HtmlText(std::string_view text) {
   return out;
 }
 
-std::string HtmlLines(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    out += HtmlText(text.substr(0, end));
-    if (end == std::string_view::npos) break;
-    out += '\n';
-    text.remove_prefix(end + 1);
-  }
-  return out;
-}
-
 }  // namespace plumbline::audit

@@ -10,7 +10,4 @@ namespace plumbline::audit {
 // and in a quoted attribute. Not for scripts, styles or addresses.
 std::string HtmlText(std::string_view text);
 
-// The same with the line breaks kept, for an element whose white space is kept.
-std::string HtmlLines(std::string_view text);
-
 }  // namespace plumbline::audit

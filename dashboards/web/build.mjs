@@ -1,24 +1,23 @@
-// Bundles src/ and writes it as a C++ file: node build.mjs OUT.cc. With a folder as the argument the
-// files themselves are written there.
+// Bundles src/ and writes it as C++ files, one for plumbd and one for the reports of plumb: node build.mjs OUT.cc
+// REPORT.cc. With a folder as the argument the files themselves are written there.
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2];
-if (!out) throw new Error('node build.mjs OUT.cc');
+const reportOut = process.argv[3];
+if (!out) throw new Error('node build.mjs OUT.cc REPORT.cc');
 
 // Its authors ask that their notice goes with every copy.
 const uplot = readFileSync(join(here, 'node_modules/uplot/LICENSE'), 'utf8').trim();
 
-const bundled = await build({
+const options = {
   absWorkingDir: here,
-  entryPoints: { page: 'src/main.ts', style: 'src/style.css' },
   bundle: true,
   minify: true,
-  format: 'esm',
   target: 'es2022',
   charset: 'utf8',
   banner: { js: `/*! With uPlot:\n${uplot}\n*/` },
@@ -26,11 +25,22 @@ const bundled = await build({
   outdir: 'out',
   write: false,
   logLevel: 'warning',
-});
-const of = (end) => Buffer.from(bundled.outputFiles.find((file) => file.path.endsWith(end)).contents);
+};
+// A report's script stands in the file itself, so it is no module.
+// What asks first is a small script of its own, that of curves comes last.
+const bundles = await Promise.all([
+  build({ ...options, entryPoints: { page: 'src/main.ts', style: 'src/style.css' }, format: 'esm', splitting: true, chunkNames: 'part-[hash]' }),
+  build({ ...options, entryPoints: { report: 'src/report.ts' }, format: 'iife' }),
+  build({ ...options, entryPoints: { start: 'src/start.ts' }, format: 'iife', banner: {} }),
+]);
+const files = bundles.flatMap((one) => one.outputFiles);
+const named = (text) => files.filter((file) => file.path.includes(text));
+const of = (end) => Buffer.from(files.find((file) => file.path.endsWith(end)).contents);
 const assets = [
   ['/', 'text/html; charset=utf-8', readFileSync(join(here, 'src/index.html'))],
   ['/page.js', 'text/javascript; charset=utf-8', of('page.js')],
+  ['/start.js', 'text/javascript; charset=utf-8', of('start.js')],
+  ...named('part-').map((file) => ['/' + basename(file.path), 'text/javascript; charset=utf-8', Buffer.from(file.contents)]),
   ['/style.css', 'text/css; charset=utf-8', of('style.css')],
 ];
 
@@ -64,4 +74,15 @@ if (!out.endsWith('.cc')) {
     'std::string_view PageAbsentWhy() { return {}; }\n\n}  // namespace plumbline::server\n';
   mkdirSync(dirname(out), { recursive: true });
   writeFileSync(out, text);
+  if (reportOut) writeFileSync(reportOut, reportSource());
+}
+
+// The script and the style of a report, and the script's digest for the content policy.
+function reportSource() {
+  const script = of('report.js');
+  if (/<\/script|<!--/i.test(script.toString())) throw new Error('the script of a report would end within');
+  const digest = createHash('sha256').update(script).digest('base64');
+  return '// Written by dashboards/web/build.mjs.\n#include "audit/render/report_page.h"\n\n#pragma GCC diagnostic ignored "-Woverlength-strings"\n\nnamespace plumbline::audit {\nnamespace {\n\n' +
+    `using std::string_view_literals::operator""sv;\n\nconstexpr ReportPage kPage = {\n${literal(script)}sv,\n    "sha256-${digest}"sv,\n${literal(of('style.css'))}sv};\n\n}  // namespace\n\n` +
+    'const ReportPage* BundledReportPage() { return &kPage; }\n\n}  // namespace plumbline::audit\n';
 }

@@ -1,7 +1,8 @@
-# The page as a .cc file for plumbd: page_source. Bundled here from src/ by esbuild, which `npm ci` in this folder has installed
+# The page as a .cc file for plumbd, page_source, and one for the HTML reports of plumb, report_source. Bundled here from src/ by esbuild, which `npm ci` in this folder has installed
 # (tools/setup does that); nothing is fetched while building. Without it plumbd is built all the same, and says where its page is.
 set(page_folder ${CMAKE_CURRENT_LIST_DIR})
 set(page_source ${CMAKE_BINARY_DIR}/page/page_assets.cc)
+set(report_source ${CMAKE_BINARY_DIR}/page/report_page.cc)
 set(page_bundler ${page_folder}/node_modules/esbuild/package.json)
 option(PLUMBLINE_PAGE "Put the page into plumbd when node and esbuild are found" ON)
 find_program(PLUMBLINE_NODE node)
@@ -27,11 +28,20 @@ std::string_view PageAbsentWhy() { return \"@page_absent@\"; }
 
 }  // namespace plumbline::server
 " @ONLY)
+  file(CONFIGURE OUTPUT ${report_source} CONTENT "#include \"audit/render/report_page.h\"
+
+namespace plumbline::audit {
+
+const ReportPage* BundledReportPage() { return nullptr; }
+
+}  // namespace plumbline::audit
+" @ONLY)
 else()
   file(GLOB page_files CONFIGURE_DEPENDS ${page_folder}/src/*.ts ${page_folder}/src/*.css ${page_folder}/src/*.html)
-  add_custom_command(OUTPUT ${page_source}
-    COMMAND ${PLUMBLINE_NODE} ${page_folder}/build.mjs ${page_source}
+  add_custom_command(OUTPUT ${page_source} ${report_source}
+    COMMAND ${PLUMBLINE_NODE} ${page_folder}/build.mjs ${page_source} ${report_source}
     DEPENDS ${page_files} ${page_folder}/build.mjs ${page_bundler}
     COMMENT "Bundling the page" VERBATIM)
+  add_custom_target(plumb_page DEPENDS ${page_source} ${report_source})
 endif()
-set_source_files_properties(${page_source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(${page_source} ${report_source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)

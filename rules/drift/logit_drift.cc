@@ -80,6 +80,9 @@ constexpr RuleInfo kInfo = {"drift/logit-drift",
                             {}};
 
 constexpr uint64_t kFewCompared = 256;
+constexpr char kFixUnknown[] =
+    "Record entropies and weight versions beside the log-probabilities: they tell the causes "
+    "apart.";
 constexpr double kErrorSlope = 0.1;
 // Two-sided normal tail at 5 standard errors.
 constexpr double kBiasChance = 5.7e-7;
@@ -146,7 +149,9 @@ class LogitDriftRule : public DriftRule {
       const DriftCause cause = site.Cause();
       f.set_explanation(absl::StrCat(f.explanation(), ". Cause: ", cause.words, "."));
       cause.Fill(f);
+      if (f.fix().empty()) f.set_fix(kFixUnknown);
       f.set_sample_size(site.statistics.fresh.count());
+      DrawDrift(site.statistics, f);
     }
     DescribeDrift(site.statistics, *verdict.mutable_details());
     AssumeDrift(site, verdict);

@@ -178,6 +178,7 @@ class SamplerMismatch : public Rule {
         .Threshold(-std::log(test.alpha()), "ln 1/alpha of this site")
         .Fix(kFix);
     Name(s, below, found.finding());
+    if (s.drift != nullptr) DrawDrift(s.drift->statistics, found.finding());
     found.Samples(test.tokens()).FalseAlarm("probability", test.alpha());
     if (approximate) {
       found.Assume(absl::StrFormat(

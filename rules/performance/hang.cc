@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -7,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/flight/flight.h"
 #include "analysis/frame/frame.h"
+#include "analysis/picture/picture.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -72,6 +75,8 @@ constexpr RuleInfo kInfo = {"performance/hang",
                             {}};
 
 using flight::Frozen;
+
+constexpr size_t kMostRanksDrawn = 64;  // of a node, by number
 
 std::string RankList(const std::vector<uint32_t>& ranks) {
   constexpr size_t kMostNamed = 8;
@@ -160,6 +165,94 @@ void PutRankList(google::protobuf::Struct& details, const char* key,
   for (const uint32_t rank : ranks) values.add_values()->set_number_value(rank);
 }
 
+// Who waits for whom: ranks that stand at one operation are a node, those that are named another.
+// An edge goes from who waits to who is awaited. At most kMostNodes; the smallest are left out.
+constexpr size_t kMostNodes = 12;
+
+struct Waiting {
+  const flight::Op* op;
+  std::vector<uint32_t> ranks;
+};
+
+std::vector<Waiting> Standing(const flight::Job& job, const Frozen& frozen) {
+  std::map<std::string, Waiting> by_op;
+  for (const uint32_t rank : frozen.waiting) {
+    const auto record = job.ranks.find(rank);
+    const flight::Op* head = record == job.ranks.end() ? nullptr : record->second.head();
+    if (head == nullptr) continue;
+    Waiting& node = by_op[absl::StrCat(head->group, "\n", head->kind, "\n", head->sequence)];
+    node.op = head;
+    node.ranks.push_back(rank);
+  }
+  std::vector<Waiting> nodes;
+  for (auto& [key, node] : by_op) nodes.push_back(std::move(node));
+  std::stable_sort(nodes.begin(), nodes.end(), [](const Waiting& a, const Waiting& b) {
+    return a.ranks.size() > b.ranks.size();
+  });
+  if (nodes.size() > kMostNodes) nodes.resize(kMostNodes);
+  return nodes;
+}
+
+// Of a node's operation: members that have not launched it; of point to point, the peer.
+std::set<uint32_t> Awaited(const flight::Job& job, const flight::Op& op) {
+  if (op.point_to_point) {
+    return op.peer < 0 ? std::set<uint32_t>{} : std::set<uint32_t>{static_cast<uint32_t>(op.peer)};
+  }
+  std::set<uint32_t> out;
+  const auto members = job.members.find(op.group);
+  if (members == job.members.end()) return out;
+  for (const uint32_t rank : members->second) {
+    const auto record = job.ranks.find(rank);
+    if (record == job.ranks.end() || !record->second.Launched(op.group, op.sequence))
+      out.insert(rank);
+  }
+  return out;
+}
+
+void AddNode(google::protobuf::Struct& waits, const std::vector<uint32_t>& ranks,
+             const std::string& at, bool culprit) {
+  auto& list = *(*waits.mutable_fields())["nodes"].mutable_list_value();
+  google::protobuf::Struct& node = *list.add_values()->mutable_struct_value();
+  std::vector<double> named;
+  for (size_t i = 0; i < ranks.size() && i < kMostRanksDrawn; ++i) named.push_back(ranks[i]);
+  Put(node, "count", static_cast<double>(ranks.size()));
+  Put(node, "at", at);
+  PutFlag(node, "culprit", culprit);
+  PutNumbers(node, "ranks", named);
+}
+
+void DrawWaits(const flight::Job& job, const Frozen& frozen, v1::Finding& finding) {
+  google::protobuf::Struct& waits = PutStruct(*finding.mutable_witness(), "waits");
+  const std::vector<Waiting> nodes = Standing(job, frozen);
+  for (const Waiting& node : nodes)
+    AddNode(waits, node.ranks, absl::StrCat("at ", OpWords(*node.op)), false);
+  std::vector<double> from, to;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const std::set<uint32_t> awaited = Awaited(job, *nodes[i].op);
+    const auto any = [&](const std::vector<uint32_t>& ranks) {
+      return std::any_of(ranks.begin(), ranks.end(),
+                         [&](uint32_t rank) { return awaited.contains(rank); });
+    };
+    const auto edge = [&](size_t end) {
+      from.push_back(static_cast<double>(i));
+      to.push_back(static_cast<double>(end));
+    };
+    // Those that are named come after all nodes.
+    if (!frozen.ranks.empty() && (awaited.empty() || any(frozen.ranks))) edge(nodes.size());
+    for (size_t other = 0; other < nodes.size(); ++other) {
+      if (other != i && any(nodes[other].ranks)) edge(other);
+    }
+  }
+  if (!frozen.ranks.empty()) {
+    const bool unseen = frozen.ranks == frozen.without_dump;
+    AddNode(waits, frozen.ranks,
+            absl::StrCat(unseen ? "no dump; awaited at " : "awaited at ", OpWords(frozen.op)),
+            true);
+  }
+  PutNumbers(waits, "from", from);
+  PutNumbers(waits, "to", to);
+}
+
 // "" where a dump can be read as one.
 std::string WrongDump(const v1::FlightRecorder& recorder) {
   for (const auto& op : recorder.operations()) {
@@ -171,7 +264,8 @@ std::string WrongDump(const v1::FlightRecorder& recorder) {
 }
 
 // What the dumps of a job say.
-v1::Verdict OfDumps(const Frozen& frozen, size_t dumps) {
+v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
+  const size_t dumps = job.ranks.size();
   if (frozen.kind == Frozen::Kind::kNothingPending)
     return Pass(absl::StrFormat("no operation is pending in %d dumps", dumps));
   if (frozen.kind == Frozen::Kind::kDifferentTimes) {
@@ -212,6 +306,7 @@ v1::Verdict OfDumps(const Frozen& frozen, size_t dumps) {
       .Witness("operation", frozen.op.kind)
       .Witness("sequence", static_cast<double>(frozen.op.sequence))
       .Fix(words.fix);
+  DrawWaits(job, frozen, found.finding());
   google::protobuf::Struct& details = *found.verdict().mutable_details();
   PutRankList(details, "ranks", frozen.ranks);
   PutRankList(details, "waiting", frozen.waiting);
@@ -235,8 +330,9 @@ class Hang : public Rule {
       if (const std::string wrong = WrongDump(*recorder); !wrong.empty())
         return out.Add(Inconclusive(absl::StrFormat("wrong-dump: rank %d: %s", rank, wrong)));
     }
-    const Frozen frozen = flight::FindFrozen(flight::JoinRecorders(recorders));
-    v1::Verdict verdict = OfDumps(frozen, recorders.size());
+    const flight::Job job = flight::JoinRecorders(recorders);
+    const Frozen frozen = flight::FindFrozen(job);
+    v1::Verdict verdict = OfDumps(job, frozen);
     const std::vector<uint32_t>& ranks = frozen.ranks.empty() ? frozen.waiting : frozen.ranks;
     SetPlace(verdict, step.site.layer(), step.site.op(), step.step, step.step, ranks);
     out.Add(std::move(verdict));

@@ -1,9 +1,11 @@
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/picture/picture.h"
 #include "rules/bases/timeline_rule.h"
 #include "rules/catalogue.h"
 
@@ -183,7 +185,48 @@ class IdleComb : public TimelineRule {
         .Witness("gap_ms", static_cast<double>(comb.longest_ns) * 1e-6)
         .Witness("ended_by", name)
         .Fix(FixOf(comb.cause));
+    Draw(t, comb, found.finding());
     return found.Take();
+  }
+
+  // The window around the longest gap, and all recurring gaps by time: when, how long, which class
+  // of host span covers them. `host` names the longest span of that class.
+  static void Draw(const v1::Timeline& t, const timeline::Comb& comb, v1::Finding& finding) {
+    google::protobuf::Struct& lanes = PutStruct(*finding.mutable_witness(), "lanes");
+    std::vector<double> gap_from, gap_ms, gap_cause, step, step_from, step_ms, step_idle;
+    std::vector<size_t> long_enough;
+    size_t longest = 0;
+    for (int i = 0; i < t.gaps_size(); ++i) {
+      if (t.gaps(i).name() != comb.longest->name()) continue;
+      if (&t.gaps(i) == comb.longest) longest = long_enough.size();
+      long_enough.push_back(static_cast<size_t>(i));
+    }
+    for (const size_t i : Evenly(long_enough.size(), kMostInRow, {longest})) {
+      const v1::TimelineGap& gap = t.gaps(static_cast<int>(long_enough[i]));
+      gap_from.push_back(Milliseconds(gap.start_ns()));
+      gap_ms.push_back(Milliseconds(gap.duration_ns()));
+      gap_cause.push_back(gap.cause() == comb.cause ? 1 : 0);
+    }
+    for (const size_t i : Evenly(static_cast<size_t>(t.steps_size()), kMostInRow)) {
+      const v1::TimelineStep& one = t.steps(static_cast<int>(i));
+      step.push_back(static_cast<double>(one.number()));
+      step_from.push_back(1e-6 * static_cast<double>(one.start_ns()));
+      step_ms.push_back(Milliseconds(one.duration_ns()));
+      step_idle.push_back(1 - Share(one.busy_ns(), one.duration_ns()));
+    }
+    Put(lanes, "span_ms", Milliseconds(t.span_ns()));
+    Put(lanes, "longest_from_ms", Milliseconds(comb.longest->start_ns()));
+    Put(lanes, "longest_ms", Milliseconds(comb.longest->duration_ns()));
+    for (const v1::TimelineWait& wait : t.waits()) {
+      if (wait.cause() == comb.cause && !wait.name().empty()) Put(lanes, "host", wait.name());
+    }
+    PutNumbers(lanes, "gap_from_ms", gap_from);
+    PutNumbers(lanes, "gap_ms", gap_ms);
+    PutNumbers(lanes, "gap_by_host", gap_cause);
+    PutNumbers(lanes, "step", step);
+    PutNumbers(lanes, "step_from_ms", step_from);
+    PutNumbers(lanes, "step_ms", step_ms);
+    PutNumbers(lanes, "step_idle", step_idle);
   }
 
   double warning_;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
 #include "base/printable.h"
+#include "rules/words/words.h"
 #include "server/settings/alert_config.h"
 
 namespace plumbline::server {
@@ -32,18 +33,6 @@ std::string Cut(std::string text) {
   return text.substr(0, end) + "...";
 }
 std::string Safe(const std::string& text) { return Cut(Printable(text)); }
-
-const char* StrengthWord(v1::Strength strength) {
-  constexpr const char* kWords[] = {"unspecified", "heuristic", "statistical", "bounded", "proved"};
-  const int i = static_cast<int>(strength);
-  return i >= 0 && i < 5 ? kWords[i] : kWords[0];
-}
-
-const char* StateWord(v1::Incident::State state) {
-  constexpr const char* kWords[] = {"open", "acknowledged", "silenced", "resolved"};
-  const int i = static_cast<int>(state);
-  return i >= 0 && i < 4 ? kWords[i] : kWords[0];
-}
 
 // As reports write it: what is not finite is a string.
 Json Number(double value) {
@@ -112,7 +101,7 @@ Json SitesJson(const v1::IncidentStatus& incident) {
                     {"layer", Safe(site.layer())},
                     {"op", Safe(site.op())},
                     {"level", rules::LevelName(site.level())},
-                    {"strength", StrengthWord(site.strength())},
+                    {"strength", rules::StrengthName(site.strength())},
                     {"step_first", site.step_first()},
                     {"step_last", site.step_last()},
                     {"rank_count", site.ranks()},
@@ -146,7 +135,7 @@ Json SiteJson(const v1::FindingSite& site) {
 Json FindingJson(const v1::Finding& f) {
   Json out = {{"rule", Safe(f.rule())},
               {"level", rules::LevelName(f.level())},
-              {"strength", StrengthWord(f.strength())},
+              {"strength", rules::StrengthName(f.strength())},
               {"title", Safe(f.title())},
               {"explanation", Safe(f.explanation())},
               {"site", SiteJson(f.site())},
@@ -221,7 +210,7 @@ std::string Text(AlertEvent event, const IncidentTable::Change& change, v1::Leve
   if (const std::string sites = SitesText(change.status); !sites.empty()) out += sites + "\n";
   out += What(event, change, previous, change.status.seen_step());
   absl::StrAppend(&out, "\n", Safe(f.explanation()), "\n\n");
-  absl::StrAppend(&out, "Strength: ", StrengthWord(f.strength()), ", found ",
+  absl::StrAppend(&out, "Strength: ", rules::StrengthName(f.strength()), ", found ",
                   change.incident.count() == 1 ? std::string("once")
                                                : absl::StrCat(change.incident.count(), " times"),
                   "\n");
@@ -296,7 +285,7 @@ Notification MakeNotification(AlertEvent event, const IncidentTable::Change& cha
   json["incident"] = {{"id", incident.id()},
                       {"fingerprint", Safe(n.fingerprint)},
                       {"revision", n.revision},
-                      {"state", StateWord(incident.state())},
+                      {"state", rules::StateName(incident.state())},
                       {"count", incident.count()},
                       {"cause", Safe(change.status.cause())},
                       {"site_count", change.status.site_count()},

@@ -20,6 +20,7 @@
 #include "server/process/health.h"
 #include "server/process/memory_limit.h"
 #include "server/query/query_service.h"
+#include "server/web/door.h"
 #include "server/web/web_service.h"
 
 namespace plumbline::server {
@@ -126,6 +127,8 @@ class ServerImpl : public Server {
     options.tls_cert = config.tls_cert;
     options.tls_key = config.tls_key;
     options.admit = [gate = gate_.get()](const HttpCaller& caller) {
+      // Where nobody is asked, metrics name runs to whoever turns a name to this host, too.
+      if (!gate->guarded()) return CheckScrapeHost(caller.host);
       return gate->AdmitHttp(caller.authorization, caller.session);
     };
     options.open_session = [gate = gate_.get()](std::string_view header) {

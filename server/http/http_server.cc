@@ -124,8 +124,7 @@ class HttpServerImpl : public HttpServer {
       }
       const bool open = request.path == "/healthz" || session;
       if (options_.admit == nullptr || open) return Answer::Unhandled;
-      const absl::Status status = options_.admit({request.get_header_value("Authorization"),
-                                                  SessionOf(request.get_header_value("Cookie"))});
+      const absl::Status status = options_.admit(CallerOf(request));
       if (status.ok()) return Answer::Unhandled;
       SayRefused(status, &response);
       return Answer::Handled;
@@ -154,13 +153,17 @@ class HttpServerImpl : public HttpServer {
     if (request.method == "GET") events_ = std::move(answer.events);
   }
 
+  static HttpCaller CallerOf(const Request& request) {
+    return {request.get_header_value("Authorization"),
+            SessionOf(request.get_header_value("Cookie")), request.get_header_value("Host")};
+  }
+
   static WebRequest WebRequestOf(const Request& request) {
     WebRequest web;
     web.method = request.method;
     web.path = request.target.substr(0, request.target.find_first_of("?#"));
     for (const auto& [name, value] : request.params) web.params.emplace_back(name, value);
-    web.caller = {request.get_header_value("Authorization"),
-                  SessionOf(request.get_header_value("Cookie"))};
+    web.caller = CallerOf(request);
     web.host = request.get_header_value("Host");
     web.origin = request.get_header_value("Origin");
     web.fetch_site = request.get_header_value("Sec-Fetch-Site");

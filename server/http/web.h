@@ -15,6 +15,7 @@ namespace plumbline::server {
 struct HttpCaller {
   std::string authorization;  // the header
   std::string session;        // of the cookie
+  std::string host;           // the header: by what name the server was called
 };
 
 struct WebRequest {

@@ -1,6 +1,7 @@
 #include "server/web/door.h"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -24,14 +25,28 @@ std::string_view HostOfOrigin(std::string_view origin) {
   return at == std::string_view::npos ? std::string_view() : origin.substr(at + 3);
 }
 
+// As the machine itself is called; "": not known.
+std::string OwnName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
 }  // namespace
 
 absl::Status CheckHost(std::string_view host) {
   const std::string name(WithoutPort(host));
   if (name == "localhost" || IsAddress(name)) return absl::OkStatus();
+  if (!name.empty() && name == OwnName()) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      "this plumbd asks nobody for a token, so it answers only where it is called by its address "
-      "or as localhost: open http://127.0.0.1:PORT/, or give it [[access]] entries");
+      "this plumbd asks nobody for a token, so it answers only where it is called by its address, "
+      "its host's own name or as localhost: open http://127.0.0.1:PORT/, or give it [[access]] "
+      "entries");
+}
+
+absl::Status CheckScrapeHost(std::string_view host) {
+  const std::string_view name = WithoutPort(host);
+  const bool own = name.find_first_of(".[]") == std::string_view::npos;
+  return own ? absl::OkStatus() : CheckHost(host);
 }
 
 absl::Status CheckSameOrigin(const WebRequest& request) {

@@ -1,6 +1,7 @@
 // Incidents: a list, one with all that is known of it, and what people do to it.
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <memory>
 
@@ -8,8 +9,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "rules/words/in_short.h"
+#include "rules/words/words.h"
+#include "server/capsules/capsule_archive.h"
 #include "server/web/views.h"
-#include "server/web/what_to_do.h"
 
 namespace plumbline::server {
 namespace {
@@ -57,7 +60,7 @@ const char* CapsuleWord(v1::CapsuleInfo::State state) {
 }
 
 bool InState(const IncidentTable::Change& change, const std::string& state) {
-  return state.empty() || state == "all" || state == StateWord(change.incident.state());
+  return state.empty() || state == "all" || state == StandingOf(change);
 }
 
 // What the page asks for, as the table takes it. InvalidArgument.
@@ -107,9 +110,10 @@ std::vector<IncidentTable::Change> WebViews::IncidentsSeen(const Lease& lease,
 
 Json WebViews::Incidents(const Lease& lease, const Params& params) const {
   auto all = IncidentsSeen(lease, ParamOf(params, "run"), ParamOf(params, "rule"));
-  Json counts = {{"open", 0}, {"acknowledged", 0}, {"silenced", 0}, {"resolved", 0}};
+  Json counts = {
+      {"open", 0}, {"acknowledged", 0}, {"silenced", 0}, {"suppressed", 0}, {"resolved", 0}};
   for (const auto& change : all) {
-    counts[StateWord(change.incident.state())].get_ref<int64_t&>() += 1;
+    counts[StandingOf(change)].get_ref<int64_t&>() += 1;
   }
   std::erase_if(all,
                 [&](const auto& change) { return !InState(change, ParamOf(params, "state")); });
@@ -138,8 +142,8 @@ Json WebViews::HistoryJson(const std::string& fingerprint) const {
   if (history.ok()) {
     for (const v1::IncidentRevision& one : *history) {
       out.push_back({{"change", ChangeWord(one.change())},
-                     {"level", LevelWord(one.level())},
-                     {"state", StateWord(one.state())},
+                     {"level", rules::LevelName(one.level())},
+                     {"state", rules::StateName(one.state())},
                      {"step", one.step()},
                      {"time", NsText(one.unix_ns())},
                      {"who", one.who()},
@@ -185,6 +189,40 @@ Json WebViews::CapsuleJson(const std::string& fingerprint) const {
           {"ranks", info.ranks_size()}};
 }
 
+absl::StatusOr<std::pair<std::string, std::string>> WebViews::Capsule(
+    const Lease& lease, const std::string& name) const {
+  const auto fingerprint = Resolve(lease, name);
+  if (!fingerprint.ok()) return fingerprint.status();
+  const auto change = sources_.query.incident_table->Get(*fingerprint);
+  if (!change.ok()) return change.status();
+  const CapsuleKeeper* const keeper = sources_.query.capsules;
+  const auto list = keeper == nullptr ? std::vector<v1::CapsuleInfo>()
+                                      : keeper->List("", change->incident.finding().fingerprint());
+  if (list.empty()) return absl::NotFoundError("no capsule of this incident is held");
+  const v1::CapsuleInfo& info = list.back();
+  uint64_t bytes = 0;
+  for (const v1::CapsuleRank& rank : info.ranks()) bytes += rank.total();
+  const std::string folder = absl::StrCat("capsule-", fingerprint->substr(0, 12));
+  if (bytes > kMostArchiveBytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it has ", bytes >> 20, " MB, more than one answer may: plumb capsule ",
+                     fingerprint->substr(0, 12), " --output ", folder));
+  }
+  std::vector<std::pair<int, std::string>> held;
+  for (int i = 0; i < info.ranks_size(); ++i) {
+    if (info.ranks(i).state() != v1::CapsuleRank::STATE_HELD) continue;
+    std::ifstream file(keeper->PathOf(info, i), std::ios::binary);
+    std::string data(info.ranks(i).total(), '\0');
+    if (!file.read(data.data(), static_cast<std::streamsize>(data.size())))
+      return absl::UnavailableError("the capsule was removed or taken anew meanwhile");
+    held.emplace_back(i, std::move(data));
+  }
+  if (held.empty()) return absl::NotFoundError("nothing of it is held yet");
+  auto archive = CapsuleArchive(folder, info, held);
+  if (!archive.ok()) return archive.status();
+  return std::make_pair(folder + ".tar", *std::move(archive));
+}
+
 absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& name) const {
   const auto fingerprint = Resolve(lease, name);
   if (!fingerprint.ok()) return fingerprint.status();
@@ -195,7 +233,7 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
   out["now"] = NsText(static_cast<int64_t>(UnixNs()));
   out["may_change"] = lease.Over(Scope::kAdmin, run);
   out["access"] = lease.Names();
-  out["finding"] = FindingJson(change->incident.finding());
+  out["finding"] = rules::PageFinding(change->incident.finding());
   out["site_rows"] = SitesJson(change->status);
   out["history"] = HistoryJson(*fingerprint);
   out["capsule"] = CapsuleJson(change->incident.finding().fingerprint());
@@ -211,8 +249,8 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
     if (other.incident.state() == v1::Incident::STATE_RESOLVED) continue;
     out["also"].push_back({{"fingerprint", other.status.fingerprint()},
                            {"rule", other.incident.finding().rule()},
-                           {"level", LevelWord(other.incident.finding().level())},
-                           {"title_short", ShortOf(other.incident.finding()).title}});
+                           {"level", rules::LevelName(other.incident.finding().level())},
+                           {"title_short", rules::ShortOf(other.incident.finding()).title}});
   }
   return out;
 }
@@ -234,9 +272,9 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   // An incident that is found again has another revision; what people decided is its state.
   const auto seen = asked.find("seen");
   if (seen != asked.end() && seen->is_string() &&
-      seen->get<std::string>() != StateWord(change->incident.state())) {
+      seen->get<std::string>() != rules::StateName(change->incident.state())) {
     return absl::AbortedError(absl::StrCat(
-        "it is ", StateWord(change->incident.state()), " by now",
+        "it is ", rules::StateName(change->incident.state()), " by now",
         change->status.who().empty() ? "" : absl::StrCat(", by ", change->status.who()),
         ": look again"));
   }

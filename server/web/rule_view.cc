@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "rules/catalogue.h"
@@ -60,14 +61,13 @@ Json OptionsOf(const rules::RuleInfo& info) {
 Json WebViews::Rules(const Lease& lease) const {
   std::map<std::string, uint64_t> open;
   for (const auto& change : IncidentsSeen(lease, "", "")) {
-    if (change.incident.state() == v1::Incident::STATE_OPEN)
-      ++open[change.incident.finding().rule()];
+    if (StandingOf(change) == std::string_view("open")) ++open[change.incident.finding().rule()];
   }
   Json rows = Json::array();
   for (const rules::CatalogueEntry& entry : rules::Catalogue()) {
     rows.push_back({{"rule", entry.info->id},
                     {"title", entry.info->title},
-                    {"level", LevelWord(entry.info->level)},
+                    {"level", rules::LevelName(entry.info->level)},
                     {"open", open[entry.info->id]}});
   }
   std::stable_sort(rows.begin(), rows.end(),
@@ -85,7 +85,7 @@ absl::StatusOr<Json> WebViews::Rule(const Lease& lease, const std::string& id) c
   const rules::RuleInfo& info = *entry->info;
   Json out = {{"rule", info.id},
               {"title", info.title},
-              {"level", LevelWord(info.level)},
+              {"level", rules::LevelName(info.level)},
               {"since", info.since},
               {"sections", SectionsOf(info.page)},
               {"options", OptionsOf(info)}};

@@ -15,10 +15,7 @@ using Change = IncidentTable::Change;
 
 constexpr size_t kMostReasons = 100;
 
-bool IsOpen(const Change& change) {
-  return change.incident.state() == v1::Incident::STATE_OPEN &&
-         !change.incident.finding().suppressed();
-}
+bool IsOpen(const Change& change) { return StandingOf(change) == std::string_view("open"); }
 
 // Nothing goes on; then nothing can be used any more; then by level.
 int Hurt(const v1::Finding& finding) {
@@ -78,7 +75,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
       put_aside += change.incident.state() != v1::Incident::STATE_RESOLVED ? 1 : 0;
       continue;
     }
-    by_level[LevelWord(change.incident.finding().level())].get_ref<int64_t&>() += 1;
+    by_level[rules::LevelName(change.incident.finding().level())].get_ref<int64_t&>() += 1;
     if (worst == nullptr || WorseThan(change, *worst)) worst = &change;
   }
   const State state = StateOf(run, worst, judged.judged, judged.inconclusive);

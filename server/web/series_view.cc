@@ -81,7 +81,7 @@ Json SeriesJson(const v1::SeriesInfo& info) {
 // Six digits are more than a screen shows.
 Json Shortened(double value) {
   if (!std::isfinite(value)) return nullptr;
-  return NumberJson(std::strtod(absl::StrFormat("%.6g", value).c_str(), nullptr));
+  return rules::NumberJson(std::strtod(absl::StrFormat("%.6g", value).c_str(), nullptr));
 }
 
 template <typename Values>
@@ -248,8 +248,8 @@ absl::StatusOr<std::string> WebViews::Cells(const Lease& lease, const std::strin
                {"last_rank", grid.last_rank},
                {"step", grid.step},
                {"bucket_steps", grid.bucket_steps},
-               {"low", NumberJson(grid.low)},
-               {"high", NumberJson(grid.high)}};
+               {"low", rules::NumberJson(grid.low)},
+               {"high", rules::NumberJson(grid.high)}};
   return absl::StrCat(head.dump(), "\n", grid.bytes);
 }
 

@@ -54,6 +54,10 @@ class WebViews {
   // incident_view.cc
   Json Incidents(const Lease& lease, const Params& params) const;
   // `name`: as IncidentTable::Resolve.
+  // What is held of an incident's capsule as a tar, and the file's name. NotFound;
+  // FailedPrecondition: it is too large for one answer.
+  absl::StatusOr<std::pair<std::string, std::string>> Capsule(const Lease& lease,
+                                                              const std::string& name) const;
   absl::StatusOr<Json> Incident(const Lease& lease, const std::string& name) const;
   // `update` as the page sends it. Aborted: somebody else was faster.
   absl::StatusOr<Json> SetState(const Lease& lease, const std::string& name,

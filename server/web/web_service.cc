@@ -35,6 +35,8 @@ int HttpStatusOf(const absl::Status& status) {
       return 404;
     case absl::StatusCode::kAborted:
       return 409;
+    case absl::StatusCode::kFailedPrecondition:
+      return 413;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
       return 503;
@@ -63,6 +65,16 @@ WebAnswer OfResult(const absl::StatusOr<Json>& result) {
   return result.ok() ? OfJson(*result) : Failed(result.status());
 }
 
+WebAnswer OfCapsule(absl::StatusOr<std::pair<std::string, std::string>> file) {
+  if (!file.ok()) return Failed(file.status());
+  WebAnswer answer;
+  answer.type = "application/x-tar";
+  answer.headers = {
+      {"Content-Disposition", absl::StrCat("attachment; filename=\"", file->first, "\"")}};
+  answer.body = std::move(file->second);
+  return answer;
+}
+
 int HexOf(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   const char small = static_cast<char>(c | 0x20);
@@ -84,12 +96,20 @@ std::string Decoded(std::string_view text) {
   return out;
 }
 
+// A browser takes "." and ".." out of an address, so the page sends such a name behind a "=".
+std::string NameOf(std::string part) {
+  const size_t dots = part.find_first_not_of('=');
+  if (dots == 0 || dots == std::string::npos) return part;
+  const bool only_dots = part.compare(dots, 3, "..") == 0 || part.compare(dots, 2, ".") == 0;
+  return only_dots ? part.substr(1) : part;
+}
+
 // Between slashes, each decoded on its own: a name may have a slash in it.
 std::vector<std::string> PartsOf(std::string_view path) {
   std::vector<std::string> parts;
   while (!path.empty()) {
     const size_t end = std::min(path.find('/'), path.size());
-    parts.push_back(Decoded(path.substr(0, end)));
+    parts.push_back(NameOf(Decoded(path.substr(0, end))));
     path.remove_prefix(std::min(end + 1, path.size()));
   }
   return parts;
@@ -255,6 +275,7 @@ WebAnswer WebService::OfIncident(const Lease& lease, const WebRequest& request,
   const std::string& name = parts[1];
   if (request.method != "POST") {
     if (parts.size() == 2) return OfResult(views_.Incident(lease, name));
+    if (parts.size() == 3 && parts[2] == "capsule") return OfCapsule(views_.Capsule(lease, name));
     return Failed(absl::NotFoundError("there is no such address here"));
   }
   if (request.update.empty() || request.update.size() > kMostUpdateBytes) {

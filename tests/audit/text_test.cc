@@ -169,6 +169,31 @@ TEST(Finding, AForecastReadsAsASentence) {
   EXPECT_NE(FindingJson(finding).find("\"settles_at\":-20"), std::string::npos);
 }
 
+TEST(Finding, WhatToDoFirstStandsAboveAndArraysToBeDrawnAreLeftOut) {
+  v1::Finding finding = Hostile();
+  finding.set_fix(
+      "Drop by position (Megatron-LM: --moe-token-drop-policy position), or not at all.");
+  auto& witness = *finding.mutable_witness()->mutable_fields();
+  witness.erase("text");
+  witness["expert"].set_number_value(3);
+  auto& row = (*witness["queue"].mutable_struct_value()->mutable_fields())["row"];
+  for (int i = 0; i < 150; ++i) row.mutable_list_value()->add_values()->set_number_value(i);
+  const std::string text = RenderFinding(finding, {});
+  EXPECT_NE(text.find("  do first   Drop by position, or not at all.\n"
+                      "  command    --moe-token-drop-policy position\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("  witness    expert 3\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("queue"), std::string::npos) << text;
+  const auto json = FindingValue(finding);
+  EXPECT_EQ(json["act"], "Drop by position, or not at all.");
+  EXPECT_EQ(json["command"], "--moe-token-drop-policy position");
+  EXPECT_EQ(json["fixes"][0]["label"], "Megatron-LM");
+  EXPECT_EQ(json["witness"]["queue"]["row"].size(), 150u);
+  finding.set_fix("Mend it.");  // no word twice
+  EXPECT_EQ(RenderFinding(finding, {}).find("  fix "), std::string::npos);
+}
+
 TEST(Finding, ColourOnlyWhenAsked) {
   TextStyle style;
   style.colour = true;

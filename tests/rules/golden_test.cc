@@ -1,10 +1,11 @@
 // Golden cases: tests/rules/<group>/<name>/*.case, each an input and the verdict expected of it.
-// A failure prints the new text; PLUMB_ACCEPT=1 writes it.
+// A failure prints the new text; PLUMB_ACCEPT=1 writes it. PLUMB_SHORT=1 prints what to do first.
 // The format is in tests/rules/support/golden_case.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -13,6 +14,8 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
+#include "rules/words/in_short.h"
+#include "rules/words/words.h"
 #include "tests/rules/support/golden_case.h"
 
 namespace plumbline::rules {
@@ -35,7 +38,10 @@ std::string ValueText(const google::protobuf::Value& value) {
       return "{" + text + "}";
     }
     case google::protobuf::Value::kListValue: {
+      constexpr int kMostShown = 16;  // of arrays that are drawn
       std::string text;
+      const int size = value.list_value().values_size();
+      if (size > kMostShown) return absl::StrCat("[", size, " values]");
       for (const auto& inner : value.list_value().values())
         absl::StrAppend(&text, text.empty() ? "" : " ", ValueText(inner));
       return "[" + text + "]";
@@ -83,20 +89,38 @@ std::string Render(const v1::Verdict& verdict) {
   return out;
 }
 
-// What rows and alerts show has room for so many letters.
-void CheckTitle(const v1::Finding& finding, const GoldenCase& c) {
-  constexpr std::ptrdiff_t kMostLetters = 70;
-  const std::string& title = finding.title();
-  const auto letters =
-      std::count_if(title.begin(), title.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
-  EXPECT_GT(letters, 0) << finding.rule() << " in " << c.path;
-  EXPECT_LE(letters, kMostLetters) << finding.rule() << " in " << c.path << ": " << title;
+ptrdiff_t Letters(const std::string& text) {
+  return std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
+}
+
+// What rows and alerts show has room for so many letters; what is copied is one line.
+void CheckShort(const v1::Finding& finding, const GoldenCase& c) {
+  constexpr ptrdiff_t kMostTitle = 70;
+  const std::string where = absl::StrCat(finding.rule(), " in ", c.path.string());
+  EXPECT_GT(Letters(finding.title()), 0) << where;
+  EXPECT_LE(Letters(finding.title()), kMostTitle) << where << ": " << finding.title();
+  const InShort in_short = ShortOf(finding);
+  EXPECT_FALSE(finding.fix().empty()) << where;
+  EXPECT_GT(Letters(in_short.act), 8) << where;
+  EXPECT_LE(Letters(in_short.act), static_cast<ptrdiff_t>(kMostAct)) << where << in_short.act;
+  EXPECT_EQ(in_short.act.find("\u2026"), std::string::npos) << where << ": " << in_short.act;
+  EXPECT_LE(Letters(in_short.title), static_cast<ptrdiff_t>(kMostShort)) << where;
+  EXPECT_EQ(in_short.command().find('\n'), std::string::npos) << where;
+  // Arrays to be drawn are bounded: a finding is kept, sent and shown whole.
+  for (const auto& [key, value] : finding.witness().fields()) {
+    if (!IsPicture(key)) continue;
+    EXPECT_LE(value.ByteSizeLong(), 48u << 10) << where << ": " << key;
+  }
+  if (std::getenv("PLUMB_SHORT") != nullptr) {
+    std::printf("%s\n  act      %s\n  command  %s\n  fix      %s\n", where.c_str(),
+                in_short.act.c_str(), in_short.command().c_str(), finding.fix().c_str());
+  }
 }
 
 std::string JudgeCase(const std::string& rule, const GoldenCase& c) {
   std::string out;
   auto engine = Engine::Create(testing::ConfigOf(c), [&](const v1::Verdict& verdict) {
-    if (verdict.kind() == v1::Verdict::KIND_FINDING) CheckTitle(verdict.finding(), c);
+    if (verdict.kind() == v1::Verdict::KIND_FINDING) CheckShort(verdict.finding(), c);
     if (verdict.rule() == rule) out += Render(verdict);
   });
   if (!engine.ok()) return std::string(engine.status().message()) + "\n";

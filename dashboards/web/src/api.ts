@@ -1,4 +1,5 @@
 // What the server says: JSON under /api/v1, and one stream of events.
+import { path } from './address';
 
 export interface IncidentRow {
   fingerprint: string;
@@ -170,7 +171,9 @@ export class ApiError extends Error {
 }
 
 const BASE = '/api/v1/';
-export const path = (...parts: string[]): string => parts.map(encodeURIComponent).join('/');
+export { path };
+// A file: the browser asks for it and keeps it.
+export const capsuleAddress = (fingerprint: string): string => BASE + path('incidents', fingerprint, 'capsule');
 
 async function failed(answer: Response): Promise<ApiError> {
   let words = answer.statusText;
@@ -182,19 +185,41 @@ async function failed(answer: Response): Promise<ApiError> {
   return new ApiError(answer.status, words);
 }
 
-export async function get<T>(address: string, params: Record<string, string | number | undefined> = {}, signal?: AbortSignal): Promise<T> {
-  const answer = await fetch(BASE + address + query(params), { signal, credentials: 'same-origin' });
+type Params = Record<string, string | number | undefined>;
+
+// A report has no server: it answers from what is in it.
+let source: ((address: string, params: Params) => unknown) | null = null;
+export function setSource(answer: (address: string, params: Params) => unknown): void {
+  source = answer;
+}
+
+// What start.ts asked for while this script was still on its way; each answer serves once.
+const early = (globalThis as { early?: Map<string, Promise<Response>> }).early;
+function takeEarly(address: string): Promise<Response> | undefined {
+  const answer = early?.get(address);
+  early?.delete(address);
+  return answer;
+}
+// The first view stands: what nobody has taken would be old when it is asked for.
+export function dropEarly(): void {
+  early?.clear();
+}
+
+export async function get<T>(address: string, params: Params = {}, signal?: AbortSignal): Promise<T> {
+  if (source) return source(address, params) as T;
+  const text = address + query(params);
+  const answer = await (takeEarly(text) ?? fetch(BASE + text, { signal, credentials: 'same-origin' }));
   if (!answer.ok) throw await failed(answer);
   return (await answer.json()) as T;
 }
 
-export async function getBytes(address: string, params: Record<string, string | number | undefined>, signal?: AbortSignal): Promise<Uint8Array> {
+export async function getBytes(address: string, params: Params, signal?: AbortSignal): Promise<Uint8Array> {
   const answer = await fetch(BASE + address + query(params), { signal, credentials: 'same-origin' });
   if (!answer.ok) throw await failed(answer);
   return new Uint8Array(await answer.arrayBuffer());
 }
 
-function query(params: Record<string, string | number | undefined>): string {
+function query(params: Params): string {
   const set = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
     if (value !== undefined && value !== '') set.append(name, String(value));

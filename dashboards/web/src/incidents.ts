@@ -7,7 +7,7 @@ import { incidentRow, type View } from './view';
 
 interface Answer {
   now: string;
-  counts: { open: number; acknowledged: number; silenced: number; resolved: number };
+  counts: { open: number; acknowledged: number; silenced: number; suppressed: number; resolved: number };
   left_out: number;
   incidents: IncidentRow[];
 }
@@ -24,13 +24,13 @@ export function incidentsView(params: URLSearchParams): View {
     const data = await get<Answer>('incidents', { state });
     if (!main) return;
     const focus = (document.activeElement as HTMLElement | null)?.dataset.key;
-    const { open, acknowledged, silenced, resolved } = data.counts;
+    const { open, acknowledged, silenced, suppressed, resolved } = data.counts;
     const levels = (['error', 'warning', 'note'] as const).map((level) => [level, data.incidents.filter((one) => one.level === level).length] as const)
       .filter(([, n]) => n > 0).map(([level, n]) => count(n, level)).join(', ');
     main.replaceChildren(
       h('div', { class: 'sumline' }, h('h1', {}, 'Incidents'), h('span', { class: 'sub' }, levels ? `${state}: ${levels}` : ''), h('span', { class: 'spacer' }),
         h('span', { class: 'seg', role: 'group', 'aria-label': 'State' }, tab('open', 'Open', open), tab('acknowledged', 'Acknowledged', acknowledged), tab('silenced', 'Silenced', silenced),
-          tab('all', 'All', open + acknowledged + silenced + resolved))),
+          suppressed || state === 'suppressed' ? tab('suppressed', 'Suppressed', suppressed) : null, tab('all', 'All', open + acknowledged + silenced + suppressed + resolved))),
       data.incidents.length ? h('section', { class: 'card', 'aria-label': 'Incidents' }, ...data.incidents.map((row) => incidentRow(row, true)))
         : h('section', { class: 'card' }, h('div', { class: 'bd' }, h('p', { class: 'lede' }, state === 'open' ? 'Nothing is open.' : 'None are in this state.'),
           h('p', { class: 'small muted mt4' }, state === 'open' ? 'That is no proof of health: a run may not be judged. The runs say so.' : 'They come here when somebody decides so.'))),

@@ -1,5 +1,6 @@
 // The page: addresses, keys, the one stream of events, and what stands above every view.
-import { ApiError, get, Live, signIn, signOut, type IncidentRow, type LiveEvent, type RunRow, type ServerInfo } from './api';
+import { partsOf } from './address';
+import { ApiError, dropEarly, get, Live, signIn, signOut, type IncidentRow, type LiveEvent, type RunRow, type ServerInfo } from './api';
 import { compareView } from './compare';
 import { copy, h, mark, message } from './dom';
 import { clean, clock, now, setServerTime, span, whole } from './format';
@@ -8,6 +9,7 @@ import { incidentsView } from './incidents';
 import { ruleView, rulesView } from './rules';
 import { runView } from './run';
 import { runsView } from './runs';
+import { nextTheme, setTheme, startTheme } from './theme';
 import { failure, incidentAddress, ruleAddress, runAddress, type Shell, type View } from './view';
 
 const main = document.querySelector<HTMLElement>('#main')!;
@@ -51,14 +53,6 @@ function viewOf(parts: string[], params: URLSearchParams): View {
   };
 }
 
-function decoded(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
-}
-
 function setTitle(): void {
   document.title = (view?.title ?? '') + ' – Plumbline';
 }
@@ -74,7 +68,7 @@ async function route(again = false): Promise<void> {
   const params = new URLSearchParams(query);
   const wanted = params.get('theme');
   if (wanted) setTheme(wanted);
-  view = viewOf(place.split('/').filter(Boolean).map(decoded), params);
+  view = viewOf(partsOf(address), params);
   const next = view;
   for (const link of document.querySelectorAll<HTMLElement>('.nav a')) {
     if (link.dataset.k === next.nav) link.setAttribute('aria-current', 'page');
@@ -94,6 +88,7 @@ async function route(again = false): Promise<void> {
     if (!(error instanceof ApiError)) setTimeout(() => { if (mine === turn) void route(true); }, 2000);
   }
   if (mine !== turn) return;
+  dropEarly();
   if (!again) scrollTo(0, 0);
   setTitle();
   // Once somebody is let in.
@@ -203,17 +198,8 @@ async function loadServer(): Promise<void> {
 
 // ---- theme ----
 
-const THEMES = ['auto', 'light', 'dark'];
-function setTheme(theme: string): void {
-  if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
-  else delete document.documentElement.dataset.theme;
-  document.querySelector('#theme')!.replaceChildren(mark('theme'), h('span', { class: 'tt hide-s' }, theme[0].toUpperCase() + theme.slice(1)));
-  document.querySelector('#theme')!.setAttribute('aria-label', `Theme: ${theme}`);
-}
 function turnTheme(): void {
-  const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? 'auto') + 1) % 3];
-  localStorage.setItem('theme', next);
-  setTheme(next);
+  nextTheme();
   view?.onTheme?.();
 }
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => view?.onTheme?.());
@@ -293,5 +279,5 @@ addEventListener('hashchange', () => void route());
 // A tab that was hidden has drawn nothing meanwhile.
 document.addEventListener('visibilitychange', () => { if (!document.hidden) view?.onEvent?.({ kind: 'again' }); });
 
-setTheme(localStorage.getItem('theme') ?? 'auto');
+startTheme();
 void route();

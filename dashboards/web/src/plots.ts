@@ -1,5 +1,5 @@
 // Pictures of series: what the server has reduced to a minimum, a maximum and a mean a pixel.
-import uPlot from 'uplot';
+import type uPlot from 'uplot';
 import type { IncidentRow, Points } from './api';
 import { h, markAt, s } from './dom';
 import { num, whole } from './format';
@@ -116,8 +116,13 @@ export function lastOf(points: Points): number | null | undefined {
 
 // ---- one series, drawn by uPlot ----
 
+// Curves come after what is read first, and so does their library.
+let Curves: typeof uPlot | null = null;
+const curves = async (): Promise<void> => { Curves ??= (await import('uplot')).default; };
+
 export interface Plot {
   element: HTMLElement;
+  ready: Promise<void>;  // it can draw
   update(points: Points, marks: IncidentRow[]): void;
   resize(): void;
   destroy(): void;
@@ -200,7 +205,10 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
       ctx.restore();
     }
   };
+  let gone = false;
+  const ready = curves().then(() => { if (!plot && shown.step.length && !gone) make(); });
   const make = (): void => {
+    if (!Curves) return;
     plot?.destroy();
     const width = Math.max(120, element.clientWidth || 600);
     const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
@@ -209,7 +217,7 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
       grid: { stroke: css('--grid'), width: 1 }, ticks: { stroke: css('--line-strong'), width: 1, size: 4 },
       values: (_u, splits) => splits.map((v) => (v === null ? '' : show(v))),
     });
-    plot = new uPlot({
+    plot = new Curves({
       width, height, padding: [8, RIGHT, 0, 0],
       legend: { show: false },
       scales: {
@@ -237,6 +245,7 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
   const dataOf = (): uPlot.AlignedData => [shown.step, shown.mean ?? [], shown.min ?? shown.mean ?? [], shown.max ?? shown.mean ?? []] as uPlot.AlignedData;
   return {
     element,
+    ready,
     update(points, now) {
       shown = points;
       marks = now;
@@ -244,7 +253,10 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
       else plot.setData(dataOf());
     },
     resize: make,
-    destroy: () => plot?.destroy(),
+    destroy() {
+      gone = true;
+      plot?.destroy();
+    },
   };
 }
 

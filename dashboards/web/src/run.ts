@@ -145,7 +145,7 @@ export function runView(name: string, params: URLSearchParams): View {
     try {
       const w = window_();
       const px = Math.max(100, Math.min(2048, Math.floor((plot.element.clientWidth || 800) - GUTTER - RIGHT)));
-      const points = await get<Points>(path('runs', name, 'points'), { series: chosen, from: w.from, to: w.to, px });
+      const [points] = await Promise.all([get<Points>(path('runs', name, 'points'), { series: chosen, from: w.from, to: w.to, px }), plot.ready]);
       shown = points;
       plot.element.hidden = false;
       plotTitle.replaceChildren(h('h3', {}, 'Series'), picker(chosen, 'Series that is drawn', (one) => {

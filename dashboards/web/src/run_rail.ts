@@ -20,10 +20,13 @@ const bar = (label: string, words_: string, value: number, max: number): HTMLEle
   h('div', {}, h('div', { class: 'between small' }, h('span', {}, label), h('span', { class: 'sub nowrap' }, words_)), h('progress', { value, max: Math.max(max, 1), 'aria-label': label }));
 
 export function drawRail(rail: HTMLElement, r: RunPage, coverage: Coverage | null): void {
-  const incidents = r.incidents.filter((one) => one.state !== 'resolved');
+  const incidents = r.incidents.filter((one) => !isCalm(one));
+  const aside = r.incidents.filter((one) => isCalm(one) && one.state !== 'resolved');
+  const more = (n: number): HTMLElement | string => (n > 20 ? h('p', { class: 'bd small muted' }, `and ${whole(n - 20)} more`) : '');
   const parts: HTMLElement[] = [h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Open incidents'), h('span', { class: 'muted small' }, whole(incidents.length))),
-    ...(incidents.length ? incidents.slice(0, 20).map((row) => incidentRow(row, false)) : [h('p', { class: 'bd small muted' }, r.judged > r.inconclusive ? 'None: every verdict passed or says what it lacks.' : 'None, and nothing was judged yet.')]),
-    incidents.length > 20 ? h('p', { class: 'bd small muted' }, `and ${whole(incidents.length - 20)} more`) : '')];
+    ...(incidents.length ? incidents.slice(0, 20).map((row) => incidentRow(row, false)) : [h('p', { class: 'bd small muted' }, aside.length ? 'None but those that were put aside.' : r.judged > r.inconclusive ? 'None: every verdict passed or says what it lacks.' : 'None, and nothing was judged yet.')]),
+    more(incidents.length))];
+  if (aside.length) parts.push(h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Put aside'), h('span', { class: 'muted small' }, whole(aside.length))), ...aside.slice(0, 20).map((row) => incidentRow(row, false)), more(aside.length)));
   if (coverage) {
     const c = coverage;
     const total = c.evidence + c.lost;

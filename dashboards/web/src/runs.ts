@@ -16,7 +16,7 @@ function quietWords(run: RunRow): [string, string] {
     return run.judged === 0 ? ['No rule had anything to say yet', 'A hook may sit in code that never runs: plumb doctor']
       : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: what is missing stands on its page`];
   }
-  const aside = run.put_aside ? `, ${whole(run.put_aside)} acknowledged or silenced` : '';
+  const aside = run.put_aside ? `, ${whole(run.put_aside)} put aside` : '';
   return [`${count(verdicts, 'verdict')} reached, nothing open${aside}`, run.inconclusive ? `${whole(run.inconclusive)} inconclusive` : run.over ? `ended by itself at step ${whole(run.newest_step)}` : 'nothing was inconclusive'];
 }
 

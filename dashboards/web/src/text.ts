@@ -2,6 +2,8 @@
 import type { Finding, IncidentPage, Value } from './api';
 import { clean } from './format';
 
+import { PICTURES } from './witness_parts';
+
 const WIDTH = 100;
 const LABEL = 11;
 
@@ -27,7 +29,7 @@ function valueText(value: Value): string {
   return '(' + fieldsText(value) + ')';
 }
 const fieldsText = (fields: { [key: string]: Value }): string =>
-  Object.entries(fields).map(([key, value]) => key.replaceAll('_', ' ') + ' ' + valueText(value)).join(', ');
+  Object.entries(fields).filter(([key]) => !PICTURES.includes(key)).map(([key, value]) => key.replaceAll('_', ' ') + ' ' + valueText(value)).join(', ');
 const sentence = (fields: { [key: string]: Value }, key: string): string =>
   (typeof fields[key] === 'string' ? (fields[key] as string) : fieldsText(fields));
 
@@ -70,10 +72,10 @@ export function incidentText(page: IncidentPage): string {
   const strength = f.strength + (f.false_alarm ? `, false alarm ${f.false_alarm.kind} ${short(f.false_alarm.value)}` : '') +
     f.assumptions.map((a, i) => (i === 0 ? ', assuming ' : '; ') + a).join('');
   const lines: [string, string][] = [
-    ['why', f.explanation], ['witness', sentence(f.witness, 'text')],
+    ['do first', f.fix ? f.act : ''], ['command', f.commands[0]?.command ?? ''], ['why', f.explanation], ['witness', sentence(f.witness, 'text')],
     ['cause', f.cause.id ? `${f.cause.id} (confidence ${short(f.cause.confidence)})` : ''], ['measured', measuredText(f)],
     ['bias', f.bias ? `${short(f.bias.mean)}${f.bias.unit ? ' ' + f.bias.unit : ''}, interval ${short(f.bias.low)} to ${short(f.bias.high)}` : ''],
-    ['forecast', f.forecast ? sentence(f.forecast, 'words') : ''], ['strength', strength], ['fix', f.fix], ['finding', f.fingerprint],
+    ['forecast', f.forecast ? sentence(f.forecast, 'words') : ''], ['strength', strength], ['fix', f.fix === f.act ? '' : f.fix], ['finding', f.fingerprint],
   ];
   if (page.sites > 1) {
     const named = page.site_rows.slice(0, 16).map((site) =>

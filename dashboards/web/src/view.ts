@@ -37,14 +37,16 @@ interface Facts {
   run: string;
   runNote: string;
   waste?: string;
+  plain?: boolean;  // of a report: there is no page of the run
 }
 
 // Which run, since when, where, what to do: the same order and place everywhere.
 export function facts(row: IncidentRow, of: Facts): HTMLElement {
   const more = row.sites > 1 ? `and ${whole(row.sites - 1)} more ${row.sites === 2 ? 'site' : 'sites'}` : steps(row.step_first, row.step_last);
   return h('dl', { class: 'facts' },
-    h('div', {}, h('dt', {}, 'Run'), h('dd', {}, h('b', {}, h('a', { href: runAddress(of.run), title: clean(of.run, 2000) }, clean(of.run, 120))), h('span', {}, of.runNote))),
-    h('div', {}, h('dt', {}, 'Since'), h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), of.waste && h('span', {}, of.waste))),
+    h('div', {}, h('dt', {}, 'Run'), h('dd', {}, h('b', {}, of.plain ? clean(of.run || 'not named', 120) : h('a', { href: runAddress(of.run), title: clean(of.run, 2000) }, clean(of.run, 120))), h('span', {}, of.runNote))),
+    h('div', {}, h('dt', {}, 'Since'), row.opened ? h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), of.waste && h('span', {}, of.waste))
+      : h('dd', {}, h('b', {}, `step\u00a0${whole(row.step_first)}`), h('span', {}, row.step_last > row.step_first ? `last seen in step\u00a0${whole(row.step_last)}` : 'seen in this step'))),
     h('div', {}, h('dt', {}, 'Where'), h('dd', {}, h('b', {}, clean(row.where, 160)), h('span', {}, more))),
     h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, sentence(clean(row.act, 300))), row.command ? command(row.command) : null)));
 }
@@ -67,7 +69,7 @@ export function incidentRow(row: IncidentRow, withRun: boolean): HTMLElement {
   const where = [row.rule, withRun ? row.run : '', row.where].filter(Boolean).map((part) => clean(part, 120)).join(' · ');
   const word = row.suppressed ? 'suppressed' : row.state === 'open' ? { error: 'Error', warning: 'Warning', note: 'Note' }[row.level] ?? row.level : row.state;
   return h('a', { class: 'incrow', href: incidentAddress(row.fingerprint), 'data-row': true, 'data-key': row.fingerprint }, mark(markOf(row)),
-    h('span', { class: 'incgrid' }, h('b', {}, sentence(clean(row.title, 200))), h('span', { class: 'small sub nowrap num' }, time(row.opened)),
+    h('span', { class: 'incgrid' }, h('b', {}, sentence(clean(row.title, 200))), h('span', { class: 'small sub nowrap num' }, row.opened ? time(row.opened) : steps(row.step_first, row.step_last)),
       h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word)));
 }
 

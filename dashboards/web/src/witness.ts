@@ -2,54 +2,23 @@
 import type { Finding, IncidentPage, Value } from './api';
 import { get, path, type Points } from './api';
 import { clean, count, num, steps, whole } from './format';
-import { h, markAt, s, scrolls } from './dom';
+import { h, markAt, s } from './dom';
 import { line, picture, plumb, scale, seriesPlot, words } from './plots';
-
-type Fields = { [key: string]: Value };
-const isFields = (value: Value | undefined): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value);
-const isNumber = (value: Value | undefined): value is number => typeof value === 'number';
-const textOf = (value: Value | undefined): string => (typeof value === 'string' ? value : '');
-
-export interface Drawn { title: string; element: HTMLElement }
-
-export function valueText(value: Value): string {
-  if (value === null) return 'none';
-  if (typeof value === 'number') return num(value);
-  if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  if (typeof value === 'string') return value;
-  if (Array.isArray(value)) return value.slice(0, 64).map(valueText).join(', ') + (value.length > 64 ? `, and ${value.length - 64} more` : '');
-  return Object.entries(value).map(([key, one]) => key.replaceAll('_', ' ') + ' ' + valueText(one)).join(', ');
-}
-
-export function fieldsTable(fields: Fields, caption: string): HTMLElement {
-  return scrolls(h('div', { class: 'scrollx' }, h('table', { class: 'witness-table' }, h('caption', { class: 'sr' }, caption),
-    h('tbody', {}, ...Object.entries(fields).filter(([key]) => key !== 'text').map(([key, value]) =>
-      h('tr', {}, h('td', {}, clean(key.replaceAll('_', ' '))), h('td', {}, clean(valueText(value), 4000))))))), caption);
-}
-
-// A picture that is drawn again when its width changes.
-function fitted(draw: (width: number) => SVGElement): HTMLElement {
-  const box = h('div', { class: 'plot' });
-  let width = 0;
-  new ResizeObserver(() => {
-    const now = Math.floor(box.clientWidth);
-    if (now === width || now === 0) return;
-    width = now;
-    box.replaceChildren(draw(now));
-  }).observe(box);
-  return box;
-}
+import { lanesWitness } from './witness_lanes';
+import { drawQueue, type Token } from './witness_queue';
+import { fieldsTable, fitted, isFields, isNumber, textOf, valueText, type Drawn } from './witness_parts';
+import { scatterWitness } from './witness_scatter';
+import { waitWitness } from './witness_waits';
 
 // ---- a token that lost its place to a later one ----
 
-interface Token { row: number; sequence: number; position: number; score: number }
 function tokenOf(value: Value | undefined): Token | null {
   if (!isFields(value)) return null;
   const { row, sequence, position, score } = value;
   return isNumber(row) && isNumber(sequence) && isNumber(position) && isNumber(score) ? { row, sequence, position, score } : null;
 }
 
-function drawPair(width: number, refused: Token, admitted: Token, witness: Fields): SVGElement {
+function drawPair(width: number, refused: Token, admitted: Token): SVGElement {
   const narrow = width < 560;
   const left = narrow ? 48 : 74;
   const right = width - 12;
@@ -92,7 +61,6 @@ function drawPair(width: number, refused: Token, admitted: Token, witness: Field
       s('text', { x, y: bottom + 17, 'text-anchor': 'middle', class: 'onerr b' }, whole(value)));
   }
   parts.push(words(left, bottom + 40, same ? `position in sequence ${whole(refused.sequence)} →` : 'row of the pool →', 't3'));
-  void witness;
   return picture(width, bottom + 46, `Token ${refused.row} with score ${refused.score} was refused, token ${admitted.row} with score ${admitted.score} was admitted`, ...parts);
 }
 
@@ -109,7 +77,7 @@ function pairWitness(finding: Finding): Drawn | null {
     element: h('figure', { class: 'bd' },
       h('div', { class: 'legend' }, h('span', { class: 'muted' }, [isNumber(expert) ? `expert ${whole(expert)}` : '', finding.site.layer, steps(finding.site.step_first, finding.site.step_first),
         isNumber(finding.witness.capacity) ? `capacity ${whole(finding.witness.capacity)}` : ''].filter(Boolean).join(' · '))),
-      fitted((width) => drawPair(width, refused, admitted, finding.witness)),
+      fitted((width) => drawQueue(width, finding.witness.queue, refused, admitted) ?? drawPair(width, refused, admitted)),
       h('figcaption', {}, h('b', {}, `Token ${whole(refused.row)}`), ` (score ${num(refused.score)}) was refused` + (isNumber(expert) ? ` by expert ${whole(expert)}. ` : '. '),
         h('b', {}, `Token ${whole(admitted.row)}`), later ? `, ${count(admitted.position - refused.position, 'place')} later in the same sequence and not yet seen by the model,` : `, of sequence ${whole(admitted.sequence)},`,
         ` wanted the same place with ${num(admitted.score)} and got it.`),
@@ -135,47 +103,6 @@ function modelWitness(finding: Finding): Drawn | null {
         h('td', { class: 'num' }, whole(n)), h('td', { class: 'hide-s third' }, h('progress', { class: hit ? 'ink' : 'grey', max: samples, value: n, 'aria-label': `${n} of ${samples}` }))))))),
       h('figcaption', {}, 'The same inputs, computed by each candidate and compared bit by bit with what came back. ', rows[0][2] ? h('b', {}, 'One gives every bit.') : null),
       fieldsTable(finding.witness, 'Witness')),
-  };
-}
-
-// ---- who waits for whom ----
-
-const ranksOf = (value: Value | undefined): number[] => (Array.isArray(value) ? value.filter(isNumber) : []);
-function rankWords(ranks: number[]): string {
-  const out: string[] = [];
-  for (let i = 0; i < ranks.length;) {
-    let last = i;
-    while (last + 1 < ranks.length && ranks[last + 1] === ranks[last] + 1) last++;
-    out.push(last > i ? `${ranks[i]}–${ranks[last]}` : String(ranks[i]));
-    i = last + 1;
-  }
-  return out.length > 6 ? out.slice(0, 6).join(', ') + ', …' : out.join(', ');
-}
-
-function drawWaits(width: number, culprits: number[], waiting: number[], kind: string, step: number): SVGElement {
-  const narrow = width < 620;
-  const box = (x: number, y: number, w: number, head: string, first: string, second: string, culprit: boolean): SVGElement[] => [
-    s('rect', { x: x + 1, y: y + 1, width: w - 2, height: 84, rx: 6, fill: culprit ? 'var(--error-bg)' : 'var(--surface)', stroke: culprit ? 'var(--error)' : 'var(--line-strong)', 'stroke-width': culprit ? 2.5 : 1.2 }),
-    ...(culprit ? [markAt('error', x + 22, y + 22, 20)] : []),
-    words(x + (culprit ? 40 : 14), y + 27, head, culprit ? 'b e' : 'b t1'), words(x + 14, y + 50, first, 't1'), words(x + 14, y + 69, second, 't3')];
-  const many = (ranks: number[]): string => (ranks.length === 1 ? 'rank ' : `${whole(ranks.length)} ranks: `) + rankWords(ranks);
-  const left = box(0, narrow ? 130 : 20, narrow ? width : width * 0.42, many(waiting), `wait in step ${whole(step)}`, 'directly, or through a group', false);
-  const cx = narrow ? 0 : width * 0.58;
-  const right = box(cx, narrow ? 0 : 20, narrow ? width : width * 0.42, many(culprits), kind ? `${kind.replaceAll('-', ' ')} in step ${whole(step)}` : `stands in step ${whole(step)}`, 'waits for nobody', true);
-  const arrow = narrow
-    ? [line(24, 130, 24, 92, 'pl'), s('path', { d: 'M19 98l5-10 5 10z', class: 'bob' })]
-    : [line(width * 0.42, 62, cx - 6, 62, 'pl'), s('path', { d: `M${cx - 12} 57l10 5-10 5z`, class: 'bob' })];
-  return picture(width, narrow ? 220 : 120, `${many(waiting)} wait for ${many(culprits)}`, ...left, ...right, ...arrow);
-}
-
-function waitWitness(finding: Finding): Drawn | null {
-  const culprits = ranksOf(finding.details.ranks);
-  const waiting = ranksOf(finding.details.waiting);
-  if (culprits.length === 0 || waiting.length === 0) return null;
-  return {
-    title: 'Witness: who waits for whom',
-    element: h('figure', { class: 'bd' }, fitted((width) => drawWaits(width, culprits, waiting, textOf(finding.details.kind), finding.site.step_first)),
-      h('figcaption', {}, textOf(finding.witness.text) || 'All arrows end where nobody is waited for.'), fieldsTable(finding.witness, 'Witness')),
   };
 }
 
@@ -224,7 +151,7 @@ function chainWitness(finding: Finding): Drawn | null {
 
 export function drawWitness(page: IncidentPage): Drawn {
   const finding = page.finding;
-  const drawn = pairWitness(finding) ?? chainWitness(finding) ?? modelWitness(finding) ?? waitWitness(finding) ?? seriesWitness(page);
+  const drawn = pairWitness(finding) ?? chainWitness(finding) ?? modelWitness(finding) ?? waitWitness(finding) ?? scatterWitness(finding) ?? lanesWitness(finding) ?? seriesWitness(page);
   if (drawn) return drawn;
   const text = textOf(finding.witness.text);
   const empty = Object.keys(finding.witness).length === 0;

@@ -1,5 +1,6 @@
 // Capsules: who is asked for which step, what comes is checked and kept, and what plumb capsule
 // fetches is judged to the same finding.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 
 #include "base/sha256.h"
 #include "tests/server/capsules/fixture.h"
+#include "tests/server/http_support.h"
 #include "tests/server/support.h"
 
 namespace plumbline::test {
@@ -50,6 +52,35 @@ TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
                finding["rule"] == "causality/moe-future-leak" && finding["level"] == "error";
   }
   EXPECT_TRUE(reached) << audit.output;
+}
+
+TEST_F(CapsuleTest, ABrowserKeepsItAsATarThatIsJudgedTheSame) {
+  Start();
+  TwoLeakingRanks();
+  const std::string address = HttpAddress(*server_);
+  ASSERT_TRUE(FoundForGood());
+  const std::string fingerprint = Fingerprint();
+  const std::string path = "/api/v1/incidents/" + fingerprint + "/capsule";
+  EXPECT_THAT(HttpAnswer(address, path), testing::HasSubstr("404 Not Found"));
+  for (auto& rank : ranks_) rank->SendAll(rank->Ordered());
+  ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
+  const std::string answer = HttpAnswer(address, path);
+  const size_t body = answer.find("\r\n\r\n") + 4;
+  ASSERT_LT(body, answer.size());
+  EXPECT_THAT(answer.substr(0, body), testing::HasSubstr("attachment; filename=\"capsule-"));
+  std::filesystem::create_directories(out_);
+  folder_.Write("capsule.tar", answer.substr(body));
+  const Ended unpacked =
+      RunToEnd({"/bin/tar", "xf", folder_.File("capsule.tar"), "--strip-components=1", "-C", out_});
+  ASSERT_EQ(unpacked.status, 0) << unpacked.errors;
+  for (const json& file : Manifest()["files"]) {
+    const std::string bytes = ReadFile(out_ + "/" + std::string(file["name"]));
+    EXPECT_EQ(HexText(Sha256Of(bytes)), file["sha256"]);
+  }
+  EXPECT_EQ(json::parse(ReadFile(out_ + "/finding.json"))["fingerprint"], fingerprint);
+  const Ended audit = AuditOfCapsule();
+  EXPECT_EQ(audit.status, 1) << audit.errors;
+  EXPECT_NE(audit.output.find(fingerprint), std::string::npos) << audit.output;
 }
 
 TEST_F(CapsuleTest, ARankThatWasPastTheStepMovesItForAll) {

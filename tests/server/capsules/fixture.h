@@ -27,8 +27,9 @@ class CapsuleTest : public ::testing::Test {
   }
   void Restart() {
     if (server_ != nullptr) KillServer();
-    server_ = std::make_unique<Plumbd>(std::vector<std::string>{
-        "--data", folder_.File("data"), "--config", folder_.File("plumbd.toml")});
+    server_ = std::make_unique<Plumbd>(
+        std::vector<std::string>{"--data", folder_.File("data"), "--config",
+                                 folder_.File("plumbd.toml"), "--http", "127.0.0.1:0"});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
   // Both ranks have closed step 0, which leaks.

@@ -1,8 +1,9 @@
 // Pictures of every view: node page_shots.mjs FOLDER [WIDTH|THEME|VIEW]...
 // Those of the README: node page_shots.mjs docs/pictures readme
+// Of six planted faults, all runs and the worst incident of each: node page_shots.mjs FOLDER faults
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { endAll, feed, json, open, settled, startBrowser, startServer } from './page_support.mjs';
+import { endAll, feed, json, open, sendFaults, settled, startBrowser, startServer } from './page_support.mjs';
 
 const folder = process.argv[2] ?? 'build/page';
 const only = process.argv.slice(3);
@@ -11,12 +12,17 @@ mkdirSync(folder, { recursive: true });
 try {
   const server = await startServer('[liveness]\nhang_seconds = 0.3\n');
   const readme = only[0] === 'readme';
-  await feed(server, readme ? 'pictures' : '');
-  await settled(server);
+  const faults = only[0] === 'faults' ? await sendFaults(server) : null;
+  if (faults) only.shift();
+  else {
+    await feed(server, readme ? 'pictures' : '');
+    await settled(server);
+  }
   const { value } = await json(server, 'incidents?state=open');
   const of = (rule) => value.incidents.find((one) => one.rule === rule)?.fingerprint;
   const hostile = value.incidents.find((one) => one.run.includes('evil'))?.fingerprint;
-  const views = {
+  const ofRun = (run) => value.incidents.find((one) => one.run === run)?.fingerprint;
+  const views = faults ? { runs: '/', incidents: '/incidents', ...Object.fromEntries(Object.entries(faults).map(([name, run]) => ['incident-' + name, '/incident/' + ofRun(run)])), run: '/run/' + faults.nan } : {
     runs: '/',
     run: '/run/dense-13b-fp16-lr3',
     'run-leak': '/run/demo-score-drop',

@@ -81,6 +81,21 @@ export async function feed(server, what = '') {
   };
 }
 
+// Six planted faults (fault_files.mjs), each a run of its own.
+export async function sendFaults(server) {
+  const { writeFaults } = await import('./fault_files.mjs');
+  const runs = { leak: 'moe-48b-pretrain-7', drift: 'rl-math-7b-4', comb: 'vlm-3b-sft-2', hang: 'dense-70b-pretrain-1', nan: 'dense-13b-lr3', overflow: 'dense-13b-fp16' };
+  for (const [name, folder] of Object.entries(writeFaults(join(server.folder, 'faults')))) {
+    const child = spawn(join(bin, 'plumb'), ['audit', '--quiet', folder, '--send', server.grpc, '--run', runs[name]], { stdio: 'ignore' });
+    await new Promise((done) => child.on('exit', done));
+  }
+  await eventually('all six are found', async () => {
+    const { value } = await json(server, 'incidents?state=open');
+    return value && Object.values(runs).every((run) => value.incidents.some((one) => one.run === run));
+  });
+  return runs;
+}
+
 export async function startBrowser() {
   const { chromium } = require('playwright-core');
   const candidates = [process.env.PLUMB_CHROMIUM, '/usr/bin/chromium'].filter(Boolean);

@@ -118,11 +118,12 @@ async function main() {
   await test('an incident: the witness drawn, how sure, all that can be done', async () => {
     await open(page, server, views['incident-leak']);
     const words = plain(await text(page));
+    assert.match(await page.locator('figure svg[role=img]').first().getAttribute('aria-label'), /\d+ tokens that chose the expert/);
     for (const one of ['a later token took an earlier token’s place', 'proved', 'Drop by position instead of by score, or route without capacity.', '--moe-token-drop-policy position', 'drop_tokens=False',
       'none by chance', 'layers.1 / routing', 'Opened', 'plumb capsule']) assert.ok(words.includes(one), one);
-    await page.waitForSelector('figure svg[role=img]');
     await open(page, server, views['incident-hang']);
-    assert.match(plain(await text(page)), /7 ranks: 0–6/);
+    await page.waitForSelector('figure svg[role=img]');
+    assert.match(plain(await page.locator('figure svg').first().textContent()), /7 ranks: 0–6[\s\S]*rank 7/);
     await open(page, server, views['incident-nan']);
     await page.waitForSelector('figure .uplot canvas');
   });
@@ -133,10 +134,14 @@ async function main() {
     for (const one of ['What it checks', 'How to fix it', 'proof-bits', 'demo-score-drop']) assert.ok(words.includes(one), one);
     await open(page, server, '/rules');
     assert.ok(await page.locator('.incrow').count() > 30);
-    for (const nothing of ['/incident/ffffffffffff', '/run/none', '/rule/a/b']) {
+    const asked = [];
+    page.on('request', (request) => asked.push(request.url()));
+    for (const nothing of ['/incident/ffffffffffff', '/run/none', '/rule/a/b', '/run/..']) {
       await open(page, server, nothing);
       assert.match(plain(await text(page)), /There is no such thing here/, nothing);
     }
+    // A browser would take the name of such a run out of the address.
+    assert.ok(asked.some((url) => url.endsWith('/api/v1/runs/%3D..')), asked.join(' '));
   });
 
   await test('two runs side by side', async () => {

@@ -1,4 +1,4 @@
-// What of the page's service needs no server: a finding in short, ranks by steps as bytes, who is
+// What of the page's service needs no server: ranks by steps as bytes, who is
 // let through the door.
 #include <gtest/gtest.h>
 
@@ -7,80 +7,12 @@
 
 #include "server/web/cells.h"
 #include "server/web/door.h"
-#include "server/web/what_to_do.h"
 
 namespace plumbline::test {
 namespace {
 
 using server::CellGrid;
 using server::GridOf;
-using server::ShortOf;
-
-v1::Finding Fix(const std::string& fix,
-                const std::string& title = "routing looks into the future") {
-  v1::Finding finding;
-  finding.set_rule("causality/moe-future-leak");
-  finding.set_title(title);
-  finding.set_fix(fix);
-  return finding;
-}
-
-TEST(WhatToDo, TheFirstSentenceOfTheFixAndWhatStandsInBackticks) {
-  const auto in_short = ShortOf(Fix(
-      "Drop by position, e.g. `--moe-token-drop-policy position`. Or use `drop_tokens=False`."));
-  EXPECT_EQ(in_short.act, "Drop by position, e.g. `--moe-token-drop-policy position`.");
-  EXPECT_EQ(in_short.command(), "--moe-token-drop-policy position");
-  EXPECT_EQ(in_short.commands.size(), 2u);
-  EXPECT_EQ(ShortOf(Fix("Compute the logits in fp32 (3.5 GB more) on both sides")).act,
-            "Compute the logits in fp32 (3.5 GB more) on both sides");
-  EXPECT_EQ(ShortOf(Fix("Compute the logits in fp32 on both sides")).command(), "");
-  EXPECT_EQ(ShortOf(Fix("")).act, "Read what causality/moe-future-leak checks.");
-}
-
-TEST(WhatToDo, WhatStandsInParenthesesByFrameworkIsACommandOfItsOwn) {
-  const auto in_short =
-      ShortOf(Fix("Drop by position instead of by score (Megatron-LM: --moe-token-drop-policy "
-                  "position), or route "
-                  "without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: "
-                  "drop_tokens=False)."));
-  EXPECT_EQ(in_short.act, "Drop by position instead of by score, or route without capacity.");
-  ASSERT_EQ(in_short.commands.size(), 3u);
-  EXPECT_EQ(in_short.commands[0].where, "Megatron-LM");
-  EXPECT_EQ(in_short.commands[0].text, "--moe-token-drop-policy position");
-  EXPECT_EQ(in_short.commands[2].where, "DeepSpeed");
-  EXPECT_EQ(in_short.commands[2].text, "drop_tokens=False");
-  EXPECT_TRUE(ShortOf(Fix("Look at it (see: nothing, and ((broken")).commands.empty());
-}
-
-TEST(WhatToDo, ARuleThatSaysItItselfIsBelieved) {
-  v1::Finding finding = Fix("Do `this` first.");
-  auto& details = *finding.mutable_details()->mutable_fields();
-  details["act"].set_string_value("Stop the run.");
-  details["command"].set_string_value("kill -STOP 1");
-  details["title_short"].set_string_value("NaN");
-  const auto in_short = ShortOf(finding);
-  EXPECT_EQ(in_short.act, "Stop the run.");
-  EXPECT_EQ(in_short.command(), "kill -STOP 1");
-  EXPECT_EQ(in_short.commands.at(1).text, "this");
-  EXPECT_EQ(in_short.title, "NaN");
-}
-
-TEST(WhatToDo, ALongTitleIsCutBetweenCharacters) {
-  std::string title;
-  for (int i = 0; i < 200; ++i) title += "\u00e4";
-  const std::string cut = ShortOf(Fix("", title)).title;
-  EXPECT_EQ(cut, title.substr(0, 2 * server::kShort) + "\u2026");
-  EXPECT_EQ(ShortOf(Fix("", "the loss became NaN and stays so: every weight is lost")).title,
-            "the loss became NaN and stays so");
-}
-
-TEST(WhatToDo, RanksAreRanges) {
-  v1::FindingSite site;
-  for (const uint32_t rank : {5u, 3u, 4u, 9u}) site.add_ranks(rank);
-  EXPECT_EQ(server::RankText(site), "3\u20135, 9");
-  for (uint32_t rank = 20; rank < 60; rank += 2) site.add_ranks(rank);
-  EXPECT_EQ(server::RankText(site), "3\u20135, 9, 20, 22, 24, 26, 28, 30 and 14 more");
-}
 
 v1::SeriesColumns Matrix(uint32_t ranks, int steps,
                          const std::function<double(uint32_t, int)>& value) {
@@ -139,6 +71,15 @@ TEST(Door, OnlyAnAddressIsANameWhereNobodyIsAsked) {
   for (const char* bad :
        {"evil.example:7434", "", "127.0.0.1.evil.example", "localhost.evil", "[evil]"}) {
     EXPECT_FALSE(server::CheckHost(bad).ok()) << bad;
+  }
+}
+
+TEST(Door, WhatIsScrapedMayBeCalledByANameOfTheNetwork) {
+  for (const char* good : {"127.0.0.1:7434", "plumbd:7434", "trainer-7", "", "[::1]:80"}) {
+    EXPECT_TRUE(server::CheckScrapeHost(good).ok()) << good;
+  }
+  for (const char* bad : {"evil.example:7434", "127.0.0.1.evil.example", "[evil]"}) {
+    EXPECT_FALSE(server::CheckScrapeHost(bad).ok()) << bad;
   }
 }
 

@@ -128,6 +128,13 @@ TEST_F(WebTest, RunsIncidentsAndRulesOfAServerThatAsksNobody) {
   EXPECT_TRUE(incident["may_change"]);
   EXPECT_EQ(Get("incidents/ffffffffffffffff").status, 404);
   EXPECT_EQ(Get("incidents?state=silenced").value()["incidents"].size(), 0u);
+  EXPECT_EQ(Get("incidents").value()["counts"]["open"], 1);
+  // All of one expert's candidates, to be drawn.
+  const json& queue = incident["finding"]["witness"]["queue"];
+  EXPECT_GE(queue["row"].size(), 2u);
+  EXPECT_EQ(queue["row"].size(), queue["score"].size());
+  EXPECT_EQ(queue["kept"][queue["refused"].get<size_t>()], 0);
+  EXPECT_EQ(queue["kept"][queue["admitted"].get<size_t>()], 1);
 
   const json rule = Get("rules/causality/moe-future-leak").value();
   EXPECT_EQ(rule["sections"][1]["title"], "Why");
@@ -135,6 +142,23 @@ TEST_F(WebTest, RunsIncidentsAndRulesOfAServerThatAsksNobody) {
   EXPECT_EQ(Get("rules/causality/none").status, 404);
   EXPECT_EQ(Get("no/such/address").status, 404);
   EXPECT_EQ(Send("GET", "/etc/passwd").status, 404);
+}
+
+// A browser resolves "..", however it is written: behind a "=" it comes through.
+TEST_F(WebTest, ARunMayBeNamedLikeAWayUp) {
+  Start();
+  for (const std::string name : {"..", ".", "=..", "a..b"}) {
+    const uint64_t stream = agents_.size() + 1;
+    agents_.push_back(
+        std::make_unique<AgentStream>(*server_, stream, std::vector{SourceOf(name, 0, 1)}));
+    agents_.back()->Send(ScalarStep(SourceOf(name, 0, 1), 1, 2.5), 1);
+    ASSERT_TRUE(agents_.back()->Acknowledged(1));
+  }
+  EXPECT_EQ(Get("runs/%3D..").value()["run"], "..");
+  EXPECT_EQ(Get("runs/=.").value()["run"], ".");
+  EXPECT_EQ(Get("runs/%3D%3D..").value()["run"], "=..");
+  EXPECT_EQ(Get("runs/a..b").value()["run"], "a..b");
+  EXPECT_EQ(Get("runs/=..b").status, 404);
 }
 
 TEST_F(WebTest, ValuesAreReducedAndASpikeOfOneStepIsKept) {
@@ -173,6 +197,10 @@ TEST_F(WebTest, AnotherSitesNameReadsAndChangesNothing) {
   const std::string fingerprint = Leak("run", 1);
   EXPECT_EQ(Send("GET", "/api/v1/runs", "", "evil.example:80").status, 403);
   EXPECT_EQ(Send("GET", "/api/v1/runs", "", "localhost:80").status, 200);
+  // Metrics name runs, too.
+  EXPECT_EQ(Send("GET", "/metrics", "", "evil.example:80").status, 403);
+  EXPECT_EQ(Send("GET", "/metrics", "", "plumbd:7434").status, 200);
+  EXPECT_EQ(Send("GET", "/healthz", "", "evil.example:80").status, 200);
   const json update = {{"state", "acknowledged"}, {"reason", "known"}, {"who", "me"}};
   for (const char* sender : {"Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n",
                              "Origin: null\r\n", ""}) {

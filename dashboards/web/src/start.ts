@@ -1,0 +1,18 @@
+// Runs before the page's script is there: asks for what the first view needs meanwhile.
+import { partsOf, path } from './address';
+
+const [what, ...rest] = partsOf(location.hash);
+const asked = ['server'];
+if (!what || what === 'runs') asked.push('runs');
+if (what === 'run' && rest.length) asked.push(path('runs', rest.join('/')));
+if (what === 'incident' && rest.length === 1) asked.push(path('incidents', rest[0]));
+if (what !== 'signin') {
+  const early = new Map<string, Promise<Response>>();
+  for (const address of asked) {
+    const answer = fetch('/api/v1/' + address, { credentials: 'same-origin' });
+    // Whoever takes it is told; nobody else has to be.
+    answer.catch(() => undefined);
+    early.set(address, answer);
+  }
+  (globalThis as { early?: Map<string, Promise<Response>> }).early = early;
+}
