@@ -32,7 +32,7 @@ if(PLUMBLINE_SANITIZE)
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>)
   # Instrumented code looks uninitialised to g++ 12 where it is not; the sanitizers see for themselves.
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   # Protobuf's maps have another layout where they believe that the library is instrumented too.
   if(PLUMBLINE_SANITIZE STREQUAL thread)
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-U__SANITIZE_THREAD__>)

@@ -111,8 +111,14 @@ std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointConten
   for (const OpaqueCall& call : OpaqueCalls(*torch)) {
     const std::string count =
         std::to_string(call.count) + (call.count == 1 ? " call of " : " calls of ");
-    findings->notes.push_back("left closed: " + count + call.name);
-    if (IsDataClass(call.name)) continue;
+    const std::string circles =
+        call.circles == 0
+            ? ""
+            : " (in circles: " + std::to_string(call.circles) +
+                  (call.circles == 1 ? " reference that leads" : " references that lead") +
+                  " back into it left out)";
+    findings->notes.push_back("left closed: " + count + call.name + circles);
+    if (call.data) continue;
     findings->problems.push_back({call.byte, "expected tensors and plain values, found " + count +
                                                  Printable(call.name) + " (left closed, not run)"});
   }

@@ -114,6 +114,7 @@ bool IsDataClass(std::string_view callee) {
   }
   constexpr std::string_view kModules[] = {"transformers.",
                                            "accelerate.",
+                                           "torch.optim.",
                                            "omegaconf.",
                                            "megatron.core.enums.",
                                            "megatron.model.enums.",

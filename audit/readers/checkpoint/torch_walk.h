@@ -20,6 +20,8 @@ struct OpaqueCall {
   std::string name;
   uint64_t count = 0;
   uint64_t byte = 0;
+  uint64_t circles = 0;  // references that led back into one of them, and were cut
+  bool data = true;      // all are data that trainers save beside tensors
 };
 std::vector<OpaqueCall> OpaqueCalls(const TorchFile& file);
 

@@ -1,6 +1,7 @@
-// What a pickle made, looked at as a whole: a walk in which nobody ends.
+// What a pickle made, looked at as a whole: a walk in which nobody ends, each reference once.
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "audit/readers/pickle/machine_state.h"
 
 namespace plumbline::audit {
@@ -9,41 +10,49 @@ namespace {
 // A value whose parts are being looked at.
 struct Open {
   PickleId id;
+  int last_call;    // place of the last call on the way to here and here; -1: none
   size_t next = 0;  // part
 };
 
 // What is known of a value when all its parts are.
 struct Extent {
   uint32_t spread = 0;  // values in it, 0: not yet looked at
-  uint16_t depth = 0;
-  bool open = false;  // on the way from the root to here
+  uint16_t depth = 0;   // open: its place on the way
+  bool open = false;    // on the way from the root to here
 };
+
+}  // namespace
 
 class PickleWalk {
  public:
-  PickleWalk(const PickleTree& tree, const PickleLimits& limits)
-      : tree_(tree), limits_(limits), extents_(tree.size()) {}
+  PickleWalk(PickleTree* tree, const PickleLimits& limits)
+      : tree_(*tree), limits_(limits), extents_(tree->size()) {}
 
   std::optional<Problem> Walk() {
     Enter(tree_.root());
     while (!open_.empty()) {
       Open& top = open_.back();
-      const PickleId part = Part(top.id, top.next++);
-      if (part == kEnd) {
+      const size_t place = top.next++;
+      PickleId* const slot = Part(top.id, place);
+      if (slot == nullptr) {
         Leave();
         if (problem_) return problem_;
-      } else if (part != kNoPickle && extents_[part].spread == 0) {
-        if (extents_[part].open) return At(part, "expected no value inside of itself, found one");
-        if (open_.size() > limits_.depth) return TooDeep(part);
-        Enter(part);
+      } else if (*slot != kNoPickle && extents_[*slot].spread == 0) {
+        const PickleId part = *slot;
+        if (extents_[part].open) {
+          if (top.last_call < extents_[part].depth)
+            return At(part, "expected no value inside of itself, found one");
+          Cut(part, top.id, place);
+        } else {
+          if (open_.size() > limits_.depth) return TooDeep(part);
+          Enter(part);
+        }
       }
     }
     return std::nullopt;
   }
 
  private:
-  static constexpr PickleId kEnd = kNoPickle - 1;
-
   Problem At(PickleId id, std::string text) const { return {tree_.offset(id), std::move(text)}; }
 
   Problem TooDeep(PickleId id) const {
@@ -51,24 +60,66 @@ class PickleWalk {
                       " containers in each other, found more");
   }
 
-  // Part `i` of a value; kEnd: there are no more.
-  PickleId Part(PickleId id, size_t i) const {
+  // Part `i` of a value; nullptr: there are no more.
+  PickleId* Part(PickleId id, size_t i) {
     const PickleKind kind = tree_.kind(id);
     if (kind == PickleKind::kCall) {
-      const PickleCall& c = tree_.call(id);
-      const PickleId parts[] = {c.callee, c.arguments, c.keywords, c.state, c.items, c.entries};
-      return i < std::size(parts) ? parts[i] : kEnd;
+      PickleCall& c = CallOf(id);
+      PickleId* const parts[] = {&c.callee, &c.arguments, &c.keywords,
+                                 &c.state,  &c.items,     &c.entries};
+      return i < std::size(parts) ? parts[i] : nullptr;
     }
     const bool items = kind == PickleKind::kList || kind == PickleKind::kTuple ||
                        kind == PickleKind::kSet || kind == PickleKind::kDict ||
                        kind == PickleKind::kPersistent;
-    return items && i < tree_.items(id).size() ? tree_.items(id)[i] : kEnd;
+    if (!items) return nullptr;
+    std::vector<PickleId>& list = tree_.items_[tree_.nodes_[id].span.at];
+    return i < list.size() ? &list[i] : nullptr;
   }
 
   void Enter(PickleId id) {
+    const auto place = static_cast<int>(open_.size());
+    const int before = open_.empty() ? -1 : open_.back().last_call;
     extents_[id].open = true;
-    open_.push_back({id});
+    extents_[id].depth = static_cast<uint16_t>(place);
+    open_.push_back({id, tree_.kind(id) == PickleKind::kCall ? place : before});
   }
+
+  // A reference from part `place` of `holder` back to `outer`, with a call on the way. What a call
+  // would have built is not known anyway: one value stands for all that leads back through it.
+  void Cut(PickleId outer, PickleId holder, size_t place) {
+    const PickleId call = tree_.Is(outer, PickleKind::kCall)
+                              ? outer
+                              : open_[static_cast<size_t>(open_.back().last_call)].id;
+    const auto [known, added] = circles_.try_emplace(call, kNoPickle);
+    if (added) {
+      known->second = Add(PickleKind::kCircle, call, tree_.circles_.size());
+      tree_.circles_.push_back({call, 0});
+    }
+    const PickleId circle = known->second;
+    ++tree_.circles_[tree_.nodes_[circle].span.at].count;
+    PickleId* const slot = Part(holder, place);
+    *slot = circle;
+    // A call's arguments stay a tuple.
+    if (tree_.Is(holder, PickleKind::kCall) && slot == &CallOf(holder).arguments) {
+      *slot = Add(PickleKind::kTuple, call, tree_.items_.size());
+      tree_.items_.push_back({circle});
+    }
+  }
+
+  // A value that nobody looks into, beside `call`.
+  PickleId Add(PickleKind kind, PickleId call, size_t at) {
+    const auto id = static_cast<PickleId>(tree_.size());
+    const uint32_t offset = tree_.nodes_[call].offset;
+    PickleTree::Node& node = tree_.nodes_.emplace_back();
+    node.kind = kind;
+    node.offset = offset;
+    node.span = {static_cast<uint32_t>(at), 0};
+    extents_.push_back({kind == PickleKind::kTuple ? 2u : 1u, 0, false});
+    return id;
+  }
+
+  PickleCall& CallOf(PickleId id) { return tree_.calls_[tree_.nodes_[id].span.at]; }
 
   void Leave() {
     const PickleId id = open_.back().id;
@@ -76,11 +127,11 @@ class PickleWalk {
     uint64_t spread = 1;
     uint32_t depth = 0;
     for (size_t i = 0;; ++i) {
-      const PickleId part = Part(id, i);
-      if (part == kEnd) break;
-      if (part == kNoPickle) continue;
-      spread += extents_[part].spread;
-      depth = std::max<uint32_t>(depth, extents_[part].depth + 1u);
+      const PickleId* const part = Part(id, i);
+      if (part == nullptr) break;
+      if (*part == kNoPickle) continue;
+      spread += extents_[*part].spread;
+      depth = std::max<uint32_t>(depth, extents_[*part].depth + 1u);
     }
     if (spread > limits_.spread) {
       problem_ = At(id, "expected at most " + std::to_string(limits_.spread) +
@@ -90,16 +141,15 @@ class PickleWalk {
     extents_[id] = {static_cast<uint32_t>(spread), static_cast<uint16_t>(depth), false};
   }
 
-  const PickleTree& tree_;
+  PickleTree& tree_;
   const PickleLimits& limits_;
   std::vector<Extent> extents_;
   std::vector<Open> open_;
+  absl::flat_hash_map<PickleId, PickleId> circles_;  // of a call: what stands for it
   std::optional<Problem> problem_;
 };
 
-}  // namespace
-
-std::optional<Problem> CheckPickle(const PickleTree& tree, const PickleLimits& limits) {
+std::optional<Problem> CheckPickle(PickleTree* tree, const PickleLimits& limits) {
   return PickleWalk(tree, limits).Walk();
 }
 

@@ -263,7 +263,7 @@ std::optional<Problem> ParsePickle(std::string_view data, PickleTree* tree, size
   const bool whole = machine.Run();
   if (used != nullptr) *used = machine.used();
   if (!whole) return machine.problem;
-  return CheckPickle(*tree, limits);
+  return CheckPickle(tree, limits);
 }
 
 }  // namespace plumbline::audit

@@ -95,7 +95,8 @@ class PickleMachine {
   PickleId none_ = 0, true_ = 0, false_ = 0;
 };
 
-// Refuses circles, and what is deeper or, unfolded, larger than the limits.
-std::optional<Problem> CheckPickle(const PickleTree& tree, const PickleLimits& limits);
+// Cuts the circles that lead through a call. Refuses those of plain containers alone, and what is
+// deeper or, unfolded, larger than the limits.
+std::optional<Problem> CheckPickle(PickleTree* tree, const PickleLimits& limits);
 
 }  // namespace plumbline::audit

@@ -1,5 +1,6 @@
 // The values that a pickle makes, as a graph without circles. Nothing of it is resolved: a global
-// is its name, a call is a name with arguments.
+// is its name, a call is a name with arguments. An object that leads back to itself (a bound method
+// of the object that holds it) is cut where it does.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ enum class PickleKind : uint8_t {
   kGlobal,      // `text` is "module.name", Python 2's modules by their names of today
   kCall,        // what a call of a global would have made
   kPersistent,  // a reference out of the pickle: one item, the id
+  kCircle,      // stands for a value that it would lie in, through a call: nothing is in it
 };
 
 // What a call is made of. An absent part is kNoPickle.
@@ -39,6 +41,12 @@ struct PickleCall {
   PickleId state = kNoPickle;      // what it is given afterwards (__setstate__)
   PickleId items = kNoPickle;      // kList: what is appended to it
   PickleId entries = kNoPickle;    // kDict: what is set in it
+};
+
+// What stands in place of references that lead back into the value that they lie in.
+struct PickleCircle {
+  PickleId call = kNoPickle;  // the one that the circle leads through
+  uint64_t count = 0;         // references that were cut
 };
 
 // Built by ParsePickle. The bytes that were parsed outlive the tree. Not thread-safe while built.
@@ -62,6 +70,7 @@ class PickleTree {
   // Items of lists, tuples, sets and persistent ids; of a dict key, value, key, value, ...
   const std::vector<PickleId>& items(PickleId id) const { return items_[nodes_[id].span.at]; }
   const PickleCall& call(PickleId id) const { return calls_[nodes_[id].span.at]; }
+  const PickleCircle& circle(PickleId id) const { return circles_[nodes_[id].span.at]; }
 
   // The name that a call calls; empty when it is none, or calls no global.
   std::string_view callee(PickleId id) const;
@@ -70,6 +79,7 @@ class PickleTree {
 
  private:
   friend class PickleMachine;
+  friend class PickleWalk;
   struct Span {
     uint32_t at, size;
   };
@@ -90,6 +100,7 @@ class PickleTree {
   std::vector<Node> nodes_;
   std::vector<std::vector<PickleId>> items_;
   std::vector<PickleCall> calls_;
+  std::vector<PickleCircle> circles_;
   PickleId root_ = kNoPickle;
 };
 

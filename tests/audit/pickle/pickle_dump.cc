@@ -82,6 +82,8 @@ std::string Text(const PickleTree& tree, PickleId id) {
       return Call(tree, id);
     case PickleKind::kPersistent:
       return "p:" + Items(tree, id, '(', ')');
+    case PickleKind::kCircle:
+      return "circle:" + std::string(tree.callee(tree.circle(id).call));
   }
   return "?";
 }
