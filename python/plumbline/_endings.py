@@ -105,6 +105,11 @@ def _uncaught_in_thread(arguments):
             run._note_ending(0, thread=f"{kind}: {text}, at {where}")
 
 
+def _ends_a_child(frame):
+    """The frame of multiprocessing's in which a child's exception ends."""
+    return frame.f_code.co_name == "_bootstrap" and "multiprocessing" in frame.f_code.co_filename
+
+
 class _LastSeen:
     """Lies in a SystemExit and dies with it: with no frame beneath, nobody has caught it."""
 
@@ -117,7 +122,9 @@ class _LastSeen:
     def __del__(self):
         global _status
         try:
-            if sys._getframe().f_back is None and threading.current_thread() is threading.main_thread():
+            beneath = sys._getframe().f_back
+            over = beneath is None or _ends_a_child(beneath)
+            if over and threading.current_thread() is threading.main_thread():
                 _status = (self.status, self.behind)
         except Exception:
             pass
@@ -243,10 +250,37 @@ def _finish_with_child(run):
                 closing(run, value)
             elif value is not None:
                 _note(run, EXCEPTION, value)
+            elif _status is not None:
+                _note_exit(run, *_status)
         except Exception:
             pass
         run._close()
 
     from multiprocessing import util
 
+    _hear_child()
     util.Finalize(None, finish, exitpriority=100)
+
+
+def _hear_child():
+    """From Python 3.13 on the finalizers come when the exception is gone: it is noted where the child prints it."""
+    import functools
+    import traceback
+
+    plain = traceback.print_exc
+    if hasattr(plain, "plumbline"):
+        return
+
+    @functools.wraps(plain)
+    def print_exc(*arguments, **options):
+        try:
+            value = sys.exc_info()[1]
+            if value is not None and _ours() and _ends_a_child(sys._getframe(1)):
+                for run in list(_runs):
+                    _note(run, EXCEPTION, value)
+        except Exception:
+            pass
+        return plain(*arguments, **options)
+
+    print_exc.plumbline = True
+    traceback.print_exc = print_exc

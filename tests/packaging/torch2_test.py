@@ -75,6 +75,9 @@ class UnderTorch2(Case):
         self.carry(BUILD / "bin/agent_record_json", package / "bin")
         (agent,) = BUILD.glob("tests/agent/facade/libtest_agent.so")
         self.root.put(agent, "/libtest_agent.so")
+        beside = agent.parent / "libtest_dependency.so"  # found by the path that the build gave
+        self.root.put(beside, str(beside))
+        self.root.put(ROOT / "examples/moe_pytorch", "/examples/moe_pytorch")
         self.root.put(ROOT / "tests/python", "/tests/python")
         self.root.put(ROOT / "agent/include", "/agent/include")
 
