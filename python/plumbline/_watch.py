@@ -13,7 +13,7 @@ from ._pace import Pace
 from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._tensors import Unsupported
-from ._watch_modules import Backward, Modules
+from ._watch_modules import Backward, Modules, Stages
 from ._watch_ratio import Ratio
 from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
@@ -89,6 +89,7 @@ class Watch:
         self._accumulation = None
         self._own_step = False
         self._undo, self._routers = [], None
+        self.stages = Stages(run)
         self._modules = Modules(run, self._model, activations, self._guarded)
         self._undo.append(self._modules.remove)
         self._hook(model)
@@ -101,6 +102,8 @@ class Watch:
             self._hook_optimizer(optimizer)
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
+        self.stages.hook()
+        self._undo.append(self.stages.remove)
         Backward.add(self)
         self._undo.append(lambda: Backward.remove(self))
         self._guarded(self._hook_routers)
@@ -118,7 +121,9 @@ class Watch:
             watch._guarded(watch._begin_update, self)
             watch._guarded(watch._observe_gradients)
             watch._charged(updates.before)
+            watch.stages.begin("optimizer")
             result = plain_step(*arguments, **options)
+            watch.stages.end("optimizer")
             watch._charged(updates.after)
             watch._guarded(watch._end_update, self)
             return result
@@ -188,6 +193,7 @@ class Watch:
 
     def _close(self):
         self._stepped.clear()
+        self.stages.end("forward")
         if self._routers is not None:
             self._guarded(self._routers.step_ends)
         self._tell_scalars()
@@ -208,12 +214,14 @@ class Watch:
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         self._open()
+        self.stages.begin("forward")
         for value in inputs:
             if torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1:
                 self._tokens += value.numel()
                 break
 
     def _before_backward(self, loss):
+        self.stages.end("forward")
         if loss.numel() != 1 or self._run._step >= CAPTURING:
             self._open()
             return
