@@ -23,7 +23,8 @@ class Look {
   Frozen Take() {
     // Nothing is pending: the job goes on, or is over.
     if (heads_.empty()) return {};
-    if (DifferentTimes() || Mismatched() || NotLaunched() || NotCompleted() || AllAtOne())
+    if (DifferentTimes() || Mismatched() || NotLaunched() || NotCompleted() || AllAtOne() ||
+        InACircle())
       return Whole();
     out_.kind = Frozen::Kind::kUnexplained;
     out_.op = *heads_.begin()->second;
@@ -84,12 +85,45 @@ class Look {
       if (Differ("operation", ops, [](const Op& op) { return op.kind; }) ||
           Differ("dtype", ops, [](const Op& op) { return op.dtype; }))
         return true;
-      if (SameShapes(head->kind) &&
+      if (SameShapes(head->kind) && !UnevenAsListed(head->group, head->kind, ops) &&
           (Differ("shape", ops, [](const Op& op) { return op.input_shape; }) ||
            Differ("shape", ops, [](const Op& op) { return op.output_shape; })))
         return true;
     }
     return false;
+  }
+
+  // An all-gather (or reduce-scatter) of parts of different sizes: every member lists the same
+  // outputs (inputs), and hands in (takes) the one at its own place.
+  bool UnevenAsListed(const std::string& group, std::string_view kind,
+                      const std::vector<std::pair<uint32_t, const Op*>>& ops) const {
+    if (kind != "all_gather" && kind != "reduce_scatter") return false;
+    const auto& members = MembersOf(group);
+    std::vector<std::string> listed;
+    for (const auto& [rank, op] : ops) {
+      const bool gathers = kind == "all_gather";
+      const std::vector<std::string> all = ShapesIn(gathers ? op->output_shape : op->input_shape);
+      if (listed.empty()) listed = all;
+      const auto place =
+          static_cast<size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+      if (all != listed || all.size() != members.size() || members.size() < 2 ||
+          all[place] != (gathers ? op->input_shape : op->output_shape))
+        return false;
+    }
+    return !listed.empty();
+  }
+
+  // "[1024,8],[3]": its shapes.
+  static std::vector<std::string> ShapesIn(const std::string& text) {
+    std::vector<std::string> shapes;
+    for (size_t from = 0; from < text.size();) {
+      const size_t end = text.find(']', from);
+      if (end == text.npos) break;
+      shapes.push_back(text.substr(from, end + 1 - from));
+      from = end + 1;
+      while (from < text.size() && (text[from] == ',' || text[from] == ' ')) ++from;
+    }
+    return shapes;
   }
 
   bool Differ(const char* what, const std::vector<std::pair<uint32_t, const Op*>>& ops,
@@ -221,6 +255,83 @@ class Look {
     out_.kind = Frozen::Kind::kAllAtOne;
     out_.op = first;
     return true;
+  }
+
+  // Ranks that wait for each other. Collectives alone: two groups are used in different orders;
+  // sends and receives alone: nobody does the other side. Both together explain nothing: a small
+  // send ends before it is received, so that its order is no order.
+  bool InACircle() {
+    const std::vector<uint32_t> circle = FindCircle();
+    if (circle.empty()) return false;
+    std::map<std::pair<std::string_view, uint64_t>, std::vector<uint32_t>> at;  // heads, collective
+    size_t point_to_point = 0;
+    for (const uint32_t rank : circle) {
+      const Op& head = *heads_.at(rank);
+      point_to_point += head.point_to_point ? 1 : 0;
+      if (!head.point_to_point) at[{head.group, head.sequence}];
+    }
+    if (point_to_point != 0 && point_to_point != circle.size()) return false;
+    out_.kind = Frozen::Kind::kMismatched;
+    out_.op = *heads_.at(circle.front());
+    if (point_to_point != 0) {
+      out_.what = "direction";
+      out_.tie = true;
+      out_.ranks = circle;
+      out_.majority = ToPeer(*heads_.at(circle[0]));
+      out_.minority = ToPeer(*heads_.at(circle[circle.size() - 1]));
+      return true;
+    }
+    return Order(&at);
+  }
+
+  static std::string ToPeer(const Op& op) {
+    return op.kind + (op.kind == "send" ? " to rank " : " from rank ") + std::to_string(op.peer);
+  }
+
+  // Who began with what: of all ranks that stand at an operation of the circle the fewest are
+  // named.
+  bool Order(std::map<std::pair<std::string_view, uint64_t>, std::vector<uint32_t>>* at) {
+    size_t most = 0, with_most = 0;
+    for (const auto& [rank, head] : heads_) {
+      if (const auto found = at->find({head->group, head->sequence}); found != at->end())
+        found->second.push_back(rank);
+    }
+    for (const auto& [op, ranks] : *at) most = std::max(most, ranks.size());
+    for (const auto& [op, ranks] : *at) with_most += ranks.size() == most ? 1 : 0;
+    out_.what = "order";
+    out_.tie = with_most > 1;
+    for (const auto& [op, ranks] : *at) {
+      if (out_.tie || ranks.size() < most)
+        out_.ranks.insert(out_.ranks.end(), ranks.begin(), ranks.end());
+      std::string& text =
+          ranks.size() == most && out_.majority.empty() ? out_.majority : out_.minority;
+      const Op& first = *heads_.at(ranks.front());
+      if (text.empty())
+        text = first.kind + " " + std::to_string(first.sequence) + " of group " + first.group +
+               " first";
+      if (ranks.size() == most) out_.op = first;
+    }
+    return true;
+  }
+
+  // Ranks with something pending, each of which waits for the next; empty: there is no such circle.
+  std::vector<uint32_t> FindCircle() const {
+    std::set<uint32_t> over;  // looked at: no circle begins there
+    for (const auto& [begin, head] : heads_) {
+      std::vector<uint32_t> way;
+      for (uint32_t rank = begin; !over.contains(rank);) {
+        if (const auto met = std::find(way.begin(), way.end(), rank); met != way.end())
+          return {met, way.end()};
+        way.push_back(rank);
+        const std::vector<uint32_t> next = WaitsFor(rank, *heads_.at(rank));
+        const auto standing = std::find_if(next.begin(), next.end(),
+                                           [&](uint32_t other) { return heads_.contains(other); });
+        if (standing == next.end()) break;
+        rank = *standing;
+      }
+      over.insert(way.begin(), way.end());
+    }
+    return {};
   }
 
   // With those that wait.

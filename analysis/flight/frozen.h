@@ -19,7 +19,8 @@ struct Frozen {
     kNothingPending,
     kDifferentTimes,  // a collective that ends for all is done on one member and not begun on
                       // another
-    kMismatched,      // members hand in different operations, shapes or dtypes
+    kMismatched,      // members hand in different operations, shapes or dtypes, begin two
+                      // operations in different orders, or all send and nobody receives
     kNotLaunched,     // ranks that others wait for and that hold nothing pending, dump or none
     kNotCompleted,    // ranks that hold pending what a peer has completed
     kAllAtOne,        // every rank waits in one operation: nobody is named
@@ -33,8 +34,8 @@ struct Frozen {
   // Ranks that others wait for and of which there is no dump: culprits only where no rank with a
   // dump is one.
   std::vector<uint32_t> without_dump;
-  Op op;                           // at which it stands
-  std::string what;                // mismatched: "operation", "dtype" or "shape"
+  Op op;             // at which it stands
+  std::string what;  // mismatched: "operation", "dtype", "shape", "order" or "direction"
   std::string minority, majority;  // mismatched: what they hand in
   bool tie = false;
 };

@@ -4,5 +4,7 @@
 #include "analysis/timeline/columns.h"     // IWYU pragma: export
 #include "analysis/timeline/comb.h"        // IWYU pragma: export
 #include "analysis/timeline/intervals.h"   // IWYU pragma: export
+#include "analysis/timeline/loop.h"        // IWYU pragma: export
 #include "analysis/timeline/names.h"       // IWYU pragma: export
 #include "analysis/timeline/stragglers.h"  // IWYU pragma: export
+#include "analysis/timeline/toll.h"        // IWYU pragma: export

@@ -4,6 +4,7 @@
 
 #include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
+#include "audit/render/toll.h"
 #include "audit/session/version.h"
 #include "rules/engine/incidents.h"
 
@@ -52,6 +53,18 @@ Json FromIncident(const rules::Incident& incident) {
           {"findings", findings}};
 }
 
+// The toll that is paid, and the next one behind it.
+Json FromTolls(const std::vector<timeline::Toll>& tolls) {
+  Json json = {{"line", timeline::TollLine(tolls)},
+               {"paid", std::string(tolls[0].id)},
+               {"share", tolls[0].share}};
+  if (tolls.size() > 1) {
+    json["next"] = std::string(tolls[1].id);
+    json["next_share"] = tolls[1].share;
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string RenderJson(const AuditResult& result) {
@@ -74,6 +87,7 @@ std::string RenderJson(const AuditResult& result) {
   json["coverage"] = {{"judged", result.coverage.judged},
                       {"inconclusive", result.coverage.inconclusive},
                       {"dropped", result.coverage.dropped}};
+  if (const auto tolls = TollsOf(result); !tolls.empty()) json["toll"] = FromTolls(tolls);
   if (result.selection.baseline || result.selection.since) {
     json["left_out"] = {{"baseline", chosen.known}, {"since", chosen.before}};
   }

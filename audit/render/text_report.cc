@@ -8,6 +8,7 @@
 
 #include "audit/render/finding_text.h"
 #include "audit/render/sparkline.h"
+#include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
 #include "rules/engine/incidents.h"
 
@@ -104,6 +105,12 @@ std::string Passed(const AuditResult& result, const TextStyle& style) {
   return out.empty() ? out : Heading(style, "Passed") + out + "\n";
 }
 
+// The end of a report over time: what is paid, and what is behind it.
+std::string TollText(const AuditResult& result) {
+  const std::string line = timeline::TollLine(TollsOf(result));
+  return line.empty() ? "" : line + "\n";
+}
+
 // What was taken for what: "loss: train/loss, lm loss".
 std::string SeriesRead(const AuditResult& result, const TextStyle& style) {
   std::map<SeriesRole, std::set<std::string>> names;
@@ -164,7 +171,7 @@ std::string RenderText(const AuditResult& result, const TextStyle& style) {
          (result.nothing_there ? "" : Findings(result, style)) + Passed(result, style) +
          Inconclusive(result, style) + SeriesRead(result, style) +
          (first ? "" : InputProblems(result, style)) + (left_out.empty() ? "" : left_out + "\n") +
-         SummaryText(result) + "\n";
+         TollText(result) + SummaryText(result) + "\n";
 }
 
 }  // namespace plumbline::audit

@@ -14,6 +14,9 @@ class Silent:
     def scalar(self, name, value):
         pass
 
+    def span(self, kind, name=None):
+        return contextlib.nullcontext()
+
     def hook(self, hook):
         return hook
 
@@ -44,7 +47,7 @@ class Probes:
         """watch: "updates", "averages", "gradients", "weights", "activations": besides hooks."""
         self._run = import_plumbline().init(run=run, server=server, record=record, budget=budget)
         self._watch, self._patience = set(watch), patience
-        self.step, self.scalar = self._run.step, self._run.scalar
+        self.step, self.scalar, self.span = self._run.step, self._run.scalar, self._run.span
         self.hook = self._run.observed
 
     def due(self, kind, layer):

@@ -3,6 +3,7 @@
 
   train.py --launch 4 --hook fp16 --steps 200 --server 127.0.0.1:7433 --record runs/fp16
   train.py --weights bfloat16 --optimizer adam --watch updates --record runs/no-master
+  train.py --launch 2 --pause .05 --slow-rank 1:.1 --record runs/slow
   train.py --micro-batches 1024 --accumulator bfloat16 --watch gradients --record runs/accumulate
 
 The same arguments give the same losses to the last bit, whatever the probes do.
@@ -22,6 +23,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "
 
 import data  # noqa: E402  the text and the launcher are those of the other example
 import ranks  # noqa: E402
+import faults  # noqa: E402
 from hooks import HOOKS  # noqa: E402
 from model import Model  # noqa: E402
 from precision import Accumulator, Average, Updates, global_norm  # noqa: E402
@@ -53,6 +55,7 @@ def arguments(argv):
     run.add_argument("--flip", metavar="RANK:STEP", help="flip one bit of one weight there")
     run.add_argument("--log", metavar="FILE", help="JSON lines, one a step, by rank 0")
     run.add_argument("--quiet", action="store_true", help="no progress on standard output")
+    faults.add_arguments(parser)
     watch = parser.add_argument_group("probes")
     watch.add_argument("--probes", choices=("on", "off"), default="on")
     watch.add_argument("--watch", nargs="*", default=["weights"], metavar="WHAT",
@@ -89,6 +92,7 @@ class Trainer:
         if self.world > 1:
             self.replica = DistributedDataParallel(self.model)
             self.replica.register_comm_hook(None, self.probes.hook(HOOKS[options.hook]))
+        self.faults = faults.Faults(options, self.rank, self.probes)
         self.probes.activations(self.model)
         self.updates = Updates(self.model, options.optimizer, options.lr, options.master)
         self.average = (Average(self.model, DTYPES[options.ema], options.decay)
@@ -111,7 +115,11 @@ class Trainer:
             self.accumulator.clear()
         self.overflow(step)
         for i in range(count):
-            loss += self.backward(self.batches[step * count + i], last=i + 1 == count) / count
+            with self.probes.span("data"):
+                self.faults.load()
+                batch = self.batches[step * count + i]
+            self.faults.compute(step)
+            loss += self.backward(batch, last=i + 1 == count) / count
         if self.accumulator:
             self.accumulator.hand_over(count)
         norm = global_norm(self.model.parameters())
@@ -121,6 +129,7 @@ class Trainer:
         self.flip_a_bit(step)
         self.probes.weights(self.model)
         self.probes.scalar("loss", loss)
+        self.faults.end_step(step, self.model)
         return {"step": step, "loss": loss, "grad_norm": norm}
 
     def backward(self, batch, last):

@@ -218,8 +218,27 @@ class _Observed:
             self.tell(error)
             return None
 
+    def _wait_begins(self, bucket):
+        """What is left of the backward pass is waiting: until the last bucket, too, is reduced.
+
+        DDP waits in a callback of the engine that it queues behind this call; ours goes behind that.
+        On a device the host does not wait here.
+        """
+        if not bucket.is_last() or bucket.buffer().device.type != "cpu":
+            return
+        run = self.run
+        if "collective" in run._told_stages:
+            return
+        queue = sys.modules["torch"].autograd.Variable._execution_engine.queue_callback
+        span = run._begin_span("collective", "gradients")
+        queue(lambda: queue(lambda: run._end_span(span)))
+
     def __call__(self, state, bucket):
         began = thread_time_ns()
+        try:
+            self._wait_begins(bucket)
+        except Exception as error:
+            self.tell(error)
         call = self._prepare(state, bucket)
         if call is None:
             return self.hook(state, bucket)

@@ -190,7 +190,8 @@ class Observations:
         are the loss (the scalar that backward() is called on; of several micro-batches their sum),
         the gradients and their norm, learning rates, tokens, weights, updates beside the ones meant
         (SGD, Adam, AdamW), micro-batches, and under DistributedDataParallel the sums and whether
-        the ranks' copies agree. A series that the trainer tells itself (`run.scalar("loss", x)`)
+        the ranks' copies agree; and as spans data loading, forward, backward, the optimizer's step and full
+        garbage collections. A series or a kind of span that the trainer tells itself (`run.scalar("loss", x)`)
         stays the trainer's. Returns an object whose remove() ends it.
         """
         if unknown:

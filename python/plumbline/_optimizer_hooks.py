@@ -34,7 +34,9 @@ def _stepping(watch, updates, plain):
             return plain(*arguments, **options)
         watch._guarded(watch._observe_gradients)
         watch._charged(updates.before, watch.scale)
+        watch.stages.begin("optimizer")
         result = plain(*arguments, **options)
+        watch.stages.end("optimizer")
         watch._charged(updates.after)
         watch._guarded(watch._end_update, self)
         return result

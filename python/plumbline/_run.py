@@ -146,6 +146,7 @@ class Run(Observations):
         self._scalar = library.short.plumbline_scalar
         self._names = {}
         self._told_series = set()  # by the trainer
+        self._told_stages = set()
         self._start_observations()
 
     # ---- mistakes ------------------------------------------------------------------------------
@@ -385,6 +386,7 @@ class Run(Observations):
 
         kind: data, forward, backward, optimizer, collective, checkpoint, evaluation, compile, other.
         """
+        self._told_stages.add(name if kind == "other" else kind)
         return _Span(self, kind, name)
 
     def _begin_span(self, kind, name):

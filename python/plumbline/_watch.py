@@ -15,7 +15,7 @@ from ._process_groups import describe_group
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._shards import gradients, is_idle, shard_names
 from ._tensors import Unsupported, local
-from ._watch_modules import Backward, Modules
+from ._watch_modules import Backward, Modules, Stages
 from ._watch_ratio import Ratio
 from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
@@ -94,6 +94,7 @@ class Watch:
         self._own_step = self.in_closure = self._repeated = False
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._undo, self._routers = [], None
+        self.stages = Stages(run)
         self._modules = Modules(run, self._model, activations, self._guarded)
         self._undo.append(self._modules.remove)
         self._hook(model)
@@ -108,6 +109,8 @@ class Watch:
             self._undo.append(hook(self, optimizer, self._updates[id(optimizer)]))
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
+        self.stages.hook()
+        self._undo.append(self.stages.remove)
         Backward.add(self)
         self._undo.append(lambda: Backward.remove(self))
         self._guarded(self._hook_routers)
@@ -161,6 +164,7 @@ class Watch:
 
     def _close(self):
         self._stepped.clear()
+        self.stages.end("forward")
         if self._routers is not None:
             self._guarded(self._routers.step_ends)
         self._tell_scalars()
@@ -188,12 +192,14 @@ class Watch:
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         self._open()
+        self.stages.begin("forward")
         for value in inputs:
             if torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1:
                 self._tokens += value.numel()
                 break
 
     def _before_backward(self, loss):
+        self.stages.end("forward")
         self._open()
         if loss.numel() != 1 or self._run._step >= CAPTURING:
             return

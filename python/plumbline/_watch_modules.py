@@ -1,6 +1,8 @@
-"""What a watch hooks besides the optimizer: outputs of chosen modules, buffers, Tensor.backward; and what cannot be hooked."""
+"""What a watch hooks besides the optimizer: outputs of chosen modules, buffers, Tensor.backward, the stages of the loop; and
+what cannot be hooked."""
 
 import fnmatch
+import gc
 import sys
 import weakref
 
@@ -135,11 +137,14 @@ class Backward:
             def backward(self, *arguments, **options):
                 for one in list(cls.watches):
                     one._guarded(one._before_backward, self)
+                    one.stages.begin("backward")
                 cls.running += 1
                 try:
                     return original(self, *arguments, **options)
                 finally:
                     cls.running -= 1
+                    for one in list(cls.watches):
+                        one.stages.end("backward")
 
             backward.__doc__ = original.__doc__
             tensor.backward = backward
@@ -150,3 +155,98 @@ class Backward:
         if not cls.watches and cls.original is not None:
             sys.modules["torch"].Tensor.backward = cls.original
             cls.original = None
+
+
+class Stages:
+    """What the loop does, as spans; each kind until the trainer has spans of that kind itself."""
+
+    def __init__(self, run):
+        self._run, self._open = run, {}
+        self._undo = []
+
+    def begin(self, kind, name=None):
+        self.end(kind)  # one that an exception has left
+        if (name or kind) not in self._run._told_stages:
+            self._open[kind] = self._run._begin_span(kind, name)
+
+    def end(self, kind):
+        span = self._open.pop(kind, 0)
+        if span:
+            self._run._end_span(span)
+
+    def hook(self):
+        """Data and garbage collections; the others are begun by who hooks them anyway."""
+        for source in (Loading, Collections):
+            source.add(self)
+            self._undo.append(source)
+
+    def remove(self):
+        undo, self._undo = self._undo, []
+        for source in undo:
+            source.remove(self)
+        for kind in list(self._open):
+            self.end(kind)
+
+
+class Loading:
+    """torch's data loaders: the wait for the next batch."""
+
+    stages = weakref.WeakSet()
+    kind, original = None, None
+
+    @classmethod
+    def add(cls, stages):
+        cls.stages.add(stages)
+        module = sys.modules.get("torch.utils.data.dataloader")
+        kind = getattr(module, "_BaseDataLoaderIter", None)
+        if cls.original is not None or kind is None:
+            return
+        original = cls.original = kind.__next__
+        cls.kind = kind
+
+        def __next__(self):
+            for one in list(cls.stages):
+                one.begin("data")
+            try:
+                return original(self)
+            finally:
+                for one in list(cls.stages):
+                    one.end("data")
+
+        kind.__next__ = __next__
+
+    @classmethod
+    def remove(cls, stages):
+        cls.stages.discard(stages)
+        if not cls.stages and cls.original is not None:
+            cls.kind.__next__ = cls.original
+            cls.original = None
+
+
+class Collections:
+    """Full garbage collections; those of the younger generations are short, and too many to be told."""
+
+    stages = weakref.WeakSet()
+    OLDEST, NAME = 2, "garbage collection"
+
+    @classmethod
+    def add(cls, stages):
+        cls.stages.add(stages)
+        if cls._collects not in gc.callbacks:
+            gc.callbacks.append(cls._collects)
+
+    @classmethod
+    def _collects(cls, phase, info):
+        if info["generation"] < cls.OLDEST:
+            return
+        for one in list(cls.stages):
+            if phase == "start":
+                one.begin("other", cls.NAME)
+            else:
+                one.end("other")
+
+    @classmethod
+    def remove(cls, stages):
+        cls.stages.discard(stages)
+        if not cls.stages and cls._collects in gc.callbacks:
+            gc.callbacks.remove(cls._collects)

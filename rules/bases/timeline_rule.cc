@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 namespace plumbline::rules {
 namespace {
@@ -17,7 +18,47 @@ v1::Verdict JudgeSound(const v1::Timeline& timeline) {
   return Inconclusive("no-gpu-events: the trace holds no kernel, copy or memset of a GPU");
 }
 
+// Words of a GPU's trace become words of a loop.
+void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
+  const auto say = [](std::string* text) {
+    absl::StrReplaceAll({{"the GPU idles", "the loop waits"},
+                         {"The GPU idles", "The loop waits"},
+                         {"the GPU idle", "the loop waiting"},
+                         {"the GPU", "the loop"},
+                         {"The GPU", "The loop"}},
+                        text);
+  };
+  say(verdict->mutable_reason());
+  if (!verdict->has_finding()) return;
+  v1::Finding& finding = *verdict->mutable_finding();
+  say(finding.mutable_title());
+  say(finding.mutable_explanation());
+  say(finding.mutable_measured()->mutable_name());
+  verdict->add_assumptions("what the loop's thread does outside of its declared stages is work");
+  if (whose != TimelineOf::kLoopOfGpu) return;
+  finding.set_level(v1::LEVEL_NOTE);
+  verdict->add_assumptions("nothing is queued on the GPU meanwhile: spans are of its host");
+}
+
+void TellTolls(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
+  const std::vector<timeline::Toll> tolls = timeline::TollsOf(t);
+  if (tolls.empty()) return;
+  google::protobuf::Struct& details = *verdict->mutable_details();
+  if (verdict->has_finding()) {
+    Put(details, "toll", std::string(tolls[0].id));
+    Put(details, "next_toll", std::string(tolls[1].id));
+  }
+  if (!all) return;
+  google::protobuf::Struct& shares = PutStruct(details, "tolls");
+  for (const timeline::Toll& toll : tolls) Put(shares, std::string(toll.id), toll.share);
+}
+
 }  // namespace
+
+TimelineOf WhoseTimeline(const v1::Site& site) {
+  if (site.layer() == timeline::kLoopLayer) return TimelineOf::kLoop;
+  return site.layer() == timeline::kLoopOfGpuLayer ? TimelineOf::kLoopOfGpu : TimelineOf::kTrace;
+}
 
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
@@ -64,11 +105,18 @@ void SetTimelinePlace(const v1::Timeline& timeline, const SiteStep& step, uint32
 }
 
 void TimelineRule::Judge(const SiteStep& step, VerdictSink& out) {
+  whose_ = WhoseTimeline(step.site);
+  if (whose_ != TimelineOf::kTrace && !reads_loops()) return;
   for (const Item& item : step.items) {
     if (!item.evidence->has_timeline()) continue;
     const v1::Timeline& timeline = item.evidence->timeline();
     const bool sound = timeline.span_ns() > 0 && WrongWith(timeline).empty();
     v1::Verdict verdict = sound ? JudgeTimeline(timeline) : JudgeSound(timeline);
+    if (whose_ != TimelineOf::kTrace) {
+      SpeakOfLoop(whose_, &verdict);
+    } else if (sound) {
+      TellTolls(timeline, tells_tolls(), &verdict);
+    }
     SetTimelinePlace(timeline, step, item.source->rank(), &verdict);
     out.Add(std::move(verdict));
   }
@@ -79,9 +127,12 @@ v1::Verdict WaitRule::JudgeTimeline(const v1::Timeline& t) const {
     return Inconclusive("no-launches: no launch is recorded, so nobody knows which threads matter");
   const auto wait = std::find_if(t.waits().begin(), t.waits().end(),
                                  [&](const auto& w) { return w.cause() == words_.cause; });
-  if (wait == t.waits().end())
+  if (wait == t.waits().end()) {
+    if (whose() != TimelineOf::kTrace)
+      return Inconclusive(absl::StrCat("no-spans: no ", words_.spans, " in the loop"));
     return Inconclusive(absl::StrCat("no-spans: no ", words_.spans, " on a thread that launches (",
                                      words_.absent, ")"));
+  }
   const double share = Share(wait->union_ns(), t.span_ns());
   const double idle = Share(wait->idle_ns(), t.span_ns());
   google::protobuf::Struct details;

@@ -15,15 +15,34 @@ inline constexpr std::string_view kTimelineOp = "timeline";
 // A timeline whose figures contradict each other, or are beyond any clock: "" where all is well.
 std::string WrongWith(const v1::Timeline& timeline);
 
-// Remembers nothing.
+// Whose time a timeline is.
+enum class TimelineOf {
+  kTrace,      // a profiler's trace: of the GPU
+  kLoop,       // a trainer's spans, no GPU (analysis/timeline/loop.h): of the loop's thread
+  kLoopOfGpu,  // the same where GPUs work on behind the loop
+};
+TimelineOf WhoseTimeline(const v1::Site& site);
+
+// Remembers nothing. Of a loop the words "the GPU" become "the loop", and where a GPU stands behind
+// it, of which nobody knows whether it idles, a finding is a note.
 class TimelineRule : public Rule {
  public:
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void Persist(Archive& /*archive*/) override {}
 
  protected:
+  // False: spans of a loop are no evidence for the rule.
+  virtual bool reads_loops() const { return true; }
+  // True: its verdicts of traces carry the shares of all tolls ("tolls"), for the report's last
+  // line. Findings of any such rule carry the one that is paid, and the next.
+  virtual bool tells_tolls() const { return false; }
+  // Whose it is that is being judged.
+  TimelineOf whose() const { return whose_; }
   // Of a sound timeline with GPU events. Steps and ranks are filled by the base.
   virtual v1::Verdict JudgeTimeline(const v1::Timeline& timeline) const = 0;
+
+ private:
+  TimelineOf whose_ = TimelineOf::kTrace;  // not kept: set by each Judge
 };
 
 // The steps that it reaches over: those marked, else the evidence's own.

@@ -17,6 +17,9 @@ and from then on 5 % of every step, on every rank: the slowest loader of 64 sets
 
 **What it checks.** Of the spans of data loading on threads that launch kernels (`DataLoader`, `get_batch`, a span called `data`, ...):
 their union, and how much of it finds the GPU idle. A finding where that is 5 % of the span or more, in at least three spans.
+*Of a trainer's own spans* (`run.span("data")`, and the waits for torch's `DataLoader`, which `run.watch` times by itself; live, and from a run
+record): the same of the thread that ends the steps, in blocks of 16, later 64 steps. Without a GPU the loop itself waits; in front of one
+nobody knows whether the GPU idles meanwhile, and the finding is a note.
 
 **Bad.** `40 data-loading spans take 22 % of the time, 21 % with the GPU idle`.
 
@@ -29,7 +32,7 @@ their union, and how much of it finds the GPU idle. A finding where that is 5 % 
 
 **Inconclusive when** there are no GPU events, no launches, or no such span on a launching thread.
 
-**What it cannot see.** Loading that no span names: annotate it, `with torch.profiler.record_function("data"):`.
+**What it cannot see.** Loading that no span names: annotate it, `with torch.profiler.record_function("data"):`, or live `with run.span("data"):`.
 
 **Cost.** None beside `performance/idle-comb`'s.
 )page";

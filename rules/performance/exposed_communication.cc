@@ -39,7 +39,7 @@ their own, tensor-parallel overlap. If not: a larger batch a GPU, hybrid shardin
 
 **Inconclusive when** there are no GPU events, or none communicates.
 
-**What it cannot see.** Of one rank's trace whether the time is the network's or that of a rank which comes late
+**What it cannot see.** Loops by their own spans, which do not tell transfers from waiting for others. Of one rank's trace whether the time is the network's or that of a rank which comes late
 (`performance/straggler` tells them apart); ranks that come last by turns within one step. Copies that a copy engine does for a collective count as computation.
 
 **Cost.** None beside `performance/idle-comb`'s.
@@ -66,6 +66,8 @@ class ExposedCommunication : public TimelineRule {
   }
 
  protected:
+  // A loop does not tell transfers from waiting for others.
+  bool reads_loops() const override { return false; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     google::protobuf::Struct details;
     Put(details, "communication_ms", Milliseconds(t.communication_ns()));

@@ -27,7 +27,9 @@ their utilisation reads 100 % meanwhile.
 **What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which says how
 long its trainer has stood in the same step. `plumbd` takes the processes of a run, an attempt and a role
 together: when all of them have stood for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
-twice the longest pause that the run came back from, it names those that stand in the earliest step. A rank
+twice the longest pause that the run came back from, it names those that stand in the earliest step; in one step, where some are
+within a collective (its span is open: `run.span("collective")`, or the wait for the last gradients of
+DistributedDataParallel on the CPU) and others are not, those that are not. A rank
 whose connection broke is named instead: `process-gone` where its heartbeats came until then,
 `network-lost` where it had fallen silent before. It is an `error` where somebody can be named; where
 all stand in one step it is a `warning`, and an `error` after 30 times as long.
@@ -35,7 +37,8 @@ all stand in one step it is a `warning`, and an `error` after 30 times as long.
 *Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
 launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
 peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (shapes only where they must
-agree; a tie names all). `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump only where no rank with one is such.
+agree; a tie names all), those that began two operations in another order than most, and those of which each sends to the next
+and nobody receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump only where no rank with one is such.
 `not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
 completed. All at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10
 simulated hangs, because ranks run ahead by different depths; this one in none of 480.
@@ -55,7 +58,7 @@ declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 **Inconclusive when** dumps prove to be of different times (one member completed what another had not launched), nobody waits, more of the awaited ranks left no
 dump than there are dumps, or what they hold explains nothing.
 
-**What it cannot see.** Who holds the others where all stand in the same step: steps do not tell. Hangs
+**What it cannot see.** Who holds the others where all stand in the same step, and no span tells who is within a collective. Hangs
 of a run of which any process is not heard of. A run of which five steps were not timed. Records
 have no heartbeats, so an offline audit of them says nothing of this rule; that of a stored run
 (`plumb audit --server`) repeats what was said. Of dumps: what the recorder had overwritten (raise `TORCH_NCCL_TRACE_BUFFER_SIZE`), and
@@ -105,6 +108,16 @@ struct Told {
 Told WordsOf(const Frozen& frozen) {
   switch (frozen.kind) {
     case Frozen::Kind::kMismatched:
+      if (frozen.what == "order") {
+        return {"mismatched", "ranks begin collectives in different orders, and all stand still",
+                "Look for code that uses two groups in another order on these ranks, or from two "
+                "threads."};
+      }
+      if (frozen.what == "direction") {
+        return {"mismatched", "ranks send to each other, and nobody receives",
+                "Look at the pipeline's schedule: of two neighbours one sends first, the other "
+                "receives first, or both in one batch (batch_isend_irecv)."};
+      }
       return {"mismatched", "ranks hand different things to one collective, and all stand still",
               "Look for code that runs on these ranks only; TORCH_DISTRIBUTED_DEBUG=DETAIL checks "
               "every call before it is made."};
@@ -131,9 +144,9 @@ std::string Explain(const Frozen& frozen) {
   switch (frozen.kind) {
     case Frozen::Kind::kMismatched:
       if (frozen.tie) {
-        return absl::StrCat("At ", op, " the ranks differ in ", frozen.what, ": ", frozen.majority,
-                            " or ", frozen.minority,
-                            ", as many ranks each: who is wrong is not told.");
+        return absl::StrCat(frozen.what == "direction" ? "In a circle at " : "At ", op,
+                            " the ranks differ in ", frozen.what, ": ", frozen.majority, " or ",
+                            frozen.minority, ", as many ranks each: who is wrong is not told.");
       }
       return absl::StrCat("At ", op, " the ranks differ in ", frozen.what, ": ", frozen.minority,
                           " on ", RankList(frozen.ranks), ", ", frozen.majority, " on most.",

@@ -31,6 +31,10 @@ and they reach over half of the span. A finding where a group recurs; a `warning
 checkpoint, data loading, compilation and communication whose spans there cover half of the gap; else `synchronisation`,
 where a call that waits for the GPU was open as the gap began and returned right then; else `unknown`. Of a comb: what holds half of its time.
 
+*Of a trainer's own spans* (`run.span`, and those that `run.watch` makes by itself: data, full garbage collections, the wait for the last gradients;
+live, and from a run record) the loop of the thread that ends the steps takes the place of the GPU, in blocks of 16, later 64 steps: it waits in spans of
+data, checkpoints, compilation and garbage collection, and whatever else it does is work. So each gap has its cause. In front of a GPU a finding is a note.
+
 **Bad.** `the GPU idles 15 % of the time; 15 % in 12 gaps of up to 31 ms, one each 200 ms, while data are loaded`.
 
 **Good.** `the GPU idles 1.8 % of the time; no gap recurs`.
@@ -119,6 +123,7 @@ class IdleComb : public TimelineRule {
   explicit IdleComb(const Options& options) : warning_(options.Number("share")) {}
 
  protected:
+  bool tells_tolls() const override { return true; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     const double idle = 1 - Share(t.busy_ns(), t.span_ns());
     const timeline::Comb comb = timeline::FindComb(t);

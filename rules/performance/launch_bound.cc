@@ -33,7 +33,7 @@ a larger micro-batch; take synchronisations (`.item()`, prints) out of the step,
 
 **Inconclusive when** there are no GPU events, no kernels, or fewer than half of them have a launch record.
 
-**What it cannot see.** What the profiler itself costs the host: recording stacks and shapes makes launches slower. Compare a trace without.
+**What it cannot see.** Loops by their own spans: all that they do they launch themselves. What the profiler itself costs the host: recording stacks and shapes makes launches slower. Compare a trace without.
 
 **Cost.** None beside `performance/idle-comb`'s.
 )page";
@@ -54,6 +54,8 @@ class LaunchBound : public TimelineRule {
   explicit LaunchBound(const Options& options) : least_(options.Number("share")) {}
 
  protected:
+  // All that a loop does is launched by it.
+  bool reads_loops() const override { return false; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     if (t.kernels() == 0) return Inconclusive("no-kernels: only copies and memsets ran");
     // A host that stopped once, to warm up or to compile, is no habit.

@@ -28,7 +28,8 @@ median over steps of own time / the others' median. From 12 steps on a rank is a
 excess s − 1 is there in three quarters of the steps, and s ≥ 4/3, or, in cohorts of 16 and more, s ≥ 1.1 and six median
 deviations (× 1.4826) above the others'. With 5 to 11 steps: 4/3 in every step. `slow`: computing holds at least half of the
 excess; else the rank comes `late` (its host is busy with something else). And somebody must wait: the others' exposed communication is at least half of
-the excess.
+the excess. *Of trainers' own spans*, live and from run records, a step reaches from the end of the one before to its own, and exposed
+communication is what `run.span("collective")`, or under DistributedDataParallel on the CPU the wait for the last gradients, takes.
 
 **Bad.** `rank 5 takes 1.62 times as long as the others for what it does itself; 7 ranks wait`.
 
@@ -44,7 +45,7 @@ one of 1.25 among 64, at a spread of 2 %, in 98.6 % of 666.
 
 **Inconclusive when** there is one rank, fewer than 5 steps that all have marked, a rank without GPU events, kernels that send and receive without
 saying with whom (nobody knows which ranks are of one stage), a rank that takes longer while nobody waits for it, or hosts that run ahead of their GPUs: then
-marks say what the host does, and nothing of the GPU.
+marks say what the host does, and nothing of the GPU. Loops in which no span says when they wait for others.
 
 **What it cannot see.** A whole stage that is slow (its cohort agrees); ranks whose trace is missing; who of two ranks
 of a cohort is the normal one, but that the slower makes the faster wait.
@@ -88,6 +89,12 @@ bool HostRunsAhead(const v1::Timeline& timeline) {
                    lengths.end());
   const auto left = static_cast<double>(static_cast<int64_t>(timeline.span_ns()) - end);
   return timeline.steps_left_out() == 0 && left > lengths[lengths.size() / 2] / 2;
+}
+
+// Does any rank say that it waits for others? Without that, all steps are equally long.
+bool AnyWaits(const Traces& traces) {
+  return std::any_of(traces.by_rank.begin(), traces.by_rank.end(),
+                     [](const auto& rank) { return rank.second->exposed_ns() > 0; });
 }
 
 // "few-steps: ..." and alike; empty: they can.
@@ -163,8 +170,14 @@ class StragglerRule : public Rule {
     if (std::none_of(step.items.begin(), step.items.end(),
                      [](const Item& item) { return item.evidence->has_timeline(); }))
       return;
+    const bool of_loop = WhoseTimeline(step.site) != TimelineOf::kTrace;
+    if (of_loop && step.world_size == 1) return;
     const Traces traces = Gather(step);
-    v1::Verdict verdict = JudgeTraces(traces);
+    v1::Verdict verdict = of_loop && !AnyWaits(traces)
+                              ? Inconclusive(
+                                    "no-collectives: no loop says when it waits for "
+                                    "others (run.span(\"collective\"))")
+                              : JudgeTraces(traces);
     int64_t first = step.step, last = step.step;
     if (!traces.steps.empty()) {
       first = traces.steps.front();

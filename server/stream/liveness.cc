@@ -249,8 +249,14 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
     }
   }
   const bool apart = lost.empty() && first < last;
+  const auto waits = [](const Process* p) { return p->stage == v1::Span::KIND_COLLECTIVE; };
+  const bool some_wait =
+      lost.empty() && !apart && std::any_of(standing.begin(), standing.end(), waits);
+  const bool all_wait = std::all_of(standing.begin(), standing.end(), waits);
   for (const Process* p : standing) {
-    const bool culprit = (apart && p->newest == first) || (lost.empty() && members.all.size() == 1);
+    const bool culprit = (apart && p->newest == first) ||
+                         (lost.empty() && members.all.size() == 1) ||
+                         (some_wait && !all_wait && !waits(p));
     AddRanks(p->sources, culprit ? out->mutable_ranks() : out->mutable_waiting());
   }
   std::sort(out->mutable_ranks()->begin(), out->mutable_ranks()->end());

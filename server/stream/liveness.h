@@ -3,7 +3,8 @@
 // while it was heard), a network that was lost (it was silent before that), a trainer that stands
 // still (heartbeats go on, steps do not), and one that takes its time: within a declared
 // checkpoint, evaluation or compilation, or before its first steps are done, nobody is said to
-// hang.
+// hang. Where all stand in one step, those within a collective (a span of that kind is open) wait
+// for those that are not.
 //
 // A rank stands still from max(hang, 5 median steps, twice the longest pause that the run came back
 // from) on, by its own clock; what makes others wait is told of only where all others wait. Where

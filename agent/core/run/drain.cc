@@ -78,6 +78,7 @@ void Drain::Loop() {
   for (const HeldSpan& h : std::exchange(held_, {})) {
     AddSpan(*h.site, builder_.complete_through() + 1, h.call, h.body);
   }
+  if (loop_.any()) AddLoopTimes(builder_.complete_through() + 1);
   if (directives_ != nullptr) directives_->Finished();
   v1::Ending ending;
   builder_.Finished(run_->exit_report.Take(&ending) ? &ending : nullptr);
@@ -134,7 +135,7 @@ bool Drain::EmptyRing() {
 void Drain::Handle(const SlotHead& head, const std::byte* body) {
   switch (head.kind) {
     case SlotKind::kStepEnd:
-      return StepEnded(head.step, head.sampled);
+      return StepEnded(head.step, head.sampled, head.thread, head.at_ns);
     case SlotKind::kSpan:
       return HandleSpan(head, body);
     case SlotKind::kRoutingMessage:
@@ -246,6 +247,8 @@ void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
 void Drain::HandleSpan(const SlotHead& head, const std::byte* body) {
   SpanBody span;
   std::memcpy(&span, body, sizeof(span));
+  if (!loop_.Span(span, head.site->op))
+    run_->CountLoss(LossCause::kLoopSpans, head.site, head.step);
   if (head.step <= builder_.complete_through()) {
     held_.push_back({head.site, head.call, span});
   } else {
@@ -266,7 +269,8 @@ void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBod
 
 // A step ends once the devices have handed over what was launched in it; until then its end is
 // held.
-void Drain::StepEnded(int64_t step, bool sampled) {
+void Drain::StepEnded(int64_t step, bool sampled, uint32_t thread, uint64_t at_ns) {
+  if (loop_.StepEnded(step, thread, at_ns)) AddLoopTimes(step);
   EmptyDevices();
   if (held_ends_.empty() && run_->devices->empty()) return EndStep(step, sampled);
   HeldEnd end{step, sampled, run_->devices->Position()};
@@ -283,6 +287,16 @@ void Drain::EndPassedSteps() {
     held_ends_.pop_front();
     EndStep(end.step, end.sampled);
   }
+}
+
+// A block of the loop's times as evidence of the step that ends it.
+void Drain::AddLoopTimes(int64_t step) {
+  const auto layer = run_->devices->used() ? timeline::kLoopOfGpuLayer : timeline::kLoopLayer;
+  const Site* site = run_->sites.FindOrAdd(SiteKind::kSpan, layer, "timeline", step);
+  if (site == nullptr) return run_->CountLoss(LossCause::kTooManySites, nullptr, step);
+  v1::Evidence* e = builder_.Add(*site, step, 0);
+  *e->mutable_timeline() = loop_.Take();
+  e->set_sample_size(static_cast<uint64_t>(e->timeline().steps_size()));
 }
 
 // Everything of the step stands in batches. Spans that were open across the end before belong to

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/core/run/directives.h"
+#include "agent/core/run/loop_times.h"
 #include "agent/core/run/record_sink.h"
 #include "agent/core/run/run_state.h"
 #include "agent/core/shared/threads.h"
@@ -73,10 +74,11 @@ class Drain : public std::enable_shared_from_this<Drain> {
                 v1::Evidence* e);
   void Took(const SlotHead& head, const v1::Evidence& evidence);
   void FinishDevices();
-  void StepEnded(int64_t step, bool sampled);
+  void StepEnded(int64_t step, bool sampled, uint32_t thread = 0, uint64_t at_ns = 0);
   void EndPassedSteps();
   void HandleSpan(const SlotHead& head, const std::byte* body);
   void EndStep(int64_t step, bool sampled);
+  void AddLoopTimes(int64_t step);
   void AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span,
                uint64_t order = 0);
   bool Late(const SlotHead& head);
@@ -110,6 +112,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   // The drain thread's own.
   size_t declared_ = 0;
   std::vector<HeldSpan> held_;
+  LoopTimes loop_;
   std::deque<HeldEnd> held_ends_;
   uint64_t flush_ticket_ = 0;  // whose mark is
   probes::DeviceProbe::Mark flush_mark_{};

@@ -67,8 +67,9 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
   const uint64_t now = MonotonicNs();
   if (moved != 0 && now > moved) beat->set_still_ns(now - moved);
   beat->set_steps_ended(state.steps_ended.load(std::memory_order_relaxed));
-  for (const v1::Span::Kind kind :
-       {v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
+  // Within a collective a rank waits for others; a declared stage says more.
+  for (const v1::Span::Kind kind : {v1::Span::KIND_COLLECTIVE, v1::Span::KIND_CHECKPOINT,
+                                    v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
     if (state.spans.open(kind)) beat->set_open_stage(kind);
   }
 }

@@ -1,5 +1,7 @@
 // What the trainer's threads say between their observations: sites, steps, series and stages; and
 // how any of it gets into the ring.
+#include <unistd.h>
+
 #include <cstring>
 #include <string>
 
@@ -30,6 +32,12 @@ v1::Span::Kind SpanKind(std::string_view name) {
     if (name == k.name) return k.kind;
   }
   return v1::Span::KIND_UNSPECIFIED;
+}
+
+// Its number in the system, asked for once a thread.
+uint32_t ThisThread() {
+  static thread_local const auto id = static_cast<uint32_t>(gettid());
+  return id;
 }
 
 }  // namespace
@@ -75,6 +83,8 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   head.kind = SlotKind::kStepEnd;
   head.step = step;
   head.sampled = s.cadence.SampleDue(step) || s.looks.Covers(step);
+  head.thread = ThisThread();
+  head.at_ns = MonotonicNs();
   s.open_step.store(kNoStep, std::memory_order_release);
   // The ring may be full: the drain thread then learns of the end here.
   if (Put(head, nullptr, 0, ByteRing::Keep::kUse) != PLUMBLINE_OK) {
@@ -167,6 +177,7 @@ plumbline_status_t Run::SpanBegin(int64_t step, const char* kind, const char* na
     state_->CountLoss(LossCause::kTooManySites, nullptr, step);
     return PLUMBLINE_DROPPED;
   }
+  open.thread = ThisThread();
   open.start_unix_ns = UnixNs();
   open.start_monotonic_ns = MonotonicNs();
   *span = state_->spans.Begin(open);
@@ -192,7 +203,9 @@ plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
   if (now_open != kNoStep) head.order = state_->NextOrder(head.step);
   SpanBody body;
   body.kind = open.kind;
+  body.thread = open.thread;
   body.start_unix_ns = open.start_unix_ns;
+  body.start_monotonic_ns = open.start_monotonic_ns;
   body.duration_ns = now - open.start_monotonic_ns;
   return Put(head, &body, sizeof(body));
 }

@@ -19,7 +19,8 @@ const char* LossCauseName(LossCause cause) {
                                                "stream-capture",
                                                "device-error",
                                                "device-unfinished",
-                                               "sample-ring-full"};
+                                               "sample-ring-full",
+                                               "too-many-spans"};
   return kNames[static_cast<size_t>(cause)];
 }
 

@@ -26,8 +26,9 @@ enum class LossCause : uint8_t {
   kDeviceFailed,      // "device-error": CUDA refused, or the device failed
   kDeviceUnfinished,  // "device-unfinished": still under way when the run was closed
   kSampleRing,        // "sample-ring-full": raw rows alone; the summary is kept
+  kLoopSpans,         // "too-many-spans": for the loop's times; the spans themselves are kept
 };
-inline constexpr size_t kLossCauses = 14;
+inline constexpr size_t kLossCauses = 15;
 const char* LossCauseName(LossCause cause);
 
 // One counter a cause. Add from any thread, Take from one.

@@ -25,12 +25,16 @@ struct alignas(64) SlotHead {
   uint64_t rows = 0;     // Evidence.sample_size of kRoutingMessage
   uint64_t order = 0;    // Evidence.order; 0: none
   bool sampled = false;  // the step is a sampled one
+  uint32_t thread = 0;   // of kStepEnd: who ended it
+  uint64_t at_ns = 0;    // of kStepEnd: when, monotonic
 };
 static_assert(sizeof(SlotHead) == 64);
 
 struct SpanBody {
-  int32_t kind = 0;  // v1::Span::Kind
+  int32_t kind = 0;     // v1::Span::Kind
+  uint32_t thread = 0;  // that began it
   uint64_t start_unix_ns = 0;
+  uint64_t start_monotonic_ns = 0;
   uint64_t duration_ns = 0;
 };
 

@@ -13,6 +13,7 @@ struct OpenSpan {
   Site* site = nullptr;  // its op is the span's name
   int32_t kind = 0;      // v1::Span::Kind
   int64_t step = 0;
+  uint32_t thread = 0;  // that began it
   uint64_t start_unix_ns = 0;
   uint64_t start_monotonic_ns = 0;
 };

@@ -9,6 +9,8 @@
 
 namespace plumbline::audit {
 
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 // Not thread-safe. The window ends with a NUL at `end` and 16 readable bytes from there on. After
 // the first failure every call returns false.
 class JsonScan {

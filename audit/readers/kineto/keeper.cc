@@ -39,6 +39,17 @@ TraceCategory CategoryByProcess(const TraceEvent& event) {
   return event.name.starts_with("Memset") ? TraceCategory::kMemset : TraceCategory::kKernel;
 }
 
+// What has no time begins at 0: it would stretch the window to the clock's own beginning.
+void LeaveOutTimeless(std::vector<timeline::GpuWork>* gpu) {
+  constexpr int64_t kOfAClock = int64_t{1} << 50;  // ns: thirteen days
+  const auto timeless = [](const timeline::GpuWork& work) { return work.start == 0; };
+  if (std::any_of(gpu->begin(), gpu->end(), timeless) &&
+      std::all_of(gpu->begin(), gpu->end(), [&](const timeline::GpuWork& work) {
+        return timeless(work) || work.start > kOfAClock;
+      }))
+    std::erase_if(*gpu, timeless);
+}
+
 }  // namespace
 
 uint32_t TraceKeeper::Tracks::Of(std::string_view a, std::string_view b) {
@@ -167,6 +178,7 @@ TraceKeeper::HostName TraceKeeper::HostNameOf(std::string_view name) {
 }
 
 timeline::Columns TraceKeeper::TakeColumns() {
+  LeaveOutTimeless(&columns_.gpu);
   if (rank_ >= 0) columns_.stage = IndexOfRank(pipeline_ranks_, rank_);
   // Its stage is its own as far as anybody knows: it is compared with no other rank.
   if (rank_ >= 0 && columns_.stage < 0 && sends_to_nobody_known_)

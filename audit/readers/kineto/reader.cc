@@ -108,7 +108,11 @@ class KinetoSource : public Source {
     trace.report = open_report_;
     trace.rank = open_->keeper().rank();
     trace.world_size = open_->world_size();
-    if (trace.rank < 0) trace.rank = RankInName(trace.report->path);
+    // Each process of a job that torch knows nothing of calls itself rank 0 of 1.
+    const bool alone = trace.rank == 0 && trace.world_size <= 1;
+    if (const int64_t named = RankInName(trace.report->path);
+        trace.rank < 0 || (alone && named > 0))
+      trace.rank = named;
     open_->keeper().SetRank(trace.rank);
     timeline::Columns columns = open_->keeper().TakeColumns();
     done_bytes_ += open_->bytes_read();
@@ -218,6 +222,7 @@ bool KinetoReader::Recognise(std::string_view path, std::string_view head) const
   constexpr size_t kLook = 1u << 20;
   const bool packed = IsCompressed(head);
   if (!packed) {
+    if (head.starts_with(kByteOrderMark)) head.remove_prefix(kByteOrderMark.size());
     const size_t begin = head.find_first_not_of(" \t\r\n");
     if (begin == head.npos || (head[begin] != '{' && head[begin] != '[')) return false;
     if (TraceFile::Recognise(head)) return true;

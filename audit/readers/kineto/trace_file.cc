@@ -87,6 +87,9 @@ void TraceFile::Failed(const JsonScan& scan) {
 }
 
 bool TraceFile::Start(JsonScan* scan) {
+  // As editors leave it; the window is readable beyond its end.
+  if (std::memcmp(scan->at(), kByteOrderMark.data(), kByteOrderMark.size()) == 0)
+    *scan = JsonScan(scan->at() + kByteOrderMark.size(), window_.data() + end_);
   bare_ = scan->Peek() == '[';
   if (!scan->Take(bare_ ? '[' : '{', "a trace, '{' or '['")) return false;
   place_ = bare_ ? Place::kEvents : Place::kMembers;

@@ -10,6 +10,8 @@
 
 #include "audit/readers/kineto/reader.h"
 #include "audit/readers/kineto/trace_file.h"
+#include "audit/render/json_report.h"
+#include "audit/render/text_report.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/audit/kineto/trace_text.h"
 #include "tests/audit/plumb_process.h"
@@ -234,6 +236,55 @@ TEST(Kineto, NamesThatCountAreRanks) {
   EXPECT_EQ(VerdictOf(one, "performance/idle-comb")->site().ranks(0), 0u);
   const AuditResult two = Audit({paths[0], paths[2]});
   EXPECT_THAT(two.inputs[0].notes, ::testing::Contains(HasSubstr("taken as rank 0")));
+}
+
+// A file with a byte order mark, one in which something has no time, and processes of which each
+// calls itself rank 0 of 1: seen in the field.
+TEST(Kineto, WhatEditorsAndLaunchersLeave) {
+  const timeline::Columns columns = Trace(OneRank("loader"));
+  const std::string text = TraceText(columns, {});
+  InputReport plain, marked, timeless;
+  const v1::Timeline expected = ReadBack(text, &plain);
+  EXPECT_EQ(Bytes(ReadBack("\xEF\xBB\xBF" + text, &marked)), Bytes(expected));
+  std::string with_zero = text;
+  const size_t at = with_zero.find("\"traceEvents\"");
+  with_zero.insert(with_zero.find('[', at) + 1,
+                   R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":0,"dur":5},)");
+  EXPECT_EQ(ReadBack(with_zero, &timeless).span_ns(), expected.span_ns());
+  const TempFolder dir;
+  JobSpec spec;
+  spec.slow_rank = 2;
+  spec.ranks = 4;
+  const auto all = SimulatedJob(spec);
+  std::vector<std::string> paths;
+  for (int rank = 0; rank < spec.ranks; ++rank)
+    paths.push_back(dir.Write(
+        "job_rank" + std::to_string(rank) + ".json",
+        "\xEF\xBB\xBF" + TraceText(all[static_cast<size_t>(rank)], {.rank = 0, .world = 1})));
+  const AuditResult result = Audit(paths);
+  const v1::Verdict* straggler = VerdictOf(result, "performance/straggler");
+  ASSERT_NE(straggler, nullptr);
+  ASSERT_EQ(straggler->site().ranks_size(), 1);
+  EXPECT_EQ(straggler->site().ranks(0), 2u);
+}
+
+// The last line but the counts, in JSON, and on the finding.
+TEST(Kineto, TheTollIsTold) {
+  const TempFolder dir;
+  JobSpec spec = OneRank("loader");
+  const AuditResult waits = Audit({dir.Write("a.json", TraceText(Trace(spec), {}))});
+  EXPECT_THAT(RenderText(waits, {}), HasSubstr("\nToll: none of a cluster's, the GPU waits"));
+  const v1::Verdict* comb = VerdictOf(waits, "performance/idle-comb");
+  EXPECT_EQ(comb->details().fields().at("toll").string_value(), "host");
+  EXPECT_EQ(comb->details().fields().at("next_toll").string_value(), "gpu-traffic");
+  spec.stall = "";
+  spec.transfer_ms = 120;
+  const AuditResult pays = Audit({dir.Write("b.json", TraceText(Trace(spec), {}))});
+  EXPECT_THAT(RenderText(pays, {}), HasSubstr("\nToll: the cable, "));
+  const auto json = nlohmann::json::parse(RenderJson(pays));
+  EXPECT_EQ(json["toll"]["paid"], "cable");
+  EXPECT_EQ(json["toll"]["next"], "gpu-traffic");
+  EXPECT_GT(json["toll"]["share"], 0.3);
 }
 
 // A stage is a rank's place in the group that sends and receives.

@@ -23,9 +23,10 @@ using testing::JobSpec;
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
-std::vector<v1::Finding> Findings(v1::Batch batch) {
+std::vector<v1::Finding> Findings(v1::Batch batch, std::vector<std::string> settings = {}) {
   std::vector<v1::Finding> findings;
   EngineConfig config;
+  config.settings = std::move(settings);
   config.rules = {"performance/*"};
   auto engine = Engine::Create(config, [&](const v1::Verdict& verdict) {
     if (verdict.kind() == v1::Verdict::KIND_FINDING) findings.push_back(verdict.finding());
@@ -124,6 +125,61 @@ TEST(Jobs, TheSlowRankIsNamedAndNoVictim) {
       }
       EXPECT_EQ(stragglers, 1) << seed << late;
     }
+  }
+}
+
+// A pipeline whose bubble is its schedule's, and one whose stage is too large.
+TEST(Jobs, HealthyPipelinesAreSilentAndALargeStageIsNamed) {
+  const std::vector<std::string> told = {"performance/pipeline-bubble.micro_batches=16"};
+  int jobs = 0;
+  for (const int stages : {2, 4, 8}) {
+    for (int i = 0; i < (Long() ? 134 : 4); ++i) {
+      JobSpec spec;
+      spec.ranks = 2 * stages;
+      spec.stages = stages;
+      spec.micro_batches = 16;
+      spec.transfer_ms = 1;
+      spec.spread = 0.01;
+      spec.stray_gaps = 0.25;
+      spec.hidden = false;
+      spec.seed = static_cast<uint64_t>(300 * stages + i);
+      for (const v1::Finding& finding : Findings(JobRun(spec), told)) {
+        EXPECT_NE(finding.rule(), "performance/pipeline-bubble") << finding.explanation();
+      }
+      ++jobs;
+      spec.slow_stage = i % stages;
+      spec.slow = 1.3;
+      int named = 0;
+      for (const v1::Finding& finding : Findings(JobRun(spec), told)) {
+        if (finding.rule() != "performance/pipeline-bubble") continue;
+        named += finding.cause().id() == "stage-imbalance" ? 1 : 0;
+        for (const uint32_t rank : finding.site().ranks())
+          EXPECT_EQ(static_cast<int>(rank) % stages, spec.slow_stage);
+      }
+      EXPECT_EQ(named, 1) << stages << " stages, seed " << spec.seed;
+    }
+  }
+  RecordProperty("jobs", jobs);
+}
+
+// Ranks that wait in a circle: who began the other way round, and both who send and receive not.
+TEST(Jobs, CirclesAreNamed) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    FlightSpec spec;
+    spec.culprit = static_cast<int>(seed % 7);
+    spec.fault = "order";
+    auto findings = Findings(FlightRun(spec));
+    ASSERT_EQ(findings.size(), 1u);
+    EXPECT_EQ(KindIn(findings[0]), "mismatched");
+    EXPECT_EQ(RanksIn(findings[0], "ranks"),
+              std::set<uint32_t>{static_cast<uint32_t>(spec.culprit)});
+    spec.fault = "sends";
+    findings = Findings(FlightRun(spec));
+    ASSERT_EQ(findings.size(), 1u);
+    EXPECT_EQ(KindIn(findings[0]), "mismatched");
+    EXPECT_EQ(RanksIn(findings[0], "ranks"),
+              (std::set<uint32_t>{static_cast<uint32_t>(spec.culprit),
+                                  static_cast<uint32_t>(spec.culprit + 1)}));
   }
 }
 

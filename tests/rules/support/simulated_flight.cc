@@ -205,6 +205,51 @@ v1::FlightRecorder RecorderOf(const FlightSpec& s, const Program& p, const Stand
   return out;
 }
 
+// Jobs that wait in a circle: a world, and a second group of the same ranks.
+v1::FlightRecorder CircleOf(const FlightSpec& s, int rank) {
+  v1::FlightRecorder out;
+  for (const char* name : {"0", "1"}) {
+    auto& group = *out.add_groups();
+    group.set_name(name);
+    for (int member = 0; member < s.ranks; ++member) group.add_ranks(static_cast<uint32_t>(member));
+  }
+  std::map<int, uint64_t> numbers;
+  const auto add = [&](int group, bool done) {
+    FillOperation(s, {group, group == 0 ? "all_reduce" : "_all_gather_base"}, rank, false,
+                  out.add_operations());
+    auto& op = *out.mutable_operations(out.operations_size() - 1);
+    op.set_sequence(++numbers[group]);
+    op.set_state(done ? v1::FlightRecorder::STATE_COMPLETED : v1::FlightRecorder::STATE_STARTED);
+  };
+  for (int step = 0; step < s.steps; ++step) {
+    add(0, true);
+    add(1, true);
+  }
+  const bool culprit = rank >= s.culprit && rank < s.culprit + s.culprits;
+  const int other = rank == s.culprit ? s.culprit + 1 : s.culprit;
+  if (s.fault == "sends" && (rank == s.culprit || rank == s.culprit + 1)) {
+    FillOperation(s, {0, "send", rank, other}, rank, false, out.add_operations());
+    out.mutable_operations(out.operations_size() - 1)->set_state(v1::FlightRecorder::STATE_STARTED);
+  } else if (s.fault == "uneven") {
+    add(1, false);
+    auto& op = *out.mutable_operations(out.operations_size() - 1);
+    std::string all;
+    for (int member = 0; member < s.ranks; ++member)
+      absl::StrAppend(&all, member == 0 ? "" : ",", "[", 100 + member, "]");
+    op.set_input_shape(absl::StrCat("[", 100 + rank, "]"));
+    op.set_output_shape(all);
+  } else {
+    const bool turned = s.fault == "order" && culprit;
+    add(turned ? 1 : 0, false);
+    if (s.fault == "order") add(turned ? 0 : 1, false);
+  }
+  for (int g = 0; g < 2; ++g) {
+    out.mutable_groups(g)->set_last_enqueued(static_cast<int64_t>(numbers[g]));
+    out.mutable_groups(g)->set_last_completed(s.steps);
+  }
+  return out;
+}
+
 void Poison(const std::string& poison, v1::FlightRecorder* recorder) {
   if (poison != "numbers") return;
   for (auto& op : *recorder->mutable_operations()) {
@@ -230,9 +275,14 @@ void Set(FlightSpec& s, const std::string& key, const std::string& value) {
 }
 
 std::map<uint32_t, v1::FlightRecorder> SimulatedFlight(const FlightSpec& spec) {
+  std::map<uint32_t, v1::FlightRecorder> out;
+  if (spec.fault == "order" || spec.fault == "sends" || spec.fault == "uneven") {
+    for (int rank = 0; rank < spec.ranks; ++rank)
+      out.emplace(static_cast<uint32_t>(rank), CircleOf(spec, rank));
+    return out;
+  }
   const Program program = Plan(spec);
   const Standing standing(spec, program);
-  std::map<uint32_t, v1::FlightRecorder> out;
   for (int rank = 0; rank < spec.ranks; ++rank) {
     if (!spec.dump && standing.IsCulprit(rank)) continue;
     v1::FlightRecorder recorder = RecorderOf(spec, program, standing, rank);

@@ -19,7 +19,9 @@ struct FlightSpec {
   int ahead = 12;  // operations that a rank may have launched beyond what is done
   // "absent": a rank stops before a collective; "stuck": its collective does not end although its
   // peers' did; "shape", "dtype", "operation": what it hands in differs; "all": nobody gets out;
-  // "times": its dump was written earlier than the others'; "": nothing is wrong.
+  // "times": its dump was written earlier than the others'; "order": it begins the collectives of
+  // two groups the other way round; "sends": it and the next rank send to each other, and nobody
+  // receives; "uneven": an all-gather of uneven parts at which all stand; "": nothing is wrong.
   std::string fault;
   int culprit = 5;
   int culprits = 1;    // from `culprit` on

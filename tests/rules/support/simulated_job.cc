@@ -60,6 +60,9 @@ class RankTrace {
     const bool stalls = !spec_.stall.empty() && step % spec_.stall_every == 0 &&
                         (spec_.stall_rank < 0 || spec_.stall_rank == rank_);
     if (stalls) Stall();
+    // The first micro-batch comes through the stages before.
+    if (spec_.micro_batches > 0)
+      at_ += Ns(spec_.compute_ms * (rank_ % spec_.stages) / spec_.micro_batches);
     // A loader that has its batch ready, while the GPU still computes.
     AddSpan(at_ + 5 * kMs, at_ + 6 * kMs, kLoader, timeline::kDataLoading);
     if (rank_ == spec_.late_rank) {
@@ -73,7 +76,12 @@ class RankTrace {
     for (int k = 0; k < spec_.kernels; ++k) Kernel(k, each);
   }
 
-  int64_t arrived() const { return at_; }
+  // Of a pipeline the last micro-batch goes on through the stages behind.
+  int64_t arrived() const {
+    if (spec_.micro_batches == 0) return at_;
+    const int behind = spec_.stages - 1 - rank_ % spec_.stages;
+    return at_ + Ns(spec_.compute_ms * behind / spec_.micro_batches);
+  }
 
   void Collective(int step, int64_t end) {
     if (!spec_.alone)
@@ -164,11 +172,17 @@ void Poison(const std::string& poison, v1::Timeline* timeline) {
 void Set(JobSpec& s, const std::string& key, const std::string& value) {
   int seed = static_cast<int>(s.seed);
   SpecFields fields;
-  fields.whole = {{"ranks", &s.ranks},           {"steps", &s.steps},
-                  {"kernels", &s.kernels},       {"stall_every", &s.stall_every},
-                  {"stall_rank", &s.stall_rank}, {"slow_rank", &s.slow_rank},
-                  {"late_rank", &s.late_rank},   {"stages", &s.stages},
-                  {"slow_stage", &s.slow_stage}, {"seed", &seed}};
+  fields.whole = {{"ranks", &s.ranks},
+                  {"steps", &s.steps},
+                  {"kernels", &s.kernels},
+                  {"stall_every", &s.stall_every},
+                  {"stall_rank", &s.stall_rank},
+                  {"slow_rank", &s.slow_rank},
+                  {"late_rank", &s.late_rank},
+                  {"stages", &s.stages},
+                  {"slow_stage", &s.slow_stage},
+                  {"micro_batches", &s.micro_batches},
+                  {"seed", &seed}};
   fields.number = {{"compute_ms", &s.compute_ms}, {"transfer_ms", &s.transfer_ms},
                    {"spread", &s.spread},         {"jitter", &s.jitter},
                    {"stray_gaps", &s.stray_gaps}, {"stray_ms", &s.stray_ms},

@@ -32,13 +32,14 @@ struct JobSpec {
   double late_ms = 120;
   int stages = 1;  // of a pipeline; a rank's stage is rank % stages
   int slow_stage = -1;
-  double launch_us = 0;  // the GPU waits so long for each kernel's launch
-  bool hidden = true;    // communication under computation
-  bool alone = false;    // nothing communicates
-  bool marks = true;     // of steps
-  bool launches = true;  // are recorded
-  bool gpu = true;       // events are recorded
-  std::string poison;    // "huge": times beyond any clock; "parts": a part longer than the whole
+  int micro_batches = 0;  // with stages: they begin and end after one another, as these make them
+  double launch_us = 0;   // the GPU waits so long for each kernel's launch
+  bool hidden = true;     // communication under computation
+  bool alone = false;     // nothing communicates
+  bool marks = true;      // of steps
+  bool launches = true;   // are recorded
+  bool gpu = true;        // events are recorded
+  std::string poison;     // "huge": times beyond any clock; "parts": a part longer than the whole
   uint64_t seed = 1;
 };
 

@@ -137,6 +137,34 @@ TEST_F(LivenessTest, AllInOneStepNameNobodyAndBecomeAnErrorLate) {
   EXPECT_EQ(rules::HangVerdict(told_[1]).finding().level(), v1::LEVEL_ERROR);
 }
 
+// In one step, and the others within a collective: who is not in it is awaited.
+TEST_F(LivenessTest, WhoHasNotEnteredTheCollectiveIsNamed) {
+  Begin(4);
+  Train(20);
+  for (const uint32_t waits : {0u, 2u, 3u}) ranks_[waits].stage = v1::Span::KIND_COLLECTIVE;
+  Pass(milliseconds(9000));
+  EXPECT_TRUE(told_.empty());
+  Pass(milliseconds(3000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2, 3}));
+  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_ERROR);
+}
+
+// All are within it: nobody is named. And a declared stage says more than a collective.
+TEST_F(LivenessTest, ACollectiveOfAllNamesNobodyAndACheckpointExcuses) {
+  Begin(3);
+  Train(20);
+  for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_COLLECTIVE;
+  ranks_[1].stage = v1::Span::KIND_CHECKPOINT;
+  Pass(milliseconds(30000));
+  EXPECT_TRUE(told_.empty());
+  ranks_[1].stage = v1::Span::KIND_COLLECTIVE;
+  Pass(milliseconds(3000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_TRUE(told_[0].ranks().empty());
+}
+
 TEST_F(LivenessTest, SlowStepsNeedFiveOfThem) {
   Begin(2);
   Train(10, {}, milliseconds(20000));

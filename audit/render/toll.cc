@@ -1,0 +1,37 @@
+#include "audit/render/toll.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace plumbline::audit {
+
+std::vector<timeline::Toll> TollsOf(const AuditResult& result) {
+  // As idle-comb, which looks at every trace, has left them in its details.
+  std::map<std::string, double> sums;
+  double traces = 0;
+  for (const v1::Verdict* verdict : result.report.verdicts()) {
+    const auto& fields = verdict->details().fields();
+    const auto tolls = fields.find("tolls");
+    if (verdict->rule() != "performance/idle-comb" || tolls == fields.end()) continue;
+    traces += 1;
+    for (const auto& [id, share] : tolls->second.struct_value().fields())
+      sums[id] += share.number_value();
+  }
+  // A timeline of these means puts them into the order in which they are paid.
+  if (traces == 0) return {};
+  constexpr double kWhole = 1e9;
+  const auto part = [&](const char* id) {
+    const auto found = sums.find(id);
+    return found == sums.end() ? 0 : std::clamp(found->second / traces, 0.0, 1.0) * kWhole;
+  };
+  v1::Timeline mean;
+  const double exposed = part("cable") + part("bubble");
+  mean.set_stage_known(part("bubble") > part("cable"));
+  mean.set_span_ns(static_cast<uint64_t>(exposed + part("host") + part("gpu-traffic")));
+  mean.set_exposed_ns(static_cast<uint64_t>(exposed));
+  mean.set_busy_ns(std::min(static_cast<uint64_t>(exposed + part("gpu-traffic")), mean.span_ns()));
+  return timeline::TollsOf(mean);
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,360 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "analysis/frame/frame.h"
+#include "analysis/series/series.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# performance/mfu
+
+A utilisation that cannot be, one that is not what its own facts make it, or one that fell.
+
+**Why.** MFU decides what is bought and what is tuned, and its mistakes are powers of two: an H100 has 989 TFLOP/s in bf16 and 1,979 in fp8 or in bf16 with sparsity, so
+a run at 40 % reads 20 % by the data sheet's larger number; a mixture of 671 B parameters of which a token uses 37 B reads 18 times too high by the total.
+
+**What it checks.** Series with the word `mfu` in their names, shares or per cent (by the name, else by what most values are).
+
+- *Impossible*: a value above 1 (100 %).
+- *Not its own facts*: where the options tell the model and the cluster, and a series `tokens_per_second` the speed of the whole job (`tokens_per_second_per_gpu`: of one GPU),
+
+      MFU = tokens/s · (6·N + 12·L·H·Q·T) / (G · peak)
+
+  with N the parameters that a token uses. A finding where this is above 1, or where the median of told / computed over 8 steps and more is further than a tenth from 1; a half
+  and two are named as the wrong peak (sparsity, another dtype), total / active parameters as the total used for the active.
+- *It fell*: the median of 64 points is a tenth or more below that of the 64 before, by six of their deviations, and so is each half of it.
+
+**Bad.** `mfu is 1.31 in step 40: more than all of the peak`; `mfu tells half of what 12,000 tokens/s make: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
+
+**Good.** `mfu is .41 (median of 640 points)`.
+
+**How to fix it.** The dense peak of the dtype that the matrix products use; active parameters; the attention's term with the sequence length that is trained on. After a drop
+look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a loader, a longer sequence; `performance/straggler` and `idle-comb` on a trace of it.
+
+**Strength.** `proved` where it is impossible, `bounded` where the options are assumed to be right, `statistical` for a drop, measured: of 2,000 simulated healthy series of 1,024 points
+(noise of 3 %, a dip to a half each 100 points, a drift of 3 % over the run) none alarmed, so at most 0.15 % do (95 %).
+
+**Inconclusive when** a series has fewer than 8 points that are numbers.
+
+**What it cannot see.** A wrong figure that is not impossible, without the options; a drop that the trainer explains (a longer sequence, fewer GPUs): it assumes there is none;
+one that creeps, less than a tenth in 64 points.
+
+**Cost.** 128 values a series.
+
+**Sources.** Chowdhery et al., "PaLM", 2022, appendix B.
+)page";
+
+constexpr OptionInfo Fact(const char* name, const char* unit, const char* default_value = "0") {
+  return {.name = name,
+          .type = OptionInfo::Type::kNumber,
+          .unit = unit,
+          .default_value = default_value,
+          .reason = "0: not told, and MFU is not computed",
+          .low = 0,
+          .high = 1e18};
+}
+
+constexpr OptionInfo kOptions[] = {
+    Fact("parameters", "of the model"), Fact("active", "parameters that a token uses; 0: all"),
+    Fact("layers", "with attention"),   Fact("heads", "of a layer"),
+    Fact("head_size", "elements"),      Fact("sequence", "tokens"),
+    Fact("gpus", "of the job"),         Fact("peak_tflops", "of one GPU, dense, in the dtype used"),
+};
+
+constexpr RuleInfo kInfo = {"performance/mfu",
+                            "utilisation figures are impossible or fell",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr size_t kHalf = 64, kFewestPoints = 8;
+constexpr double kDrop = 0.1, kDeviations = 6, kNear = 0.1;
+constexpr double kFalseDrops = 0.0015;  // measured: see the page
+constexpr size_t kMostMfuSeries = 256;
+
+bool HasWords(const std::string& op, std::initializer_list<const char*> all) {
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::AsciiStrToLower(op), absl::ByAnyChar("/_-. :"), absl::SkipEmpty());
+  return std::all_of(all.begin(), all.end(), [&](const char* word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  });
+}
+
+bool TellsMfu(const std::string& op) { return HasWords(op, {"mfu"}); }
+bool TellsSpeed(const std::string& op) { return HasWords(op, {"tokens", "per", "second"}); }
+bool OfOneGpu(const std::string& op) { return HasWords(op, {"per", "gpu"}); }
+
+// What the user said of model and cluster.
+struct Facts {
+  double flops_a_token = 0, peak = 0, gpus = 0;  // peak: FLOP/s of one GPU
+  double total_over_active = 1;
+
+  explicit Facts(const Options& options) {
+    const double total = options.Number("parameters");
+    const double active = options.Number("active") > 0 ? options.Number("active") : total;
+    flops_a_token = 6 * active + 12 * options.Number("layers") * options.Number("heads") *
+                                     options.Number("head_size") * options.Number("sequence");
+    peak = 1e12 * options.Number("peak_tflops");
+    gpus = options.Number("gpus");
+    if (active > 0) total_over_active = total / active;
+    if (!(total > 0)) flops_a_token = 0;
+  }
+  bool told() const { return flops_a_token > 0 && peak > 0 && gpus > 0; }
+  double Mfu(double tokens_per_second, bool of_one_gpu) const {
+    return tokens_per_second * flops_a_token / (peak * (of_one_gpu ? 1 : gpus));
+  }
+};
+
+// One series as it grows.
+struct MfuSeries {
+  std::deque<double> newest;  // 2 * kHalf
+  std::deque<int64_t> steps;
+  std::deque<double> ratios;  // told / computed
+  uint64_t points = 0, above_one = 0;
+  int64_t first = 0, last = 0;
+  int64_t worst_step = 0, fell_step = 0;
+  double worst = 0, before = 0, after = 0;
+  bool fell = false;
+  void Persist(Archive& a) {
+    a(newest, steps, ratios, points, above_one, first, last, worst_step, fell_step, worst, before,
+      after, fell);
+  }
+
+  void Add(int64_t step, double value) {
+    if (points++ == 0) first = step;
+    last = step;
+    above_one += value > 1 ? 1 : 0;
+    if (value > worst) {
+      worst = value;
+      worst_step = step;
+    }
+    newest.push_back(value);
+    steps.push_back(step);
+    if (newest.size() > 2 * kHalf) {
+      newest.pop_front();
+      steps.pop_front();
+    }
+    if (points % kHalf == 0 && newest.size() == 2 * kHalf && !fell) LookForDrop();
+  }
+  void AddRatio(double ratio) {
+    ratios.push_back(ratio);
+    if (ratios.size() > kHalf) ratios.pop_front();
+  }
+
+ private:
+  double Median(size_t from, size_t count) const {
+    std::vector<double> part(newest.begin() + static_cast<ptrdiff_t>(from),
+                             newest.begin() + static_cast<ptrdiff_t>(from + count));
+    return MedianOf(part);
+  }
+  void LookForDrop() {
+    const double old_level = Median(0, kHalf), level = Median(kHalf, kHalf);
+    std::vector<double> old_part(newest.begin(), newest.begin() + kHalf);
+    std::vector<double> part(newest.begin() + kHalf, newest.end());
+    const double deviation = std::max(DeviationOf(old_part), DeviationOf(part));
+    // Of a median of 64: 1.25 deviations over the root of 64.
+    const bool sure = old_level - level >= kDeviations * 1.25 * deviation / 8;
+    const double most = (1 - kDrop) * old_level;
+    if (!sure || !(level <= most) || !(Median(kHalf, kHalf / 2) <= most) ||
+        !(Median(kHalf + kHalf / 2, kHalf / 2) <= most))
+      return;
+    fell = true;
+    before = old_level;
+    after = level;
+    fell_step = steps[kHalf];
+  }
+};
+
+class Mfu : public Rule {
+ public:
+  explicit Mfu(const Options& options) : facts_(options) {}
+
+  bool ReadsScalar(const v1::Site& site) const override {
+    return TellsMfu(site.op()) || (facts_.told() && TellsSpeed(site.op()));
+  }
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    // The first rank that tells a number speaks for the job.
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_scalar()) continue;
+      const double value = item.evidence->scalar().value();
+      if (!(value >= 0) || !(value < 1e15)) continue;
+      const std::string& op = step.site.op();
+      if (TellsMfu(op)) {
+        if (series_.size() < kMostMfuSeries || series_.contains(op)) now_[op] = value;
+      } else if (TellsSpeed(op)) {
+        speed_ = facts_.Mfu(value, OfOneGpu(op));
+      }
+      return;
+    }
+  }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& /*out*/) override {
+    for (const auto& [op, value] : now_) {
+      MfuSeries& series = series_[op];
+      series.Add(step.step, value);
+      if (speed_ > 0) series.AddRatio(value / speed_);
+    }
+    if (speed_ > 0) {
+      computed_.Add(step.step, speed_);
+    }
+    now_.clear();
+    speed_ = 0;
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [op, series] : series_) out.Add(Placed(op, series, JudgeSeries(op, series)));
+    if (computed_.points > 0 && series_.empty())
+      out.Add(Placed("mfu", computed_, JudgeSeries("the MFU that the tokens make", computed_)));
+  }
+
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(series_, computed_, now_, speed_);
+  }
+
+ private:
+  static v1::Verdict Placed(const std::string& op, const MfuSeries& series, v1::Verdict verdict) {
+    SetPlace(verdict, "", op, series.first, std::max(series.first, series.last),
+             std::vector<uint32_t>{});
+    return verdict;
+  }
+
+  // 1, or 100 where values are per cent.
+  static double Whole(const std::string& op, const MfuSeries& series) {
+    if (HasWords(op, {"percent"}) || HasWords(op, {"pct"})) return 100;
+    return 2 * series.above_one > series.points ? 100 : 1;
+  }
+
+  v1::Verdict JudgeSeries(const std::string& op, const MfuSeries& series) const {
+    if (series.points < kFewestPoints)
+      return Inconclusive(
+          absl::StrFormat("few-points: %s has %d points that are numbers, %d are "
+                          "needed",
+                          op, series.points, kFewestPoints));
+    const double whole = Whole(op, series);
+    google::protobuf::Struct details;
+    Put(details, "whole", whole);
+    if (series.worst > whole) return Impossible(op, series, whole, std::move(details));
+    if (computed_.worst > 1)
+      return Impossible("the MFU that the tokens make", computed_, 1, std::move(details));
+    if (series.ratios.size() >= kFewestPoints) {
+      std::vector<double> ratios(series.ratios.begin(), series.ratios.end());
+      const double ratio = MedianOf(ratios) / whole;
+      Put(details, "told_over_computed", ratio);
+      if (!(std::abs(ratio - 1) <= kNear)) return NotItsFacts(op, ratio, std::move(details));
+    }
+    if (series.fell) return Fell(op, series, whole, std::move(details));
+    std::vector<double> newest(series.newest.begin(), series.newest.end());
+    return Pass(absl::StrFormat("%s is %.3g (median of %d points)", op, MedianOf(newest) / whole,
+                                newest.size()),
+                std::move(details));
+  }
+
+  v1::Verdict Impossible(const std::string& op, const MfuSeries& series, double whole,
+                         google::protobuf::Struct details) const {
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title("a utilisation above all of the peak")
+        .Explain(absl::StrFormat("%s is %.4g in step %d, where %g is all of the peak.",
+                                 Capitalised(op), series.worst, series.worst_step, whole))
+        .Cause("impossible", 1)
+        .Measured("utilisation", series.worst / whole, "share")
+        .Threshold(1, "all of the peak")
+        .Samples(series.points)
+        .Witness("step", static_cast<double>(series.worst_step))
+        .Witness("value", series.worst)
+        .Fix(
+            "Look at the peak (dense, of the dtype used, of as many GPUs as train), and at the "
+            "parameters: active ones, not all.");
+    *found.verdict().mutable_details() = std::move(details);
+    return found.Take();
+  }
+
+  v1::Verdict NotItsFacts(const std::string& op, double ratio,
+                          google::protobuf::Struct details) const {
+    const auto near = [&](double expected) { return std::abs(ratio / expected - 1) <= kNear; };
+    const char* cause = "other-facts";
+    std::string words = "it counts something else";
+    if (facts_.total_over_active > 1 + kNear && near(facts_.total_over_active)) {
+      cause = "total-for-active";
+      words = "it counts all parameters where a token uses a part of them";
+    } else if (near(0.5)) {
+      cause = "wrong-peak";
+      words = "it divides by a peak with sparsity, or of half the width";
+    } else if (near(2)) {
+      cause = "wrong-peak";
+      words = "it divides by the peak of twice the width";
+    }
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    found.Title("a utilisation that is not what its facts make it")
+        .Explain(
+            absl::StrFormat("%s is %.3g times what the tokens, the model and the peak make it: "
+                            "%s.",
+                            Capitalised(op), ratio, words))
+        .Cause(cause, std::string_view(cause) == "other-facts" ? 0.4 : 0.8)
+        .Measured("told over computed", ratio, "")
+        .Threshold(1 + kNear, "a tenth")
+        .Samples(kFewestPoints)
+        .Assume("the options of this rule tell the model and the cluster as they are")
+        .Witness("told_over_computed", ratio)
+        .Fix(
+            "Correct the trainer's formula, or the options: dense peak of the dtype used, active "
+            "parameters, the sequence that is trained on.");
+    *found.verdict().mutable_details() = std::move(details);
+    return found.Take();
+  }
+
+  static v1::Verdict Fell(const std::string& op, const MfuSeries& series, double whole,
+                          google::protobuf::Struct details) {
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
+    found.Title("the utilisation fell")
+        .Explain(absl::StrFormat("%s fell from %.3g to %.3g about step %d: medians of %d points.",
+                                 Capitalised(op), series.before / whole, series.after / whole,
+                                 series.fell_step, kHalf))
+        .Cause("drop", 0.6)
+        .Measured("share that is gone", 1 - series.after / series.before, "share")
+        .Threshold(kDrop, "a tenth")
+        .Samples(2 * kHalf)
+        .FalseAlarm("measured", kFalseDrops)
+        .Assume("model, sequence length, batch and number of GPUs are as before")
+        .Witness("step", static_cast<double>(series.fell_step))
+        .Witness("before", series.before / whole)
+        .Witness("after", series.after / whole)
+        .Fix(
+            "Look at what changed at that step: a node, clocks, a loader; record a trace and look "
+            "at performance/straggler and idle-comb.");
+    *found.verdict().mutable_details() = std::move(details);
+    return found.Take();
+  }
+
+  const Facts facts_;
+  std::map<std::string, MfuSeries> series_;  // by op
+  MfuSeries computed_;                       // from the tokens
+  std::map<std::string, double> now_;        // of the open step
+  double speed_ = 0;                         // MFU by the tokens of the open step
+};
+
+}  // namespace
+
+CatalogueEntry mfu() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<Mfu>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

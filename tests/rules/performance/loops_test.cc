@@ -1,0 +1,267 @@
+// Trainers' loops by their own spans: healthy ones raise nothing, each stall is named with its
+// cause, the rank that the others wait for is named and none of those that wait.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analysis/timeline/timeline.h"
+#include "rules/engine/engine.h"
+#include "tests/rules/support/spec_values.h"
+
+namespace plumbline::rules {
+namespace {
+
+struct LoopSpec {
+  int ranks = 8, steps = 64;
+  double work_ms = 100, spread = 0.05;  // between ranks and steps, each
+  double data_ms = 0.4, reduce_ms = 3;
+  int checkpoint_every = 0, collect_every = 0;
+  double checkpoint_ms = 60, collect_ms = 60;
+  int slow_rank = -1, late_rank = -1;
+  double excess_ms = 60;
+  bool collectives = true;
+  std::string_view layer = timeline::kLoopLayer;
+  uint64_t seed = 1;
+};
+
+// A data-parallel job: each rank loads, works, and leaves the reduction with all others.
+class SimulatedLoops {
+ public:
+  explicit SimulatedLoops(const LoopSpec& spec) : s_(spec), random_(spec.seed) {
+    const auto ranks = static_cast<size_t>(s_.ranks);
+    steps_.resize(ranks);
+    spans_.resize(ranks);
+    for (int r = 0; r < s_.ranks; ++r) pace_.push_back(1 + s_.spread * normal_(random_));
+  }
+
+  v1::Batch Run() {
+    for (int step = 0; step < s_.steps; ++step) Step(step);
+    v1::Batch batch;
+    for (int r = 0; r < s_.ranks; ++r) {
+      AddTrainer(r, s_.ranks, &batch);
+      v1::Evidence& evidence = *batch.add_evidence();
+      evidence.set_source(static_cast<uint32_t>(r));
+      evidence.mutable_site()->set_layer(std::string(s_.layer));
+      evidence.mutable_site()->set_op("timeline");
+      evidence.set_step(s_.steps - 1);
+      timeline::Columns columns =
+          timeline::ColumnsOfLoop(steps_[static_cast<size_t>(r)], spans_[static_cast<size_t>(r)]);
+      *evidence.mutable_timeline() = timeline::Reduce(&columns);
+    }
+    return batch;
+  }
+
+ private:
+  using Kind = v1::Span::Kind;
+  void AddTrainer(int rank, int ranks, v1::Batch* batch) {
+    testing::AddTrainer(rank, ranks, batch);
+  }
+
+  void Span(size_t rank, Kind kind, const char* name, double ms) {
+    const int64_t start = at_[rank];
+    at_[rank] += static_cast<int64_t>(1e6 * std::max(ms, 0.001));
+    spans_[rank].push_back({start, at_[rank], kind, name});
+  }
+
+  void Step(int step) {
+    const auto ranks = static_cast<size_t>(s_.ranks);
+    at_.resize(ranks, 1'000'000'000);
+    std::vector<int64_t> begin = at_, arrived(ranks);
+    const auto due = [&](int every) { return every > 0 && step % every == every - 1; };
+    for (size_t r = 0; r < ranks; ++r) {
+      Span(r, v1::Span::KIND_DATA, "data", s_.data_ms * (1 + 0.2 * normal_(random_)));
+      double work = s_.work_ms * pace_[r] * (1 + s_.spread * normal_(random_));
+      if (static_cast<int>(r) == s_.slow_rank) work += s_.excess_ms;
+      at_[r] += static_cast<int64_t>(1e6 * std::max(work, 1.0));
+      if (static_cast<int>(r) == s_.late_rank) Span(r, v1::Span::KIND_DATA, "data", s_.excess_ms);
+      if (due(s_.collect_every)) Span(r, v1::Span::KIND_OTHER, "garbage collection", s_.collect_ms);
+      arrived[r] = at_[r];
+    }
+    const int64_t end = *std::max_element(arrived.begin(), arrived.end()) +
+                        static_cast<int64_t>(1e6 * s_.reduce_ms);
+    for (size_t r = 0; r < ranks; ++r) {
+      at_[r] = end;
+      if (s_.collectives)
+        spans_[r].push_back({arrived[r], end, v1::Span::KIND_COLLECTIVE, "gradients"});
+      at_[r] += 2'000'000;  // the update
+      if (due(s_.checkpoint_every))
+        Span(r, v1::Span::KIND_CHECKPOINT, "checkpoint", s_.checkpoint_ms);
+      steps_[r].push_back({step, begin[r], at_[r]});
+    }
+  }
+
+  LoopSpec s_;
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  std::vector<double> pace_;
+  std::vector<int64_t> at_;
+  std::vector<std::vector<timeline::LoopStep>> steps_;
+  std::vector<std::vector<timeline::LoopSpan>> spans_;
+};
+
+struct Judged {
+  std::vector<v1::Finding> findings;
+  std::map<std::string, std::set<std::string>> causes;    // of findings, by rule
+  std::map<std::string, std::set<std::string>> verdicts;  // "pass", or a reason's id, by rule
+};
+
+Judged Judge(const LoopSpec& spec) {
+  Judged judged;
+  EngineConfig config;
+  config.rules = {"performance/*"};
+  auto engine = Engine::Create(config, [&](const v1::Verdict& verdict) {
+    const std::string& reason = verdict.reason();
+    if (verdict.kind() == v1::Verdict::KIND_FINDING) {
+      judged.findings.push_back(verdict.finding());
+      judged.causes[verdict.rule()].insert(verdict.finding().cause().id());
+    } else {
+      judged.verdicts[verdict.rule()].insert(
+          verdict.kind() == v1::Verdict::KIND_PASS ? "pass" : reason.substr(0, reason.find(':')));
+    }
+  });
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  EXPECT_TRUE((*engine)->Add(SimulatedLoops(spec).Run()).ok());
+  (*engine)->Finish();
+  return judged;
+}
+
+std::set<uint32_t> RanksOf(const v1::Finding& finding, const char* key) {
+  std::set<uint32_t> ranks;
+  for (const auto& value : finding.details().fields().at(key).list_value().values())
+    ranks.insert(static_cast<uint32_t>(value.number_value()));
+  return ranks;
+}
+
+TEST(Loops, HealthyOnesRaiseNothing) {
+  const bool all = std::getenv("PLUMB_LONG") != nullptr;
+  int loops = 0;
+  for (const int ranks : {2, 8, 64}) {
+    for (int i = 0; i < (all ? (ranks == 64 ? 50 : 400) : (ranks == 64 ? 3 : 20)); ++i) {
+      LoopSpec spec;
+      spec.ranks = ranks;
+      spec.steps = i % 2 == 0 ? 16 : 64;
+      spec.checkpoint_every = i % 3 == 0 ? 5 : 0;
+      spec.checkpoint_ms = 2;
+      spec.seed = static_cast<uint64_t>(1000 * ranks + i);
+      for (const v1::Finding& finding : Judge(spec).findings)
+        ADD_FAILURE() << ranks << " ranks, seed " << spec.seed << ": " << finding.explanation();
+      ++loops;
+    }
+  }
+  RecordProperty("loops", loops);
+}
+
+TEST(Loops, EachStallIsNamedWithItsCause) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    LoopSpec loader;
+    loader.seed = seed;
+    loader.data_ms = 30;
+    auto causes = Judge(loader).causes;
+    EXPECT_EQ(causes["performance/idle-comb"], std::set<std::string>{"data-loading"});
+    EXPECT_EQ(causes["performance/data-stall"], std::set<std::string>{"data-loading"});
+    EXPECT_EQ(causes.size(), 2u);
+
+    LoopSpec saving;
+    saving.seed = seed;
+    saving.checkpoint_every = 4;
+    causes = Judge(saving).causes;
+    EXPECT_EQ(causes["performance/idle-comb"], std::set<std::string>{"checkpoint"});
+    EXPECT_EQ(causes["performance/checkpoint-stall"], std::set<std::string>{"checkpoint"});
+    EXPECT_EQ(causes.size(), 2u);
+
+    LoopSpec collecting;
+    collecting.seed = seed;
+    collecting.collect_every = 5;
+    causes = Judge(collecting).causes;
+    EXPECT_EQ(causes["performance/idle-comb"], std::set<std::string>{"garbage-collection"});
+    EXPECT_EQ(causes.size(), 1u);
+  }
+}
+
+TEST(Loops, TheRankThatOthersWaitForIsNamedAndNobodyElse) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    for (const bool late : {false, true}) {
+      LoopSpec spec;
+      spec.seed = seed;
+      const auto culprit = static_cast<int>(seed % 8);
+      (late ? spec.late_rank : spec.slow_rank) = culprit;
+      int stragglers = 0;
+      for (const v1::Finding& finding : Judge(spec).findings) {
+        if (finding.rule() != "performance/straggler") continue;
+        ++stragglers;
+        EXPECT_EQ(RanksOf(finding, "ranks"), std::set<uint32_t>{static_cast<uint32_t>(culprit)});
+        EXPECT_EQ(RanksOf(finding, "waiting").size(), 7u);
+        EXPECT_EQ(finding.details().fields().at("kind").string_value(), late ? "late" : "slow");
+      }
+      EXPECT_EQ(stragglers, 1) << seed << late;
+    }
+  }
+}
+
+// Where no rank says when it waits, all steps are equally long: nobody can tell.
+TEST(Loops, WithoutCollectivesNobodyIsComparedAndNobodyPasses) {
+  LoopSpec spec;
+  spec.slow_rank = 1;
+  spec.collectives = false;
+  const Judged judged = Judge(spec);
+  EXPECT_TRUE(judged.findings.empty());
+  EXPECT_EQ(judged.verdicts.at("performance/straggler"), std::set<std::string>{"no-collectives"});
+}
+
+TEST(Loops, InFrontOfAGpuAStallIsANote) {
+  LoopSpec spec;
+  spec.data_ms = 30;
+  spec.layer = timeline::kLoopOfGpuLayer;
+  const Judged judged = Judge(spec);
+  ASSERT_FALSE(judged.findings.empty());
+  for (const v1::Finding& finding : judged.findings) EXPECT_EQ(finding.level(), v1::LEVEL_NOTE);
+}
+
+// What no loop can tell is not asked of it.
+TEST(Loops, RulesOfKernelsSayNothingOfLoops) {
+  const Judged judged = Judge({});
+  EXPECT_FALSE(judged.verdicts.contains("performance/launch-bound"));
+  EXPECT_FALSE(judged.verdicts.contains("performance/exposed-communication"));
+  EXPECT_TRUE(judged.verdicts.at("performance/idle-comb").contains("pass"));
+}
+
+// Data that an evaluation loads are part of it; nested spans of one class count once.
+TEST(Loops, SpansWithinSpans) {
+  using timeline::LoopSpan;
+  constexpr int64_t kMs = 1'000'000;
+  std::vector<timeline::LoopStep> steps;
+  std::vector<LoopSpan> spans;
+  for (int i = 0; i < 8; ++i) {
+    const int64_t at = i * 100 * kMs;
+    steps.push_back({i, at, at + 100 * kMs});
+    spans.push_back({at + 10 * kMs, at + 40 * kMs, v1::Span::KIND_EVALUATION, "evaluation"});
+    spans.push_back({at + 12 * kMs, at + 35 * kMs, v1::Span::KIND_DATA, "data"});
+    spans.push_back({at + 50 * kMs, at + 60 * kMs, v1::Span::KIND_DATA, "data"});
+    spans.push_back({at + 52 * kMs, at + 58 * kMs, v1::Span::KIND_DATA, "data"});
+    spans.push_back({at + 70 * kMs, at + 80 * kMs, v1::Span::KIND_COLLECTIVE, "gradients"});
+    spans.push_back({at + 75 * kMs, at + 78 * kMs, v1::Span::KIND_OTHER, "garbage collection"});
+  }
+  timeline::Columns columns = timeline::ColumnsOfLoop(steps, spans);
+  const v1::Timeline t = timeline::Reduce(&columns);
+  EXPECT_EQ(t.span_ns(), static_cast<uint64_t>(800 * kMs));
+  EXPECT_EQ(t.busy_ns(), static_cast<uint64_t>(8 * 87 * kMs));
+  EXPECT_EQ(t.exposed_ns(), static_cast<uint64_t>(8 * 7 * kMs));
+  EXPECT_EQ(t.launch_wait_ns(), 0u);
+  ASSERT_EQ(t.waits_size(), 2);
+  EXPECT_EQ(t.steps_size(), 8);
+  for (const v1::TimelineWait& wait : t.waits()) {
+    const bool data = wait.cause() == v1::TimelineGap::CAUSE_DATA_LOADING;
+    EXPECT_EQ(wait.union_ns(), static_cast<uint64_t>(8 * (data ? 10 : 3) * kMs));
+    EXPECT_EQ(wait.idle_ns(), wait.union_ns());
+  }
+  EXPECT_TRUE(timeline::ColumnsOfLoop({}, spans).gpu.empty());
+}
+
+}  // namespace
+}  // namespace plumbline::rules
