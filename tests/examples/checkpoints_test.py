@@ -38,7 +38,7 @@ class Checkpoints(unittest.TestCase):
                 self.assertGreater(report["coverage"]["judged"], 10)
 
     def test_each_fault_is_named(self):
-        long = ["--steps", "1200", "--every", "300"]
+        long = ["--steps", "1600", "--every", "400", "--width", "48"]
         for kind, fault, rule, more in (("resumed", "optimizer", "health/optimizer-state", []), ("resumed", "schedule", "health/optimizer-state", []),
                                         ("bf16", "masters", "health/optimizer-state", []), ("ema", "average", "precision/ema-stall", long)):
             with self.subTest(fault):
