@@ -34,6 +34,7 @@ class CompressionDrift {
   // of: the mean, and the end of its interval (4.9 standard errors) that is nearer to 0, of the
   // window where that is nearest.
   struct Share {
+    Share() {}  // NOLINT: clang 14 has no implicit one until CompressionDrift is complete
     double mean = 0;
     double nearest = 0;
     double farthest = 0;  // the interval's other end, of the window where that is farthest from 0

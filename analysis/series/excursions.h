@@ -72,6 +72,7 @@ class Excursions {
     void Persist(Archive& a) { a(frame, at, ordinal, from, seen, above); }
   };
   struct Open {
+    Open() {}  // NOLINT: clang 14 has no implicit one until Excursions is complete
     Excursion is;
     uint64_t onset = 0;          // points of the series before it
     uint64_t opening = 0;        // of its points, the one that opened it

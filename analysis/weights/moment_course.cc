@@ -157,6 +157,16 @@ v1::Verdict MomentCourses::Judge(const MomentCourse& course, const Counts& count
   if (course.checkpoints < kCheckpoints)
     return Inconclusive(absl::StrCat("few-checkpoints: fewer than ", kCheckpoints));
   if (counts.moved > 0 && !Few(counts)) return Pass("second moments fall between checkpoints");
+  if (counts.moved == 0) {
+    return Inconclusive(absl::StrFormat(
+        "still: none of %d sampled elements moved between checkpoints: no step was taken, the "
+        "tensor is frozen%s",
+        course.last.size(),
+        CannotDecay(course) ? absl::StrCat(", or its moment is stuck: what a step changes is less "
+                                           "than half of the spacing of ",
+                                           DTypeName(course.dtype))
+                            : ""));
+  }
   if (counts.moved < elements_) {
     return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
                                      " sampled elements moved between checkpoints"));

@@ -109,6 +109,7 @@ absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
                                                      const std::function<void(size_t)>& on_tensor) {
   CheckpointChanges out;
   out.with_before = before != nullptr;
+  out.unfitted = names.Unfitted(a.Layers());
   std::map<std::string, const ComparedTensor*> of_b, of_before;
   for (const ComparedTensor& tensor : b.tensors) of_b[tensor.name] = &tensor;
   if (before != nullptr) {

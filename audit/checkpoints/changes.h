@@ -26,6 +26,7 @@ struct ChangeGroup {
 struct CheckpointChanges {
   std::vector<TensorChange> tensors;  // of both sides, in the order of A's files
   std::vector<std::string> only_a, only_b;
+  std::vector<std::string> unfitted;  // patterns of the map that fit no name of A
   std::vector<std::pair<std::string, std::string>> renamed;  // of these, those with the same bits
   std::vector<ChangeGroup> layers, roles;                    // of weights; layers in the order of A
   bool with_before = false;                                  // a third checkpoint was given

@@ -119,7 +119,8 @@ std::string ChangesJson(const CheckpointSide& a, const CheckpointSide& b,
                      {"tensors", tensors},
                      {"only_a", FromNames(changes.only_a)},
                      {"only_b", FromNames(changes.only_b)},
-                     {"renamed", renamed}};
+                     {"renamed", renamed},
+                     {"map_unfitted", FromNames(changes.unfitted)}};
   return json.dump(2) + "\n";
 }
 

@@ -77,6 +77,8 @@ class ChangesWriter {
                          " identical in every bit", same.empty() ? "" : ": " + Names(same)));
     if (!changes_.only_a.empty()) Line(0, "In A alone: " + Names(changes_.only_a));
     if (!changes_.only_b.empty()) Line(0, "In B alone: " + Names(changes_.only_b));
+    if (!changes_.unfitted.empty())
+      Line(0, "Of the map, no name of A fits: " + Names(changes_.unfitted));
     std::vector<std::string> renamed;
     for (const auto& [a, b] : changes_.renamed) renamed.push_back(absl::StrCat(a, " is B's ", b));
     if (!renamed.empty()) Line(0, "The same bits under another name: " + Names(renamed));

@@ -1,24 +1,21 @@
 #include "audit/checkpoints/equality.h"
 
-#include <cstring>
+#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "audit/checkpoints/pieces.h"
+#include "audit/checkpoints/bit_difference.h"
 #include "audit/render/text_util.h"
-#include "base/load.h"
 
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostListed = 20;
+constexpr char kAlone[] = "in A alone";
 
 const char* WordsOf(TensorKind kind) {
   switch (kind) {
@@ -34,82 +31,84 @@ const char* WordsOf(TensorKind kind) {
   return "other tensors";
 }
 
-// Of two tensors of one dtype: what differs first, and how much.
-class BitComparison {
- public:
-  BitComparison(DType dtype, const Piece* const* piece) : dtype_(dtype), piece_(piece) {}
-
-  void Take(const Box& box) {
-    const size_t width = DTypeSize(dtype_);
-    count += box.count;
-    if (std::memcmp(box.a, box.b, box.count * width) == 0) return;
-    for (size_t i = 0; i < box.count; ++i) {
-      if (std::memcmp(box.a + i * width, box.b + i * width, width) == 0) continue;
-      if (differ++ == 0) First(box, i);
-    }
-  }
-
-  uint64_t count = 0, differ = 0;
-  std::string first;
-
- private:
-  void First(const Box& box, size_t n) {
-    const auto i = static_cast<int64_t>(n);
-    std::vector<int64_t> index = box.at;
-    size_t rest = n;
-    for (size_t axis = box.shape.size(); axis-- > 0;) {
-      index[axis] += static_cast<int64_t>(rest) % box.shape[axis];
-      rest /= static_cast<size_t>(box.shape[axis]);
-    }
-    first = absl::StrFormat("element [%s] is %s in A, %s in B", absl::StrJoin(index, ", "),
-                            ExactNumber(LoadDouble(box.a, dtype_, i)),
-                            ExactNumber(LoadDouble(box.b, dtype_, i)));
-    const uint32_t rank_a = (*piece_)->a.rank, rank_b = (*piece_)->b.rank;
-    if (rank_a != 0 || rank_b != 0)
-      absl::StrAppend(&first, rank_a == rank_b
-                                  ? absl::StrCat(" on rank ", rank_a)
-                                  : absl::StrCat(" (ranks ", rank_a, ", ", rank_b, ")"));
-  }
-
-  DType dtype_;
-  const Piece* const* piece_;
-};
-
-// Empty: equal.
-absl::StatusOr<std::string> Difference(const ComparedTensor& a, const ComparedTensor& b,
-                                       PieceReader* reader) {
-  const StoredTensor& of_a = a.parts[0].place;
-  const StoredTensor& of_b = b.parts[0].place;
-  if (of_a.dtype != of_b.dtype)
-    return absl::StrCat(DTypeName(of_a.dtype), " in A, ", DTypeName(of_b.dtype), " in B");
-  const Layout layout = LayOver(a.parts, b.parts);
-  if (!layout.wrong.empty()) return layout.wrong;
-  const Piece* now = nullptr;
-  BitComparison bits(of_a.dtype, &now);
-  for (const Piece& piece : layout.pieces) {
-    now = &piece;
-    absl::Status status = reader->Read(piece, [&](const Box& box) {
-      bits.Take(box);
-      return true;
-    });
-    if (!status.ok()) return status;
-  }
-  if (bits.differ == 0) return std::string();
-  return absl::StrCat(bits.first, " (", bits.differ, " of ", bits.count, " differ)");
-}
-
 void CompareNumber(const char* name, const std::optional<double>& a, const std::optional<double>& b,
                    Equality* out) {
-  if (!a || !b || *a == *b) return;
+  if (!a || !b || *a == *b || (std::isnan(*a) && std::isnan(*b))) return;
   out->unequal.push_back(
       {name, absl::StrCat(ExactNumber(*a), " in A, ", ExactNumber(*b), " in B")});
 }
 
+// Of numbers that one side alone tells: how many, and the first.
+void SetAside(const char* side, size_t count, const std::string& first, Equality* out) {
+  if (count == 0) return;
+  out->aside.push_back(absl::StrCat(side, " alone tells ", Plural(count, "number"), " (", first,
+                                    count > 1 ? ", ...)" : ")"));
+}
+
+// Numbers beside the tensors, where both sides are files that hold some.
+void ComparePlainNumbers(const CheckpointSide& a, const CheckpointSide& b,
+                         const std::set<std::string>& told, Equality* out) {
+  if (a.numbers.empty() || b.numbers.empty()) return;
+  std::map<std::string, const NamedNumber*> of_b;
+  for (const NamedNumber& number : b.numbers) of_b.emplace(number.name, &number);
+  std::set<std::string> met;
+  size_t only_a = 0;
+  std::string first_a, first_b;
+  for (const NamedNumber& number : a.numbers) {
+    if (!met.insert(number.name).second) continue;
+    const auto at = of_b.find(number.name);
+    if (at == of_b.end()) {
+      if (only_a++ == 0) first_a = number.name;
+    } else if (!number.Is(*at->second) &&
+               !told.contains(number.name.substr(number.name.rfind('.') + 1))) {
+      out->unequal.push_back(
+          {number.name, absl::StrCat(number.text(), " in A, ", at->second->text(), " in B")});
+    }
+  }
+  size_t only_b = 0;
+  for (const auto& [name, number] : of_b) {
+    if (!met.contains(name) && only_b++ == 0) first_b = name;
+  }
+  SetAside("A", only_a, first_a, out);
+  SetAside("B", only_b, first_b, out);
+}
+
 void CompareNumbers(const CheckpointSide& a, const CheckpointSide& b, Equality* out) {
-  CompareNumber("optimizer.step", a.optimizer_step, b.optimizer_step, out);
-  CompareNumber("scheduler.step", a.scheduler_step, b.scheduler_step, out);
+  if (a.stepped && b.stepped && a.step != b.step)
+    out->unequal.push_back({"step", absl::StrCat(a.step, " in A, ", b.step, " in B")});
+  // What was told once is not told again by the places that it was read from.
+  std::set<std::string> told;
+  const auto compare = [&](const std::string& name, const std::optional<double>& of_a,
+                           const std::optional<double>& of_b, const char* key) {
+    const size_t before = out->unequal.size();
+    CompareNumber(name.c_str(), of_a, of_b, out);
+    if (out->unequal.size() > before) told.insert(key);
+  };
+  compare("optimizer.step", a.optimizer_step, b.optimizer_step, "step");
+  compare("scheduler.step", a.scheduler_step, b.scheduler_step, "last_epoch");
   for (size_t i = 0; i < a.rates.size() && i < b.rates.size(); ++i)
-    CompareNumber(absl::StrCat("lr of group ", i).c_str(), a.rates[i], b.rates[i], out);
+    compare(absl::StrCat("lr of group ", i), a.rates[i], b.rates[i], "lr");
+  ComparePlainNumbers(a, b, told, out);
+}
+
+// A tensor of a type that is not read on either side: what can be told without its elements.
+void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* out) {
+  const StoredTensor& of_a = a.parts[0].place;
+  const StoredTensor& of_b = b.parts[0].place;
+  const auto type = [](const StoredTensor& place) {
+    return place.dtype == DType::kUnspecified ? place.dtype_name
+                                              : std::string(DTypeName(place.dtype));
+  };
+  if (type(of_a) != type(of_b)) {
+    out->unequal.push_back({a.name, absl::StrCat(type(of_a), " in A, ", type(of_b), " in B")});
+  } else if (a.parts.size() == b.parts.size() && of_a.shape != of_b.shape) {
+    out->unequal.push_back(
+        {a.name, absl::StrCat("shape [", absl::StrJoin(of_a.shape, ", "), "] in A, [",
+                              absl::StrJoin(of_b.shape, ", "), "] in B")});
+  } else {
+    out->unread.push_back(
+        absl::StrCat(a.name, " is of a type that is not read (", type(of_a), ")"));
+  }
 }
 
 bool IsRead(const ComparedTensor& tensor) { return DTypeSize(tensor.parts[0].place.dtype) > 0; }
@@ -118,10 +117,6 @@ uint64_t BytesOf(const ComparedTensor& tensor) {
   uint64_t bytes = 0;
   for (const TensorPart& part : tensor.parts) bytes += part.place.bytes();
   return bytes;
-}
-
-nlohmann::ordered_json SideJson(const CheckpointSide& side) {
-  return {{"path", ValidUtf8(side.path)}, {"run", ValidUtf8(side.run)}, {"step", side.step}};
 }
 
 }  // namespace
@@ -186,22 +181,26 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     const auto at = of_b.find(names.OfB(tensor.name, tensor.layer.size()));
     if (at == of_b.end()) {
       only_a.push_back(&tensor);
-      out.unequal.push_back({tensor.name, "in A alone"});
+      const std::string name_b = names.OfB(tensor.name, tensor.layer.size());
+      out.unequal.push_back({tensor.name, name_b == tensor.name ? std::string(kAlone)
+                                                                : absl::StrCat(kAlone, " (", name_b,
+                                                                               " by the map)")});
       continue;
     }
     met.insert(at->second);
     if (!IsRead(tensor) || !IsRead(*at->second)) {
-      out.aside.push_back(tensor.name + " is of a type that is not read");
+      CompareUnread(tensor, *at->second, &out);
       continue;
     }
-    absl::StatusOr<std::string> difference = Difference(tensor, *at->second, &reader);
+    absl::StatusOr<BitDifference> difference = FindBitDifference(tensor, *at->second, &reader);
     if (!difference.ok()) return difference.status();
-    if (difference->empty()) {
-      ++out.tensors;
-      out.bytes += BytesOf(tensor);
-    } else {
-      out.unequal.push_back({tensor.name, *std::move(difference)});
+    if (!difference->text.empty()) {
+      out.unequal.push_back({tensor.name, std::move(difference->text)});
+      continue;
     }
+    ++out.tensors;
+    out.bytes += BytesOf(tensor);
+    if (!difference->how.empty()) out.notes.push_back(tensor.name + ": " + difference->how);
   }
   for (const ComparedTensor& tensor : b.tensors) {
     if (!a.Has(tensor.kind) || met.contains(&tensor)) continue;
@@ -209,53 +208,18 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     out.unequal.push_back({tensor.name, "in B alone"});
   }
   CompareNumbers(a, b, &out);
+  for (const std::string& pattern : names.Unfitted(a.Layers()))
+    out.notes.push_back(absl::StrCat("of the map, \"", pattern, "\" fits no name of A"));
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> renamed =
       FindRenamed(only_a, only_b);
   if (!renamed.ok()) return renamed.status();
   for (const auto& [name_a, name_b] : *renamed) {
     for (Unequal& one : out.unequal) {
-      if (one.name == name_a && one.text == "in A alone")
+      if (one.name == name_a && one.text.starts_with(kAlone))
         absl::StrAppend(&one.text, "; B has its bits as ", name_b, " (say so by --map)");
     }
   }
   return out;
-}
-
-std::string EqualityText(const CheckpointSide& a, const CheckpointSide& b, const Equality& result) {
-  std::string out;
-  for (const std::string& aside : result.aside)
-    absl::StrAppend(&out, "not compared: ", Printable(aside), "\n");
-  if (result.equal()) {
-    absl::StrAppend(&out, "equal: ", Plural(result.tensors, "tensor"), ", ", result.bytes,
-                    " bytes (step ", a.step, " of ", Printable(a.run), ", step ", b.step, " of ",
-                    Printable(b.run), ")\n");
-    return out;
-  }
-  for (size_t i = 0; i < result.unequal.size() && i < kMostListed; ++i) {
-    const Unequal& one = result.unequal[i];
-    absl::StrAppend(&out, i == 0 ? "first difference: " : "                  ", Printable(one.name),
-                    ": ", Printable(one.text), "\n");
-  }
-  if (result.unequal.size() > kMostListed)
-    absl::StrAppend(&out, "and ", result.unequal.size() - kMostListed, " more\n");
-  absl::StrAppend(&out, result.unequal.size(), " differ, ", result.tensors, " equal\n");
-  return out;
-}
-
-std::string EqualityJson(const CheckpointSide& a, const CheckpointSide& b, const Equality& result) {
-  nlohmann::ordered_json unequal = nlohmann::ordered_json::array(), aside = unequal;
-  for (const Unequal& one : result.unequal)
-    unequal.push_back({{"name", ValidUtf8(one.name)}, {"text", ValidUtf8(one.text)}});
-  for (const std::string& text : result.aside) aside.push_back(ValidUtf8(text));
-  const nlohmann::ordered_json json = {{"schema", "plumbline.equality/1"},
-                                       {"a", SideJson(a)},
-                                       {"b", SideJson(b)},
-                                       {"equal", result.equal()},
-                                       {"tensors", result.tensors},
-                                       {"bytes", result.bytes},
-                                       {"unequal", unequal},
-                                       {"aside", aside}};
-  return json.dump(2) + "\n";
 }
 
 }  // namespace plumbline::audit

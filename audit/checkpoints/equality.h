@@ -20,15 +20,19 @@ struct Equality {
   uint64_t tensors = 0;            // equal ones
   uint64_t bytes = 0;              // of these
   std::vector<Unequal> unequal;    // in the order of A's files, then of B's
-  std::vector<std::string> aside;  // what was not held against each other, and why
+  std::vector<std::string> aside;  // what only one side has, so that nothing can be held against it
+  std::vector<std::string> unread;  // tensors of both sides that could not be compared, and why
+  std::vector<std::string> notes;  // how tensors were laid together; lines of the map that fit none
 
-  bool equal() const { return unequal.empty(); }
+  // All that both sides have was compared, and is the same.
+  bool equal() const { return unequal.empty() && unread.empty(); }
 };
 
-// What only one side has at all (no optimizer in an export, no average) is set aside and said; so
-// are tensors of types that are not read. Numbers that both sides tell (the optimizer's and the
-// schedule's steps, rates) count as tensors do. Names: A's as the map has them. Equal is equal in
-// dtype and bits. `on_tensor` is called before each with the number that are done.
+// What only one side has at all (no optimizer in an export, no average) is set aside and said;
+// tensors of types that are not read leave the answer open. Numbers that both sides tell (steps,
+// rates, whatever a torch.save file holds beside its tensors) count as tensors do. Names: A's as
+// the map has them. Equal is equal in dtype and bits. `on_tensor` is called before each with the
+// number that are done.
 absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSide& b,
                                      const NamesMap& names,
                                      const std::function<void(size_t)>& on_tensor);

@@ -62,6 +62,23 @@ std::string NamesMap::OfB(const std::string& name_of_a) const {
   return name_of_a;
 }
 
+std::vector<std::string> NamesMap::Unfitted(const std::vector<std::string>& names_of_a) const {
+  std::vector<bool> fitted(patterns_.size());
+  for (const std::string& name : names_of_a) {
+    std::vector<std::string> stars;
+    const auto first = std::find_if(patterns_.begin(), patterns_.end(), [&](const auto& pattern) {
+      stars.clear();
+      return Fits(pattern.first, name, &stars);
+    });
+    if (first != patterns_.end()) fitted[static_cast<size_t>(first - patterns_.begin())] = true;
+  }
+  std::vector<std::string> out;
+  for (size_t i = 0; i < patterns_.size(); ++i) {
+    if (!fitted[i]) out.push_back(patterns_[i].first);
+  }
+  return out;
+}
+
 absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

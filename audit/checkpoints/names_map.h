@@ -23,6 +23,8 @@ class NamesMap {
     return OfB(name_of_a.substr(0, layer_size)) + name_of_a.substr(layer_size);
   }
   bool empty() const { return patterns_.empty(); }
+  // The patterns that are first to fit for none of these names of A: a mistyped line of the map.
+  std::vector<std::string> Unfitted(const std::vector<std::string>& names_of_a) const;
   void Add(std::string a, std::string b) { patterns_.emplace_back(std::move(a), std::move(b)); }
 
  private:

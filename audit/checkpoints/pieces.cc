@@ -62,7 +62,56 @@ void LayParts(const TensorPart& whole, const std::vector<TensorPart>& parts, siz
   }
 }
 
+// One tensor against its parts, which consist of blocks of so many rows each.
+Layout LayBlocks(const TensorPart& whole, const std::vector<TensorPart>& parts,
+                 const std::vector<int64_t>& blocks, bool whole_is_a) {
+  Layout out;
+  out.shape = whole.place.shape;
+  const auto ranks = static_cast<int64_t>(parts.size());
+  int64_t before = 0;  // rows of a part in the blocks before
+  for (const int64_t rows : blocks) {
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      Piece piece;
+      piece.at.assign(out.shape.size(), 0);
+      piece.at[0] = ranks * before + rank * rows;
+      const TensorPart whole_rows = Slice(whole, 0, piece.at[0], rows);
+      const TensorPart part_rows = Slice(parts[static_cast<size_t>(rank)], 0, before, rows);
+      piece.a = whole_is_a ? whole_rows : part_rows;
+      piece.b = whole_is_a ? part_rows : whole_rows;
+      out.pieces.push_back(std::move(piece));
+    }
+    before += rows;
+  }
+  out.how = absl::StrCat("each rank's rows are ", blocks.size(), " blocks (of ",
+                         absl::StrJoin(blocks, ", "),
+                         ") that the other side holds one after the "
+                         "other");
+  return out;
+}
+
 }  // namespace
+
+std::vector<Layout> InterleavedLayouts(const std::vector<TensorPart>& a,
+                                       const std::vector<TensorPart>& b) {
+  constexpr int64_t kQueriesToAKey[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64};
+  const bool whole_is_a = a.size() == 1;
+  const TensorPart& whole = whole_is_a ? a[0] : b[0];
+  const std::vector<TensorPart>& parts = whole_is_a ? b : a;
+  if ((a.size() != 1 && b.size() != 1) || parts.size() < 2 || !AllAlike(parts) ||
+      AxisOf(parts, whole.place.shape) != std::optional<size_t>(0))
+    return {};
+  const int64_t rows = parts[0].place.shape[0];
+  std::vector<Layout> out;
+  const auto add = [&](const std::vector<int64_t>& blocks) {
+    out.push_back(LayBlocks(whole, parts, blocks, whole_is_a));
+  };
+  if (rows > 0 && rows % 2 == 0) add({rows / 2, rows / 2});
+  for (const int64_t g : kQueriesToAKey) {
+    const int64_t n = rows / (g + 2);
+    if (n > 0 && rows % (g + 2) == 0) add({g * n, n, n});
+  }
+  return out;
+}
 
 Layout LayOver(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b) {
   Layout out;

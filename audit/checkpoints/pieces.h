@@ -25,11 +25,19 @@ struct Layout {
   std::vector<int64_t> shape;  // of the whole
   std::vector<Piece> pieces;   // together all of it, each element once (of copies each copy)
   bool copies = false;         // ranks hold the same, so the pieces repeat the whole
+  std::string how;             // of InterleavedLayouts: what blocks the parts consist of
 };
 
 // Parts of one rank against parts of many, or of many against as many. Parts add up along the one
 // axis on which their extents do; parts of the whole's shape are copies of it.
 Layout LayOver(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b);
+
+// One whole tensor against equal parts of its first axis that consist of blocks: of fused weights a
+// rank holds its share of each (gate and up of a gated MLP; query, key and value), while the whole
+// holds block after block. Two equal blocks, and one of g * n rows beside two of n for the g that
+// people use, 1 to 64, where the extents allow them: at most 13. None: no such tensors.
+std::vector<Layout> InterleavedLayouts(const std::vector<TensorPart>& a,
+                                       const std::vector<TensorPart>& b);
 
 // A box that was read from both: `count` elements, dense in C order, each in its own dtype.
 struct Box {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "audit/readers/checkpoint/torch_numbers.h"
 #include "audit/readers/checkpoint/whole_checkpoint.h"
 #include "audit/session/inputs.h"
 
@@ -34,15 +35,18 @@ struct ComparedTensor {
 struct CheckpointSide {
   std::string path, run;
   int64_t step = 0;
-  size_t steps = 1;  // that were found; of several the newest was taken
-  Inputs inputs;     // with what is wrong with them
+  bool stepped = false;  // a name or the content says the step
+  size_t steps = 1;      // that were found; of several the newest was taken
+  Inputs inputs;         // with what is wrong with them
   std::vector<WholeCheckpoint> ranks;
   std::vector<ComparedTensor> tensors;  // in the order of the files
   std::vector<double> rates;
   std::optional<double> optimizer_step, scheduler_step;
+  std::vector<NamedNumber> numbers;  // beside the tensors, of the first rank's files
 
   bool failed() const;
   bool Has(TensorKind kind) const;
+  std::vector<std::string> Layers() const;  // of its tensors
 };
 
 // Are all files that are recognised at this path checkpoints?

@@ -241,6 +241,7 @@ int RunAudit(const AuditArguments& arguments) {
         !wrong.empty())
       return Fail(wrong);
   }
+  options.readers.since = arguments.since;
   if (!arguments.run.empty()) options.readers.scalars.run = arguments.run;
   if (!arguments.map.empty() && !of_series) {
     absl::StatusOr<ColumnMap> read = ReadColumnMap(arguments.map);
@@ -315,8 +316,10 @@ void RegisterAudit(CLI::App& app, int* status) {
                    "are reported and count for the exit status")
       ->type_name("FILE");
   command
-      ->add_option("--since", arguments->since,
-                   "Report only findings that reach this step or a later one")
+      ->add_option(
+          "--since", arguments->since,
+          "Report only findings that reach this step or a later one; of checkpoints, the three "
+          "before it and later ones are read")
       ->type_name("STEP");
   command
       ->add_option("--as", arguments->as,

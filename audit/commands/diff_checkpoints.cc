@@ -72,7 +72,7 @@ int DiffCheckpoints(const DiffCheckpointsArguments& arguments) {
   const bool failed = failed_a || failed_b;
   const bool json = arguments.format == "json";
   std::string text;
-  bool equal = true;
+  bool equal = true, open = false;  // open: not all could be compared
   {
     TensorProgress progress(**a, arguments.quiet);
     const auto at = [&](size_t done) { progress.At(done); };
@@ -80,6 +80,7 @@ int DiffCheckpoints(const DiffCheckpointsArguments& arguments) {
       const auto result = ExpectEqual(**a, **b, names, at);
       if (!result.ok()) return Fail(std::string(result.status().message()));
       equal = result->equal();
+      open = result->unequal.empty() && !result->unread.empty();
       if (equal && result->tensors == 0)
         return Fail("expected two checkpoints with tensors in common, found none");
       text = json ? EqualityJson(**a, **b, *result) : EqualityText(**a, **b, *result);
@@ -92,7 +93,7 @@ int DiffCheckpoints(const DiffCheckpointsArguments& arguments) {
       text = json ? ChangesJson(**a, **b, *result) : ChangesText(**a, **b, *result, style);
     }
   }
-  if (!WriteOutput(arguments.output, text) || failed) return kExitError;
+  if (!WriteOutput(arguments.output, text) || failed || open) return kExitError;
   return equal ? kExitClean : kExitFindings;
 }
 

@@ -15,7 +15,8 @@ struct DiffCheckpointsArguments {
   bool quiet = false;
 };
 
-// The exit status: 0 compared (expect_equal: and equal), 1 not equal, 2 what could not be read.
+// The exit status: 0 compared (expect_equal: and equal), 1 not equal, 2 what could not be read
+// (expect_equal: no difference, but tensors that could not be compared).
 int DiffCheckpoints(const DiffCheckpointsArguments& arguments);
 
 }  // namespace plumbline::audit

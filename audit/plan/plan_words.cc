@@ -14,7 +14,7 @@ using plan::Sharding;
 
 std::string Percent(double share) {
   const double percent = 100 * share;
-  return absl::StrFormat(percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
+  return absl::StrFormat("%.*f %%", percent < 9.95 ? 1 : 0, percent);
 }
 
 std::string Count(double value) { return absl::StrFormat("%.0f", std::round(value)); }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "rules/bases/timeline_rule.h"

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -93,13 +94,22 @@ bool IsWandbGpu(const std::string& op) {
   return op.starts_with("system/gpu.") || op.starts_with("system.gpu.");
 }
 
-MemoryKind KindOfMemory(const std::string& op) {
+MemoryKind KindByWords(const std::string& op) {
   const auto words = WordsOfMemory(op);
   if (HasMemoryWord(words, {"limit", "total", "capacity"})) return MemoryKind::kLimit;
   if (HasMemoryWord(words, {"peak", "max", "free", "available", "fragmentation"}))
     return MemoryKind::kNone;
   if (IsWandbGpu(op) && op.ends_with(".memory")) return MemoryKind::kNone;  // time, not room
   return MemoryKind::kUse;
+}
+
+// Asked at each step for the same few names: the words of each are looked at once.
+MemoryKind KindOfMemory(const std::string& op) {
+  constexpr size_t kMostKept = 256;
+  thread_local std::unordered_map<std::string, MemoryKind> kept;
+  if (const auto known = kept.find(op); known != kept.end()) return known->second;
+  if (kept.size() >= kMostKept) kept.clear();
+  return kept[op] = KindByWords(op);
 }
 
 // What a series' own name says of its limit; 0: nothing. W&B tells its GPUs' memory in per cent.

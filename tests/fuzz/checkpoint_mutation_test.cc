@@ -36,14 +36,16 @@ TEST(CheckpointMutation, WhatIsDamagedIsWhole) {
 TEST(CheckpointMutation, Bytes) {
   std::mt19937 random(1);
   const std::string file = TorchZip(CheckpointPickle());
-  for (int i = 0; i < 1500; ++i) AuditAsCheckpoint(Damaged(file, random));
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) AuditAsCheckpoint(Damaged(file, random));
 }
 
 // Only the pickle changes, and the zip fits it.
 TEST(CheckpointMutation, Pickle) {
   std::mt19937 random(2);
   const std::string pickle = CheckpointPickle();
-  for (int i = 0; i < 3000; ++i) AuditAsCheckpoint(TorchZip(Damaged(pickle, random)));
+  const FuzzRounds rounds(3000);
+  for (int i = 0; rounds.Due(i); ++i) AuditAsCheckpoint(TorchZip(Damaged(pickle, random)));
 }
 
 }  // namespace

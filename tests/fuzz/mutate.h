@@ -1,7 +1,9 @@
 // Bytes damaged by chance.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <string_view>
@@ -32,5 +34,20 @@ inline std::string MutateWith(std::string bytes, std::string_view odd, std::mt19
   }
   return bytes;
 }
+
+// Is the next round due? So many in every test run; with PLUMB_LONG as many as fit into 20 s, these
+// at least.
+class FuzzRounds {
+ public:
+  explicit FuzzRounds(int least)
+      : least_(least),
+        end_(std::chrono::steady_clock::now() +
+             std::chrono::seconds(std::getenv("PLUMB_LONG") != nullptr ? 20 : 0)) {}
+  bool Due(int round) const { return round < least_ || std::chrono::steady_clock::now() < end_; }
+
+ private:
+  int least_;
+  std::chrono::steady_clock::time_point end_;
+};
 
 }  // namespace plumbline::audit

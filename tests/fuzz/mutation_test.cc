@@ -33,13 +33,15 @@ TEST(Mutation, SafetensorsBytes) {
   std::mt19937 random(1);
   const std::string files[] = {DroplessDump(16, 4).File(), LeakyDump(64, 4).File(),
                                LeakyDump(32, 2).File()};
-  for (int i = 0; i < 1500; ++i) Audit(Mutate(files[static_cast<size_t>(i) % 3], random));
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) Audit(Mutate(files[static_cast<size_t>(i) % 3], random));
 }
 
 // Only the header changes, and the length prefix fits it: mutations reach past the framing.
 TEST(Mutation, SafetensorsHeader) {
   std::mt19937 random(2);
-  for (int i = 0; i < 2000; ++i) {
+  const FuzzRounds rounds(2000);
+  for (int i = 0; rounds.Due(i); ++i) {
     const Dump dump = i % 2 == 0 ? DroplessDump(16, 4) : LeakyDump(64, 4);
     std::string data;
     for (const auto& tensor : dump.tensors) data += tensor.data;
@@ -58,7 +60,8 @@ TEST(Mutation, SafetensorsContent) {
       "top_k", "capacity", "groups",     "top_groups",    "group_score",
       "pool",  "flatten",  "randomness", "bias_captured", "score_function",
       "mode",  "step",     "rank"};
-  for (int i = 0; i < 2500; ++i) {
+  const FuzzRounds rounds(2500);
+  for (int i = 0; rounds.Due(i); ++i) {
     Dump dump = i % 2 == 0 ? DroplessDump(16, 4) : LeakyDump(64, 4);
     for (uint32_t change = 0; change < 1 + random() % 3; ++change) {
       switch (random() % 3) {
@@ -148,7 +151,8 @@ TEST(Mutation, ReductionContent) {
                                           "op",       "prescale",   "postscale",  "algorithm",
                                           "root",     "rank",       "world_size", "step"};
   static constexpr const char* kDTypes[] = {"F64", "F32", "F16", "BF16", "F8_E4M3", "I64", "U8"};
-  for (int i = 0; i < 2500; ++i) {
+  const FuzzRounds rounds(2500);
+  for (int i = 0; rounds.Due(i); ++i) {
     Dump dump = ReductionDump(random, i % 4 != 0);
     for (uint32_t change = 0; change < 1 + random() % 3; ++change) {
       auto& tensor = dump.tensors[random() % dump.tensors.size()];
@@ -201,7 +205,8 @@ TEST(Mutation, PrecisionContent) {
   static constexpr const char* kDTypes[] = {"F64", "F32",  "F16",     "BF16",   "I64",
                                             "U8",  "BOOL", "F8_E4M3", "F8_E5M2"};
   static constexpr size_t kSizes[] = {8, 4, 2, 2, 8, 1, 1, 1, 1};
-  for (int i = 0; i < 2500; ++i) {
+  const FuzzRounds rounds(2500);
+  for (int i = 0; rounds.Due(i); ++i) {
     Dump dump = PrecisionDump(i % 2 == 0, random);
     for (uint32_t change = 0; change < 1 + random() % 4; ++change) {
       auto& tensor = dump.tensors[random() % dump.tensors.size()];
@@ -251,7 +256,8 @@ Dump MatmulDump(std::mt19937& random, bool shared) {
 
 TEST(Mutation, MatmulDumps) {
   std::mt19937 random(17);
-  for (int i = 0; i < 600; ++i) {
+  const FuzzRounds rounds(600);
+  for (int i = 0; rounds.Due(i); ++i) {
     Dump dump = MatmulDump(random, i % 2 == 0);
     if (i % 3 == 0) {
       Audit(Mutate(dump.File(), random));
@@ -277,13 +283,15 @@ TEST(Mutation, MatmulDumps) {
 
 TEST(Mutation, ReductionBytes) {
   std::mt19937 random(7);
-  for (int i = 0; i < 1500; ++i) Audit(Mutate(ReductionDump(random, true).File(), random));
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) Audit(Mutate(ReductionDump(random, true).File(), random));
 }
 
 TEST(Mutation, RunRecordBytes) {
   std::mt19937 random(4);
   const std::string file = testing::RecordFile({}, LeakyDump(32, 2));
-  for (int i = 0; i < 1500; ++i) Audit(Mutate(file, random));
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) Audit(Mutate(file, random));
 }
 
 // The framing is whole, the messages in it are not.
@@ -291,7 +299,8 @@ TEST(Mutation, RunRecordMessages) {
   std::mt19937 random(5);
   const std::string header = testing::HeaderPayload({});
   const std::vector<v1::Batch> batches = testing::Batches({}, LeakyDump(32, 2));
-  for (int i = 0; i < 1500; ++i) {
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) {
     const bool bad_header = random() % 8 == 0;
     std::vector<std::pair<int, std::string>> frames = {
         {1, bad_header ? Mutate(header, random) : header}};

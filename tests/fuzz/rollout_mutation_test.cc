@@ -51,13 +51,15 @@ TEST(RolloutMutation, Bytes) {
   const std::string folder = "tests/audit/data/rollouts/";
   const std::string files[] = {Native(), Data(folder + "rank_0.jsonl"),
                                Data(folder + "train_data_step31.jsonl")};
-  for (int i = 0; i < 1500; ++i) Audit(Mutate(files[static_cast<size_t>(i) % 3], random));
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) Audit(Mutate(files[static_cast<size_t>(i) % 3], random));
 }
 
 TEST(RolloutMutation, CompressedBytes) {
   std::mt19937 random(2);
   const std::string files[] = {testing::Gzip(Native()), testing::Zstd(Native())};
-  for (int i = 0; i < 400; ++i) Audit(Mutate(files[static_cast<size_t>(i) % 2], random));
+  const FuzzRounds rounds(400);
+  for (int i = 0; rounds.Due(i); ++i) Audit(Mutate(files[static_cast<size_t>(i) % 2], random));
 }
 
 // Well-formed lines with values that no writer has: any value in any column.
@@ -89,7 +91,8 @@ TEST(RolloutMutation, Values) {
   std::getline(lines, line);
   const Json good = Json::parse(line);
   for (const std::string_view name : RolloutColumnNames()) keys.emplace_back(name);
-  for (int i = 0; i < 800; ++i) {
+  const FuzzRounds rounds(800);
+  for (int i = 0; rounds.Due(i); ++i) {
     std::vector<Json> records;
     for (int n = 0; n < 3; ++n) {
       Json record = good;
@@ -112,7 +115,8 @@ TEST(RolloutMutation, MappingFiles) {
   const std::string records =
       dir.Write("r.jsonl", Data("tests/audit/data/rollouts/openrlhf.jsonl"));
   int read = 0;
-  for (int i = 0; i < 1500; ++i) {
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) {
     const auto map =
         ReadColumnMap(dir.Write("m.toml", Mutate(maps[static_cast<size_t>(i) % 3], random)));
     if (!map.ok()) continue;

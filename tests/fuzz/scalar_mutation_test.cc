@@ -54,7 +54,8 @@ TEST(ScalarMutation, Files) {
     events.Record(Event(step, random));
     run.Record(Row(step, random));
   }
-  for (int i = 0; i < 1500; ++i) {
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) {
     Audit(Mutate(events.bytes(), random), "tensorboard");
     Audit(Mutate(run.bytes(), random), "wandb");
   }
@@ -63,7 +64,8 @@ TEST(ScalarMutation, Files) {
 // Mutations reach past the framing: checksums fit what they are of.
 TEST(ScalarMutation, Records) {
   std::mt19937 random(2);
-  for (int i = 0; i < 1500; ++i) {
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) {
     EventFile events;
     WandbRun run;
     run.Record(Mutate(BytesField(17, BytesField(1, "abc") + VarintField(14, 5)), random));

@@ -105,7 +105,8 @@ std::string NcclLog() {
 TEST(NcclMutation, Bytes) {
   std::mt19937 random(4);
   const std::string good = NcclLog();
-  for (int i = 0; i < 400; ++i) {
+  const FuzzRounds rounds(400);
+  for (int i = 0; rounds.Due(i); ++i) {
     const std::string bytes = Mutate(good, random);
     AuditBytes(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(),
                i % 4 == 0 ? "" : "nccl-log");

@@ -51,7 +51,16 @@ inline std::string PickledDict(const std::vector<std::pair<std::string, std::str
   return out + "u";
 }
 
-// data.pkl of a model, its optimizer and a step.
+// An object that holds a method of itself, as OneCycleLR does.
+inline std::string PickledCircle() {
+  return std::string("ctorch.optim.lr_scheduler\nOneCycleLR\n)\x81q\x05") +
+         PickledDict({{PickledText("last_epoch"), "K\x07"},
+                      {PickledText("anneal_func"),
+                       std::string("cbuiltins\ngetattr\nh\x05") + PickledText("f") + "\x86R"}}) +
+         "b";
+}
+
+// data.pkl of a model, its optimizer, a schedule and a step.
 inline std::string CheckpointPickle() {
   const auto text = PickledText;
   const std::string state = PickledDict(
@@ -65,6 +74,8 @@ inline std::string CheckpointPickle() {
                                            {text("b.weight"), PickledTensor("1", 3)}})},
               {text("optimizer"),
                PickledDict({{text("state"), state}, {text("param_groups"), "](" + group + "e"}})},
+              {text("lr_scheduler"),
+               PickledDict({{text("last_epoch"), "K\x07"}, {text("of"), PickledCircle()}})},
               {text("step"), "K\x07"}}) +
          ".";
 }

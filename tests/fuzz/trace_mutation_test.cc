@@ -57,7 +57,8 @@ TEST(TraceMutation, FlightDumps) {
       "0->1X\x05\0\0\0state"
       "X\x07\0\0\0startedX\x06\0\0\0is_p2p\x88uees.",
       103);
-  for (int i = 0; i < 2000; ++i) {
+  const FuzzRounds rounds(2000);
+  for (int i = 0; rounds.Due(i); ++i) {
     Audit(Mutate(json, random), "flight-recorder");
     Audit(Mutate(pickle, random), "flight-recorder");
   }

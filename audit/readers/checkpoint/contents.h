@@ -22,7 +22,8 @@ enum class Part {
 struct NamedTensor {
   Part part = Part::kModel;
   std::string name;  // "layers.0.weight"; kOptimizer with `parameter`: "exp_avg"
-  // kOptimizer: the parameter it belongs to, by its key in the optimizer's state.
+  // kOptimizer: the parameter it belongs to, by its key in the optimizer's state. kAverage: its
+  // place in a list of them.
   std::optional<int64_t> parameter;
   std::string parameter_name;  // where the state is keyed by names
   StoredTensor place;

@@ -170,6 +170,7 @@ class Planner {
     for (FoundFile& file : files_) {
       const std::set<int64_t>& others = steps[file.planned.run];
       const int64_t fallback = others.size() == 1 ? *others.begin() : 0;
+      file.planned.stepped = file.place.step || file.step;
       file.planned.step = file.place.step.value_or(file.step.value_or(fallback));
     }
   }
@@ -199,6 +200,25 @@ class Planner {
 
 std::vector<PlannedFile> PlanCheckpoints(const std::vector<InputReport*>& files) {
   return Planner(files).Plan();
+}
+
+std::vector<PlannedFile> PlansSince(std::vector<PlannedFile> plans, int64_t since) {
+  std::map<std::string, std::set<int64_t>> before;  // the newest steps of each run before `since`
+  for (const PlannedFile& plan : plans) {
+    std::set<int64_t>& steps = before[plan.run];
+    if (plan.step < since) steps.insert(plan.step);
+    if (steps.size() > kReadBefore) steps.erase(steps.begin());
+  }
+  std::vector<PlannedFile> kept;
+  for (PlannedFile& plan : plans) {
+    if (plan.step >= since || before[plan.run].contains(plan.step)) {
+      kept.push_back(std::move(plan));
+    } else {
+      plan.report->Note("step " + std::to_string(plan.step) + " was not read: findings from step " +
+                        std::to_string(since) + " on are asked for");
+    }
+  }
+  return kept;
 }
 
 }  // namespace plumbline::audit

@@ -15,6 +15,7 @@ struct PlannedFile {
   std::string path;
   std::string run;
   int64_t step = 0;
+  bool stepped = false;  // a name or the content says it
   uint32_t rank = 0;
   RankTag tag;
 };
@@ -22,5 +23,12 @@ struct PlannedFile {
 // In the order in which they are read: by run, step, rank, path. What is wrong with a file goes to
 // its report; one that cannot be read is left out.
 std::vector<PlannedFile> PlanCheckpoints(const std::vector<InputReport*>& files);
+
+// How many checkpoints before a step are read for what begins in them and goes on.
+inline constexpr size_t kReadBefore = 3;
+
+// Those of each run from `since` on and its kReadBefore newest ones before; the others' reports say
+// that they were not read. In the same order.
+std::vector<PlannedFile> PlansSince(std::vector<PlannedFile> plans, int64_t since);
 
 }  // namespace plumbline::audit

@@ -21,6 +21,7 @@ std::vector<std::unique_ptr<Source>> CheckpointReader::OpenWith(
     const std::vector<InputReport*>& files, const ReaderOptions& options) const {
   std::vector<std::unique_ptr<Source>> sources;
   std::vector<PlannedFile> plans = PlanCheckpoints(files);
+  if (options.since) plans = PlansSince(std::move(plans), *options.since);
   if (!plans.empty()) sources.push_back(OpenCheckpoints(std::move(plans), options.block_fits));
   return sources;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string_view>
 
 #include "base/printable.h"
@@ -131,7 +130,7 @@ class TorchWalk {
           Flatten(value, Part::kModel, StageOf(key));
           break;
         case Top::kAverage:
-          Flatten(value, Part::kAverage, "");
+          WalkAverage(value);
           break;
         case Top::kOptimizer:
           WalkOptimizer(value, "");
@@ -150,6 +149,24 @@ class TorchWalk {
             Flatten(value, Part::kOther, Under(prefix, key));
           }
       }
+    }
+  }
+
+  // A dict of tensors by name; or a list of them in the order of the parameters, alone or as
+  // `shadow_params` of an object's state.
+  void WalkAverage(PickleId id) {
+    if (const PickleId list = tree_.Find(id, "shadow_params"); list != kNoPickle) {
+      const std::vector<PickleId>& pairs = tree_.items(id);
+      for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+        if (pairs[i + 1] != list) Flatten(pairs[i + 1], Part::kOther, "ema." + KeyText(pairs[i]));
+      }
+      id = list;
+    }
+    if (!tree_.Is(id, PickleKind::kList)) return Flatten(id, Part::kAverage, "");
+    const std::vector<PickleId>& items = tree_.items(id);
+    for (size_t i = 0; i < items.size() && contents_.tensors.size() < kMostTensors; ++i) {
+      if (!Take(items[i], Part::kAverage, std::to_string(i), static_cast<int64_t>(i), ""))
+        Flatten(items[i], Part::kAverage, std::to_string(i));
     }
   }
 
@@ -336,49 +353,6 @@ class TorchWalk {
 std::optional<Problem> WalkTorchFile(const TorchFile& file, CheckpointContents* contents,
                                      FileFindings* findings) {
   return TorchWalk(file, contents, findings).Walk();
-}
-
-namespace {
-
-// A bound method of an object that is data itself, as OneCycleLR keeps one.
-bool IsMethodOfData(const PickleTree& tree, PickleId id) {
-  const PickleId arguments = tree.call(id).arguments;
-  if (tree.callee(id) != "builtins.getattr" || tree.items(arguments).size() != 2) return false;
-  PickleId of = tree.items(arguments)[0];
-  if (tree.Is(of, PickleKind::kCircle)) of = tree.circle(of).call;
-  return tree.Is(tree.items(arguments)[1], PickleKind::kText) && IsDataClass(tree.callee(of));
-}
-
-std::string NameOfCall(const PickleTree& tree, PickleId id) {
-  const std::string_view callee = tree.callee(id);
-  return callee.empty() ? "a value that is no name" : ValidUtf8(callee);
-}
-
-}  // namespace
-
-// Of all that the pickle made, reached from its root or not: what is there was written.
-std::vector<OpaqueCall> OpaqueCalls(const TorchFile& file) {
-  const PickleTree& tree = file.tree();
-  std::map<std::string, OpaqueCall> calls;
-  for (PickleId id = 0; id < tree.size(); ++id) {
-    if (tree.Is(id, PickleKind::kCircle)) {
-      const PickleCircle& circle = tree.circle(id);
-      calls[NameOfCall(tree, circle.call)].circles += circle.count;
-    }
-    if (!tree.Is(id, PickleKind::kCall)) continue;
-    const std::string_view callee = tree.callee(id);
-    if (IsKnownRecord(callee)) continue;
-    const std::string name = NameOfCall(tree, id);
-    OpaqueCall& call = calls[name];
-    if (call.count++ == 0) call.byte = file.byte(id);
-    call.name = name;
-    call.data &= IsDataClass(callee) || IsMethodOfData(tree, id);
-  }
-  std::vector<OpaqueCall> list;
-  for (auto& [name, call] : calls) {
-    if (call.count > 0) list.push_back(std::move(call));
-  }
-  return list;
 }
 
 }  // namespace plumbline::audit

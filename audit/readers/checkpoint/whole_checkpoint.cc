@@ -55,6 +55,7 @@ class Assembly {
   WholeCheckpoint Take() {
     for (const PlannedFile& plan : plans_) Open(plan);
     NameOptimizers();
+    NameAverages();
     RateParameters();
     for (const Share& share : shares_) {
       for (const NamedTensor* tensor : Of(share, Part::kModel))
@@ -106,6 +107,40 @@ class Assembly {
                                  " parameters named by order and shape");
       }
       names_[&share] = std::move(names);
+    }
+  }
+
+  // Averages that are a list (diffusers' and torch_ema's shadow_params) are of the parameters in
+  // their order: named as an optimizer's state is.
+  void NameAverages() {
+    const Share* model = nullptr;
+    for (const Share& share : shares_) {
+      if (share.contents.ordered && !Of(share, Part::kModel).empty() && model == nullptr)
+        model = &share;
+    }
+    for (Share& share : shares_) {
+      const Share* from = Of(share, Part::kModel).empty() ? model : &share;
+      if (from == nullptr) continue;
+      std::vector<NamedTensor> listed;
+      ParameterGroup all;
+      for (const NamedTensor* tensor : Of(share, Part::kAverage)) {
+        if (!tensor->parameter) continue;
+        listed.push_back({Part::kOptimizer, "exp_avg", tensor->parameter, "", tensor->place});
+        all.parameters.push_back(*tensor->parameter);
+      }
+      if (listed.empty()) continue;
+      std::vector<const NamedTensor*> state;
+      for (const NamedTensor& tensor : listed) state.push_back(&tensor);
+      const std::map<int64_t, std::string> names =
+          NamesOfParameters(Of(*from, Part::kModel), state, {all});
+      for (NamedTensor& tensor : share.contents.tensors) {
+        if (tensor.part != Part::kAverage || !tensor.parameter) continue;
+        const auto name = names.find(*tensor.parameter);
+        if (name != names.end()) tensor.name = name->second;
+      }
+      share.plan->report->Note("averages: " + std::to_string(names.size()) + " of " +
+                               std::to_string(listed.size()) +
+                               " parameters named by order and shape");
     }
   }
 

@@ -1,6 +1,8 @@
 // What the user says of inputs that do not say it themselves (--map, --run).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace plumbline::audit {
@@ -19,6 +21,8 @@ struct ReaderOptions {
   // A rule is asked what weights would lose in formats with a scale a block: checkpoints are read
   // once more for it.
   bool block_fits = false;
+  // Only findings that reach this step are asked for: checkpoints far before it are not read.
+  std::optional<int64_t> since;
 };
 
 }  // namespace plumbline::audit

@@ -1,5 +1,6 @@
 """plumb diff of two checkpoints: against what torch computes of them; equality over layouts and names."""
 
+import copy
 import json
 import os
 import pathlib
@@ -15,7 +16,7 @@ except ImportError:
     print("skipped: torch is not there")
     sys.exit(77)
 
-from files import PLUMB, safetensors, train
+from files import PLUMB, audit, notes, problems, safetensors, serious, train
 
 
 def diff(*arguments):
@@ -251,6 +252,140 @@ class Equal(Case):
         a = self.save("a.pt", {"w.a": x, "w.b": x.t()})
         self.assertIn("equal: 2 tensors", self.equal(a, self.save("b.pt", {"w.a": x.t().contiguous().t(), "w.b": x.t().contiguous()})))
         self.assertIn("w.a: element [1499, 1098] is", self.equal(a, self.save("c.pt", {"w.a": y.t().contiguous().t(), "w.b": x.t()})))
+
+    def test_types_that_are_not_read(self):
+        """Nobody is told that what was not compared is equal."""
+        x, z = torch.ones(3), torch.ones(2, dtype=torch.complex64)
+        a = self.save("a.pt", {"w": x, "z": z})
+        status, out, _ = diff(a, self.save("b.pt", {"w": x, "z": 2 * z}), "--expect-equal")
+        self.assertEqual(status, 2)
+        self.assertIn("not compared: z is of a type that is not read (torch.ComplexFloatStorage)", out)
+        self.assertIn("not told: 1 not compared; equal are 1 tensor", out)
+        self.assertNotIn("\nequal: ", "\n" + out)
+        # What can be told without their elements is told; a difference elsewhere stays one.
+        self.assertIn("z: shape [2] in A, [3] in B", self.equal(a, self.save("c.pt", {"w": x, "z": torch.ones(3, dtype=torch.complex64)})))
+        self.assertIn("z: torch.ComplexFloatStorage in A, f32 in B", self.equal(a, self.save("d.pt", {"w": x, "z": torch.ones(2)})))
+        self.assertIn("first difference: w", self.equal(a, self.save("e.pt", {"w": x + 1, "z": z})))
+        status, out, _ = diff(a, a, "--expect-equal", "--format", "json")
+        report = json.loads(out)
+        self.assertEqual((status, report["equal"], len(report["not_compared"]), report["unequal"]), (2, False, 1, []))
+
+    def test_steps_and_numbers(self):
+        """A checkpoint is more than its tensors."""
+        x = {"w": torch.ones(2)}
+        base = {"model": x, "optimizer": {"state": {0: {"exp_avg": torch.ones(2), "step": 5}}, "param_groups": [{"lr": 0.1, "weight_decay": 0.1, "amsgrad": False, "params": [0]}]},
+                "scaler": {"scale": 65536.0}, "epoch": 3, "best": float("nan")}
+        a = self.save("a.pt", base)
+        self.assertIn("equal: 2 tensors", self.equal(a, self.save("b.pt", base)))
+
+        def changed(*path_and_value):
+            value = copy.deepcopy(base)
+            at = value
+            for key in path_and_value[:-2]:
+                at = at[key]
+            at[path_and_value[-2]] = path_and_value[-1]
+            return self.save("c.pt", value)
+
+        for change, said in (
+            (("epoch", 4), "epoch: 3 in A, 4 in B"),
+            (("best", 0.5), "best: nan in A, 0.5 in B"),
+            (("scaler", "scale", 32768.0), "scaler.scale: 65536 in A, 32768 in B"),
+            (("optimizer", "param_groups", 0, "weight_decay", 0.0), "optimizer.param_groups.0.weight_decay: 0.1 in A, 0 in B"),
+            (("optimizer", "param_groups", 0, "amsgrad", True), "optimizer.param_groups.0.amsgrad: 0 in A, 1 in B"),
+        ):
+            with self.subTest(said):
+                out = self.equal(a, changed(*change))
+                self.assertIn("first difference: " + said, out)
+                self.assertIn("1 differ, 2 equal", out)
+        out = self.equal(a, changed("optimizer", "state", 0, "step", 6))  # told once
+        self.assertIn("1 differ, 2 equal", out)
+        del base["epoch"]
+        self.assertIn("not compared: A alone tells 1 number (epoch)", self.equal(a, self.save("c.pt", base)))
+        # The step of the names, too; a name that says none says nothing.
+        one, two = self.save("x/step-4/m.pt", x), self.save("y/step-8/m.pt", x)
+        self.assertIn("first difference: step: 4 in A, 8 in B", self.equal(one, two))
+        self.assertIn("equal: 1 tensor", self.equal(one, self.save("last.pt", x)))
+
+    def test_the_witness_is_exact(self):
+        """What is printed of both sides is never the same text."""
+        def said(x, y):
+            return self.equal(self.save("a.pt", {"w": x}), self.save("b.pt", {"w": y}))
+
+        big = 2**53
+        self.assertIn(f"is {big} in A, {big + 1} in B", said(torch.tensor([big]), torch.tensor([big + 1])))
+        self.assertIn(f"is {-2**63} in A, {2**63 - 1} in B", said(torch.tensor([-(2**63)]), torch.tensor([2**63 - 1])))
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            self.assertIn("is 0 in A, -0 in B", said(torch.zeros(1, dtype=dtype), -torch.zeros(1, dtype=dtype)))
+        nan = torch.tensor([0x7FC00000, 0x7FC00001], dtype=torch.int32).view(torch.float32)
+        self.assertIn("is nan (bits 0x7fc00000) in A, nan (bits 0x7fc00001) in B", said(nan[:1].clone(), nan[1:].clone()))
+
+    def test_a_line_of_the_map_that_fits_nothing(self):
+        a, b = self.save("a.pt", {"old.w": torch.ones(2)}), self.save("b.pt", {"new.w": torch.ones(2)})
+        names = self.write("names.toml", b'[names]\n"old.*" = "new.*"\n"odl.*" = "x.*"\n"old.w" = "y"\n')
+        out = self.equal(a, b, "--map", names)
+        for pattern in ("odl.*", "old.w"):  # the second is behind one that fits first
+            self.assertIn(f'note: of the map, "{pattern}" fits no name of A', out)
+        self.assertNotIn('"old.*"', out)
+        self.assertIn("Of the map, no name of A fits: odl.*, old.w", diff(a, b, "--map", names)[1])
+        report, _ = self.compared(a, b, "--map", names)
+        self.assertEqual(report["map_unfitted"], ["odl.*", "old.w"])
+        lost = self.write("lost.toml", b'[names]\n"old.*" = "other.*"\n')
+        self.assertIn("old.w: in A alone (other.w by the map)", self.equal(a, b, "--map", lost))
+
+    def test_interleaved_shards(self):
+        """A rank holds its share of each fused part; the merged tensor holds part after part."""
+        torch.manual_seed(4)
+        gate, up = torch.randn(16, 6), torch.randn(16, 6)
+        query, key, value = torch.randn(32, 6), torch.randn(8, 6), torch.randn(8, 6)  # 4 queries to a key
+        same = [torch.randn(8, 6) for _ in range(3)]
+        merged = {"layers.0.mlp.gate_up.weight": torch.cat([gate, up]), "layers.0.attn.qkv.weight": torch.cat([query, key, value]),
+                  "layers.1.attn.qkv.weight": torch.cat(same), "layers.1.attn.qkv.bias": torch.cat(same)[:, 0].clone(), "layers.0.norm.weight": torch.randn(6)}
+        for ranks in (2, 4):
+            def shard(parts, rank):
+                return torch.cat([p.chunk(ranks)[rank] for p in parts])
+
+            def save(change=lambda rank, model: None):
+                for rank in range(ranks):
+                    model = {"layers.0.mlp.gate_up.weight": shard([gate, up], rank), "layers.0.attn.qkv.weight": shard([query, key, value], rank),
+                             "layers.1.attn.qkv.weight": shard(same, rank), "layers.1.attn.qkv.bias": shard(same, rank)[:, 0].clone(),
+                             "layers.0.norm.weight": merged["layers.0.norm.weight"]}
+                    change(rank, model)
+                    self.save(f"tp{ranks}/iter_0000007/mp_rank_{rank:02d}/model_optim_rng.pt", {"model": model})
+                return self.folder / f"tp{ranks}"
+
+            whole, parts = self.save("m/step-7/model.pt", {"model": merged}), save()
+            for a, b in ((whole, parts), (parts, whole)):
+                out = self.equal(a, b)
+                self.assertIn("equal: 5 tensors", out)
+                self.assertIn(f"note: layers.0.mlp.gate_up.weight: each rank's rows are 2 blocks (of {16 // ranks}, {16 // ranks})", out)
+                self.assertIn(f"note: layers.0.attn.qkv.weight: each rank's rows are 3 blocks (of {32 // ranks}, {8 // ranks}, {8 // ranks})", out)
+                self.assertIn(f"note: layers.1.attn.qkv.weight: each rank's rows are 3 blocks (of {8 // ranks}, {8 // ranks}, {8 // ranks})", out)
+                self.assertEqual(out.count("note: "), 4)
+
+            def one(rank, model):
+                if rank == ranks - 1:
+                    model["layers.0.mlp.gate_up.weight"][1, 2] = 9
+
+            self.assertIn("first difference: layers.0.mlp.gate_up.weight: element", self.equal(whole, save(one)))
+
+    def test_averages_in_a_list(self):
+        """diffusers' EMAModel and torch_ema keep them as shadow_params, without names."""
+        train(self.folder / "exp", saves=3, ema=True)
+        for step in (4, 8, 12):
+            path = self.folder / f"exp/step-{step}/model.pt"
+            checkpoint = torch.load(path)
+            average = checkpoint.pop("ema")
+            checkpoint["ema"] = {"decay": 0.9, "optimization_step": step, "shadow_params": list(average.values())}
+            torch.save(checkpoint, path)
+            by_name = self.save(f"named/step-{step}/model.pt", {**checkpoint, "ema": average})
+            out = self.equal(path, by_name)
+            self.assertIn("equal: 32 tensors", out)
+        _, report = audit(self.folder / "exp")
+        self.assertIn("averages: 8 of 8 parameters named by order and shape", notes(report))
+        self.assertEqual((problems(report), serious(report)), ("", []))
+        # As a file of its own, beside the model.
+        torch.save({"decay": 0.9, "shadow_params": list(average.values())}, self.folder / "exp/step-12/ema.pt")
+        self.assertIn("averages: 8 of 8 parameters named by order and shape", notes(audit(self.folder / "exp/step-12/ema.pt", self.folder / "exp/step-12/model.pt")[1]))
 
     def test_json(self):
         a = self.save("a.pt", {"w": torch.ones(2)})

@@ -95,7 +95,9 @@ class Moments(Case):
             kept = {}
             adam(folder, 0, torch.bfloat16, change=lambda s, c: c["optimizer"].update(state={0: kept.setdefault("s", {k: v.clone() for k, v in c["optimizer"]["state"][0].items()})}))
 
-        self.assertEqual(self.judged(self.rule, make)[0], [])
+        found, _, reasons = self.judged(self.rule, make)
+        self.assertEqual((found, reasons), ([], {"still"}))
+        self.assertIn("stuck", [v["reason"] for v in self.report["verdicts"] if v["rule"] == self.rule][0])
 
 
 class Epsilon(Case):

@@ -20,7 +20,7 @@ except ImportError:
     print("skipped: torch is not there")
     sys.exit(77)
 
-from files import PLUMB, audit, problems, train
+from files import PLUMB, audit, notes, problems, train
 
 LONG = bool(os.environ.get("PLUMB_LONG"))
 
@@ -176,6 +176,23 @@ class Shown(Case):
         self.assertIn("layers.0.weight", found)
         later = audit(self.folder, flags=["--since", "12"])[1]
         self.assertNotIn("layers.0.weight", [f["site"]["layer"] for f in later["findings"] if f["site"]["step_last"] < 12])
+
+    def test_since_reads_no_more(self):
+        """Three checkpoints before the step tell what goes on in it; older ones are named and not read."""
+        def plant(step, model, optimizer, checkpoint):
+            checkpoint["model"] = {k: v.clone() for k, v in checkpoint["model"].items()}
+            if step in (4, 28):
+                checkpoint["model"]["layers.1.weight" if step == 4 else "layers.0.weight"][0, 0] = float("nan")
+
+        train(self.folder / "exp", saves=8, plant=plant)
+        status, report = audit(self.folder, flags=["--since", "24"])
+        read = {i["path"].split("step-")[1].split("/")[0]: i["records"] for i in report["inputs"]}
+        self.assertEqual({step for step, records in read.items() if records == 0}, {"4", "8"})
+        self.assertIn("step 8 was not read: findings from step 24 on are asked for", notes(report))
+        self.assertEqual(problems(report), "")
+        self.assertEqual([(f["site"]["layer"], f["site"]["step_first"]) for f in report["findings"] if f["rule"] == "precision/non-finite"], [("layers.0.weight", 28)])
+        moved = [v["site"] for v in report["verdicts"] if v["rule"] == "health/unchanged-tensor" and v["site"]["layer"] == "head.weight"]
+        self.assertEqual([(s["step_first"], s["step_last"]) for s in moved], [(12, 32)])
 
 
 if __name__ == "__main__":
