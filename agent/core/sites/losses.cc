@@ -19,7 +19,9 @@ const char* LossCauseName(LossCause cause) {
                                                "stream-capture",
                                                "device-error",
                                                "device-unfinished",
-                                               "sample-ring-full"};
+                                               "sample-ring-full",
+                                               "captured-calls",
+                                               "device-context"};
   return kNames[static_cast<size_t>(cause)];
 }
 

@@ -26,8 +26,10 @@ enum class LossCause : uint8_t {
   kDeviceFailed,      // "device-error": CUDA refused, or the device failed
   kDeviceUnfinished,  // "device-unfinished": still under way when the run was closed
   kSampleRing,        // "sample-ring-full": raw rows alone; the summary is kept
+  kTooManyCaptured,   // "captured-calls": the device's graphs hold as many calls as there may be
+  kDeviceContext,     // "device-context": the stream is of another context of the device (green)
 };
-inline constexpr size_t kLossCauses = 14;
+inline constexpr size_t kLossCauses = 16;
 const char* LossCauseName(LossCause cause);
 
 // One counter a cause. Add from any thread, Take from one.
