@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "probes/device/ring.h"
@@ -15,6 +16,12 @@ namespace {
 void* Something() {
   static char byte;
   return &byte;
+}
+
+// Graphs that are never gone.
+std::vector<std::pair<void (*)(void*), void*>>& Watched() {
+  static auto* watched = new std::vector<std::pair<void (*)(void*), void*>>;
+  return *watched;
 }
 
 DeviceStatus TakeBatch(void*, const BatchShape*, void*, void*, uint64_t, void*, DeviceError*) {
@@ -68,6 +75,10 @@ const DeviceTable kNull = {
     [](void*, GraphSlot*, const GraphSlot*, uint32_t, void*, DeviceError*) { return kDeviceOk; },
     [](void*, void*, uint64_t* id, DeviceError*) {
       *id = 1;
+      return kDeviceOk;
+    },
+    [](void*, void*, void (*gone)(void*), void* argument, DeviceError*) {
+      Watched().emplace_back(gone, argument);
       return kDeviceOk;
     },
     CaptureBatch,

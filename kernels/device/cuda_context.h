@@ -1,10 +1,10 @@
 // What the files of libplumbline_cuda.so that fill the device table share: the device behind a
 // handle, how errors are told, and the scope in which CUDA is asked.
 //
-// The runtime is linked statically and hidden, so that its state (last error, current device) is
-// apart from the trainer's; contexts and streams belong to the driver and are common. The driver is
-// opened, not linked. A thread's current context is changed by push and pop alone: cudaSetDevice
-// would make a context on whatever device it puts back.
+// What is asked of the runtime here is answered by driver_runtime.cc, hidden in the library, whose
+// last error is not the trainer's; contexts and streams belong to the driver and are common. A
+// thread's current context is changed by push and pop alone: cudaSetDevice would make a context on
+// whatever device it puts back.
 #pragma once
 
 #include <cuda.h>
@@ -14,26 +14,20 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "kernels/device/driver.h"
 #include "kernels/device/table.h"
+
+// The capture's graph is told too; toolkits before 13.0 have another name for that.
+#if CUDART_VERSION >= 13000
+#define PLUMB_CAPTURE_INFO cudaStreamGetCaptureInfo
+#else
+#define PLUMB_CAPTURE_INFO cudaStreamGetCaptureInfo_v2
+#endif
 
 namespace plumbline {
 
-// What is needed of libcuda.so.1.
-struct Driver {
-  CUresult (*init)(unsigned);
-  CUresult (*device_get)(CUdevice*, int);
-  CUresult (*primary_state)(CUdevice, unsigned*, int*);
-  CUresult (*primary_retain)(CUcontext*, CUdevice);
-  CUresult (*primary_release)(CUdevice);
-  CUresult (*current)(CUcontext*);
-  CUresult (*push)(CUcontext);
-  CUresult (*pop)(CUcontext*);
-  CUresult (*stream_context)(CUstream, CUcontext*);
-  CUresult (*error_text)(CUresult, const char**);
-};
-
 struct CudaDevice {
-  Driver driver;
+  const Driver* driver;
   int ordinal;
   CUdevice number;
   CUcontext context;  // the primary one, retained
@@ -72,7 +66,7 @@ inline DeviceStatus Check(const Driver& driver, const char* what, CUresult code,
 // a capture that goes on elsewhere (an event query from another thread would).
 class Scope {
  public:
-  explicit Scope(const CudaDevice& device) : driver_(device.driver) {
+  explicit Scope(const CudaDevice& device) : driver_(*device.driver) {
     CUcontext before = nullptr;
     driver_.current(&before);
     pushed_ = before != device.context && driver_.push(device.context) == CUDA_SUCCESS;

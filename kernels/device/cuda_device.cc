@@ -1,9 +1,9 @@
 // libplumbline_cuda.so: the device table over CUDA. What graphs hold is in cuda_graph.cc.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "kernels/device/cuda_context.h"
 #include "kernels/device/cuda_graph.h"
@@ -19,29 +19,6 @@
 namespace plumbline {
 namespace {
 
-template <typename F>
-bool Find(void* library, const char* name, F* slot) {
-  *slot = reinterpret_cast<F>(dlsym(library, name));
-  return *slot != nullptr;
-}
-
-DeviceStatus OpenDriver(Driver* d, DeviceError* error) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr) return Fail(error, kDeviceFailed, "no CUDA driver: %s", dlerror());
-  const bool complete = Find(library, "cuInit", &d->init) &&
-                        Find(library, "cuDeviceGet", &d->device_get) &&
-                        Find(library, "cuDevicePrimaryCtxGetState", &d->primary_state) &&
-                        Find(library, "cuDevicePrimaryCtxRetain", &d->primary_retain) &&
-                        Find(library, "cuDevicePrimaryCtxRelease_v2", &d->primary_release) &&
-                        Find(library, "cuCtxGetCurrent", &d->current) &&
-                        Find(library, "cuCtxPushCurrent_v2", &d->push) &&
-                        Find(library, "cuCtxPopCurrent_v2", &d->pop) &&
-                        Find(library, "cuStreamGetCtx", &d->stream_context) &&
-                        Find(library, "cuGetErrorString", &d->error_text);
-  if (!complete) return Fail(error, kDeviceFailed, "the CUDA driver is too old: %s", dlerror());
-  return Check(*d, "no CUDA device", d->init(0), error);
-}
-
 // ---- the device --------------------------------------------------------------------------------
 
 DeviceStatus Attribute(const CudaDevice& d, cudaDeviceAttr which, int* value, DeviceError* error) {
@@ -49,7 +26,7 @@ DeviceStatus Attribute(const CudaDevice& d, cudaDeviceAttr which, int* value, De
 }
 
 DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
-  const Driver& driver = d->driver;
+  const Driver& driver = *d->driver;
   DeviceStatus s = Check(driver, "device", driver.device_get(&d->number, d->ordinal), error);
   if (s != kDeviceOk) return s;
   unsigned flags = 0;
@@ -63,17 +40,29 @@ DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
   return Check(driver, "context", driver.primary_retain(&d->context, d->number), error);
 }
 
+// A driver that is older than the kernels' compiler may not take their code.
+DeviceStatus Loaded(const CudaDevice& d, const char* what, int code, DeviceError* error) {
+  const DeviceStatus s = Check(what, code, error);
+  if (s == kDeviceOk || d.driver->version >= CUDART_VERSION) return s;
+  const size_t said = std::strlen(error->text);
+  std::snprintf(error->text + said, sizeof(error->text) - said,
+                " (compiled by CUDA %d.%d; the driver supports CUDA %d.%d)", CUDART_VERSION / 1000,
+                CUDART_VERSION % 1000 / 10, d.driver->version / 1000,
+                d.driver->version % 1000 / 10);
+  return s;
+}
+
 DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
   const Scope scope(*d);
   if (!scope.entered()) return Gone(error);
   DeviceStatus s = Attribute(*d, cudaDevAttrMultiProcessorCount, &d->processors, error);
-  if (s == kDeviceOk) s = Check("routing kernels", LoadRoutingKernels(), error);
-  if (s == kDeviceOk) s = Check("pack kernels", LoadPackKernel(), error);
-  if (s == kDeviceOk) s = Check("product kernel", LoadProductKernel(), error);
-  if (s == kDeviceOk) s = Check("tensor kernel", LoadTensorStatsKernel(), error);
-  if (s == kDeviceOk) s = Check("update kernel", LoadUpdateCheckKernel(), error);
-  if (s == kDeviceOk) s = Check("gather kernel", LoadGatherKernel(), error);
-  if (s == kDeviceOk) s = Check("graph kernels", LoadGraphKernels(), error);
+  if (s == kDeviceOk) s = Loaded(*d, "routing kernels", LoadRoutingKernels(), error);
+  if (s == kDeviceOk) s = Loaded(*d, "pack kernels", LoadPackKernel(), error);
+  if (s == kDeviceOk) s = Loaded(*d, "product kernel", LoadProductKernel(), error);
+  if (s == kDeviceOk) s = Loaded(*d, "tensor kernel", LoadTensorStatsKernel(), error);
+  if (s == kDeviceOk) s = Loaded(*d, "update kernel", LoadUpdateCheckKernel(), error);
+  if (s == kDeviceOk) s = Loaded(*d, "gather kernel", LoadGatherKernel(), error);
+  if (s == kDeviceOk) s = Loaded(*d, "graph kernels", LoadGraphKernels(), error);
   return s;
 }
 
@@ -81,11 +70,13 @@ DeviceStatus Open(int32_t ordinal, void** device, DeviceError* error) {
   auto* d = static_cast<CudaDevice*>(std::calloc(1, sizeof(CudaDevice)));
   if (d == nullptr) return Fail(error, kDeviceFailed, "out of memory");
   d->ordinal = ordinal;
-  DeviceStatus s = OpenDriver(&d->driver, error);
+  d->driver = OpenDriver(error);
+  DeviceStatus s = d->driver == nullptr ? kDeviceFailed : kDeviceOk;
+  if (s == kDeviceOk) s = Check(*d->driver, "no CUDA device", d->driver->init(0), error);
   if (s == kDeviceOk) s = Retain(d, error);
   if (s == kDeviceOk) {
     s = Prepare(d, error);
-    if (s != kDeviceOk) d->driver.primary_release(d->number);
+    if (s != kDeviceOk) d->driver->primary_release(d->number);
   }
   if (s != kDeviceOk) {
     std::free(d);
@@ -97,7 +88,7 @@ DeviceStatus Open(int32_t ordinal, void** device, DeviceError* error) {
 
 void Close(void* device) {
   CudaDevice& d = AsDevice(device);
-  d.driver.primary_release(d.number);
+  d.driver->primary_release(d.number);
   std::free(&d);
 }
 
@@ -153,6 +144,16 @@ uint64_t WorkspaceBytes(int64_t tokens, int32_t experts) {
 
 // ---- on the trainer's threads ------------------------------------------------------------------
 
+// A green context's streams, say, belong to a context of their own on the same device.
+bool IsOfDevice(const CudaDevice& d, CUcontext context) {
+  CUdevice device = -1;
+  if (d.driver->push(context) != CUDA_SUCCESS) return false;
+  const bool known = d.driver->context_device(&device) == CUDA_SUCCESS;
+  CUcontext popped = nullptr;
+  d.driver->pop(&popped);
+  return known && device == d.number;
+}
+
 DeviceStatus StreamId(void* device, void* stream, uint64_t* id, DeviceError* error) {
   const CudaDevice& d = AsDevice(device);
   const Scope scope(d);
@@ -168,22 +169,18 @@ DeviceStatus StreamId(void* device, void* stream, uint64_t* id, DeviceError* err
   if (Check("cuda_stream", code, error) != kDeviceOk) return kDeviceRefused;
   if (capture != cudaStreamCaptureStatusNone) return kDeviceCapturing;
   CUcontext owner = nullptr;
-  if (Check(d.driver, "cuda_stream", d.driver.stream_context(on, &owner), error) != kDeviceOk) {
+  if (Check(*d.driver, "cuda_stream", d.driver->stream_context(on, &owner), error) != kDeviceOk) {
     return kDeviceRefused;
   }
   if (owner != d.context) {
+    if (IsOfDevice(d, owner)) return kDeviceOtherContext;
     return Fail(error, kDeviceRefused,
                 "cuda_stream: expected a stream of device %d, as the tensors", d.ordinal);
   }
-#if CUDART_VERSION >= 12000
   unsigned long long number = 0;
   code = cudaStreamGetId(on, &number);
   *id = number;
   return Check("cuda_stream", code, error) == kDeviceOk ? kDeviceOk : kDeviceRefused;
-#else
-  *id = reinterpret_cast<uintptr_t>(stream);
-  return kDeviceOk;
-#endif
 }
 
 DeviceStatus Measure(void* device, const RoutingPlan* plan, void* workspace,
@@ -291,6 +288,7 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::WriteMemory,
     plumbline::SetSlots,
     plumbline::CaptureId,
+    plumbline::WatchGraph,
     plumbline::CaptureTensor,
     plumbline::CaptureUpdate,
     plumbline::CaptureRouter,

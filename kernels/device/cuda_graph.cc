@@ -11,11 +11,11 @@ namespace {
 
 // A launch elsewhere would run once instead of at each replay; one on the legacy stream while
 // another stream is captured would spoil that capture.
-DeviceStatus RequireCapture(void* stream, uint64_t* id, DeviceError* error) {
+DeviceStatus RequireCapture(void* stream, uint64_t* id, cudaGraph_t* graph, DeviceError* error) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   unsigned long long number = 0;
   const cudaError_t code =
-      cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &capture, &number);
+      PLUMB_CAPTURE_INFO(static_cast<cudaStream_t>(stream), &capture, &number, graph);
   *id = number;
   if (code == cudaSuccess && capture == cudaStreamCaptureStatusActive) return kDeviceOk;
   if (code != cudaSuccess) cudaGetLastError();
@@ -30,7 +30,8 @@ DeviceStatus CaptureOn(void* device, const char* what, void* stream, DeviceError
   const Scope scope(d);
   if (!scope.entered()) return Gone(error);
   uint64_t id = 0;
-  const DeviceStatus s = RequireCapture(stream, &id, error);
+  cudaGraph_t graph = nullptr;
+  const DeviceStatus s = RequireCapture(stream, &id, &graph, error);
   return s != kDeviceOk ? s : Check(what, launch(d.processors), error);
 }
 
@@ -70,7 +71,33 @@ DeviceStatus SetSlots(void* device, GraphSlot* slots, const GraphSlot* from, uin
 DeviceStatus CaptureId(void* device, void* stream, uint64_t* id, DeviceError* error) {
   const Scope scope(AsDevice(device));
   if (!scope.entered()) return Gone(error);
-  return RequireCapture(stream, id, error);
+  cudaGraph_t graph = nullptr;
+  return RequireCapture(stream, id, &graph, error);
+}
+
+// A user object of the graph's alone: copies and instances share it, and a destroyed one that is
+// still at work keeps its share until it is done.
+DeviceStatus WatchGraph(void* device, void* stream, void (*gone)(void*), void* argument,
+                        DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  uint64_t id = 0;
+  cudaGraph_t graph = nullptr;
+  cudaUserObject_t object = nullptr;
+  DeviceStatus s = scope.entered() ? RequireCapture(stream, &id, &graph, error) : Gone(error);
+  if (s == kDeviceOk) {
+    s = Check("graph's end",
+              cudaUserObjectCreate(&object, argument, gone, 1, cudaUserObjectNoDestructorSync),
+              error);
+  }
+  if (s != kDeviceOk) {
+    gone(argument);
+    return s;
+  }
+  const cudaError_t code = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
+  s = Check("graph's end", code, error);
+  // Our share was the only one: this calls `gone`.
+  if (s != kDeviceOk && cudaUserObjectRelease(object, 1) != cudaSuccess) cudaGetLastError();
+  return s;
 }
 
 DeviceStatus CaptureTensor(void* device, const BatchShape* batch, void* workspace,

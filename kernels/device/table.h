@@ -23,7 +23,7 @@
 
 namespace plumbline {
 
-inline constexpr uint32_t kDeviceTableVersion = 4;
+inline constexpr uint32_t kDeviceTableVersion = 5;
 inline constexpr char kDeviceTableSymbol[] = "plumbline_device_table";
 
 // What, and the device's own words. Set with every negative status; NUL-terminated.
@@ -33,10 +33,11 @@ struct DeviceError {
 
 enum DeviceStatus : int32_t {
   kDeviceOk = 0,
-  kDeviceNotYet = 1,     // event_passed: the stream has not got there
-  kDeviceCapturing = 2,  // stream_id: what the stream is given now goes into a graph
-  kDeviceRefused = -1,   // an argument is at fault; nothing was done
-  kDeviceFailed = -2,    // the device or its driver failed
+  kDeviceNotYet = 1,        // event_passed: the stream has not got there
+  kDeviceCapturing = 2,     // stream_id: what the stream is given now goes into a graph
+  kDeviceOtherContext = 3,  // stream_id: the stream is the device's, but of a context of its own
+  kDeviceRefused = -1,      // an argument is at fault; nothing was done
+  kDeviceFailed = -2,       // the device or its driver failed
 };
 
 // CUDA's handle of the default stream of whatever thread uses it.
@@ -103,7 +104,8 @@ struct DeviceTable {
   // What follows is called on the trainer's threads, `stream` being the trainer's.
 
   // A number of the stream's own: no two streams of a process that may be at work at the same time
-  // have the same. CAPTURING; REFUSED for a stream of another device.
+  // have the same. CAPTURING; OTHER_CONTEXT: a green context's, where our kernels are not loaded;
+  // REFUSED for a stream of another device.
   DeviceStatus (*stream_id)(void* device, void* stream, uint64_t* id, DeviceError* error);
   // Enqueues the measurement of `plan`, whose tensors are on the device. When the stream gets there
   // *result (an alias) is written whole; the host's FinishRouting turns it into what the CPU
@@ -136,6 +138,12 @@ struct DeviceTable {
                             void* stream, DeviceError* error);
   // The number of the capture that `stream` is in; REFUSED when it is in none.
   DeviceStatus (*capture_id)(void* device, void* stream, uint64_t* id, DeviceError* error);
+  // Calls gone(argument) once, from any thread: when the graph that `stream` is being captured
+  // into, its copies and all that was instantiated of them are destroyed and what they had under
+  // way is done; or at once where that cannot be known (a negative status). `gone` may wait for
+  // nothing, and may come after close.
+  DeviceStatus (*watch_graph)(void* device, void* stream, void (*gone)(void*), void* argument,
+                              DeviceError* error);
   // Put into the graph that `stream` is being captured into; REFUSED when it is not: see
   // graph_device.h. `workspace` is device memory.
   DeviceGraphBatchCall capture_tensor;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -72,37 +73,22 @@ uint64_t GraphRecord::MostReplays() const {
 
 // ---- capturing ---------------------------------------------------------------------------------
 
-DeviceStatus GraphCalls::NewMemory(const std::vector<std::byte>& content, void** memory,
-                                   DeviceError* error) {
-  const DeviceStatus s = table_->allocate(device_, content.size(), memory, error);
+DeviceStatus GraphCalls::NewMemory(CapturedGraph* graph, const std::vector<std::byte>& content,
+                                   void** memory, DeviceError* error) {
+  const DeviceStatus s = graphs_.Take(graph, content.size(), memory, error);
   if (s != kDeviceOk) return s;
   return table_->write_memory(device_, *memory, content.data(), content.size(), error);
 }
 
 DeviceStatus GraphCalls::MakeSlots(DeviceError* error) {
   if (slots_ != nullptr) return kDeviceOk;
-  calls_ = std::make_unique<std::unique_ptr<CapturedCall>[]>(kMaxCaptured);
+  const std::vector<std::byte> zeros(kMaxCaptured * (sizeof(GraphSlot) + sizeof(uint64_t)));
   void* memory = nullptr;
-  const DeviceStatus s =
-      NewMemory(std::vector<std::byte>(kMaxCaptured * (sizeof(GraphSlot) + sizeof(uint64_t))),
-                &memory, error);
+  DeviceStatus s = table_->allocate(device_, zeros.size(), &memory, error);
+  if (s == kDeviceOk) s = table_->write_memory(device_, memory, zeros.data(), zeros.size(), error);
   if (s != kDeviceOk) return s;
   slots_ = static_cast<GraphSlot*>(memory);
   sections_ = reinterpret_cast<uint64_t*>(slots_ + kMaxCaptured);
-  return s;
-}
-
-// Launches on one stream of a capture follow each other in the graph, and a graph does not overlap
-// itself: they may share. Graphs may overlap.
-DeviceStatus GraphCalls::SharedMemory(uint64_t bytes, void* stream, uint64_t capture, void** memory,
-                                      DeviceError* error) {
-  for (const Shared& s : shared_) {
-    if (s.stream != stream || s.capture != capture || s.bytes < bytes) continue;
-    *memory = s.memory;
-    return kDeviceOk;
-  }
-  const DeviceStatus s = table_->allocate(device_, bytes, memory, error);
-  if (s == kDeviceOk) shared_.push_back({stream, capture, bytes, *memory});
   return s;
 }
 
@@ -111,35 +97,80 @@ DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, 
                               void* site, DeviceError* error, bool* broken, Prepare prepare,
                               Launch launch) {
   const MutexLock lock(capturing_);
-  const uint32_t at = size_.load(std::memory_order_relaxed);
-  if (at == kMaxCaptured) return DeviceOutcome::kCapturing;
-  if (at > 0 && replays_on != replays_on_) {
+  if (named_ && replays_on != replays_on_) {
     return RefuseCapture(
         absl::InvalidArgumentError("replay_stream: expected the one that the device's "
                                    "first captured call was given"),
         error);
   }
-  uint64_t capture = 0;
-  void* memory = nullptr;
-  DeviceStatus s = table_->capture_id(device_, stream, &capture, error);
-  if (s == kDeviceOk) s = MakeSlots(error);
-  if (s == kDeviceOk) s = prepare(capture, &memory);
-  if (s != kDeviceOk) return OutcomeOf(s);
-  const GraphCall device_call{slots_ + at, sections_ + at};
-  s = launch(memory, device_call);
-  *broken = s == kDeviceFailed;
+  DeviceStatus s = graphs_.Of(stream, &call->graph, error);
   if (s != kDeviceOk) return OutcomeOf(s);
   call->site = site;
+  call->place = FreeSlot();
+  if (call->place == kMaxCaptured) return DeviceOutcome::kTooManyCaptured;
+  void* memory = nullptr;
+  s = MakeSlots(error);
+  if (s == kDeviceOk) s = prepare(call->graph.get(), &memory);
+  if (s != kDeviceOk) return OutcomeOf(s);
+  s = launch(memory, GraphCall{slots_ + call->place, sections_ + call->place});
+  *broken = s == kDeviceFailed;
+  if (s != kDeviceOk) return OutcomeOf(s);
+  Publish(std::move(call), replays_on);
+  return DeviceOutcome::kTaken;
+}
+
+uint32_t GraphCalls::FreeSlot() {
+  const MutexLock lock(calls_mutex_);
+  Sweep();
+  const auto found = std::find(slot_taken_.begin(), slot_taken_.end(), false);
+  return static_cast<uint32_t>(found - slot_taken_.begin());
+}
+
+void GraphCalls::Publish(std::unique_ptr<CapturedCall> call, void* replays_on) {
+  const MutexLock lock(calls_mutex_);
   call->first = call.get();
-  for (uint32_t i = 0; i < at; ++i) {
-    if (calls_[i]->site != site) continue;
-    if (call->first == call.get()) call->first = calls_[i].get();
+  for (const auto& other : calls_) {
+    if (other->site != call->site) continue;
+    call->first = other->first;
     ++call->number;
   }
-  calls_[at] = std::move(call);
-  if (at == 0) replays_on_ = replays_on;  // the first size publishes it
-  size_.store(at + 1, std::memory_order_release);
-  return DeviceOutcome::kTaken;
+  slot_taken_[call->place] = true;
+  calls_.push_back(std::move(call));
+  if (!named_) replays_on_ = replays_on;  // the first size publishes it
+  named_ = true;
+  size_.store(static_cast<uint32_t>(calls_.size()), std::memory_order_release);
+}
+
+// Which calls are one site's, and in which order. Those of an open step keep what they have: only
+// later ones of their sites come and go.
+void GraphCalls::Link() {
+  std::unordered_map<void*, std::pair<CapturedCall*, uint32_t>> of_sites;
+  for (const auto& call : calls_) {
+    auto& [first, number] = of_sites.try_emplace(call->site, call.get(), 0).first->second;
+    if (call->first != first) call->first = first;
+    if (call->number != number) call->number = number;
+    ++number;
+  }
+}
+
+void GraphCalls::Sweep() {
+  graphs_.Sweep();
+  std::erase_if(gone_, [&](const Gone& g) { return ring_->passed(g.mark); });
+  bool any = false;
+  for (auto& call : calls_) {
+    if (call->in_step || !call->graph->gone()) continue;
+    slot_taken_[call->place] = false;
+    gone_.push_back({std::move(call), ring_->position()});
+    any = true;
+  }
+  if (!any) return;
+  std::erase(calls_, nullptr);
+  Link();
+  size_.store(static_cast<uint32_t>(calls_.size()), std::memory_order_release);
+}
+
+void GraphCalls::Free() {
+  if (graphs_.Free() && slots_ != nullptr) table_->free_memory(device_, slots_);
 }
 
 DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* replays_on,
@@ -148,8 +179,8 @@ DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* r
   if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok())
     return RefuseCapture(s, error);
   const uint64_t bytes = table_->workspace_bytes(plan.tokens, plan.rule.experts);
-  const auto prepare = [&](uint64_t capture, void** memory) PLUMB_REQUIRES(capturing_) {
-    return SharedMemory(bytes, stream, capture, memory, error);
+  const auto prepare = [&](CapturedGraph* graph, void** memory) {
+    return graphs_.TakeShared(graph, bytes, stream, memory, error);
   };
   const auto launch = [&](void* memory, const GraphCall& device_call) {
     return table_->capture_routing(device_, &plan, memory, bytes, &device_call, stream, error);
@@ -162,7 +193,7 @@ DeviceOutcome GraphCalls::Capture(const MatmulCall& call, void* stream, void* re
                                   void* site, DeviceError* error, bool* broken) {
   auto captured = std::make_unique<CapturedProduct>(call);
   const int64_t threads = captured->MostThreads();
-  const auto prepare = [](uint64_t, void**) { return kDeviceOk; };
+  const auto prepare = [](CapturedGraph*, void**) { return kDeviceOk; };
   const auto launch = [&](void*, const GraphCall& device_call) {
     return table_->capture_product(device_, threads, &device_call, stream, error);
   };
@@ -177,7 +208,9 @@ DeviceOutcome GraphCalls::AddJob(const Call& call, DeviceGraphBatchCall capture,
   std::vector<std::byte> content;
   if (const absl::Status s = captured->Figures(&shape, &content); !s.ok())
     return RefuseCapture(s, error);
-  const auto prepare = [&](uint64_t, void** memory) { return NewMemory(content, memory, error); };
+  const auto prepare = [&](CapturedGraph* graph, void** memory) {
+    return NewMemory(graph, content, memory, error);
+  };
   const auto launch = [&](void* memory, const GraphCall& device_call) {
     return capture(device_, &shape, memory, &device_call, stream, error);
   };
@@ -200,19 +233,28 @@ DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* re
 
 // A site is asked once, however many calls it has: they are due together.
 bool GraphCalls::Ask(GraphOwner* owner) {
+  const MutexLock lock(calls_mutex_);
+  Sweep();
   wanted_.clear();
-  asked_ = size();
-  for (uint32_t i = 0; i < asked_; ++i) {
-    CapturedCall* call = calls_[i].get();
+  asked_ = 0;
+  for (const auto& held : calls_) {
+    CapturedCall* call = held.get();
     CapturedCall* first = call->first;
     if (first == call) {
       first->wish = owner->Wish(first->site);
       first->of_site = 0;
     }
     ++first->of_site;
-    if (first->wish.due) wanted_.push_back({call, i, 0, 0});
+    asked_ = std::max(asked_, call->place + 1);
+    call->in_step = first->wish.due;
+    if (call->in_step) wanted_.push_back({call, 0, 0});
   }
   return !wanted_.empty();
+}
+
+void GraphCalls::Close() {
+  const MutexLock lock(calls_mutex_);
+  for (const auto& call : calls_) call->in_step = false;
 }
 
 size_t GraphCalls::RecordBytes(uint32_t replays, bool elements) {
@@ -257,7 +299,7 @@ GraphRecord* GraphCalls::Put(int64_t step, uint32_t replays, uint32_t expected, 
     entry->first_bytes = w.first_bytes;
     entry->later_bytes = w.later_bytes;
     new (At<GraphCounts>(memory, record->tallies_at) + e) GraphCounts;
-    GraphSlot& slot = slots[w.slot];
+    GraphSlot& slot = slots[w.call->place];
     slot.section = on_device(at);
     slot.tally = on_device(record->tallies_at + e * sizeof(GraphCounts));
     slot.left = replays;

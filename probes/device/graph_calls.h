@@ -4,23 +4,27 @@
 //   GraphRecord | a GraphEntry a due call | slots of all calls, as they are copied to the device |
 //   a tally an entry | sections: `replays` of each entry, the first with room for elements
 //
-// Device memory that a graph may still touch is never freed: graphs outlive the run.
+// Device memory that a graph may still touch is never freed: graphs outlive the run. Calls of
+// graphs that are gone (captured_graphs.h) leave, and their slots go to others.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "base/byte_ring.h"
 #include "base/mutex.h"
 #include "kernels/device/table.h"
 #include "probes/calls/measure.h"
+#include "probes/device/captured_graphs.h"
 #include "probes/device/item.h"
 
 namespace plumbline::probes {
 
-inline constexpr uint32_t kMaxCaptured = 1024;  // calls of one device
+inline constexpr uint32_t kMaxCaptured = 1024;  // calls of one device, in graphs that exist
 inline constexpr uint32_t kMaxReplays = 256;    // of one call in one step
 inline constexpr uint32_t kFirstReplays = 8;    // that there is room for before any was seen
 
@@ -54,8 +58,11 @@ class CapturedCall {
   virtual void Show(const std::byte* body, DeviceItem* item) const = 0;
 
   void* site = nullptr;
+  std::shared_ptr<CapturedGraph> graph;
+  uint32_t place = 0;             // of the device's slots
   uint32_t number = 0;            // among its site's captured calls
   CapturedCall* first = nullptr;  // of these
+  bool in_step = false;           // its slot is open
 
   // Of the open step, the first one's for all; the stepping thread's.
   GraphWish wish;
@@ -96,12 +103,15 @@ struct GraphRecord {
 
 class GraphCalls {
  public:
-  GraphCalls(const DeviceTable* table, void* device) : table_(table), device_(device) {}
+  // `ring`: where records are put. Who reads one that is not passed may look at its calls.
+  GraphCalls(const DeviceTable* table, void* device, const ByteRing* ring)
+      : table_(table), device_(device), ring_(ring), graphs_(table, device) {}
 
   // Puts the call's launches into the graph that `stream` is being captured into, and whose replays
   // are in the order of `replays_on`, the same one for all calls. Allocates. Any
-  // thread. kCapturing: there are kMaxCaptured already. kRefused: *error says why, nothing was
-  // done. kFailed: the same, for want of memory; or, with *broken, because a launch failed.
+  // thread. kTooManyCaptured: kMaxCaptured are in graphs that exist. kRefused: *error says why,
+  // nothing was done. kFailed: the same, for want of memory; or, with *broken, because a launch
+  // failed.
   DeviceOutcome Capture(const RoutingCall& call, void* stream, void* replays_on, void* site,
                         DeviceError* error, bool* broken);
   DeviceOutcome Capture(const MatmulCall& call, void* stream, void* replays_on, void* site,
@@ -126,27 +136,32 @@ class GraphCalls {
   // Writes it: `memory` of RecordBytes of the same arguments, `alias` its address on the device.
   GraphRecord* Put(int64_t step, uint32_t replays, uint32_t expected, bool elements,
                    GraphOwner* owner, std::byte* memory, const std::byte* alias) const;
+  // The slots of what was asked for are closed, or were never opened.
+  void Close();
   // On the device.
   GraphSlot* slots() const { return slots_; }
+  // When the run is over, and nothing under way: frees what no graph may still touch. May wait.
+  void Free();
 
  private:
   struct Wanted {
     CapturedCall* call;
-    uint32_t slot;
     size_t first_bytes, later_bytes;
     const MeasureOptions& options() const { return call->first->wish.options; }
   };
-  struct Shared {  // one router call's after the other's
-    void* stream;
-    uint64_t capture;
-    uint64_t bytes;
-    void* memory;
+  struct Gone {
+    std::unique_ptr<CapturedCall> call;
+    uint64_t mark;  // in the ring: no record before it names the call
   };
   DeviceStatus MakeSlots(DeviceError* error);
-  DeviceStatus NewMemory(const std::vector<std::byte>& content, void** memory, DeviceError* error);
-  DeviceStatus SharedMemory(uint64_t bytes, void* stream, uint64_t capture, void** memory,
-                            DeviceError* error) PLUMB_REQUIRES(capturing_);
-  // prepare(capture, &memory) gets what the call needs, launch(memory, device_call) puts it into
+  DeviceStatus NewMemory(CapturedGraph* graph, const std::vector<std::byte>& content, void** memory,
+                         DeviceError* error);
+  // Calls of graphs that are gone leave, but those of an open step.
+  void Sweep() PLUMB_REQUIRES(calls_mutex_);
+  void Link() PLUMB_REQUIRES(calls_mutex_);
+  uint32_t FreeSlot();  // kMaxCaptured: there is none
+  void Publish(std::unique_ptr<CapturedCall> call, void* replays_on) PLUMB_REQUIRES(capturing_);
+  // prepare(graph, &memory) gets what the call needs, launch(memory, device_call) puts it into
   // the graph.
   template <typename Prepare, typename Launch>
   DeviceOutcome Add(std::unique_ptr<CapturedCall> call, void* stream, void* replays_on, void* site,
@@ -157,15 +172,21 @@ class GraphCalls {
 
   const DeviceTable* const table_;
   void* const device_;
-  Mutex capturing_;
-  std::vector<Shared> shared_ PLUMB_GUARDED_BY(capturing_);
-  void* replays_on_ = nullptr;                              // as slots_
-  uint64_t* sections_ = nullptr;                            // of GraphCall, behind the slots
-  GraphSlot* slots_ = nullptr;                              // set before size_ is more than 0
-  std::unique_ptr<std::unique_ptr<CapturedCall>[]> calls_;  // [kMaxCaptured]
+  const ByteRing* const ring_;
+  Mutex capturing_;  // one capture at a time
+  CapturedGraphs graphs_;
+  bool named_ PLUMB_GUARDED_BY(capturing_) = false;
+  void* replays_on_ = nullptr;    // as slots_; once named_
+  uint64_t* sections_ = nullptr;  // of GraphCall, behind the slots
+  GraphSlot* slots_ = nullptr;    // set before size_ is more than 0
+  // Held for moments: the stepping thread waits for no capture.
+  Mutex calls_mutex_ PLUMB_ACQUIRED_AFTER(capturing_);
+  std::vector<std::unique_ptr<CapturedCall>> calls_ PLUMB_GUARDED_BY(calls_mutex_);  // as captured
+  std::vector<Gone> gone_ PLUMB_GUARDED_BY(calls_mutex_);
+  std::array<bool, kMaxCaptured> slot_taken_ PLUMB_GUARDED_BY(calls_mutex_){};
   std::atomic<uint32_t> size_{0};
   std::vector<Wanted> wanted_;
-  uint32_t asked_ = 0;  // calls that there were
+  uint32_t asked_ = 0;  // slots up to the last that was taken
 };
 
 }  // namespace plumbline::probes

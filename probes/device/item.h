@@ -20,6 +20,8 @@ enum class DeviceOutcome : uint8_t {
   kRingFull,          // no record or no event is free
   kTooManyStreams,    // kDeviceStreams others have calls in flight
   kCapturing,         // the stream is being captured into a graph
+  kTooManyCaptured,   // graphs that exist hold as many calls as there may be
+  kOtherContext,      // the stream is of another context of the device: a green one
   kRefused,           // the call is at fault
   kFailed,            // the device failed, now or before
 };

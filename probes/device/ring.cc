@@ -76,7 +76,7 @@ DeviceRing::DeviceRing(const DeviceTable* table, void* device, const DeviceLimit
       ring_(pages, bytes),
       events_(std::make_unique<void*[]>(limits.events)),
       event_taken_(std::make_unique<std::atomic<bool>[]>(limits.events)),
-      graph_(table, device) {
+      graph_(table, device, &ring_) {
   static_assert(std::size(kWidths) + 1 == std::tuple_size_v<decltype(widths_)>);
   for (size_t i = 0; i < std::size(kWidths); ++i) {
     widths_[i].experts = kWidths[i];
@@ -96,6 +96,7 @@ DeviceRing::~DeviceRing() {
       if (w.memory != nullptr) table_->free_memory(device_, w.memory);
     }
   }
+  graph_.Free();
   table_->unpin(device_, pages_);
   munmap(pages_, bytes_);
   table_->close(device_);
@@ -129,6 +130,8 @@ DeviceOutcome DeviceRing::CheckStream(void* stream, uint64_t* id, DeviceError* e
       return DeviceOutcome::kTaken;
     case kDeviceCapturing:
       return DeviceOutcome::kCapturing;
+    case kDeviceOtherContext:
+      return DeviceOutcome::kOtherContext;
     case kDeviceRefused:
       return DeviceOutcome::kRefused;
     default:

@@ -168,6 +168,7 @@ class DeviceRing {
 
   // device/ring_graph.cc. Of the record at the front: its next replay; false: there is none left.
   std::byte* ReserveGraph(uint32_t* replays, bool* elements);
+  DeviceOutcome OpenStep(int64_t step, GraphOwner* owner, DeviceError* error);
   bool ShowReplay(const Record& record, bool measured, DeviceItem* item);
   void Unmeasured(DeviceItem* item) const;
   void PopRecord();

@@ -62,6 +62,13 @@ DeviceOutcome DeviceRing::BeginStep(int64_t step, GraphOwner* owner, DeviceError
   if (step_open()) EndStep(error);
   if (failed()) return Failure(error);
   if (!graph_.Ask(owner)) return DeviceOutcome::kTaken;
+  const DeviceOutcome begun = OpenStep(step, owner, error);
+  if (!step_open()) graph_.Close();
+  return begun;
+}
+
+// What was asked for gets its record and its slots.
+DeviceOutcome DeviceRing::OpenStep(int64_t step, GraphOwner* owner, DeviceError* error) {
   void* stream = graph_.replays_on();
   Claim claim;
   bool prepared = false;
@@ -108,6 +115,11 @@ DeviceOutcome DeviceRing::EndStep(DeviceError* error) {
     std::snprintf(error->text, sizeof(error->text),
                   "the stream on which graphs are replayed was being captured at the step's end");
     closed = kDeviceFailed;
+  } else if (closed == kDeviceOtherContext) {
+    std::snprintf(
+        error->text, sizeof(error->text),
+        "the stream on which graphs are replayed is of another context at the step's end");
+    closed = kDeviceFailed;
   }
   bool taken = false;
   if (closed == kDeviceOk) {
@@ -117,6 +129,7 @@ DeviceOutcome DeviceRing::EndStep(DeviceError* error) {
     record->launched = false;
     ring_.Commit(reinterpret_cast<std::byte*>(record));
   }
+  graph_.Close();
   open_at_.store(kNothingOpen, std::memory_order_release);
   return taken ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
 }

@@ -69,9 +69,12 @@ longer than the agent's queue could hold.
 - `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
   more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
 - `stream-capture`: the call came while its stream was captured into a CUDA graph; capture the graph
-  within `run.capturing()` (C: `plumbline_capture_begin`), and its replays are measured. A GPU's
-  graphs hold 1,024 calls at most.
+  within `run.capturing()` (C: `plumbline_capture_begin`), and its replays are measured.
+- `captured-calls`: CUDA graphs that still exist hold 1,024 calls of one GPU; a call counts until its
+  graph and all that was instantiated of it are destroyed.
 - `device-streams`: routers, or tensors, of one GPU were observed on more than four streams at once.
+- `device-context`: observed on a stream of a green context, where the probes' kernels are not loaded;
+  hand the tensor over on a stream of the GPU's primary context.
 - `device-starting`: several threads met a GPU's first tensor at the same time. Once a run.
 - `device-error`: CUDA refused a call, or the GPU failed; the trainer's log names the first.
 - `device-unfinished`: the run was closed while a GPU was still at work; wait for it before.
@@ -135,12 +138,16 @@ constexpr Cause kCauses[] = {
      "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
     {"stream-capture", "their stream was being captured into a CUDA graph",
      "Capture the graph within run.capturing() (C: plumbline_capture_begin)."},
+    {"captured-calls", "CUDA graphs that still exist hold as many calls as a GPU's may",
+     "Destroy graphs that are not replayed any more, or capture fewer calls."},
     {"device-error", "CUDA refused, or the device failed",
      "Fix what the trainer's log names; CUDA's own text is there."},
     {"device-unfinished", "the run was closed while the device was at work",
      "Wait for the device before the run is closed."},
     {"device-streams", "the device worked on more streams at once than there is memory for",
      nullptr},
+    {"device-context", "their stream was of another context of the GPU (a green context)",
+     "Observe on a stream of the GPU's primary context."},
     {"device-starting", "another thread was getting the device ready", nullptr},
     {"after-step-end", "they were observed while their step was being ended", nullptr},
     {"too-many-sites", "there was no room for another site", nullptr},

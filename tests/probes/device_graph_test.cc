@@ -333,7 +333,7 @@ TEST_F(GraphRing, OnlyACaptureCapturesAndOnlySoMany) {
   for (uint32_t i = 0; i < kMaxCaptured; ++i) {
     ASSERT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(i)), DeviceOutcome::kTaken);
   }
-  EXPECT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kCapturing);
+  EXPECT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kTooManyCaptured);
 }
 
 // Router calls of one stream of a capture share a workspace; those of another have their own.

@@ -77,6 +77,10 @@ LossCause LossOf(probes::DeviceOutcome outcome) {
       return LossCause::kDeviceStreams;
     case probes::DeviceOutcome::kCapturing:
       return LossCause::kCapturing;
+    case probes::DeviceOutcome::kTooManyCaptured:
+      return LossCause::kTooManyCaptured;
+    case probes::DeviceOutcome::kOtherContext:
+      return LossCause::kDeviceContext;
     case probes::DeviceOutcome::kRefused:
       return LossCause::kInvalid;
     case probes::DeviceOutcome::kNotLoaded:

@@ -20,7 +20,9 @@ const char* LossCauseName(LossCause cause) {
                                                "device-error",
                                                "device-unfinished",
                                                "sample-ring-full",
-                                               "too-many-spans"};
+                                               "too-many-spans",
+                                               "captured-calls",
+                                               "device-context"};
   return kNames[static_cast<size_t>(cause)];
 }
 

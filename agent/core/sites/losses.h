@@ -27,8 +27,10 @@ enum class LossCause : uint8_t {
   kDeviceUnfinished,  // "device-unfinished": still under way when the run was closed
   kSampleRing,        // "sample-ring-full": raw rows alone; the summary is kept
   kLoopSpans,         // "too-many-spans": for the loop's times; the spans themselves are kept
+  kTooManyCaptured,   // "captured-calls": the device's graphs hold as many calls as there may be
+  kDeviceContext,     // "device-context": the stream is of another context of the device (green)
 };
-inline constexpr size_t kLossCauses = 15;
+inline constexpr size_t kLossCauses = 17;
 const char* LossCauseName(LossCause cause);
 
 // One counter a cause. Add from any thread, Take from one.

@@ -233,12 +233,49 @@ TEST_F(CudaDevice, CapturedCallsNeedACapture) {
   table_.close(device);
 }
 
+// Whatever happens, the end is told once.
+TEST_F(CudaDevice, AGraphsEndIsTold) {
+  void* device = Open();
+  int told = 0;
+  const auto gone = [](void* argument) { ++*static_cast<int*>(argument); };
+  const auto watch = [&] { return table_.watch_graph(device, nullptr, gone, &told, &error_); };
+  EXPECT_EQ(watch(), kDeviceRefused) << "nothing is captured";
+  EXPECT_EQ(told, 1);
+  g_runtime.capture = cudaStreamCaptureStatusActive;
+  EXPECT_EQ(watch(), kDeviceOk) << error_.text;
+  EXPECT_EQ(told, 1);
+  g_runtime.gone();
+  EXPECT_EQ(told, 2);
+  for (const char* name : {"cudaUserObjectCreate", "cudaGraphRetainUserObject"}) {
+    g_runtime.fail = {{name, cudaErrorInvalidValue}};
+    told = 0;
+    EXPECT_EQ(watch(), kDeviceFailed) << name;
+    EXPECT_EQ(told, 1) << name;
+  }
+  g_runtime.fail.clear();
+  Driver().context_gone = true;
+  told = 0;
+  EXPECT_EQ(watch(), kDeviceFailed);
+  EXPECT_EQ(told, 1);
+  table_.close(device);
+}
+
 TEST_F(CudaDevice, StreamsOfAnotherDeviceAreRefused) {
   void* device = Open();
   uint64_t id = 0;
   void* foreign = reinterpret_cast<void*>(uintptr_t{3});
   EXPECT_EQ(table_.stream_id(device, foreign, &id, &error_), kDeviceRefused);
   EXPECT_STREQ(error_.text, "cuda_stream: expected a stream of device 0, as the tensors");
+  table_.close(device);
+}
+
+// Nobody's fault: a green context's streams are the device's too.
+TEST_F(CudaDevice, StreamsOfAnotherContextAreToldApart) {
+  void* device = Open();
+  uint64_t id = 0;
+  void* green = reinterpret_cast<void*>(uintptr_t{4});
+  EXPECT_EQ(table_.stream_id(device, green, &id, &error_), kDeviceOtherContext);
+  EXPECT_EQ(Current(), nullptr);
   table_.close(device);
 }
 

@@ -43,7 +43,7 @@ void Capture(void* stream, bool yes) {
   const std::lock_guard lock(f.mutex);
   if (yes) {
     f.capturing.insert(stream);
-    ++f.captures[stream];
+    f.captures[stream] = ++f.last_capture;
   } else {
     f.capturing.erase(stream);
   }
@@ -53,6 +53,14 @@ void Replay(void* captured, void* stream) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
   for (const Work& work : f.graphs[captured]) f.Enqueue(stream, work);
+}
+
+// Done while their works may be under way: those hold their graph.
+void Destroy(void* captured) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  f.graphs.erase(captured);
+  f.watched.erase(captured);
 }
 
 uint64_t Calls(const char* name) {
@@ -85,6 +93,7 @@ void Reset() {
   f.failures.clear();
   f.capturing.clear();
   f.graphs.clear();
+  f.watched.clear();
   f.faults = 0;
 }
 
@@ -94,6 +103,6 @@ void Reset() {
 extern "C" const plumbline::FakeDeviceControl plumbline_fake_device = {
     plumbline::fake::Hold,     plumbline::fake::ReleaseAfter, plumbline::fake::Advance,
     plumbline::fake::FailCall, plumbline::fake::Capture,      plumbline::fake::Replay,
-    plumbline::fake::Calls,    plumbline::fake::Held,         plumbline::fake::Faults,
-    plumbline::fake::Reset,
+    plumbline::fake::Destroy,  plumbline::fake::Calls,        plumbline::fake::Held,
+    plumbline::fake::Faults,   plumbline::fake::Reset,
 };

@@ -54,8 +54,10 @@ DeviceStatus Allocate(void*, uint64_t bytes, void** memory, DeviceError* error) 
 void FreeMemory(void*, void* memory) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
+  ++f.calls["free_memory"];
   if (f.Touched(memory)) f.Fault("memory was freed under a stream");
   if (f.memory.erase(memory) == 0) f.Fault("unknown memory was freed");
+  f.of_graphs.erase(memory);
   ::operator delete(memory);
 }
 
@@ -262,18 +264,33 @@ int32_t Enter(Fake& f, const char* name, DeviceError* error) {
 }  // namespace plumbline::fake
 
 extern "C" const plumbline::DeviceTable plumbline_device_table = {
-    sizeof(plumbline::DeviceTable),  plumbline::kDeviceTableVersion,
-    plumbline::kDeviceSizes,         plumbline::fake::Open,
-    plumbline::fake::Close,          plumbline::fake::Allocate,
-    plumbline::fake::FreeMemory,     plumbline::fake::Pin,
-    plumbline::fake::Unpin,          plumbline::fake::MakeEvent,
-    plumbline::fake::DestroyEvent,   plumbline::fake::WorkspaceBytes,
-    plumbline::fake::StreamId,       plumbline::fake::Measure,
-    plumbline::fake::Copy,           plumbline::fake::GatherOnDevice,
-    plumbline::fake::MeasureTensors, plumbline::fake::CheckUpdates,
-    plumbline::fake::Gather,         plumbline::fake::RecordEvent,
-    plumbline::fake::EventPassed,    plumbline::fake::WriteMemory,
-    plumbline::fake::SetSlots,       plumbline::fake::CaptureId,
-    plumbline::fake::CaptureTensor,  plumbline::fake::CaptureUpdate,
-    plumbline::fake::CaptureRouter,  plumbline::fake::CaptureProductOf,
+    sizeof(plumbline::DeviceTable),
+    plumbline::kDeviceTableVersion,
+    plumbline::kDeviceSizes,
+    plumbline::fake::Open,
+    plumbline::fake::Close,
+    plumbline::fake::Allocate,
+    plumbline::fake::FreeMemory,
+    plumbline::fake::Pin,
+    plumbline::fake::Unpin,
+    plumbline::fake::MakeEvent,
+    plumbline::fake::DestroyEvent,
+    plumbline::fake::WorkspaceBytes,
+    plumbline::fake::StreamId,
+    plumbline::fake::Measure,
+    plumbline::fake::Copy,
+    plumbline::fake::GatherOnDevice,
+    plumbline::fake::MeasureTensors,
+    plumbline::fake::CheckUpdates,
+    plumbline::fake::Gather,
+    plumbline::fake::RecordEvent,
+    plumbline::fake::EventPassed,
+    plumbline::fake::WriteMemory,
+    plumbline::fake::SetSlots,
+    plumbline::fake::CaptureId,
+    plumbline::fake::WatchGraph,
+    plumbline::fake::CaptureTensor,
+    plumbline::fake::CaptureUpdate,
+    plumbline::fake::CaptureRouter,
+    plumbline::fake::CaptureProductOf,
 };

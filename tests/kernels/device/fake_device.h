@@ -24,12 +24,14 @@ struct FakeDeviceControl {
   // The `nth` call from now (0: the next) of that name returns `status`, and all later ones too if
   // `for_good`. "open", "allocate", "pin", "make_event", "stream_id", "measure", "copy",
   // "gather_product", "measure_tensors", "check_updates", "gather", "record_event", "event_passed",
-  // "write_memory", "set_slots", "capture_tensor", "capture_update", "capture_routing",
-  // "capture_product".
+  // "write_memory", "set_slots", "watch_graph", "capture_tensor", "capture_update",
+  // "capture_routing", "capture_product".
   void (*fail)(const char* call, int nth, int32_t status, bool for_good);
   void (*capture)(void* stream, bool yes);
   // Enqueues on `stream` what was captured on `captured`, as one graph.
   void (*replay)(void* captured, void* stream);
+  // Destroys what was captured on `captured`: what is under way goes on.
+  void (*destroy)(void* captured);
   uint64_t (*calls)(const char* name);
   // What is held: devices, memory blocks (but graphs'), pinned ranges and events.
   uint64_t (*held)();

@@ -33,9 +33,12 @@ DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void
     if (!f.memory.contains(memory)) f.Fault("a graph's memory is not the device's");
     f.of_graphs.insert(memory);
   }
-  // As BeginKernel, or the router's first, does.
-  f.graphs[stream].push_back({[call] { BeginReplay(call); }, {call.slot}});
-  (f.graphs[stream].push_back({std::move(work), {call.slot}}), ...);
+  if (f.watched[stream].empty()) f.Fault("a call was captured into a graph that nobody watches");
+  const auto keep = [&](std::function<void()> run) {
+    f.graphs[stream].push_back({std::move(run), {call.slot, memory}, f.watched[stream].back()});
+  };
+  keep([call] { BeginReplay(call); });  // as BeginKernel, or the router's first, does
+  (keep(std::move(work)), ...);
   return kDeviceOk;
 }
 
@@ -66,6 +69,7 @@ DeviceStatus WriteMemory(void*, void* to, const void* from, uint64_t bytes, Devi
   const int32_t status = Enter(f, "write_memory", error);
   if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
   if (!f.memory.contains(to)) f.Fault("unknown memory was written");
+  if (f.Touched(to)) f.Fault("memory was written under a stream");
   f.of_graphs.insert(to);
   std::memcpy(to, from, bytes);
   return kDeviceOk;
@@ -99,6 +103,19 @@ DeviceStatus CaptureId(void*, void* stream, uint64_t* id, DeviceError* error) {
   if (!f.capturing.contains(stream)) return Refused(error);
   *id = f.captures[stream];
   return kDeviceOk;
+}
+
+DeviceStatus WatchGraph(void*, void* stream, void (*gone)(void*), void* argument,
+                        DeviceError* error) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const int32_t status = Enter(f, "watch_graph", error);
+  if (status == kDeviceOk && f.capturing.contains(stream)) {
+    f.watched[stream].emplace_back(argument, gone);
+    return kDeviceOk;
+  }
+  gone(argument);
+  return status != kDeviceOk ? static_cast<DeviceStatus>(status) : Refused(error);
 }
 
 DeviceStatus CaptureTensor(void*, const BatchShape* batch, void* workspace, const GraphCall* call,

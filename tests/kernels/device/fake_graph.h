@@ -10,6 +10,8 @@ DeviceStatus WriteMemory(void* device, void* to, const void* from, uint64_t byte
 DeviceStatus SetSlots(void* device, GraphSlot* slots, const GraphSlot* from, uint32_t count,
                       void* stream, DeviceError* error);
 DeviceStatus CaptureId(void* device, void* stream, uint64_t* id, DeviceError* error);
+DeviceStatus WatchGraph(void* device, void* stream, void (*gone)(void*), void* argument,
+                        DeviceError* error);
 DeviceStatus CaptureTensor(void* device, const BatchShape* batch, void* workspace,
                            const GraphCall* call, void* stream, DeviceError* error);
 DeviceStatus CaptureUpdate(void* device, const BatchShape* batch, void* workspace,

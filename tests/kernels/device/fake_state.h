@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -37,6 +38,7 @@ struct Range {
 struct Work {
   std::function<void()> run;
   std::vector<const void*> touches;
+  std::shared_ptr<void> graph;  // that it is part of, kept until it is done
 };
 
 struct Fake {
@@ -47,9 +49,11 @@ struct Fake {
   std::map<std::string, uint64_t> calls;
   std::map<std::string, Failure> failures;
   std::set<void*> capturing;
-  std::map<void*, uint64_t> captures;         // how often each was
+  std::map<void*, uint64_t> captures;  // each stream's last
+  uint64_t last_capture = 0;
   std::map<void*, std::vector<Work>> graphs;  // by the stream that they were captured on
-  std::set<void*> of_graphs;                  // memory that is never freed
+  std::map<void*, std::vector<std::shared_ptr<void>>> watched;  // the same; each tells its end
+  std::set<void*> of_graphs;                                    // memory that graphs may touch
   std::set<void*> devices, memory, events;
   std::map<void*, Range> pinned;
   std::map<const void*, void*> workspace_stream;  // of work that is under way

@@ -1,9 +1,16 @@
-// libcuda.so.1 as far as kernels/device/cuda_device.cc uses it: two devices, contexts that are
-// numbers, a stack of them a thread. The test sets it up through plumbline_stub_driver.
+// libcuda.so.1 as far as kernels/device/driver.h asks for it: two devices, contexts that are
+// numbers, a stack of them a thread, device memory that is the host's, streams that are done at
+// once. The test sets it up through plumbline_stub_driver.
 #include "tests/kernels/device/stub_driver.h"
 
 #include <cuda.h>
+#include <dlfcn.h>
 
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -14,6 +21,14 @@ plumbline::StubDriver g_stub;
 CUcontext Primary(CUdevice device) {
   return reinterpret_cast<CUcontext>(static_cast<uintptr_t>(0x1000 + device));
 }
+
+CUresult Enter(const char* name) {
+  ++g_stub.calls[name];
+  const auto found = g_stub.fail.find(name);
+  return static_cast<CUresult>(found == g_stub.fail.end() ? 0 : found->second);
+}
+
+void* Host(CUdeviceptr at) { return reinterpret_cast<void*>(at); }
 
 }  // namespace
 
@@ -66,13 +81,151 @@ STUB CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// Streams of device 1 are odd.
+// Streams of device 1 are odd; of a green context of device 0, 4.
 STUB CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
-  *context = Primary(static_cast<int>(reinterpret_cast<uintptr_t>(stream) & 1));
+  const auto number = reinterpret_cast<uintptr_t>(stream);
+  *context = number == 4 ? reinterpret_cast<CUcontext>(uintptr_t{0x2000})
+                         : Primary(static_cast<int>(number & 1));
+  return CUDA_SUCCESS;
+}
+
+STUB CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = static_cast<CUdevice>(reinterpret_cast<uintptr_t>(t_stack.back()) & 0xf);
   return CUDA_SUCCESS;
 }
 
 STUB CUresult cuGetErrorString(CUresult code, const char** text) {
   *text = code == CUDA_ERROR_NO_DEVICE ? "no CUDA-capable device is detected" : "driver error";
   return CUDA_SUCCESS;
+}
+
+STUB CUresult cuDriverGetVersion(int* version) {
+  *version = g_stub.version;
+  return CUDA_SUCCESS;
+}
+
+STUB CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
+  *value = 2;
+  return Enter("cuDeviceGetAttribute");
+}
+
+// ---- memory, events, streams -------------------------------------------------------------------
+
+STUB CUresult cuMemAlloc(CUdeviceptr* memory, size_t bytes) {
+  *memory = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
+  return Enter("cuMemAlloc");
+}
+STUB CUresult cuMemFree(CUdeviceptr memory) {
+  std::free(Host(memory));
+  return Enter("cuMemFree");
+}
+STUB CUresult cuMemHostRegister(void*, size_t, unsigned flags) {
+  return flags == CU_MEMHOSTREGISTER_DEVICEMAP ? Enter("cuMemHostRegister")
+                                               : CUDA_ERROR_INVALID_VALUE;
+}
+STUB CUresult cuMemHostUnregister(void*) { return Enter("cuMemHostUnregister"); }
+STUB CUresult cuMemHostGetDevicePointer(CUdeviceptr* alias, void* pages, unsigned) {
+  *alias = reinterpret_cast<CUdeviceptr>(pages);
+  return Enter("cuMemHostGetDevicePointer");
+}
+STUB CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+  std::memcpy(Host(to), Host(from), bytes);
+  return Enter("cuMemcpyAsync");
+}
+STUB CUresult cuMemsetD8Async(CUdeviceptr memory, unsigned char value, size_t bytes, CUstream) {
+  std::memset(Host(memory), value, bytes);
+  return Enter("cuMemsetD8Async");
+}
+STUB CUresult cuEventCreate(CUevent* event, unsigned) {
+  *event = nullptr;
+  return Enter("cuEventCreate");
+}
+STUB CUresult cuEventDestroy(CUevent) { return Enter("cuEventDestroy"); }
+STUB CUresult cuEventRecord(CUevent, CUstream) { return Enter("cuEventRecord"); }
+STUB CUresult cuEventQuery(CUevent) { return Enter("cuEventQuery"); }
+STUB CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  *stream = nullptr;
+  return flags == CU_STREAM_NON_BLOCKING ? Enter("cuStreamCreate") : CUDA_ERROR_INVALID_VALUE;
+}
+STUB CUresult cuStreamDestroy(CUstream) { return Enter("cuStreamDestroy"); }
+STUB CUresult cuStreamSynchronize(CUstream) { return Enter("cuStreamSynchronize"); }
+STUB CUresult cuStreamGetId(CUstream, unsigned long long* id) {
+  *id = 42;
+  return Enter("cuStreamGetId");
+}
+STUB CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  static thread_local CUstreamCaptureMode t_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::swap(*mode, t_mode);
+  return CUDA_SUCCESS;
+}
+STUB CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
+  *status = g_stub.capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return Enter("cuStreamIsCapturing");
+}
+
+// As 12.0 has it: without the edges.
+#undef cuStreamGetCaptureInfo
+STUB CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                     CUgraph* graph, const CUgraphNode**, size_t*) {
+  *status = g_stub.capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  *id = 17;
+  *graph = reinterpret_cast<CUgraph>(uintptr_t{0x9});
+  return Enter("cuStreamGetCaptureInfo");
+}
+// The graph is gone at once.
+STUB CUresult cuUserObjectCreate(CUuserObject* object, void* argument, CUhostFn destroy, unsigned,
+                                 unsigned) {
+  *object = nullptr;
+  const CUresult code = Enter("cuUserObjectCreate");
+  if (code == CUDA_SUCCESS) destroy(argument);
+  return code;
+}
+STUB CUresult cuUserObjectRelease(CUuserObject, unsigned) { return Enter("cuUserObjectRelease"); }
+STUB CUresult cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned, unsigned) {
+  return Enter("cuGraphRetainUserObject");
+}
+
+// ---- kernels: a handle is its name -------------------------------------------------------------
+
+STUB CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**,
+                                unsigned, CUlibraryOption*, void**, unsigned) {
+  *library = static_cast<CUlibrary>(const_cast<void*>(image));
+  // A file of code for several architectures begins with this word.
+  if (*static_cast<const unsigned*>(image) != 0xba55ed50) return CUDA_ERROR_INVALID_IMAGE;
+  return Enter("cuLibraryLoadData");
+}
+STUB CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary, const char* name) {
+  static auto* names = new std::set<std::string>;
+  *kernel = reinterpret_cast<CUkernel>(const_cast<char*>(names->insert(name).first->c_str()));
+  return Enter("cuLibraryGetKernel");
+}
+STUB CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return Enter("cuKernelGetFunction");
+}
+STUB CUresult cuFuncLoad(CUfunction) { return Enter("cuFuncLoad"); }
+STUB CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
+  *value = 1;
+  return Enter("cuFuncGetAttribute");
+}
+STUB CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned, unsigned, unsigned block,
+                             unsigned, unsigned, unsigned, CUstream stream, void** arguments,
+                             void**) {
+  g_stub.launches.push_back({reinterpret_cast<const char*>(function), x, block, stream,
+                             *static_cast<void**>(arguments[0])});
+  return Enter("cuLaunchKernel");
+}
+
+// ---- the way to all of them --------------------------------------------------------------------
+
+STUB CUresult cuGetProcAddress_v2(const char* name, void** function, int version, cuuint64_t,
+                                  CUdriverProcAddressQueryResult*) {
+  Dl_info self;
+  dladdr(reinterpret_cast<void*>(&cuDriverGetVersion), &self);
+  void* library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  *function = nullptr;
+  if (version > g_stub.version || g_stub.missing == name) return CUDA_ERROR_NOT_FOUND;
+  *function = dlsym(library, (std::string(name) + "_v2").c_str());
+  if (*function == nullptr) *function = dlsym(library, name);
+  return *function == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }

@@ -1,12 +1,29 @@
-// How a test sets up the stub of the CUDA driver.
+// How a test sets up the stub of the CUDA driver, and what it sees of it.
 #pragma once
 
+#include <map>
+#include <string>
+#include <vector>
+
 namespace plumbline {
+
+struct StubLaunch {
+  std::string kernel;
+  unsigned grid = 0, block = 0;
+  void* stream = nullptr;
+  void* first_argument = nullptr;  // its value
+};
 
 struct StubDriver {
   int init_result = 0;  // of cuInit
   int retained = 0;     // primary contexts
   bool context_gone = false;
+  int version = 13000;              // that it supports
+  std::string missing;              // a function that it does not have
+  std::map<std::string, int> fail;  // CUresults, by function
+  std::map<std::string, int> calls;
+  std::vector<StubLaunch> launches;
+  bool capturing = false;  // all streams are
 };
 
 }  // namespace plumbline

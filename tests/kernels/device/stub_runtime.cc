@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/core/capture.h"
+#include "kernels/device/cuda_context.h"
 #include "kernels/device/graph_device.h"
 #include "kernels/device/pack_device.h"
 #include "kernels/product/gather_device.h"
@@ -117,12 +118,38 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
   *status = g_runtime.capture;
   return Entered("cudaStreamIsCapturing");
 }
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
-                                     const cudaGraphEdgeData**, size_t*) {
+cudaError_t PLUMB_CAPTURE_INFO(cudaStream_t, cudaStreamCaptureStatus* status,
+                               unsigned long long* id, cudaGraph_t* graph, const cudaGraphNode_t**,
+#if CUDART_VERSION >= 13000
+                               const cudaGraphEdgeData**,
+#endif
+                               size_t*) {
   *status = g_runtime.capture;
   *id = 17;
+  if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(uintptr_t{0x9});
   return Entered("cudaStreamGetCaptureInfo");
+}
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* argument, cudaHostFn_t gone,
+                                 unsigned count, unsigned flags) {
+  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(flags, static_cast<unsigned>(cudaUserObjectNoDestructorSync));
+  const cudaError_t code = Entered("cudaUserObjectCreate");
+  if (code != cudaSuccess) return code;
+  g_runtime.gone = [=] { gone(argument); };
+  *object = reinterpret_cast<cudaUserObject_t>(&g_runtime.gone);
+  return code;
+}
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
+                                      unsigned flags) {
+  EXPECT_EQ(graph, reinterpret_cast<cudaGraph_t>(uintptr_t{0x9}));
+  EXPECT_EQ(object, reinterpret_cast<cudaUserObject_t>(&g_runtime.gone));
+  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(flags, static_cast<unsigned>(cudaGraphUserObjectMove));
+  return Entered("cudaGraphRetainUserObject");
+}
+cudaError_t cudaUserObjectRelease(cudaUserObject_t, unsigned) {
+  g_runtime.gone();
+  return Entered("cudaUserObjectRelease");
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = nullptr;

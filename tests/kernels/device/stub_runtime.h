@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -17,6 +18,7 @@ struct Runtime {
   cudaError_t last = cudaSuccess;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  std::function<void()> gone;  // of the user object that was made last
   int misuses = 0;  // calls with another context, or in a mode that could spoil a capture
 };
 extern Runtime g_runtime;

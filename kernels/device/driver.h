@@ -1,0 +1,75 @@
+// The CUDA driver, opened, not linked: what of libcuda.so.1 is used, and from which version on.
+//
+// The functions are asked for by cuGetProcAddress as CUDA 12.0 has them, whatever the toolkit this
+// was built with: a driver of 12.0 or newer has them all, and a newer one gives the same ones. No
+// static runtime of the toolkit's own version stands in between, which would need a driver as new
+// as itself (driver_runtime.cc has what compiled kernels need of one).
+#pragma once
+
+#include <cuda.h>
+
+#include "kernels/device/table.h"
+
+namespace plumbline {
+
+// CUDA versions, as the driver counts them.
+inline constexpr int kNeededDriver = 12000;
+
+// The driver's functions by our name and theirs. Where a header newer than 12.0 says another
+// signature under the name, ours stands in Driver itself.
+#define PLUMB_DRIVER_FUNCTIONS(X)                    \
+  X(init, cuInit)                                    \
+  X(device_get, cuDeviceGet)                         \
+  X(device_attribute, cuDeviceGetAttribute)          \
+  X(primary_state, cuDevicePrimaryCtxGetState)       \
+  X(primary_retain, cuDevicePrimaryCtxRetain)        \
+  X(primary_release, cuDevicePrimaryCtxRelease)      \
+  X(current, cuCtxGetCurrent)                        \
+  X(push, cuCtxPushCurrent)                          \
+  X(pop, cuCtxPopCurrent)                            \
+  X(context_device, cuCtxGetDevice)                  \
+  X(error_text, cuGetErrorString)                    \
+  X(allocate, cuMemAlloc)                            \
+  X(free, cuMemFree)                                 \
+  X(host_register, cuMemHostRegister)                \
+  X(host_unregister, cuMemHostUnregister)            \
+  X(host_alias, cuMemHostGetDevicePointer)           \
+  X(copy, cuMemcpyAsync)                             \
+  X(set_bytes, cuMemsetD8Async)                      \
+  X(event_create, cuEventCreate)                     \
+  X(event_destroy, cuEventDestroy)                   \
+  X(event_record, cuEventRecord)                     \
+  X(event_query, cuEventQuery)                       \
+  X(stream_create, cuStreamCreate)                   \
+  X(stream_destroy, cuStreamDestroy)                 \
+  X(stream_synchronize, cuStreamSynchronize)         \
+  X(stream_capturing, cuStreamIsCapturing)           \
+  X(stream_id, cuStreamGetId)                        \
+  X(stream_context, cuStreamGetCtx)                  \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode) \
+  X(user_object, cuUserObjectCreate)                 \
+  X(user_object_release, cuUserObjectRelease)        \
+  X(graph_retain, cuGraphRetainUserObject)           \
+  X(library_load, cuLibraryLoadData)                 \
+  X(library_kernel, cuLibraryGetKernel)              \
+  X(kernel_function, cuKernelGetFunction)            \
+  X(function_attribute, cuFuncGetAttribute)          \
+  X(launch, cuLaunchKernel)
+
+struct Driver {
+#define PLUMB_DRIVER_FIELD(field, name) decltype(&::name) field;
+  PLUMB_DRIVER_FUNCTIONS(PLUMB_DRIVER_FIELD)
+#undef PLUMB_DRIVER_FIELD
+  CUresult (*capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                           const CUgraphNode**, size_t*);
+  CUresult (*function_load)(CUfunction);  // from 12.4 on; else null
+  int version;                            // that it supports
+};
+
+// Opens it, once a process. Null, and *error: what is missing, and which version was found and is
+// needed. Nothing of it is asked but its version. Any thread.
+const Driver* OpenDriver(DeviceError* error);
+// The same once it was opened.
+const Driver& OpenedDriver();
+
+}  // namespace plumbline

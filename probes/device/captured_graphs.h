@@ -1,0 +1,70 @@
+// The CUDA graphs that calls of one device lie in: whether each still exists, and the device memory
+// that its calls were given. What a graph had that is gone, its copies and what was instantiated of
+// it too, goes to the next one. Nothing is freed before the ring is: freeing may wait for the
+// device.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "kernels/device/table.h"
+
+namespace plumbline::probes {
+
+// Device memory of captured calls.
+struct GraphBlock {
+  void* memory = nullptr;
+  uint64_t bytes = 0;
+  void* shared_on = nullptr;  // the stream whose calls use it one after the other
+  bool shared = false;
+};
+
+// One capture's. Owned together with the device's library, which outlives the run.
+class CapturedGraph {
+ public:
+  explicit CapturedGraph(uint64_t capture) : capture_(capture) {}
+  bool gone() const { return gone_.load(std::memory_order_acquire); }
+
+ private:
+  friend class CapturedGraphs;
+  const uint64_t capture_;
+  std::atomic<bool> gone_{false};
+  std::vector<GraphBlock> blocks_;  // guarded by CapturedGraphs::mutex_
+};
+
+class CapturedGraphs {
+ public:
+  CapturedGraphs(const DeviceTable* table, void* device) : table_(table), device_(device) {}
+
+  // What follows: any thread, errors as the table's.
+
+  // The graph that `stream` is being captured into.
+  DeviceStatus Of(void* stream, std::shared_ptr<CapturedGraph>* graph, DeviceError* error);
+  // Memory of at least so many bytes, for the graph's whole life.
+  DeviceStatus Take(CapturedGraph* graph, uint64_t bytes, void** memory, DeviceError* error);
+  // The same, of all calls that are captured on one stream: its launches follow each other in the
+  // graph, and a graph does not overlap itself. Graphs may overlap.
+  DeviceStatus TakeShared(CapturedGraph* graph, uint64_t bytes, void* stream, void** memory,
+                          DeviceError* error);
+  // Takes back what graphs had that are gone.
+  void Sweep();
+  // When the run is over: frees it all, or nothing (false): a graph is left that might touch it.
+  // May wait.
+  bool Free();
+
+ private:
+  bool FromSpare(CapturedGraph* graph, GraphBlock* block) PLUMB_REQUIRES(mutex_);
+  DeviceStatus TakeBlock(CapturedGraph* graph, GraphBlock block, void** memory, DeviceError* error);
+
+  const DeviceTable* const table_;
+  void* const device_;
+  Mutex mutex_;  // never held while the device is asked for anything
+  std::vector<std::shared_ptr<CapturedGraph>> graphs_ PLUMB_GUARDED_BY(mutex_);
+  std::vector<GraphBlock> spare_ PLUMB_GUARDED_BY(mutex_);
+  std::vector<void*> all_ PLUMB_GUARDED_BY(mutex_);
+};
+
+}  // namespace plumbline::probes

@@ -1,0 +1,178 @@
+// libplumbline_cuda.so itself, over a stub of the driver: which driver it takes, what it says of
+// one that it does not, and that its kernels and launches get there without the toolkit's runtime.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/device/table.h"
+#include "tests/kernels/device/device_library.h"
+#include "tests/kernels/device/stub_driver.h"
+
+namespace plumbline {
+namespace {
+
+using ::testing::ExitedWithCode;
+using ::testing::HasSubstr;
+
+StubDriver& Stub() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  return *reinterpret_cast<plumbline_stub_driver_fn>(dlsym(library, "plumbline_stub_driver"))();
+}
+
+// The driver is looked at once a process: each test is one.
+class DriverDeathTest : public ::testing::Test {
+ protected:
+  DriverDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+
+  // Says what opening device 0 says, and ends the process.
+  template <typename SetUp>
+  [[noreturn]] static void Say(SetUp set_up) {
+    set_up(Stub());
+    std::string why;
+    const DeviceTable* table = OpenDeviceLibrary(&why);
+    DeviceError error{};
+    void* device = nullptr;
+    if (table == nullptr) {
+      std::fprintf(stderr, "not loaded: %s\n", why.c_str());
+    } else if (table->open(0, &device, &error) == kDeviceOk) {
+      std::fprintf(stderr, "opened\n");
+    } else {
+      std::fprintf(stderr, "%s\n", error.text);
+    }
+    std::_Exit(0);
+  }
+};
+
+TEST_F(DriverDeathTest, DriversFromTwelveOnAreTaken) {
+  for (const int version : {12000, 12020, 12040, 13000, 14010}) {
+    EXPECT_EXIT(Say([&](StubDriver& s) { s.version = version; }), ExitedWithCode(0), "^opened")
+        << version;
+  }
+}
+
+TEST_F(DriverDeathTest, AnOlderOneIsNamedBesideWhatIsNeeded) {
+  EXPECT_EXIT(Say([](StubDriver& s) { s.version = 11080; }), ExitedWithCode(0),
+              "driver is too old: it supports CUDA 11.8, and 12.0 or newer is needed .driver "
+              "525.60 or newer");
+}
+
+TEST_F(DriverDeathTest, AFunctionThatIsMissingIsNamed) {
+  EXPECT_EXIT(Say([](StubDriver& s) { s.missing = "cuLibraryLoadData"; }), ExitedWithCode(0),
+              "the CUDA driver, for CUDA 13.0, has no cuLibraryLoadData");
+  EXPECT_EXIT(Say([](StubDriver& s) { s.missing = "cuFuncLoad"; }), ExitedWithCode(0), "^opened")
+      << "one that is not needed";
+}
+
+TEST_F(DriverDeathTest, CodeThatADriverDoesNotTakeIsToldWithBothVersions) {
+  const auto refuse = [](StubDriver& s) {
+    s.version = 12020;
+    s.fail["cuLibraryLoadData"] = 200;
+  };
+  EXPECT_EXIT(Say(refuse), ExitedWithCode(0),
+              "routing kernels: driver error .compiled by CUDA 1[0-9.]*; the driver supports CUDA "
+              "12.2.");
+}
+
+class DriverTest : public ::testing::Test {
+ protected:
+  DriverTest() {
+    std::string why;
+    table_ = OpenDeviceLibrary(&why);
+    if (table_ == nullptr) {
+      ADD_FAILURE() << why;
+      std::abort();
+    }
+    Stub() = StubDriver{};
+    EXPECT_EQ(table_->open(0, &device_, &error_), kDeviceOk) << error_.text;
+  }
+  ~DriverTest() override { table_->close(device_); }
+
+  const DeviceTable* table_ = nullptr;
+  void* device_ = nullptr;
+  DeviceError error_{};
+};
+
+// Each file's code once a process, each kernel onto the device when that is opened.
+TEST_F(DriverTest, KernelsAreLoadedWhenADeviceIsOpened) {
+  const int loaded = Stub().calls["cuFuncLoad"];
+  EXPECT_GT(loaded, 10);
+  EXPECT_EQ(Stub().calls["cuFuncGetAttribute"], loaded);
+  EXPECT_TRUE(Stub().launches.empty());
+  void* again = nullptr;
+  const int files = Stub().calls["cuLibraryLoadData"];
+  ASSERT_EQ(table_->open(0, &again, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(Stub().calls["cuLibraryLoadData"], files);
+  EXPECT_EQ(Stub().calls["cuFuncLoad"], 2 * loaded);
+  table_->close(again);
+}
+
+TEST_F(DriverTest, ALaunchReachesTheDriver) {
+  std::vector<double> values(64);
+  const TensorView view = [&] {
+    TensorView v = TensorView::Dense(values.data(), DType::kF64, 8, 8);
+    std::swap(v.stride[0], v.stride[1]);  // not dense: by a kernel
+    return v;
+  }();
+  std::vector<double> to(64);
+  void* stream = reinterpret_cast<void*>(uintptr_t{8});
+  ASSERT_EQ(table_->copy(device_, &view, to.data(), stream, &error_), kDeviceOk) << error_.text;
+  ASSERT_EQ(Stub().launches.size(), 1u);
+  const StubLaunch& launch = Stub().launches[0];
+  EXPECT_THAT(launch.kernel, HasSubstr("PackKernel"));
+  EXPECT_EQ(launch.grid, 1u);
+  EXPECT_EQ(launch.block, 256u);
+  EXPECT_EQ(launch.stream, stream);
+  EXPECT_EQ(launch.first_argument, values.data());
+  // What fails is told once, and not by the next call.
+  Stub().fail["cuLaunchKernel"] = 700;
+  EXPECT_EQ(table_->copy(device_, &view, to.data(), stream, &error_), kDeviceFailed);
+  EXPECT_STREQ(error_.text, "copy: driver error");
+  Stub().fail.clear();
+  EXPECT_EQ(table_->copy(device_, &view, to.data(), stream, &error_), kDeviceOk);
+}
+
+// What the stub does as CUDA does: memory, events, captures.
+TEST_F(DriverTest, TheRestReachesTheDriver) {
+  void* memory = nullptr;
+  const char text[] = "sixteen bytes...";
+  ASSERT_EQ(table_->allocate(device_, 16, &memory, &error_), kDeviceOk) << error_.text;
+  ASSERT_EQ(table_->write_memory(device_, memory, text, 16, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(std::memcmp(memory, text, 16), 0);
+  table_->free_memory(device_, memory);
+  void* alias = nullptr;
+  char pages[64];
+  ASSERT_EQ(table_->pin(device_, pages, 64, &alias, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(alias, pages);
+  table_->unpin(device_, pages);
+  void* event = nullptr;
+  ASSERT_EQ(table_->make_event(device_, &event, &error_), kDeviceOk);
+  ASSERT_EQ(table_->record_event(device_, event, nullptr, &error_), kDeviceOk);
+  EXPECT_EQ(table_->event_passed(device_, event, &error_), kDeviceOk);
+  Stub().fail["cuEventQuery"] = 600;
+  EXPECT_EQ(table_->event_passed(device_, event, &error_), kDeviceNotYet);
+  Stub().fail.clear();
+  table_->destroy_event(device_, event);
+
+  uint64_t id = 0;
+  EXPECT_EQ(table_->stream_id(device_, nullptr, &id, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(id, 42u);
+  EXPECT_EQ(table_->capture_id(device_, nullptr, &id, &error_), kDeviceRefused);
+  Stub().capturing = true;
+  EXPECT_EQ(table_->stream_id(device_, nullptr, &id, &error_), kDeviceCapturing);
+  EXPECT_EQ(table_->capture_id(device_, nullptr, &id, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(id, 17u);
+  int told = 0;
+  const auto gone = [](void* argument) { ++*static_cast<int*>(argument); };
+  EXPECT_EQ(table_->watch_graph(device_, nullptr, gone, &told, &error_), kDeviceOk);
+  EXPECT_EQ(told, 1);
+}
+
+}  // namespace
+}  // namespace plumbline
