@@ -28,6 +28,7 @@ TimelineOf WhoseTimeline(const v1::Site& site);
 class TimelineRule : public Rule {
  public:
   void Judge(const SiteStep& step, VerdictSink& out) override;
+  // whose_ is set by each Judge.
   void Persist(Archive& /*archive*/) override {}
 
  protected:
@@ -42,7 +43,7 @@ class TimelineRule : public Rule {
   virtual v1::Verdict JudgeTimeline(const v1::Timeline& timeline) const = 0;
 
  private:
-  TimelineOf whose_ = TimelineOf::kTrace;  // not kept: set by each Judge
+  TimelineOf whose_ = TimelineOf::kTrace;
 };
 
 // The steps that it reaches over: those marked, else the evidence's own.

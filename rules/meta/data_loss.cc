@@ -80,6 +80,7 @@ longer than the agent's queue could hold.
 - `device-unfinished`: the run was closed while a GPU was still at work; wait for it before.
 - `after-step-end`, `too-many-sites`, `too-many-open-spans`: calls outside a step, over 8,192 sites,
   or spans that never end: see the probes' placing.
+- `too-many-spans`: over 32,768 of a block of steps; the spans are kept, what the loop spent its time with is not told.
 
 **What it cannot see.** Losses of a process that was killed before it could report them: the step
 numbers of its last batches then end early.
@@ -152,6 +153,7 @@ constexpr Cause kCauses[] = {
     {"after-step-end", "they were observed while their step was being ended", nullptr},
     {"too-many-sites", "there was no room for another site", nullptr},
     {"too-many-open-spans", "too many spans were open", nullptr},
+    {"too-many-spans", "a block of steps had more spans than its times are made of", nullptr},
 };
 
 bool OfSamples(std::string_view cause) { return cause.rfind("sample-", 0) == 0; }

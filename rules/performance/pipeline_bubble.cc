@@ -105,6 +105,7 @@ class PipelineBubble : public Rule {
     SetPlace(verdict, step.site.layer(), step.site.op(), first_, last_, ranks);
     out.Add(std::move(verdict));
   }
+  // first_ and last_ are set by each Judge.
   void Persist(Archive& /*archive*/) override {}
 
  private:

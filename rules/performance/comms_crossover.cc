@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "analysis/plan/plan.h"
+#include "analysis/series/series.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# performance/comms-crossover
+
+A GPU gets too few tokens a step to hide what the network carries meanwhile.
+
+**Why.** A sharded model moves its weights and gradients once a step, whatever the batch. 100 B parameters on 64 H100 in domains of 8, at 50 GB/s a GPU out of the domain, take 1.5 s for
+that, and 40 % of the peak computes 989 tokens a GPU in 1.5 s: at 500 tokens a GPU half of each step is waiting for the cable, however well the code overlaps.
+
+**What it checks.** The tokens of a step, summed over its ranks (the series `tokens`, which `run.watch` tells), over the GPUs, median of the newest 64 steps, against
+
+    critical tokens a GPU = T_comm · F · MFU / (6 · P_active),   T_comm = P · (2·b_w·m + b_g·r) / (D·BW)
+
+with the options' model and cluster, as `plumb plan` has them: b_w and b_g bytes a weight and a gradient, m micro-batches that gather anew, r reductions a step, D·BW what leaves a
+domain (the link times its GPUs, never above the domain's own link). A finding where a GPU gets fewer. It says what moves the crossover, and what a pipeline would.
+
+**Bad.** `a GPU gets 500 tokens a step; below 989 the network takes longer than computing`.
+
+**Good.** `a GPU gets 4,096 tokens a step, 4.1 times what hides the network`.
+
+**How to fix it.** A larger batch or fewer GPUs; weights gathered once a step and not for each micro-batch; bytes (fp8 gathers, bf16 gradients); zero2 where the weights fit; a pipeline, which
+lets each GPU hold a part and so move a part. `plumb plan` with the same figures gives a table of these.
+
+**Strength.** `bounded`: the network cannot be faster than its link; that computing reaches the share `mfu` of the peak, and that all ranks are data parallel, are assumptions.
+
+**Inconclusive when** fewer than 8 steps tell tokens of all ranks that are above 0. Without `parameters`, `peak_tflops` and `link_gb` it says nothing.
+
+**What it cannot see.** Latency, congestion, and how much is overlapped in fact (`performance/exposed-communication` on a trace); tokens that tensor-parallel ranks tell twice.
+
+**Cost.** 64 numbers.
+
+**Sources.** Austin et al., "How to Scale Your Model", 2025; Rajbhandari et al., "ZeRO", 2020.
+)page";
+
+constexpr OptionInfo PlanFact(const char* name, const char* unit, const char* default_value,
+                              const char* reason, double low, double high) {
+  return {.name = name,
+          .type = OptionInfo::Type::kNumber,
+          .unit = unit,
+          .default_value = default_value,
+          .reason = reason,
+          .low = low,
+          .high = high};
+}
+
+constexpr const char* kNotTold = "0: not told, and nothing is judged";
+constexpr OptionInfo kOptions[] = {
+    PlanFact("parameters", "of the model", "0", kNotTold, 0, 1e18),
+    PlanFact("active", "parameters that a token uses", "0", "0: all", 0, 1e18),
+    PlanFact("peak_tflops", "of one GPU, dense", "0", kNotTold, 0, 1e9),
+    PlanFact("mfu", "of the peak", "0.4", "what well-tuned training reaches", 0.001, 1),
+    PlanFact("gpus", "of the job", "0", "0: as many as there are ranks", 0, 1e9),
+    PlanFact("domain", "GPUs", "8", "one host", 1, 1e6),
+    PlanFact("link_gb", "GB/s of one GPU out of its domain", "0", kNotTold, 0, 1e9),
+    PlanFact("domain_link_gb", "GB/s of one GPU within it", "450", "NVLink of an H100", 0.001, 1e9),
+    PlanFact("gathers", "micro-batches that gather anew", "1", "weights kept over a step", 1, 1e6),
+    PlanFact("weight_bytes", "each, as gathered", "2", "bf16", 0.1, 16),
+    PlanFact("gradient_bytes", "each, as reduced", "2", "bf16", 0.1, 16),
+};
+
+constexpr RuleInfo kInfo = {"performance/comms-crossover",
+                            "too few tokens a GPU for its network",
+                            v1::LEVEL_NOTE,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr size_t kKeptSteps = 64, kFewestTokenSteps = 8;
+
+class CommsCrossover : public Rule {
+ public:
+  explicit CommsCrossover(const Options& options) : gpus_(options.Number("gpus")) {
+    plan_.model.parameters = options.Number("parameters");
+    plan_.model.active = std::min(options.Number("active"), plan_.model.parameters);
+    plan_.cluster.peak = 1e12 * options.Number("peak_tflops");
+    plan_.cluster.mfu = options.Number("mfu");
+    plan_.cluster.domain = options.Number("domain");
+    plan_.cluster.link = 1e9 * options.Number("link_gb");
+    plan_.cluster.domain_link = 1e9 * options.Number("domain_link_gb");
+    plan_.layout.gathers = options.Number("gathers");
+    plan_.layout.weight_bytes = options.Number("weight_bytes");
+    plan_.layout.gradient_bytes = options.Number("gradient_bytes");
+    told_ = plan_.model.parameters > 0 && plan_.cluster.peak > 0 && plan_.cluster.link > 0;
+  }
+
+  bool ReadsScalar(const v1::Site& site) const override { return told_ && IsTokens(site.op()); }
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    if (!told_ || !IsTokens(step.site.op()) || step.world_size == 0) return;
+    double tokens = 0;
+    size_t ranks = 0;
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_scalar()) continue;
+      tokens += item.evidence->scalar().value();
+      ++ranks;
+    }
+    any_ |= ranks > 0;
+    // Of a step that not all ranks tell nobody knows the tokens.
+    if (ranks != step.world_size || !(tokens > 0) || !(tokens < 1e18)) return;
+    if (tokens_.empty()) first_ = step.step;
+    last_ = step.step;
+    world_ = step.world_size;
+    tokens_.push_back(tokens);
+    if (tokens_.size() > kKeptSteps) tokens_.pop_front();
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    if (!any_) return;
+    v1::Verdict verdict = JudgeTokens();
+    SetPlace(verdict, "", "tokens", first_, std::max(first_, last_), std::vector<uint32_t>{});
+    out.Add(std::move(verdict));
+  }
+
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(tokens_, first_, last_, world_, any_);
+  }
+
+ private:
+  static bool IsTokens(const std::string& op) { return op == "tokens" || op.ends_with("/tokens"); }
+
+  v1::Verdict JudgeTokens() const {
+    if (tokens_.size() < kFewestTokenSteps)
+      return Inconclusive(
+          absl::StrFormat("few-steps: %d steps tell the tokens of all ranks, %d "
+                          "are needed",
+                          tokens_.size(), kFewestTokenSteps));
+    plan::Input plan = plan_;
+    plan.cluster.gpus = gpus_ >= 1 ? gpus_ : world_;
+    std::vector<double> newest(tokens_.begin(), tokens_.end());
+    plan.layout.batch_tokens = MedianOf(newest);
+    const double tokens = plan.layout.batch_tokens / plan.cluster.gpus;
+    const double critical = plan::CriticalTokens(plan);
+    google::protobuf::Struct details;
+    Put(details, "tokens_per_gpu", tokens);
+    Put(details, "critical_tokens", critical);
+    if (!(critical > 0) || !std::isfinite(critical))
+      return Pass("one GPU has nobody to exchange anything with", std::move(details));
+    if (tokens >= critical)
+      return Pass(
+          absl::StrFormat("a GPU gets %.4g tokens a step, %.3g times what hides the network",
+                          tokens, tokens / critical),
+          std::move(details));
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_BOUNDED);
+    found.Title(kInfo.title)
+        .Explain(absl::StrFormat("A GPU gets %.4g tokens a step; below %.4g the network takes "
+                                 "longer (%.3g s) than computing (%.3g s). Critical are%s.",
+                                 tokens, critical, plan::NetworkSeconds(plan),
+                                 plan::ComputeSeconds(plan), LeverWords(plan)))
+        .Cause("below-crossover", 0.8)
+        .Measured("tokens a GPU and step", tokens, "tokens")
+        .Threshold(critical, "6 FLOPs a token and parameter against the bytes of a step")
+        .Samples(tokens_.size())
+        .Assume("computing reaches the share of the peak that the option mfu says")
+        .Assume("all ranks are data parallel")
+        .Witness("network_seconds", plan::NetworkSeconds(plan))
+        .Witness("compute_seconds", plan::ComputeSeconds(plan))
+        .Fix(
+            "A larger batch or fewer GPUs, weights gathered once a step, fewer bytes, or a "
+            "pipeline: plumb plan with the same figures says what each gives.");
+    *found.verdict().mutable_details() = std::move(details);
+    return found.Take();
+  }
+
+  // " 494 with weights gathered in one byte, ...": what would move the crossover.
+  static std::string LeverWords(const plan::Input& plan) {
+    constexpr size_t kMostLevers = 3;
+    const double now = plan::CriticalTokens(plan);
+    std::string words;
+    size_t shown = 0;
+    for (const plan::Lever& lever : plan::Levers(plan)) {
+      if (!(lever.critical_tokens < now) || shown == kMostLevers) continue;
+      absl::StrAppend(&words, shown == 0 ? "" : ",",
+                      absl::StrFormat(" %.4g with %s", lever.critical_tokens, lever.what));
+      ++shown;
+    }
+    return words.empty() ? " these, whatever else is changed" : words;
+  }
+
+  const double gpus_;
+  plan::Input plan_;
+  bool told_ = false;
+  std::deque<double> tokens_;  // of whole steps, all ranks
+  int64_t first_ = 0, last_ = 0;
+  uint32_t world_ = 0;
+  bool any_ = false;
+};
+
+}  // namespace
+
+CatalogueEntry comms_crossover() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<CommsCrossover>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
