@@ -2,7 +2,7 @@
 //
 //   fault_feeder SERVER RUN=FOLDER...     "ready" once all is taken; it ends with its input
 //
-// Each folder is one run; its files are read as plumb audit reads them. No process says goodbye.
+// Each folder is one run; its files are read as plumb audit reads them.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -21,6 +21,7 @@ struct Told {
 
 Told ReadAll(audit::Source& source, const std::string& run) {
   Told told;
+  int64_t newest = 0;
   for (v1::Batch batch; source.Next(&batch); batch.Clear()) {
     for (v1::Source& one : *batch.mutable_sources()) {
       one.set_run(run);
@@ -30,8 +31,18 @@ Told ReadAll(audit::Source& source, const std::string& run) {
           });
       if (!known) told.processes.push_back(one);
     }
+    for (const v1::Evidence& one : batch.evidence()) newest = std::max(newest, one.step());
     told.batches.push_back(batch);
   }
+  // Files end, so do their processes: a rule that waits for the run's end speaks.
+  v1::Batch last;
+  for (const v1::Source& process : told.processes) {
+    *last.add_sources() = process;
+    v1::Progress& progress = AddProgress(&last, newest);
+    progress.set_source(static_cast<uint32_t>(last.sources_size() - 1));
+    progress.set_finished(true);
+  }
+  told.batches.push_back(std::move(last));
   return told;
 }
 
@@ -41,7 +52,7 @@ bool Send(const Channel& channel, uint64_t* stream, const std::string& run,
   for (const auto& set : inputs.sets) {
     for (auto& source : set.reader->OpenWith(set.files, {})) {
       Told told = ReadAll(*source, run);
-      if (told.batches.empty()) continue;
+      if (told.processes.empty()) continue;
       auto agent = std::make_unique<AgentStream>(channel, ++*stream, told.processes);
       uint64_t sequence = 0;
       for (v1::Batch& batch : told.batches) agent->Send(std::move(batch), ++sequence);
