@@ -277,8 +277,8 @@ class NonFinite : public Rule {
                  ? "Look at what writes to this weight: the update of the step before, loading, "
                    "averaging, an initialisation, code between two steps; on one rank alone, "
                    "test that device."
-                 : "Look at the operation between the two observations: bf16 or fp32 there, a "
-                   "clamp or a norm, a loss scale under fp16; "
+                 : "Compute what lies between the last finite tensor and the first bad one in "
+                   "bf16 or fp32; or a clamp or a norm there, a loss scale under fp16; "
                    "torch.autograd.set_detect_anomaly(True) from this step's checkpoint.");
     s.Fill(found.verdict());
     out.Add(found.Take());

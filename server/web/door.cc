@@ -44,8 +44,8 @@ absl::Status CheckHost(std::string_view host) {
 }
 
 absl::Status CheckScrapeHost(std::string_view host) {
-  const std::string_view name = WithoutPort(host);
-  const bool own = name.find_first_of(".[]") == std::string_view::npos;
+  const bool address = !host.empty() && host[0] == '[';
+  const bool own = !address && WithoutPort(host).find('.') == std::string_view::npos;
   return own ? absl::OkStatus() : CheckHost(host);
 }
 

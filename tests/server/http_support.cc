@@ -32,11 +32,11 @@ std::string HttpAddress(Plumbd& server) {
 }
 
 std::string HttpAnswer(const std::string& address, const std::string& path,
-                       const std::string& headers) {
+                       const std::string& headers, const std::string& host) {
   const int fd = Dial(address);
   if (fd < 0) return "";
   const std::string request =
-      "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n";
+      "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n" + headers + "\r\n";
   std::string answer;
   if (write(fd, request.data(), request.size()) > 0) {
     char buffer[4096];

@@ -14,6 +14,6 @@ int Dial(const std::string& address);
 std::string HttpAddress(Plumbd& server);
 // What it answers to one GET, headers included; empty when nothing did.
 std::string HttpAnswer(const std::string& address, const std::string& path,
-                       const std::string& headers = "");
+                       const std::string& headers = "", const std::string& host = "x");
 
 }  // namespace plumbline::test

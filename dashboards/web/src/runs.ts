@@ -43,7 +43,7 @@ function row(run: RunRow): HTMLElement {
   return h('a', { class: 'rrow ' + (quiet ? 'quiet' : ''), href: worst ? incidentAddress(worst.fingerprint) : runAddress(run.run), 'data-row': true, 'data-key': run.run },
     h('span', { class: 'st' }, tag(run.state, run.word)),
     h('span', { class: 'nn' }, h('span', { class: 'n', title: clean(run.run, 2000) }, clean(run.run, 120)), lastSeen(run)),
-    h('span', { class: 'w' }, worst ? [h('b', { title: clean(worst.title, 2000) }, sentence(clean(worst.title_short, 140))), h('span', { class: 'small sub' }, h('span', { class: 'arrow' }, '→'), sentence(clean(worst.act, 160)))]
+    h('span', { class: 'w' }, worst ? [h('b', { title: clean(worst.title, 2000) }, sentence(clean(worst.title_short.endsWith('…') ? worst.title : worst.title_short, 140))), h('span', { class: 'small sub' }, h('span', { class: 'arrow' }, '→'), sentence(clean(worst.act, 160)))]
       : [h('b', { class: 'weight450' }, first), h('span', { class: 'small muted' }, second)]),
     h('span', { class: 'since' }, worst ? [time(worst.opened, 'span'), h('span', { class: 'l2' }, `step\u00a0${whole(worst.step_first)}`)] : dash.cloneNode(true)),
     h('span', { class: 'where small' }, worst ? clean(worst.where, 80) : dash),

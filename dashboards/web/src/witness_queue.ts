@@ -62,16 +62,16 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
   const label = (x: number, y: number, head: string, below: string): void => {
     const room = 7 * (head.length + below.length) + 12;
     const to = x + room < right ? 1 : -1;
-    parts.push(line(x, y - 10, x, 36, 'pl'), s('text', { x: x + 6 * to, y, 'text-anchor': to < 0 ? 'end' : 'start' }, s('tspan', { class: 'b e' }, head + ' '), s('tspan', { class: 't1' }, below)));
+    parts.push(line(x, y - 10, x, 36, 'pl'), s('text', { x: x + 6 * to, y, class: 'halo', 'text-anchor': to < 0 ? 'end' : 'start' }, s('tspan', { class: 'b e' }, head + ' '), s('tspan', { class: 't1' }, below)));
   };
   const told = (token: Token, what: string): [string, string] => [`Token ${whole(token.row)}`, narrow ? what : `${what} with ${num(Number(token.score.toPrecision(5)))}`];
   label(xa, xa <= xb ? 12 : 29, ...told(refused, 'refused'));
   label(xb, xa <= xb ? 29 : 12, ...told(admitted, 'admitted'));
   for (const value of [low, high]) parts.push(words(left - 8, Y(value) + 4, num(Number(value.toPrecision(3))), 't3', 'end'));
   // Their rows below, apart.
-  const push = Math.max(0, 44 - Math.abs(xa - xb)) / 2;
-  for (const [at, value] of [[xa + (xa <= xb ? -push : push), a], [xb + (xa <= xb ? push : -push), b]]) {
-    const x = Math.min(right - 20, Math.max(left + 20, at));
+  const nearer = Math.min(right - 64, Math.max(left + 20, Math.min(xa, xb)));
+  const farther = Math.min(right - 20, Math.max(nearer + 44, Math.max(xa, xb)));
+  for (const [x, value] of [[xa <= xb ? nearer : farther, a], [xa <= xb ? farther : nearer, b]]) {
     parts.push(s('rect', { x: x - 20, y: bottom + 4, width: 40, height: 18, rx: 3, fill: 'var(--error)' }), s('text', { x, y: bottom + 17, 'text-anchor': 'middle', class: 'onerr b' }, whole(value)));
   }
   // The key to the dots.
@@ -83,7 +83,7 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
   };
   let x = key(left, true, 'var(--s1)', narrow ? 'got a place' : 'got a place, same sequence');
   x = key(x, false, 'var(--s1)', 'refused');
-  if (!narrow) x = key(x, true, 'var(--line-strong)', 'of other sequences');
+  if (!narrow && all.some((one) => !one.own)) x = key(x, true, 'var(--line-strong)', 'of other sequences');
   parts.push(words(right, bottom + 43, narrow ? 'row →' : `rows as recorded →${shown}`, 't3', 'end'), words(left - 8, 29, narrow ? '' : 'score', 't3', 'end'));
   return picture(width, bottom + 50, `${all.length} tokens that chose the expert; token ${a} with score ${refused.score} was refused, token ${b} with score ${admitted.score} was admitted`, ...parts);
 }

@@ -60,11 +60,12 @@ TEST_F(CapsuleTest, ABrowserKeepsItAsATarThatIsJudgedTheSame) {
   const std::string address = HttpAddress(*server_);
   ASSERT_TRUE(FoundForGood());
   const std::string fingerprint = Fingerprint();
+  const std::string host = "localhost";
   const std::string path = "/api/v1/incidents/" + fingerprint + "/capsule";
-  EXPECT_THAT(HttpAnswer(address, path), testing::HasSubstr("404 Not Found"));
+  EXPECT_THAT(HttpAnswer(address, path, "", host), testing::HasSubstr("404 Not Found"));
   for (auto& rank : ranks_) rank->SendAll(rank->Ordered());
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
-  const std::string answer = HttpAnswer(address, path);
+  const std::string answer = HttpAnswer(address, path, "", host);
   const size_t body = answer.find("\r\n\r\n") + 4;
   ASSERT_LT(body, answer.size());
   EXPECT_THAT(answer.substr(0, body), testing::HasSubstr("attachment; filename=\"capsule-"));

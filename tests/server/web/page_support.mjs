@@ -85,10 +85,18 @@ export async function feed(server, what = '') {
 export async function sendFaults(server) {
   const { writeFaults } = await import('./fault_files.mjs');
   const runs = { leak: 'moe-48b-pretrain-7', drift: 'rl-math-7b-4', comb: 'vlm-3b-sft-2', hang: 'dense-70b-pretrain-1', nan: 'dense-13b-lr3', overflow: 'dense-13b-fp16' };
-  for (const [name, folder] of Object.entries(writeFaults(join(server.folder, 'faults')))) {
-    const child = spawn(join(bin, 'plumb'), ['audit', '--quiet', folder, '--send', server.grpc, '--run', runs[name]], { stdio: 'ignore' });
-    await new Promise((done) => child.on('exit', done));
-  }
+  const folders = Object.entries(writeFaults(join(server.folder, 'faults'))).map(([name, folder]) => `${runs[name]}=${folder}`);
+  const child = spawn(join(bin, 'fault_feeder'), [server.grpc, ...folders], { stdio: ['pipe', 'pipe', 'inherit'] });
+  let said = '';
+  child.stdout.on('data', (text) => { said += text; });
+  started.push(async () => {
+    child.kill('SIGKILL');
+    if (child.exitCode === null && child.signalCode === null) await new Promise((done) => child.on('exit', done));
+  });
+  await eventually('the faults are sent', () => {
+    if (child.exitCode !== null) throw new Error('fault_feeder ended with ' + child.exitCode);
+    return said.includes('ready');
+  });
   await eventually('all six are found', async () => {
     const { value } = await json(server, 'incidents?state=open');
     return value && Object.values(runs).every((run) => value.incidents.some((one) => one.run === run));

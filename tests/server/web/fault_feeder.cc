@@ -1,0 +1,91 @@
+// Recorded faults as agents would have sent them, so that a server judges what files hold:
+//
+//   fault_feeder SERVER RUN=FOLDER...     "ready" once all is taken; it ends with its input
+//
+// Each folder is one run; its files are read as plumb audit reads them.
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+#include "audit/session/inputs.h"
+#include "tests/server/web/page_run.h"
+
+namespace plumbline::test {
+namespace {
+
+// What one source of a folder holds, in the order in which it comes.
+struct Told {
+  std::vector<v1::Source> processes;
+  std::vector<v1::Batch> batches;
+};
+
+Told ReadAll(audit::Source& source, const std::string& run) {
+  Told told;
+  int64_t newest = 0;
+  for (v1::Batch batch; source.Next(&batch); batch.Clear()) {
+    for (v1::Source& one : *batch.mutable_sources()) {
+      one.set_run(run);
+      const bool known =
+          std::any_of(told.processes.begin(), told.processes.end(), [&](const v1::Source& other) {
+            return other.rank() == one.rank() && other.role() == one.role();
+          });
+      if (!known) told.processes.push_back(one);
+    }
+    for (const v1::Evidence& one : batch.evidence()) newest = std::max(newest, one.step());
+    told.batches.push_back(batch);
+  }
+  // Files end, so do their processes: a rule that waits for the run's end speaks.
+  v1::Batch last;
+  for (const v1::Source& process : told.processes) {
+    *last.add_sources() = process;
+    v1::Progress& progress = AddProgress(&last, newest);
+    progress.set_source(static_cast<uint32_t>(last.sources_size() - 1));
+    progress.set_finished(true);
+  }
+  told.batches.push_back(std::move(last));
+  return told;
+}
+
+bool Send(const Channel& channel, uint64_t* stream, const std::string& run,
+          const std::string& folder, std::vector<std::unique_ptr<AgentStream>>* keep) {
+  const auto inputs = audit::FindInputs({folder}, nullptr);
+  for (const auto& set : inputs.sets) {
+    for (auto& source : set.reader->OpenWith(set.files, {})) {
+      Told told = ReadAll(*source, run);
+      if (told.processes.empty()) continue;
+      auto agent = std::make_unique<AgentStream>(channel, ++*stream, told.processes);
+      uint64_t sequence = 0;
+      for (v1::Batch& batch : told.batches) agent->Send(std::move(batch), ++sequence);
+      if (!agent->Acknowledged(sequence)) return false;
+      keep->push_back(std::move(agent));
+    }
+  }
+  return true;
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fprintf(stderr, "fault_feeder SERVER RUN=FOLDER...\n");
+    return 2;
+  }
+  const Channel channel = grpc::CreateChannel(argv[1], grpc::InsecureChannelCredentials());
+  std::vector<std::unique_ptr<AgentStream>> agents;
+  uint64_t stream = 500;
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i];
+    const size_t equals = word.find('=');
+    if (!Send(channel, &stream, word.substr(0, equals), word.substr(equals + 1), &agents)) {
+      std::fprintf(stderr, "fault_feeder: %s was not taken\n", word.c_str());
+      return 1;
+    }
+  }
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) continue;
+  return 0;
+}
+
+}  // namespace
+}  // namespace plumbline::test
+
+int main(int argc, char** argv) { return plumbline::test::Main(argc, argv); }
