@@ -255,8 +255,31 @@ class Hostile(unittest.TestCase):
         found = dump(b"\x80\x02" + text + encode + b"N.")
         self.assertEqual(found.returncode, 0, found.stdout[:200])
 
+    def test_graphs_by_chance(self):
+        """Lists, dicts, tuples, calls and states that hold each other in any order: refused, or a line of finite length."""
+        rng = random.Random(11)
+        ends = {0: 0, 1: 0}
+        for _ in range(int(os.environ.get("PICKLE_GRAPHS", 150))):
+            made, out = 0, b"\x80\x02"
+            for _ in range(rng.randrange(2, 14)):
+                old = [b"h%c" % rng.randrange(made) if made else b"N" for _ in range(3)]
+                out += rng.choice([
+                    b"]", b"}", b"(" + old[0] + old[1] + b"t", b"cm\nf\n(" + old[0] + b"tR", b"cm\nC\n)\x81", old[0] + b"Q",
+                    b"(" + old[0] + old[1] + b"l", b"cm\nf\n" + b"(" + old[0] + old[1] + old[2] + b"tR",
+                ]) + b"q%c" % made + b"0"
+                made += 1
+            for _ in range(rng.randrange(1, 12)):  # what is put into them later
+                at, what = b"h%c" % rng.randrange(made), b"h%c" % rng.randrange(made)
+                out += rng.choice([at + what + b"b0", at + what + b"a0", at + b"N" + what + b"s0"])
+            found = dump(out + b"h%c." % rng.randrange(made))
+            self.assertIn(found.returncode, ends, (out, found.stderr))
+            ends[found.returncode] += 1
+        self.assertTrue(all(ends.values()), ends)
+
     def test_every_byte_damaged(self):
-        value = {"a": [1, 2.5, "x\u20ac", b"\xff", (True, None)], "o": collections.OrderedDict(k={1, 2}), "t": Thing(), "n": 10**30}
+        circle = Thing()
+        circle.method, circle.self, circle.list = circle.run, circle, [circle]
+        value = {"a": [1, 2.5, "x\u20ac", b"\xff", (True, None)], "o": collections.OrderedDict(k={1, 2}), "t": Thing(), "c": [circle, circle], "n": 10**30}
         for protocol in range(6):
             found = dump(pickle.dumps(value, protocol), "--damage")
             self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
