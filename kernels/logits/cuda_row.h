@@ -138,36 +138,21 @@ struct LogitRowView {
     const Raw* train_from = static_cast<const Raw*>(plan.side[0].data) + at[0];
     const Raw* rollout_from = static_cast<const Raw*>(plan.side[1].data) + at[1];
     const auto whole = static_cast<int>(plan.vocabulary / kVector);
-    // 64 bytes a round.
-    constexpr int kEach = 2 / Words::kLoads;
-    Words next_train[kEach]{}, next_rollout[kEach]{};
-    const auto load = [&](int i) {
-#pragma unroll
-      for (int e = 0; e < kEach; ++e) {
-        const int64_t vector = int64_t{i} + e * kThreads;
-        if (vector >= whole) continue;
-        next_train[e] = Words::Load(train_from + vector * kVector);
-        next_rollout[e] = Words::Load(rollout_from + vector * kVector);
-      }
-    };
-    load(lane);
+    Words next_train{}, next_rollout{};
+    if (lane < whole) {
+      next_train = Words::Load(train_from + int64_t{lane} * kVector);
+      next_rollout = Words::Load(rollout_from + int64_t{lane} * kVector);
+    }
 #pragma unroll 1
-    for (int i = lane; i < whole; i += kEach * kThreads) {
-      Words train_words[kEach], rollout_words[kEach];
-#pragma unroll
-      for (int e = 0; e < kEach; ++e) {
-        train_words[e] = next_train[e];
-        rollout_words[e] = next_rollout[e];
+    for (int i = lane; i < whole; i += kThreads) {
+      float train[kVector], rollout[kVector];
+      next_train.Widen(train);
+      next_rollout.Widen(rollout);
+      if (i + kThreads < whole) {
+        next_train = Words::Load(train_from + (int64_t{i} + kThreads) * kVector);
+        next_rollout = Words::Load(rollout_from + (int64_t{i} + kThreads) * kVector);
       }
-      load(i + kEach * kThreads);
-#pragma unroll
-      for (int e = 0; e < kEach; ++e) {
-        if (i + e * kThreads >= whole) continue;
-        float train[kVector], rollout[kVector];
-        train_words[e].Widen(train);
-        rollout_words[e].Widen(rollout);
-        f(train, rollout);
-      }
+      f(train, rollout);
     }
     const int64_t rest = int64_t{whole} * kVector;
     return rest < plan.vocabulary && whole % kThreads == lane ? rest : -1;
