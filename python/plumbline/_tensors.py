@@ -114,10 +114,10 @@ def _describe_torch(tensor, keep):
     if _negates(tensor):  # a view that negates lazily
         tensor = tensor.detach().resolve_neg()
         keep.append(tensor)
-    if tensor.device.type == "cpu":  # is_cpu is of torch 1.10
-        where, index = CPU, 0
-    elif tensor.is_cuda:
+    if tensor.is_cuda:
         where, index = CUDA, tensor.get_device()
+    elif tensor.device.type == "cpu":  # is_cpu is of torch 1.10
+        where, index = CPU, 0
     else:
         raise Unsupported(f"a tensor on the CPU or a CUDA device, not on {tensor.device}")
     address = tensor.data_ptr()
