@@ -201,8 +201,9 @@ TEST(LogitPair, LanesTakeHugeLogits) {
         EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 1e-5, 1e-6));
         EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], 1e-5, 1e-6));
       }
-      EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, 1e-5, 1e-6));
-      EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, 1e-5, 1e-6));
+      // Beside 1e15 a double keeps an eighth of the reference's logits.
+      EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, 1e-5, 1e-2));
+      EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, 1e-5, 1e-2));
       EXPECT_TRUE(Near(found.max_abs_delta, expected.max_abs_delta, 1e-6, 1e-6));
       EXPECT_TRUE(Near(found.slope, expected.slope, 1e-5, 0));
     }
