@@ -5,15 +5,16 @@
 // y = z L - unit is one fused operation, and raising the unit scales sums by a power of two,
 // exactly. s0, s1, s2 are the sums of 2^y, 2^y y and 2^y y^2; the others as in core.h.
 //
-// Eight pairs at a time are a round. One whose logits are all finite and below 1e15 is ordinary:
+// Eight pairs at a time are a round. One whose logits are all finite and below 1e9 is ordinary:
 // its sums need no branch. The sum of d^2, x^2 and the squares of the reference tells, which NaN,
 // infinities and masks of -3e38 do not leave small.
 // Where all |d| <= 1/8 besides, the pairs of f32 lanes add to the sums of 2^y d^n for n up to 5, y
 // of the first side: both divergences are made of them at the end, since the other side's 2^y is
 // this one's times e^-d and a constant.
 //
-// A largest logit above 1e38 has no unit that a float holds. Then every other logit lies so far
-// below that its exponential is zero, `unit` is that logit itself, and s0 counts those equal to it.
+// Above 2^30 neighbouring floats lie so far apart that every other logit's exponential is zero, and
+// no float is near enough to a unit. There s0 counts the logits equal to the largest, `unit` is
+// beyond all others, and the largest itself takes its place.
 #pragma once
 
 #include <cmath>
@@ -114,7 +115,7 @@ class LogitLane {
       to.faults = from.faults;
       to.exact = (s == 0 ? exact_train : exact_rollout) ? to.finite : from.exact;
       if (to.finite == 0) continue;
-      to.max = static_cast<double>(from.unit) * (IsHuge(top[s]) ? 1 : kLn2);
+      to.max = IsHuge(top[s]) ? static_cast<double>(top[s]) : static_cast<double>(from.unit) * kLn2;
       to.s0 = from.s0;
       to.s1 = static_cast<double>(from.s1) * kLn2;
       to.s2 = static_cast<double>(from.s2) * (kLn2 * kLn2);
@@ -137,7 +138,7 @@ class LogitLane {
 
  private:
   static constexpr bool kMoments = sizeof(Real) == 4;  // five are too few for f64
-  static constexpr double kHuge = 1e30;
+  static constexpr double kHuge = 1e18;
   static constexpr double kLog2E = 1.44269504088896340736;
 
   struct Side {
@@ -152,7 +153,9 @@ class LogitLane {
     double max_d = -__builtin_inf(), min_d = __builtin_inf();
   };
 
-  PLUMB_HD static bool IsHuge(Real z) { return sizeof(Real) == 4 && z > static_cast<Real>(1e38); }
+  PLUMB_HD static bool IsHuge(Real z) {
+    return sizeof(Real) == 4 && z > static_cast<Real>(1 << 30);
+  }
 
   // What the moments m_n, sums of p d^n, say of divergences. e^-d - 1 + d and, with the other
   // side's q = c p e^-d, q (e^d - 1 - d) = c p (1 - (1 + d) e^-d) are series in d; their terms of
@@ -186,7 +189,7 @@ class LogitLane {
     Side& side = side_[s];
     if (IsHuge(most)) {
       Scale(s, 0);
-      side.unit = most;
+      side.unit = static_cast<Real>(3e38);
       return;
     }
     const Real unit = ceil(most * static_cast<Real>(kLog2E));
