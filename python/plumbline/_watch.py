@@ -89,7 +89,7 @@ class Watch:
                 self._replicas, self._checksum_name = f"group {group}", f"weights_checksum.{group}"
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
         self._poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
-        self._losses, self._tokens, self._backwards = [], 0, 0
+        self._losses, self._tokens, self._backwards, self._micro = [], 0, 0, 0
         self._accumulation = None
         self._own_step = self.in_closure = self._repeated = False
         self.scale = 1.0  # by which the gradients of the step that is made are too large
@@ -206,6 +206,7 @@ class Watch:
         if self._ddp_pending:  # its forward pass is compiled
             self._ddp_pending = not self._ddp.observe()
         self._backwards += 1
+        self._micro += 1  # since somebody's update
         loss = loss.detach()
         if self._scaler is not None and getattr(self._scaler, "_scale", None) is not None:
             loss = loss / self._scaler._scale
@@ -220,7 +221,7 @@ class Watch:
                                    "was it replaced? expected run.watch(model, optimizer) with the new one, behind remove()")  # fmt: skip
         if self._accumulation is None:
             left_over = self._left_over()
-            if left_over or self._backwards == 2:
+            if left_over or self._micro == 2:
                 named = [pair for pair in self._model.named_parameters() if pair[0] not in self._shards]
                 self._accumulation = self._run.watch_accumulation(named)
             if left_over:
@@ -230,7 +231,7 @@ class Watch:
 
     def _left_over(self):
         """Does the first micro-batch find a gradient that is not zero? On a device nobody waits for the answer."""
-        if self._backwards > 1 or self._run._step == 0 or len(self._zeroed) == len(self._optimizers) > 0:
+        if self._micro > 1 or self._run._step == 0 or len(self._zeroed) == len(self._optimizers) > 0:
             return False
         some = [g for _, g in gradients([("", p) for p in self._smallest], ("",))]
         held = [g for g in some or [g for _, g in gradients(self._trained, self._shards)][:1] if g.device.type == "cpu"]
@@ -239,7 +240,7 @@ class Watch:
     def _cleared(self):
         """zero_grad after a backward pass and no step: a loss scaler skipped it, or a closure runs again."""
         if self.in_closure:
-            self._repeated, self._backwards = bool(self._losses), 0
+            self._repeated, self._backwards, self._micro = bool(self._losses), 0, 0
         elif self._backwards and not self._stepped:
             self._close()
 
@@ -251,6 +252,7 @@ class Watch:
 
     def _end_update(self, optimizer):
         self._stepped.add(id(optimizer))
+        self._micro = 0
         if len(self._stepped) == len(self._optimizers):
             self._screen_weights()
             self._observe_weights()
@@ -344,7 +346,7 @@ class Watch:
 
     def _tell_scalars(self):
         run, losses, tokens = self._run, self._losses, self._tokens
-        self._losses, self._tokens, self._backwards, self._repeated = [], 0, 0, False
+        self._losses, self._tokens, self._backwards, self._micro, self._repeated = [], 0, 0, 0, False
         self._pace.step_began()
         if run._step == NO_STEP:
             return

@@ -46,10 +46,11 @@ void CheckSite(const std::string& where, const Json& site) {
 
 void CheckFinding(const std::string& where, const Json& finding) {
   CheckKeys(where, finding,
-            {"rule", "level", "strength", "title", "explanation", "cause", "site", "measured",
-             "threshold", "bias", "forecast", "sample_size", "false_alarm", "assumptions",
-             "witness", "fix", "details", "fingerprint", "suppressed"},
-            {"bias", "forecast", "false_alarm"});
+            {"rule",      "level",   "strength",    "title",       "title_short", "act",
+             "act_short", "command", "explanation", "cause",       "site",        "measured",
+             "threshold", "bias",    "forecast",    "sample_size", "false_alarm", "assumptions",
+             "witness",   "fix",     "fixes",       "details",     "fingerprint", "suppressed"},
+            {"command", "bias", "forecast", "false_alarm"});
   const std::set<std::string> levels = {"note", "warning", "error"};
   const std::set<std::string> strengths = {"proved", "bounded", "statistical", "heuristic"};
   EXPECT_EQ(levels.count(finding["level"]), 1u) << where;
