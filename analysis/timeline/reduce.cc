@@ -139,7 +139,8 @@ class Reduction {
       }
       const bool other_cause = cause != v1::TimelineGap::CAUSE_UNKNOWN &&
                                cause != v1::TimelineGap::CAUSE_SYNCHRONISATION;
-      if (!other_cause) launch_wait += host.WaitedForLaunch(gap, in_.gpu[ender]);
+      if (!other_cause && gap.end - gap.start < kGap)  // a longer one is no launch
+        launch_wait += host.WaitedForLaunch(gap, in_.gpu[ender]);
     }
     out_.set_launch_wait_ns(Length(launch_wait));
     KeepLongest();

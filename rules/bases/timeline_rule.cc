@@ -10,7 +10,16 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr uint64_t kFewestSpans = 3;  // less is no habit
+constexpr uint64_t kFewestSpans = 3;        // less is no habit
+constexpr uint64_t kShortWait = 2'000'000;  // ns: to hand over a finished batch takes as long
+
+// Of a loop's own spans: is it the common span that costs so much, or one pause among short ones?
+// Parts of one checkpoint, one behind the other, are one event.
+bool IsHabitOfLoop(const v1::TimelineWait& wait, uint64_t span) {
+  const bool burst = wait.period_ns() > 0 && wait.period_ns() / 2 < wait.median_ns();
+  const double common = Share(wait.median_ns(), span) * static_cast<double>(wait.spans());
+  return !burst && wait.median_ns() >= kShortWait && common >= kMuchOfLoop;
+}
 
 v1::Verdict JudgeSound(const v1::Timeline& timeline) {
   if (const std::string wrong = WrongWith(timeline); !wrong.empty())
@@ -147,7 +156,8 @@ v1::Verdict WaitRule::JudgeTimeline(const v1::Timeline& t) const {
   const std::string more = More(*wait, details);
   if (!(idle >= least_) || wait->idle_spans() < kFewestSpans)
     return Pass(words, std::move(details));
-  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+  const bool warns = whose() == TimelineOf::kTrace || IsHabitOfLoop(*wait, t.span_ns());
+  FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
   found.Title(words_.title)
       .Explain(
           absl::StrCat(absl::StrFormat("%s over %.4g s; the longest is \"%s\", a median one "

@@ -77,6 +77,9 @@ class WaitRule : public TimelineRule {
 };
 
 double Share(uint64_t part, uint64_t whole);
+// Share of a loop's own time from which a wait is a warning: many a loop without a GPU loads its
+// data itself.
+constexpr double kMuchOfLoop = 0.2;
 inline double Milliseconds(uint64_t ns) { return static_cast<double>(ns) * 1e-6; }
 
 }  // namespace plumbline::rules

@@ -52,7 +52,8 @@ data, checkpoints, compilation and garbage collection, and whatever else it does
 got a warning, so that fewer than 0.05 % do (95 %), and 0.3 % a note: three gaps can lie evenly by chance. The 5 %
 between note and warning is customary.
 
-**Inconclusive when** the trace has no GPU events, or idles more than 5 % and marks fewer than three steps.
+**Inconclusive when** the trace has no GPU events, or idles more than 5 % and marks fewer than three steps
+(without any mark what recurs is told as a note: it may be a server that waits for its next request; a warning where a cause above is at work).
 
 **What it cannot see.** Idle time that does not recur (its share is in the details); multiprocessors that idle inside of a kernel; a
 host thread that the profiler did not record.
@@ -169,8 +170,12 @@ class IdleComb : public TimelineRule {
 
   v1::Verdict Found(const v1::Timeline& t, const timeline::Comb& comb, double idle) const {
     const double share = Share(static_cast<uint64_t>(comb.time_ns), t.span_ns());
-    FindingBuilder found(share >= warning_ ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
-                         v1::STRENGTH_STATISTICAL);
+    // Without steps nobody knows that there is a loop: a server waits for its next request.
+    const bool loop =
+        timeline::StepsWithin(t) >= kFewestSteps || comb.cause != v1::TimelineGap::CAUSE_UNKNOWN;
+    const bool much = whose() == TimelineOf::kTrace || share >= kMuchOfLoop;
+    const bool warns = share >= warning_ && loop && much;
+    FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     const std::string& name = t.names(static_cast<int>(comb.longest->name()));
     found.Title(TitleOf(comb.cause))
         .Explain(absl::StrFormat(
@@ -185,7 +190,7 @@ class IdleComb : public TimelineRule {
         .Measured("share of the span in recurring gaps", share, "share")
         .Threshold(warning_, "one GPU in twenty")
         .Samples(comb.gaps)
-        .FalseAlarm("measured", share >= warning_ ? kFalseWarnings : kFalseNotes)
+        .FalseAlarm("measured", warns ? kFalseWarnings : kFalseNotes)
         .Witness("gap_from_ms", Milliseconds(comb.longest->start_ns()))
         .Witness("gap_ms", static_cast<double>(comb.longest_ns) * 1e-6)
         .Witness("ended_by", name)

@@ -19,8 +19,8 @@ The GPU has nothing to do because the host has not launched it yet.
 8 ms to compute. The GPU idles 80 % of the time, and a faster GPU changes nothing.
 
 **What it checks.** For each stretch in which the GPU idles: how long of it the operation that ends it was not launched yet. Stretches
-that garbage collection, checkpoints, data loading, compilation or communication explain are left out, and one that is more than half of all: a host
-that stopped once is no habit. A finding from 10 % of the span on.
+that garbage collection, checkpoints, data loading, compilation or communication explain are left out, those of a millisecond or more (no launch
+takes so long: the host did something else, see `performance/idle-comb`), and one that is more than half of all: a host that stopped once is no habit. A finding from 10 % of the span on.
 
 **Bad.** `the GPU waits 46 % of the time for launches; 83 % of its kernels take under 10 µs`.
 

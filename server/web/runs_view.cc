@@ -58,12 +58,13 @@ Json MapJson(const Map& map) {
   return out;
 }
 
-// Of steps that were taken while somebody watched; 0: not known.
+// Of steps that were taken while somebody watched; 0: not known. What comes within a second was
+// sent from a file.
 double StepSeconds(const v1::RunInfo& run) {
   if (run.attempts_size() == 0) return 0;
   const double steps = static_cast<double>(run.newest_step() - run.attempts(0).step_first());
   const double ns = static_cast<double>(run.last_seen_unix_ns() - run.first_seen_unix_ns());
-  return steps < 2 || ns <= 0 ? 0 : ns / 1e9 / steps;
+  return steps < 2 || ns < 1e9 ? 0 : ns / 1e9 / steps;
 }
 
 Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vector<Change>& open) {

@@ -54,7 +54,7 @@ bool LooksLikeScalars(const FirstRows& table) {
   size_t fitting = 0, valued = 0;
   bool named = false, training = false;
   for (const std::string& name : table.header) {
-    if (name.size() > 200 || NumberOf(name)) return false;
+    if (name.size() > 4096 || NumberOf(name)) return false;
     named |= choice.MayBe(name) && !IsEpochName(name);
     training |= HasTrainingWord(name);
   }

@@ -73,7 +73,7 @@ std::unique_ptr<ByteStream> OpenText(InputReport* report) {
 }
 
 std::string PlainName(std::string_view name) {
-  constexpr size_t kMostName = 200;
+  constexpr size_t kMostName = 1024;  // of which a run takes RunPoints' 512
   std::string plain(name.substr(0, kMostName));
   while (plain.size() == kMostName && !plain.empty() && (plain.back() & 0x80) != 0)
     plain.pop_back();  // the cut may lie within a character
