@@ -160,6 +160,15 @@ TEST_F(DriverTest, TheRestReachesTheDriver) {
   Stub().fail.clear();
   table_->destroy_event(device_, event);
 
+  void* timer = nullptr;
+  uint64_t ns = 0;
+  ASSERT_EQ(table_->make_timer(device_, &timer, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(table_->mark_timer(device_, timer, 0, nullptr, &error_), kDeviceOk);
+  EXPECT_EQ(table_->mark_timer(device_, timer, 1, nullptr, &error_), kDeviceOk);
+  EXPECT_EQ(table_->read_timer(device_, timer, &ns, &error_), kDeviceOk);
+  EXPECT_EQ(ns, 500'000u);
+  table_->destroy_timer(device_, timer);
+
   uint64_t id = 0;
   EXPECT_EQ(table_->stream_id(device_, nullptr, &id, &error_), kDeviceOk) << error_.text;
   EXPECT_EQ(id, 42u);

@@ -142,6 +142,11 @@ STUB CUresult cuEventCreate(CUevent* event, unsigned) {
 }
 STUB CUresult cuEventDestroy(CUevent) { return Enter("cuEventDestroy"); }
 STUB CUresult cuEventRecord(CUevent, CUstream) { return Enter("cuEventRecord"); }
+#undef cuEventElapsedTime
+STUB CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
+  *milliseconds = 0.5f;
+  return Enter("cuEventElapsedTime");
+}
 STUB CUresult cuEventQuery(CUevent) { return Enter("cuEventQuery"); }
 STUB CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   *stream = nullptr;
