@@ -47,6 +47,7 @@ struct DeviceItem {
   const MatmulCall* product = nullptr;  // sampled
   const TensorJob* tensor = nullptr;
   const UpdateJob* update = nullptr;
+  const std::byte* carried = nullptr;  // a call's body, its tensors with it (carried.h)
   RoutingCall call;  // views of the record; null pointers where the rows were left out
   const RoutingPlan* plan = nullptr;
   const RoutingRaw* raw = nullptr;

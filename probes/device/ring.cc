@@ -289,6 +289,9 @@ void DeviceRing::Show(const Record& record, DeviceItem* item) {
     case Kind::kUpdate:
       item->update = std::launder(reinterpret_cast<const UpdateJob*>(body));
       break;
+    case Kind::kCarried:
+      item->carried = body;
+      break;
     case Kind::kGraph:
       break;
   }

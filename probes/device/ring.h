@@ -24,6 +24,7 @@
 
 #include "base/byte_ring.h"
 #include "kernels/device/table.h"
+#include "probes/calls/carried.h"
 #include "probes/device/graph_calls.h"
 #include "probes/device/handles.h"
 #include "probes/device/item.h"
@@ -68,6 +69,10 @@ class DeviceRing {
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
   DeviceOutcome Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
+
+  // The same of a call that is measured on the host: refused by the ring alone.
+  DeviceOutcome Observe(const CarriedCall& call, void* stream, const DeviceTag& tag,
+                        DeviceError* error);
 
   // Graphs (device/ring_graph.cc). Any thread: puts a call, as above, into the graph that `stream`
   // is being captured into, whose replays will be in the order of `replays_on`, a stream that lives
@@ -117,8 +122,9 @@ class DeviceRing {
     std::array<Workspace, kDeviceStreams> workspaces;
     DeviceError error{};  // of a failed Prepare
   };
-  // What follows a record's head: RoutingSlot, ProductSlot, TensorJob, UpdateJob, GraphRecord.
-  enum class Kind : uint8_t { kRouting, kProduct, kTensor, kUpdate, kGraph };
+  // What follows a record's head: RoutingSlot, ProductSlot, TensorJob, UpdateJob, a CarriedCall's
+  // body, GraphRecord.
+  enum class Kind : uint8_t { kRouting, kProduct, kTensor, kUpdate, kCarried, kGraph };
   static constexpr uint32_t kNoTimer = ~uint32_t{0};
   struct Record {
     DeviceTag tag;

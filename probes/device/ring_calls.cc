@@ -89,6 +89,28 @@ DeviceOutcome DeviceRing::Observe(const MatmulCall& call, const ProductPlan& pla
   return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
 }
 
+// ---- calls that are measured on the host -------------------------------------------------------
+
+DeviceOutcome DeviceRing::Observe(const CarriedCall& call, void* stream, const DeviceTag& tag,
+                                  DeviceError* error) {
+  if (failed()) return Failure(error);
+  Claim claim;
+  bool prepared = false;
+  const DeviceOutcome got = Acquire(nullptr, stream, &claim, &prepared, error);
+  if (got != DeviceOutcome::kTaken) return got;
+  std::byte* memory = Reserve(call.bytes);
+  if (memory == nullptr) return DeviceOutcome::kRingFull;
+  Record* record = Begin(memory, Kind::kCarried, tag, &claim, stream);
+  std::byte* body = Body(record);
+  call.store(call.call, body);
+  DeviceStatus launched = kDeviceOk;
+  for (const CarriedCopy& copy : call.copies) {
+    if (launched == kDeviceOk)
+      launched = table_->copy(device_, &copy.from, Alias(body + copy.to), stream, error);
+  }
+  return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
+}
+
 // ---- tensors and updates -----------------------------------------------------------------------
 
 DeviceOutcome DeviceRing::Observe(const TensorCall& call, const MeasureOptions& options,
