@@ -121,10 +121,12 @@ class Bare {
     workspace_bytes_ = Table()->workspace_bytes(Router::kTokens, Router::kExperts);
     Check(Table()->allocate(device_, workspace_bytes_, &workspace_, &error_));
     Check(Table()->make_event(device_, &event_, &error_));
+    Check(Table()->make_timer(device_, &timer_, &error_));
     ok_ = ok_ && PlanRouting(router.call.input, &plan_).ok();
   }
   ~Bare() {
     if (event_ != nullptr) Table()->destroy_event(device_, event_);
+    if (timer_ != nullptr) Table()->destroy_timer(device_, timer_);
     if (workspace_ != nullptr) Table()->free_memory(device_, workspace_);
     if (device_ != nullptr) Table()->close(device_);
   }
@@ -136,6 +138,7 @@ class Bare {
   bool Call(bool sampled) {
     uint64_t id = 0;
     Check(Table()->stream_id(device_, router_.stream, &id, &error_));
+    if (sampled) Check(Table()->mark_timer(device_, timer_, 0, router_.stream, &error_));
     auto* raw = static_cast<RoutingRaw*>(pages_.data());
     Check(Table()->measure(device_, &plan_, workspace_, workspace_bytes_, raw, router_.stream,
                            &error_));
@@ -144,6 +147,7 @@ class Bare {
       Check(Table()->copy(device_, &router_.call.input.scores, rows, router_.stream, &error_));
       Check(Table()->copy(device_, &router_.call.input.topk_indices, rows + router_.scores.bytes(),
                           router_.stream, &error_));
+      Check(Table()->mark_timer(device_, timer_, 1, router_.stream, &error_));
     }
     Check(Table()->record_event(device_, event_, router_.stream, &error_));
     return ok_;
@@ -158,6 +162,7 @@ class Bare {
   void* device_ = nullptr;
   void* workspace_ = nullptr;
   void* event_ = nullptr;
+  void* timer_ = nullptr;
   uint64_t workspace_bytes_ = 0;
   RoutingPlan plan_;
   DeviceError error_{};

@@ -97,13 +97,15 @@ PLUMB_HD inline void CountOne(uint32_t* count) {
 PLUMB_HD inline bool ArriveLast(uint32_t* arrived, uint32_t blocks) {
 #if defined(__CUDA_ARCH__)
   __threadfence();
-  const bool last = atomicAdd(arrived, 1u) + 1 == blocks;
+  // Back to 0 in the same step: of replays that overlap no block is forgotten.
+  const bool last = atomicInc(arrived, blocks - 1) == blocks - 1;
   __threadfence();
-#else
-  const bool last = ++*arrived == blocks;
-#endif
-  if (last) *arrived = 0;
   return last;
+#else
+  if (++*arrived < blocks) return false;
+  *arrived = 0;
+  return true;
+#endif
 }
 
 }  // namespace internal

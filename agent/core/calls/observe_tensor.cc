@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "agent/core/calls/dlpack.h"
 #include "agent/core/calls/text.h"
