@@ -84,6 +84,29 @@ TensorView Gather(const TensorView& whole, int inner, std::span<const uint64_t> 
   return out;
 }
 
+// What the rows are: of the whole, before they are taken out.
+void NoteShape(LogitsCall* call) {
+  LogitsCall::Fields& f = call->fields;
+  f.vocabulary = static_cast<uint64_t>(VocabularyOf(call->input));
+  f.train_dtype = static_cast<int32_t>(call->input.train.dtype);
+  f.rollout_dtype = static_cast<int32_t>(call->input.rollout.dtype);
+  f.rows_seen = static_cast<uint64_t>(RowsOf(call->input));
+  f.exercised = f.rows_seen > 0;
+}
+
+// False: the step measures none.
+bool ChooseRows(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* call) {
+  NoteShape(call);
+  if (!options.sampled || call->fields.rows_seen == 0) {
+    call->input = {};
+    return false;
+  }
+  scratch->rows = SampleIndices(options.key, call->fields.rows_seen, RowsMeasured(call->input));
+  call->rows = TensorView::Dense(scratch->rows.data(), DType::kU64,
+                                 static_cast<int64_t>(scratch->rows.size()));
+  return true;
+}
+
 uint64_t GatheredBytes(const LogitInput& in, uint64_t rows) {
   uint64_t bytes = Aligned(rows * DTypeSize(in.tokens.dtype));
   const auto vocabulary = static_cast<uint64_t>(VocabularyOf(in));
@@ -111,10 +134,14 @@ void GatherRows(LogitScratch* scratch, LogitsCall* call) {
 
 absl::Status CheckCall(const LogitsCall& call) {
   const LogitInput& in = call.input;
-  if (absl::Status s = CheckTensor("train", in.train, Content::kNumber); !s.ok()) return s;
-  if (absl::Status s = CheckTensor("rollout", in.rollout, Content::kNumber); !s.ok()) return s;
-  if (absl::Status s = CheckTensor("tokens", in.tokens, Content::kNumber); !s.ok()) return s;
-  if (absl::Status s = CheckTensor("allowed", in.allowed, Content::kNumber); !s.ok()) return s;
+  if (absl::Status s = CheckTensor("train", in.train, Content::kNumber, Place::kAny); !s.ok())
+    return s;
+  if (absl::Status s = CheckTensor("rollout", in.rollout, Content::kNumber, Place::kAny); !s.ok())
+    return s;
+  if (absl::Status s = CheckTensor("tokens", in.tokens, Content::kNumber, Place::kAny); !s.ok())
+    return s;
+  if (absl::Status s = CheckTensor("allowed", in.allowed, Content::kNumber, Place::kAny); !s.ok())
+    return s;
   if (absl::Status s = CheckLogits(in); !s.ok()) return s;
   const LogitsCall::Fields& f = call.fields;
   if (f.mode < 0 || f.mode > v1::LOGPROB_MODE_PROCESSED) {
@@ -128,21 +155,43 @@ absl::Status CheckCall(const LogitsCall& call) {
 }
 
 void Sample(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* call) {
-  LogitsCall::Fields& f = call->fields;
-  f.vocabulary = static_cast<uint64_t>(VocabularyOf(call->input));
-  f.train_dtype = static_cast<int32_t>(call->input.train.dtype);
-  f.rollout_dtype = static_cast<int32_t>(call->input.rollout.dtype);
-  const auto rows = static_cast<uint64_t>(RowsOf(call->input));
-  f.exercised = rows > 0;
-  f.rows_seen = rows;
-  if (!options.sampled || rows == 0) {
-    call->input = {};
-    return;
-  }
-  scratch->rows = SampleIndices(options.key, rows, RowsMeasured(call->input));
-  call->rows = TensorView::Dense(scratch->rows.data(), DType::kU64,
-                                 static_cast<int64_t>(scratch->rows.size()));
+  if (!ChooseRows(options, scratch, call)) return;
   if (GatheredBytes(call->input, scratch->rows.size()) <= kCopyBytes / 2) GatherRows(scratch, call);
+}
+
+void Carry(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* call,
+           std::vector<CarriedCopy>* copies) {
+  const LogitInput whole = call->input;
+  if (!ChooseRows(options, scratch, call)) return;
+  // The call as it will lie in its slot: the rows alone, dense, still to come.
+  const auto m = static_cast<int64_t>(scratch->rows.size());
+  LogitInput& in = call->input;
+  for (TensorView* view : {&in.train, &in.rollout, &in.tokens, &in.allowed}) {
+    if (!view->present()) continue;
+    const int device = view->device;
+    *view = view == &in.tokens ? TensorView::Dense(nullptr, view->dtype, m)
+                               : TensorView::Dense(nullptr, view->dtype, m, VocabularyOf(whole));
+    view->device = device;
+  }
+  call->fields.gathered = true;
+  // From where each of them comes.
+  const LogitParts parts(*call);
+  const std::array<const TensorView*, 4> from = {&whole.train, &whole.rollout, &whole.tokens,
+                                                 &whole.allowed};
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (!from[i]->present()) continue;
+    const bool of_tokens = from[i] == &whole.tokens;
+    uint64_t to = PlaceInSlot(parts.all, i);
+    for (const uint64_t row : scratch->rows) {
+      TensorView one = RowOf(*from[i], of_tokens ? 0 : 1, row);
+      if (of_tokens) {
+        one = TensorView::Dense(one.data, one.dtype, 1);
+        one.device = from[i]->device;
+      }
+      copies->push_back({one, to});
+      to += PackedBytes(one);
+    }
+  }
 }
 
 uint64_t SampleBytes(const LogitsCall& call) {

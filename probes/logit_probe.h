@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "kernels/logits/pair.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "probes/calls/carried.h"
 #include "probes/calls/measure.h"
 
 namespace plumbline::probes {
@@ -36,7 +37,7 @@ inline constexpr int64_t kLogitsMeasured = int64_t{1} << 20;
 // Bytes of raw rows that a call keeps beside them.
 inline constexpr uint64_t kLogitWitnessBytes = uint64_t{128} << 10;
 
-// InvalidArgument names the tensor and what was expected; Unavailable: logits on a device.
+// InvalidArgument names the tensor and what was expected.
 absl::Status CheckCall(const LogitsCall& call);
 
 // What a sampled call refers to beyond its call: kept from call to call.
@@ -48,6 +49,11 @@ struct LogitScratch {
 // Makes the call's tensors those that the step measures; none where it keeps no sample. CheckCall
 // was OK. The call then refers to `scratch`.
 void Sample(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* call);
+
+// The same of logits on a device: the call becomes one of the rows alone, and `copies` what brings
+// them (calls/carried.h).
+void Carry(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* call,
+           std::vector<CarriedCopy>* copies);
 
 // As of a checked call, before Sample.
 uint64_t SampleBytes(const LogitsCall& call);

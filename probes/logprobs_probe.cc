@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "kernels/core/sample_index.h"
 #include "kernels/core/strided.h"
 #include "kernels/evidence/sample.h"
+#include "probes/calls/call_slot.h"
 #include "probes/calls/measure.h"
 #include "probes/calls/tensor_checks.h"
 
@@ -57,7 +59,12 @@ absl::Status CheckColumns(const LogprobsCall& call) {
   const TensorView& reference = Reference(call);
   for (const Column& column : Columns(call)) {
     if (!column.view->present()) continue;
-    if (absl::Status s = CheckTensor(column.name, *column.view, column.content); !s.ok()) return s;
+    absl::Status s = CheckTensor(column.name, *column.view, column.content, Place::kAny);
+    if (s.ok()) {
+      s = CheckSamePlace(column.name, *column.view, call.rollout.present() ? "rollout" : "train",
+                         reference.device);
+    }
+    if (!s.ok()) return s;
     if (SameShape(*column.view, reference)) continue;
     if (column.per_sequence && OnePerRow(*column.view, reference)) continue;
     return Expected(column.name, *column.view,
@@ -65,6 +72,23 @@ absl::Status CheckColumns(const LogprobsCall& call) {
   }
   return absl::OkStatus();
 }
+
+struct LogprobsParts {
+  struct Fields {
+    LogprobsCall::Fields of_call;
+    uint64_t key, threshold;
+  };
+  explicit LogprobsParts(const CarriedLogprobs& carried)
+      : fields{carried.call.fields, carried.key, carried.threshold}, texts{carried.call.worker} {
+    const auto columns = Columns(carried.call);
+    for (size_t i = 0; i < columns.size(); ++i) tensors[i] = *columns[i].view;
+    all = {std::as_bytes(std::span(&fields, 1)), texts, tensors};
+  }
+  Fields fields;
+  std::array<std::string_view, 1> texts;
+  std::array<TensorView, 17> tensors;
+  CallParts all;
+};
 
 absl::Status CheckChoice(const char* name, int32_t value, bool valid) {
   if (valid) return absl::OkStatus();
@@ -247,6 +271,33 @@ absl::Status CheckCall(const LogprobsCall& call) {
     s = CheckChoice("selection", f.selection, v1::LogprobsSequence::Selection_IsValid(f.selection));
   if (s.ok()) s = CheckChoice("source", f.source, v1::LogprobsSequence::Source_IsValid(f.source));
   return s.ok() ? CheckColumns(call) : s;
+}
+
+int DeviceOf(const LogprobsCall& call) {
+  return Reference(call).on_host() ? -1 : Reference(call).device;
+}
+
+size_t SlotBytes(const CarriedLogprobs& carried) { return CallBytes(LogprobsParts(carried).all); }
+
+void StoreCall(const CarriedLogprobs& carried, std::byte* slot) {
+  StoreCall(LogprobsParts(carried).all, slot);
+}
+
+CarriedLogprobs LoadLogprobs(const std::byte* slot) {
+  CallReader reader(slot);
+  CarriedLogprobs carried;
+  const auto fields = reader.fields<LogprobsParts::Fields>();
+  carried.call.fields = fields.of_call;
+  carried.key = fields.key;
+  carried.threshold = fields.threshold;
+  carried.call.worker = reader.NextText();
+  for (const Column& column : Columns(carried.call))
+    *const_cast<TensorView*>(column.view) = reader.NextTensor();  // views of our own call
+  return carried;
+}
+
+bool Carry(const CarriedLogprobs& carried, std::vector<CarriedCopy>* copies) {
+  return CarryTensors(LogprobsParts(carried).all, copies);
 }
 
 uint64_t ColumnBytes(const LogprobsCall& call) {

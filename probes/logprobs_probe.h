@@ -6,12 +6,15 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "probes/calls/carried.h"
 
 namespace plumbline::probes {
 
@@ -35,8 +38,21 @@ struct LogprobsCall {
   } fields;
 };
 
-// InvalidArgument names the column and what was expected; Unavailable: a column is on a device.
+// InvalidArgument names the column and what was expected: all are on one device, or on the host.
 absl::Status CheckCall(const LogprobsCall& call);
+// Of a checked call: where its columns are, < 0: the host.
+int DeviceOf(const LogprobsCall& call);
+
+// A call on a device, which is measured on the host: what Measure is told of it, stored with it.
+struct CarriedLogprobs {
+  LogprobsCall call;
+  uint64_t key = 0, threshold = 0;
+};
+size_t SlotBytes(const CarriedLogprobs& carried);
+void StoreCall(const CarriedLogprobs& carried, std::byte* slot);
+CarriedLogprobs LoadLogprobs(const std::byte* slot);
+// What brings its columns (calls/carried.h); false: one cannot be copied.
+bool Carry(const CarriedLogprobs& carried, std::vector<CarriedCopy>* copies);
 
 // Bytes of the call's columns.
 uint64_t ColumnBytes(const LogprobsCall& call);

@@ -36,8 +36,7 @@ TensorStateOptions StateOf(const TensorCall& call, v1::Evidence* out) {
 
 absl::Status CheckCall(const TensorCall& call) {
   if (!call.values.present()) return absl::InvalidArgumentError("values: required, absent");
-  const Place place = IsFloating(call.values.dtype) ? Place::kAny : Place::kHost;
-  absl::Status s = CheckTensor("values", call.values, Content::kNumber, place);
+  absl::Status s = CheckTensor("values", call.values, Content::kNumber, Place::kAny);
   if (s.ok()) s = CheckDeclared("target_format", call.target_format);
   if (s.ok()) s = CheckText("role", call.role);
   return s.ok() ? CheckText("replicas", call.replicas) : s;
@@ -62,6 +61,10 @@ uint64_t SummaryBytes(const TensorCall& call) {
 size_t SlotBytes(const TensorCall& call) { return CallBytes(TensorParts(call).all); }
 
 void StoreCall(const TensorCall& call, std::byte* slot) { StoreCall(TensorParts(call).all, slot); }
+
+bool Carry(const TensorCall& call, std::vector<CarriedCopy>* copies) {
+  return CarryTensors(TensorParts(call).all, copies);
+}
 
 TensorCall LoadTensorCall(const std::byte* slot) {
   CallReader reader(slot);

@@ -71,6 +71,16 @@ const DeviceTable kNull = {
     TakeBatch,
     [](void*, void*, void*, DeviceError*) { return kDeviceOk; },
     [](void*, void*, DeviceError*) { return kDeviceOk; },
+    [](void*, void** timer, DeviceError*) {
+      *timer = Something();
+      return kDeviceOk;
+    },
+    [](void*, void*) {},
+    [](void*, void*, int32_t, void*, DeviceError*) { return kDeviceOk; },
+    [](void*, void*, uint64_t* ns, DeviceError*) {
+      *ns = 1000;
+      return kDeviceOk;
+    },
     [](void*, void*, const void*, uint64_t, DeviceError*) { return kDeviceOk; },
     [](void*, GraphSlot*, const GraphSlot*, uint32_t, void*, DeviceError*) { return kDeviceOk; },
     [](void*, void*, uint64_t* id, DeviceError*) {

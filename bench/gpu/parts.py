@@ -226,11 +226,22 @@ def _benchmark(bench, name, *arguments, limit=240):
     if refused:
         return {"failed": f"refused: {', '.join(sorted(set(refused)))}"}
     return {r["run_name"]: {"nanoseconds": r["real_time"] * NANOSECONDS[r["time_unit"]],
-                            "bytes_per_second": r.get("bytes_per_second")}
+                            "bytes_per_second": r.get("bytes_per_second"),
+                            **{name: r[name] for name in COUNTERS if name in r}}
             for r in rows if r.get("aggregate_name") == "median"}
 
 
+COUNTERS = ("items_per_second", "besides_ns", "besides_low_ns", "besides_high_ns")
+
+
 NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def first(bench):
+    """What the kernels' budgets rest on, in a minute: bandwidth, atomics, a graph's empty node."""
+    found = _benchmark(bench, "gpu_kernels", "--benchmark_min_time=0.02",
+                       "--benchmark_filter=^(ReadOnce|Copy|SharedAtomics|EmptyNodes)/", limit=90)
+    return found
 
 
 def speed(bench):
@@ -250,6 +261,17 @@ def step(bench, *options, log=None):
 
 def step_graph(bench):
     return step(bench, "--graph", "1", log="gpu_step_graph")
+
+
+def step_copies(bench):
+    return step(bench, "--copies", "1", log="gpu_step_copies")
+
+
+def peers(bench):
+    """PyTorch's own operations over the same inputs as our kernels'."""
+    status, output = bench.run("pytorch_peers", ["python3", HERE / "pytorch_peers.py"], 240)
+    said = [line for line in output.splitlines() if line.startswith("{")]
+    return outcome(status, output) or (json.loads(said[-1]) if said else {"failed": output[-500:]})
 
 
 def products(bench):
@@ -363,10 +385,10 @@ def recordings(bench):
 
 
 # First what decides, then what explains; what takes longest comes last.
-PARTS = (device, tests, speed, host, step, step_graph, products, profile, sanitizers, recordings,
-         trainer)
+PARTS = (device, tests, first, speed, host, step, step_graph, step_copies, peers, products, profile,
+         sanitizers, recordings, trainer)
 PART_SECONDS = 8 * 60
-TIMED = ("speed", "host", "step", "step_graph")
+TIMED = ("first", "speed", "host", "step", "step_graph", "step_copies", "peers")
 CLOCKS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
 
 

@@ -59,26 +59,57 @@ def _times(fast, slow):
     return ratio, f"{ratio:.1f} ×"
 
 
+def copy_of(moved):
+    """The benchmark of a device copy that reads and writes so many bytes together."""
+    return f"Copy/{moved // 2}/manual_time"
+
+
+OF_MANY = 2 * 302153728  # bytes, as in stats_bench.cu
+PAIR = 2 * 1024 * 151936  # elements of both
+
+
 def speed_figures(part):
-    copy = "Copy/1073741824/manual_time"
     out = []
-    for t in ("f32", "bf16", "f16", "e4m3", "e5m2"):
+    for t, size in (("f32", 4), ("bf16", 2), ("f16", 2), ("e4m3", 1), ("e5m2", 1)):
         out.append(_ratio(f"statistics of {t}, share of the device copy", lambda x: x >= 0.85,
-                          "≥ 85 %", part, f"Stats/{t}/{LARGE}/manual_time", copy, _rates))
+                          "≥ 85 %", part, f"Stats/{t}/{LARGE}/manual_time", copy_of(size * LARGE),
+                          _rates))
     out.append(_ratio("statistics of 48 tensors of bf16 in one launch, share of the device copy",
-                      lambda x: x >= 0.85, "≥ 85 %", part, "StatsOfMany/bf16/manual_time", copy,
-                      _rates))
+                      lambda x: x >= 0.85, "≥ 85 %", part, "StatsOfMany/bf16/manual_time",
+                      copy_of(OF_MANY), _rates))
     for t in ("f32", "bf16"):
         out.append(_ratio(f"statistics of {t} against a reduction each", lambda x: x > 1,
                           "faster", part, f"Stats/{t}/{LARGE}/manual_time",
                           f"StatsInManyPasses/{t}/{LARGE}/manual_time", _times))
     pair = "Pair/bf16/1024/151936/manual_time"
     out.append(_ratio("logit pair of bf16, share of the device copy", lambda x: x >= 0.60,
-                      "≥ 60 %", part, pair, copy, _rates))
+                      "≥ 60 %", part, pair, copy_of(2 * PAIR), _rates))
     out.append(_ratio("logit pair of f32, share of the device copy", lambda x: x >= 0.80,
-                      "≥ 80 %", part, pair.replace("bf16", "f32"), copy, _rates))
+                      "≥ 80 %", part, pair.replace("bf16", "f32"), copy_of(4 * PAIR), _rates))
     out.append(_ratio("logit pair of bf16 against an operation each", lambda x: x >= 8, "≥ 8 ×",
                       part, pair, "PairInManyPasses/1024/151936/manual_time", _times))
+    return out
+
+
+def peer_figures(speed, peers):
+    """Our kernels against PyTorch's operations, of one device."""
+    out = []
+    for name, benchmark, limit, text in (
+            ("statistics of f32", f"Stats/f32/{LARGE}/manual_time", 1, "faster"),
+            ("statistics of bf16", f"Stats/bf16/{LARGE}/manual_time", 1, "faster"),
+            ("logit pair of bf16", "Pair/bf16/1024/151936/manual_time", 8, "≥ 8 ×"),
+            ("logit pair of f32", "Pair/f32/1024/151936/manual_time", 8, "≥ 8 ×")):
+        name = f"{name} against PyTorch"
+        why = why_not(speed) or why_not(peers)
+        if not why and (benchmark not in speed or benchmark not in peers["peers"]):
+            why = f"no {benchmark} among the results"
+        if why:
+            out.append(Figure(name, text, why=why))
+            continue
+        ratio, shown = _times(speed[benchmark], peers["peers"][benchmark])
+        count = len(peers["peers"][benchmark]["operations"])
+        out.append(Figure(name, text, f"{shown} of {count} of PyTorch {peers['torch']}",
+                          bool(ratio > limit or ratio == limit == 8)))
     return out
 
 
@@ -106,13 +137,18 @@ def routing_figure(part):
 
 
 def host_figure(part):
-    def besides(whole, bare):
-        extra = (whole["nanoseconds"] - bare["nanoseconds"]) / 1e3
-        return extra, (f"{extra:.2f} µs ({whole['nanoseconds'] / 1e3:.2f} less "
-                       f"{bare['nanoseconds'] / 1e3:.2f} of launches)")
-    return _ratio("host time of a due observation besides the launches", lambda x: x <= 1,
-                  "≤ 1 µs", part, "Observe/sampled:0/manual_time",
-                  "Launches/sampled:0/manual_time", besides)
+    """By neighbours in turns: the middle of their differences, and of the middle half of them."""
+    name, limit = "host time of a due observation besides the launches", "≤ 1 µs"
+    benchmark = "Besides/sampled:0/manual_time"
+    why = why_not(part)
+    if not why and "besides_ns" not in part.get(benchmark, {}):
+        why = f"no {benchmark} among the results"
+    if why:
+        return Figure(name, limit, why=why)
+    found = part[benchmark]
+    extra, low, high = (found[f"besides{which}_ns"] / 1e3 for which in ("", "_low", "_high"))
+    shown = f"{extra:.2f} µs [{low:.2f}, {high:.2f}] of {found['nanoseconds'] / 1e3:.2f}"
+    return Figure(name, limit, shown, bool(extra <= 1))
 
 
 def step_figure(part, name="step of a transformer block in bf16, default sampling"):
@@ -199,7 +235,11 @@ def figures(results):
                                                  step_figure(get("step")),
                                                  step_figure(get("step_graph"),
                                                              "the same step as a CUDA graph that "
-                                                             "holds the probes")]),
+                                                             "holds the probes"),
+                                                 step_figure(get("step_copies"),
+                                                             "the same step beside 256 MB copied "
+                                                             "both ways all the time")]),
+        ("Against PyTorch", peer_figures(get("speed"), get("peers"))),
         ("compute-sanitizer", sanitizer_figures(get("sanitizers"))),
     ]
 
@@ -243,6 +283,20 @@ def _all_speeds(part):
         rows.append(f"| `{name.removesuffix('/manual_time')}` | {row['nanoseconds'] / 1e3:,.2f} | "
                     f"{'' if rate is None else f'{rate / 1e9:,.1f}'} |")
     return _table(("benchmark", "µs", "GB/s"), rows)
+
+
+def _first(part):
+    """What the kernels' budgets rest on."""
+    why = why_not(part)
+    if why:
+        return [f"Not taken: {why}.", ""]
+    rows = []
+    for name, row in part.items():
+        rate, items = row["bytes_per_second"], row.get("items_per_second")
+        said = f"{rate / 1e9:,.0f} GB/s" if rate else f"{items / 1e9:,.3f} G/s" if items else ""
+        rows.append(f"| `{name.removesuffix('/manual_time')}` | {row['nanoseconds'] / 1e3:,.2f} | "
+                    f"{said} |")
+    return _table(("of the device", "µs", "rate"), rows)
 
 
 def _products(part, audits):
@@ -297,6 +351,7 @@ def markdown(results):
     """The whole page. results["audits"]: what plumb audit says of dumps and records, by name."""
     lines = ["# On the GPU", "", "Written by `tools/gpu_check`; medians of five repetitions, all in "
              "one run on one device.", "", *_device(results.get("device"))]
+    lines += ["## First", "", *_first(results.get("first"))]
     for heading, group in figures(results):
         lines += [f"## {heading}", "",
                   *_table(("figure", "measured", "wanted", ""), [f.row() for f in group])]

@@ -1,6 +1,8 @@
 // What a due observation on a device costs the trainer's thread, and what of it are CUDA's own
 // launches: Observe is the ring's call, Launches the same functions of the device library called
-// bare. Host time; the device catches up and is drained between lumps of calls, which is not timed.
+// bare, Besides the one less the other, lump by lump in turns. Host time; the device catches up and
+// is drained between lumps of calls, which is not timed.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -49,42 +51,66 @@ struct Router {
   probes::RoutingCall call;
 };
 
+// Seconds of a call, of a lump of them; negative: one was not taken.
+template <typename Call>
+double LumpOf(Call call) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < kLump; ++i) {
+    if (!call()) return -1;
+  }
+  return std::chrono::duration<double>(Clock::now() - begin).count() / kLump;
+}
+
 template <typename Call, typename CatchUp>
 void TimeLumps(benchmark::State& state, Call call, CatchUp catch_up) {
-  using Clock = std::chrono::steady_clock;
   for (auto _ : state) {
-    const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < kLump; ++i) {
-      if (!call()) return state.SkipWithError("a call was not taken");
-    }
-    const std::chrono::duration<double> took = Clock::now() - begin;
-    state.SetIterationTime(took.count() / kLump);
+    const double took = LumpOf(call);
+    if (took < 0) return state.SkipWithError("a call was not taken");
+    state.SetIterationTime(took);
     catch_up();
   }
 }
 
+// The ring, and the router's call through it.
+class Observed {
+ public:
+  Observed(const Router& router, bool sampled)
+      : router_(router), tag_{nullptr, 0, 0, sampled}, ring_(Open(&error_)) {}
+  bool ok() const { return ring_ != nullptr; }
+  const char* why() const { return error_.text; }
+
+  bool Call() {
+    bool prepared = false;
+    return ring_->Observe(router_.call, router_.stream, tag_, &prepared, &error_) ==
+           probes::DeviceOutcome::kTaken;
+  }
+  void CatchUp() {
+    cudaStreamSynchronize(router_.stream);
+    probes::DeviceItem item;
+    while (ring_->Front(&item)) ring_->Pop();
+  }
+
+ private:
+  static std::unique_ptr<probes::DeviceRing> Open(DeviceError* error) {
+    probes::DeviceLimits limits;
+    limits.ring_bytes = 512ull << 20;  // a lump with its rows
+    return probes::DeviceRing::Open(Table(), 0, limits, error);
+  }
+  const Router& router_;
+  const probes::DeviceTag tag_;
+  DeviceError error_{};
+  std::unique_ptr<probes::DeviceRing> ring_;
+};
+
 void Observe(benchmark::State& state) {
   if (Table() == nullptr) return state.SkipWithError("no device library");
-  DeviceError error{};
-  probes::DeviceLimits limits;
-  limits.ring_bytes = 512ull << 20;  // a lump with its rows
-  const auto ring = probes::DeviceRing::Open(Table(), 0, limits, &error);
-  if (ring == nullptr) return state.SkipWithError(error.text);
   const Router router;
-  const probes::DeviceTag tag{nullptr, 0, 0, state.range(0) != 0};
-  const auto call = [&] {
-    bool prepared = false;
-    return ring->Observe(router.call, router.stream, tag, &prepared, &error) ==
-           probes::DeviceOutcome::kTaken;
-  };
-  const auto catch_up = [&] {
-    cudaStreamSynchronize(router.stream);
-    probes::DeviceItem item;
-    while (ring->Front(&item)) ring->Pop();
-  };
-  if (!call()) return state.SkipWithError(error.text);  // gets the width ready
-  catch_up();
-  TimeLumps(state, call, catch_up);
+  Observed observed(router, state.range(0) != 0);
+  if (!observed.ok() || !observed.Call()) return state.SkipWithError(observed.why());
+  observed.CatchUp();  // the first call got the width ready
+  TimeLumps(
+      state, [&] { return observed.Call(); }, [&] { observed.CatchUp(); });
 }
 
 // A device of the library, and what its calls need.
@@ -95,10 +121,12 @@ class Bare {
     workspace_bytes_ = Table()->workspace_bytes(Router::kTokens, Router::kExperts);
     Check(Table()->allocate(device_, workspace_bytes_, &workspace_, &error_));
     Check(Table()->make_event(device_, &event_, &error_));
+    Check(Table()->make_timer(device_, &timer_, &error_));
     ok_ = ok_ && PlanRouting(router.call.input, &plan_).ok();
   }
   ~Bare() {
     if (event_ != nullptr) Table()->destroy_event(device_, event_);
+    if (timer_ != nullptr) Table()->destroy_timer(device_, timer_);
     if (workspace_ != nullptr) Table()->free_memory(device_, workspace_);
     if (device_ != nullptr) Table()->close(device_);
   }
@@ -110,6 +138,7 @@ class Bare {
   bool Call(bool sampled) {
     uint64_t id = 0;
     Check(Table()->stream_id(device_, router_.stream, &id, &error_));
+    if (sampled) Check(Table()->mark_timer(device_, timer_, 0, router_.stream, &error_));
     auto* raw = static_cast<RoutingRaw*>(pages_.data());
     Check(Table()->measure(device_, &plan_, workspace_, workspace_bytes_, raw, router_.stream,
                            &error_));
@@ -118,6 +147,7 @@ class Bare {
       Check(Table()->copy(device_, &router_.call.input.scores, rows, router_.stream, &error_));
       Check(Table()->copy(device_, &router_.call.input.topk_indices, rows + router_.scores.bytes(),
                           router_.stream, &error_));
+      Check(Table()->mark_timer(device_, timer_, 1, router_.stream, &error_));
     }
     Check(Table()->record_event(device_, event_, router_.stream, &error_));
     return ok_;
@@ -132,6 +162,7 @@ class Bare {
   void* device_ = nullptr;
   void* workspace_ = nullptr;
   void* event_ = nullptr;
+  void* timer_ = nullptr;
   uint64_t workspace_bytes_ = 0;
   RoutingPlan plan_;
   DeviceError error_{};
@@ -148,6 +179,49 @@ void Launches(benchmark::State& state) {
       [&] { cudaStreamSynchronize(router.stream); });
 }
 
+double Middle(std::vector<double> of, double share) {
+  std::sort(of.begin(), of.end());
+  return of.empty() ? 0 : of[static_cast<size_t>(share * static_cast<double>(of.size() - 1))];
+}
+
+// A lump of each in turns, the first one changing: whatever goes on beside them meets both alike.
+// The counters are of the differences of neighbours; the time is a call's through the ring.
+void Besides(benchmark::State& state) {
+  if (Table() == nullptr) return state.SkipWithError("no device library");
+  const bool sampled = state.range(0) != 0;
+  const Router router;
+  Observed observed(router, sampled);
+  Bare bare(router);
+  if (!observed.ok() || !observed.Call()) return state.SkipWithError(observed.why());
+  if (!bare.ok()) return state.SkipWithError("the device cannot be opened");
+  observed.CatchUp();
+  const auto through_ring = [&] {
+    const double took = LumpOf([&] { return observed.Call(); });
+    observed.CatchUp();
+    return took;
+  };
+  const auto launches = [&] {
+    const double took = LumpOf([&] { return bare.Call(sampled); });
+    cudaStreamSynchronize(router.stream);
+    return took;
+  };
+  std::vector<double> differences;
+  bool ring_first = false;
+  for (auto _ : state) {
+    ring_first = !ring_first;
+    double whole = ring_first ? through_ring() : 0;
+    const double part = launches();
+    if (!ring_first) whole = through_ring();
+    if (whole < 0 || part < 0) return state.SkipWithError("a call was not taken");
+    differences.push_back((whole - part) * 1e9);
+    state.SetIterationTime(whole);
+  }
+  state.counters["besides_ns"] = Middle(differences, 0.5);
+  state.counters["besides_low_ns"] = Middle(differences, 0.25);
+  state.counters["besides_high_ns"] = Middle(differences, 0.75);
+}
+
+BENCHMARK(Besides)->ArgName("sampled")->Arg(0)->Arg(1)->UseManualTime();
 BENCHMARK(Observe)->ArgName("sampled")->Arg(0)->Arg(1)->UseManualTime();
 BENCHMARK(Launches)->ArgName("sampled")->Arg(0)->Arg(1)->UseManualTime();
 

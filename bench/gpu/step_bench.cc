@@ -2,13 +2,16 @@
 // that heat and neighbours meet both alike, at the cadence that the agent has by default. Prints
 // one JSON object; tools/gpu_check makes the figure of it.
 //
-//   gpu_step [--blocks 80] [--steps 20] [--graph 1]
+//   gpu_step [--blocks 80] [--steps 20] [--graph 1] [--copies 1]
 //
 // --graph 1: the step is a CUDA graph, the one with probes in it, the other without.
+// --copies 1: beside the steps, streams of their own copy 256 MB to the GPU and 256 MB back all the
+// time, as a trainer that offloads does; small copies of the probes' would wait behind them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,12 +25,63 @@ namespace {
 
 constexpr int kWarmUp = 20;
 
+// 256 MB to the GPU and back again and again, both ways at once, while Next is called often enough.
+class Copies {
+ public:
+  explicit Copies(bool wanted) : wanted_(wanted), memory_(wanted ? 2 * kBytes : 1) {
+    if (!wanted) return;
+    for (Way& way : ways_) {
+      way.host = std::make_unique<PinnedMemory>(kBytes);
+      Must(cudaStreamCreateWithFlags(&way.stream, cudaStreamNonBlocking), "stream");
+    }
+  }
+  ~Copies() {
+    for (const Way& way : ways_) {
+      if (way.stream != nullptr) cudaStreamDestroy(way.stream);
+    }
+  }
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+
+  // Of each way one more, if its last is done.
+  void Next() {
+    if (!wanted_) return;
+    Way &up = ways_[0], &down = ways_[1];
+    if (cudaStreamQuery(up.stream) == cudaSuccess) {
+      Must(cudaMemcpyAsync(memory_.data(), up.host->data(), kBytes, cudaMemcpyHostToDevice,
+                           up.stream),
+           "copy up");
+      ++copied_;
+    }
+    if (cudaStreamQuery(down.stream) == cudaSuccess) {
+      Must(cudaMemcpyAsync(down.host->data(), memory_.at(kBytes), kBytes, cudaMemcpyDeviceToHost,
+                           down.stream),
+           "copy down");
+      ++copied_;
+    }
+  }
+  int64_t copied() const { return copied_; }
+
+ private:
+  static constexpr size_t kBytes = 256'000'000;
+  struct Way {
+    std::unique_ptr<PinnedMemory> host;
+    cudaStream_t stream = nullptr;
+  };
+  bool wanted_;
+  DeviceMemory memory_;
+  Way ways_[2];
+  int64_t copied_ = 0;
+};
+
 // Milliseconds of each of `steps` steps by the GPU's own clock.
-std::vector<float> RunBlock(const std::function<void()>& step, cudaStream_t stream, int steps) {
+std::vector<float> RunBlock(const std::function<void()>& step, cudaStream_t stream, int steps,
+                            Copies* beside = nullptr) {
   std::vector<cudaEvent_t> events(static_cast<size_t>(steps) + 1);
   for (cudaEvent_t& e : events) Must(cudaEventCreate(&e), "event");
   Must(cudaEventRecord(events[0], stream), "event");
   for (int i = 0; i < steps; ++i) {
+    if (beside != nullptr) beside->Next();
     step();
     Must(cudaEventRecord(events[static_cast<size_t>(i) + 1], stream), "event");
   }
@@ -75,7 +129,7 @@ Steps ByGraph(StepGraph* plain, StepGraph* probed, Observer* observer, cudaStrea
           }};
 }
 
-int Run(int blocks, int steps, bool by_graph) {
+int Run(int blocks, int steps, bool by_graph, bool with_copies) {
   Blas blas;
   const std::string why = blas.Open();
   if (!why.empty()) {
@@ -86,6 +140,7 @@ int Run(int blocks, int steps, bool by_graph) {
   Must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   StepBlock block({}, blas, stream);
   Observer observer(block, stream);
+  Copies copies(with_copies);
   Steps kinds = CallByCall(&block, &observer);
   RunBlock(kinds.plain, stream, kWarmUp);
   StepGraph plain, probed;
@@ -111,15 +166,16 @@ int Run(int blocks, int steps, bool by_graph) {
   std::printf("{\"flops\": %.0f, \"blocks\": [", block.flops());
   for (int i = 0; i < blocks; ++i) {
     const bool probes = i % 2 == 0;
-    PrintBlock(i == 0, probes, RunBlock(probes ? kinds.probed : kinds.plain, stream, steps));
+    PrintBlock(i == 0, probes,
+               RunBlock(probes ? kinds.probed : kinds.plain, stream, steps, &copies));
   }
   observer.Finish();
   const auto number = [](int64_t n) { return static_cast<long long>(n); };
   std::printf(
       "], \"observed_steps\": %lld, \"taken\": %lld, \"lost\": %lld, \"sampled\": %lld, "
-      "\"measured\": %lld}\n",
+      "\"measured\": %lld, \"copies\": %lld}\n",
       number(observer.steps()), number(observer.taken()), number(observer.lost()),
-      number(observer.sampled()), number(observer.measured()));
+      number(observer.sampled()), number(observer.measured()), number(copies.copied()));
   return observer.measured() == observer.taken() ? 0 : 1;
 }
 
@@ -127,11 +183,12 @@ int Run(int blocks, int steps, bool by_graph) {
 }  // namespace plumbline::gpu
 
 int main(int argc, char** argv) {
-  int blocks = 80, steps = 20, graph = 0;
+  int blocks = 80, steps = 20, graph = 0, copies = 0;
   const struct {
     const char* name;
     int* value;
-  } options[] = {{"--blocks", &blocks}, {"--steps", &steps}, {"--graph", &graph}};
+  } options[] = {
+      {"--blocks", &blocks}, {"--steps", &steps}, {"--graph", &graph}, {"--copies", &copies}};
   for (int i = 1; i < argc; i += 2) {
     const int value = i + 1 < argc ? std::atoi(argv[i + 1]) : 0;
     bool known = false;
@@ -141,7 +198,9 @@ int main(int argc, char** argv) {
       known = value >= 1;
     }
     if (known) continue;
-    std::fprintf(stderr, "usage: gpu_step [--blocks N] [--steps N] [--graph 1], N at least 1\n");
+    std::fprintf(
+        stderr,
+        "usage: gpu_step [--blocks N] [--steps N] [--graph 1] [--copies 1], N at least 1\n");
     return 2;
   }
   const std::string why = plumbline::test::WhyNoGpu();
@@ -149,5 +208,5 @@ int main(int argc, char** argv) {
     std::printf("skipped: %s\n", why.c_str());
     return plumbline::test::kSkipped;
   }
-  return plumbline::gpu::Run(blocks, steps, graph == 1);
+  return plumbline::gpu::Run(blocks, steps, graph == 1, copies == 1);
 }

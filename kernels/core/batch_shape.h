@@ -2,8 +2,8 @@
 //
 // A batch is planned on the host (TensorBatch, UpdateBatch, GatherBatch), put into the staging
 // memory (batch.Put) and launched as its shape, with memory of the caller's:
-//   staging    host memory, pinned (else the copies wait for the stream): the items go up from it,
-//              results come back to it
+//   staging    pinned host memory by its address on the device, 16-byte aligned: the items go up
+//              from it, results come back to it
 //   workspace  device memory, 256-byte aligned
 // both of shape.bytes(). They, and the tensors, must live until the stream has passed the launch;
 // a launch must not be enqueued with the staging memory of one that is under way. Nothing is

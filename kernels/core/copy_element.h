@@ -1,4 +1,4 @@
-// One element from a tensor to dense memory, whatever its size.
+// One element from a tensor to dense memory, whatever its size, and the way through a matrix.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,30 @@ PLUMB_HD inline void CopyElement(const void* from, int64_t at, uint32_t size, un
       to[i] = static_cast<const unsigned char*>(from)[at];
   }
 }
+
+// Where in a matrix of `columns` > 0 the elements i, i + step, i + 2 step, ... lie. The divisions,
+// of 64 bits and slow on a device, are of the first one and of the step.
+class MatrixWalk {
+ public:
+  PLUMB_HD MatrixWalk(int64_t columns, int64_t i, int64_t step)
+      : columns_(columns),
+        row_(i / columns),
+        column_(i % columns),
+        rows_on_(step / columns),
+        columns_on_(step % columns) {}
+  PLUMB_HD int64_t At(int64_t row_stride, int64_t column_stride) const {
+    return row_ * row_stride + column_ * column_stride;
+  }
+  PLUMB_HD void Next() {
+    row_ += rows_on_;
+    column_ += columns_on_;
+    if (column_ < columns_) return;
+    column_ -= columns_;
+    ++row_;
+  }
+
+ private:
+  int64_t columns_, row_, column_, rows_on_, columns_on_;
+};
 
 }  // namespace plumbline::internal

@@ -1,5 +1,5 @@
-// What the batch launches share: a table of items goes up, one kernel runs, results come down. Only
-// for the .cu files.
+// What the batch launches share: a table of items goes up, one kernel runs, results come down, each
+// by a kernel (batch_ends.h). Only for the .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/core/batch_ends.h"
 #include "kernels/core/batch_shape.h"
 #include "kernels/core/capture.h"
 #include "kernels/core/wide_sum.h"
@@ -43,19 +44,14 @@ template <typename Run>
 int EnqueueBatch(const BatchShape& batch, void* staging, void* workspace, void* stream, Run run) {
   if (batch.items == 0) return cudaSuccess;
   if (batch.device < 0 || staging == nullptr || workspace == nullptr) return cudaErrorInvalidValue;
-  auto* up = static_cast<std::byte*>(staging);
   auto* on = static_cast<std::byte*>(workspace);
-  auto* to = static_cast<cudaStream_t>(stream);
-  std::byte* results = on + batch.results_at();
-  cudaError_t code = cudaMemcpyAsync(on, up, batch.item_bytes, cudaMemcpyHostToDevice, to);
-  if (code == cudaSuccess) code = cudaMemsetAsync(results, 0, batch.result_bytes, to);
-  if (code == cudaSuccess && batch.work > 0) {
-    run(on, results, to);
-    code = cudaGetLastError();
+  if (const int code = StageBatch(batch, staging, workspace, stream); code != cudaSuccess)
+    return code;
+  if (batch.work > 0) {
+    run(on, on + batch.results_at(), static_cast<cudaStream_t>(stream));
+    if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) return code;
   }
-  if (code != cudaSuccess) return code;
-  return cudaMemcpyAsync(up + batch.results_at(), results, batch.result_bytes,
-                         cudaMemcpyDeviceToHost, to);
+  return ReturnBatch(batch, workspace, staging, stream);
 }
 
 // The same of a batch that a graph holds: its items stand in the workspace, its results go to the

@@ -11,10 +11,10 @@
 // A call's first launch, of one thread, takes the section down into a word of the call's own; all
 // others go by that word, so that a slot which changes under them cannot divide them. They return
 // where it is 0, or measure into device memory of the call's own; the last one writes results and
-// sampled elements into the section and moves the slot to the next one. So a step may replay a
-// graph any number of times, also not at all, and a replay outside of a due step costs empty
-// launches. Begin and end are counted in the section: where a replay spans the step's begin or end,
-// or overlaps another of the same call, the two do not both come to one.
+// sampled elements into the section, and the last of its blocks moves the slot to the next one. So
+// a step may replay a graph any number of times, also not at all, and a replay outside of a due
+// step costs empty launches. Begin and end are counted in the section: where a replay spans the
+// step's begin or end, or overlaps another of the same call, the two do not both come to one.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 namespace plumbline {
 
 inline constexpr uint32_t kGraphCopies = 10;
+inline constexpr uint32_t kGraphGathers = 6;
 
 // A strided tensor of rank 1 or 2, or one row, to be copied densely.
 struct GraphCopy {
@@ -71,6 +72,7 @@ struct GraphSlot {
 struct GraphCall {
   GraphSlot* slot = nullptr;
   uint64_t* section = nullptr;  // of the replay that is under way
+  uint32_t* arrived = nullptr;  // blocks of its last launch that are done; 0 between replays
 };
 
 PLUMB_HD inline GraphWork* WorkOf(uint64_t section) {
@@ -88,6 +90,21 @@ PLUMB_HD inline void CountOne(uint32_t* count) {
   atomicAdd(count, 1u);
 #else
   ++*count;
+#endif
+}
+
+// Of `blocks` blocks, each once it has read and written all that it does: is it the last?
+PLUMB_HD inline bool ArriveLast(uint32_t* arrived, uint32_t blocks) {
+#if defined(__CUDA_ARCH__)
+  __threadfence();
+  // Back to 0 in the same step: of replays that overlap no block is forgotten.
+  const bool last = atomicInc(arrived, blocks - 1) == blocks - 1;
+  __threadfence();
+  return last;
+#else
+  if (++*arrived < blocks) return false;
+  *arrived = 0;
+  return true;
 #endif
 }
 
@@ -123,21 +140,25 @@ PLUMB_HD inline void EndReplay(const GraphCall& call) {
 
 // One of `threads` threads' part in each of what follows, of a section that may be written.
 
-PLUMB_HD inline void CopyRows(uint64_t section, int64_t thread, int64_t threads) {
-  const GraphWork& work = *WorkOf(section);
+// `work` is the section's, taken down: it lies across the bus.
+PLUMB_HD inline void CopyRows(const GraphWork& work, uint64_t section, int64_t thread,
+                              int64_t threads) {
+  if (work.copies > kGraphCopies) return;  // given up under the replay, it may hold anything
   for (uint32_t c = 0; c < work.copies; ++c) {
     const GraphCopy& copy = work.copy[c];
-    for (int64_t i = thread; i < copy.rows * copy.columns; i += threads) {
-      const int64_t from =
-          i / copy.columns * copy.row_stride + i % copy.columns * copy.column_stride;
-      internal::CopyElement(copy.data, from, copy.size, PlaceIn(section, copy.to), i);
+    const int64_t count = copy.rows * copy.columns;
+    if (thread >= count) continue;
+    internal::MatrixWalk walk(copy.columns, thread, threads);
+    for (int64_t i = thread; i < count; i += threads, walk.Next()) {
+      internal::CopyElement(copy.data, walk.At(copy.row_stride, copy.column_stride), copy.size,
+                            PlaceIn(section, copy.to), i);
     }
   }
 }
 
-PLUMB_HD inline void PutResults(uint64_t section, const uint32_t* results, uint64_t words,
-                                uint64_t thread, uint64_t threads) {
-  auto* to = reinterpret_cast<uint32_t*>(PlaceIn(section, WorkOf(section)->results_at));
+PLUMB_HD inline void PutResults(const GraphWork& work, uint64_t section, const uint32_t* results,
+                                uint64_t words, uint64_t thread, uint64_t threads) {
+  auto* to = reinterpret_cast<uint32_t*>(PlaceIn(section, work.results_at));
   for (uint64_t i = thread; i < words; i += threads) to[i] = results[i];
 }
 

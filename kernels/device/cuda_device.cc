@@ -260,6 +260,50 @@ DeviceStatus EventPassed(void* device, void* event, DeviceError* error) {
   return kDeviceNotYet;
 }
 
+// ---- timers ------------------------------------------------------------------------------------
+
+struct Timer {
+  cudaEvent_t mark[2];
+};
+
+DeviceStatus MakeTimer(void* device, void** timer, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  auto* made = static_cast<Timer*>(std::calloc(1, sizeof(Timer)));
+  if (made == nullptr) return Fail(error, kDeviceFailed, "out of memory");
+  for (cudaEvent_t& mark : made->mark) {
+    const DeviceStatus s = Check("timer", cudaEventCreateWithFlags(&mark, cudaEventDefault), error);
+    if (s == kDeviceOk) continue;
+    if (made->mark[0] != nullptr && cudaEventDestroy(made->mark[0]) != cudaSuccess)
+      cudaGetLastError();
+    std::free(made);
+    return s;
+  }
+  *timer = made;
+  return kDeviceOk;
+}
+
+void DestroyTimer(void* device, void* timer) {
+  auto* made = static_cast<Timer*>(timer);
+  for (cudaEvent_t mark : made->mark) DestroyEvent(device, mark);
+  std::free(made);
+}
+
+DeviceStatus MarkTimer(void* device, void* timer, int32_t end, void* stream, DeviceError* error) {
+  return RecordEvent(device, static_cast<Timer*>(timer)->mark[end], stream, error);
+}
+
+DeviceStatus ReadTimer(void* device, void* timer, uint64_t* ns, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  const auto* made = static_cast<const Timer*>(timer);
+  float milliseconds = 0;
+  const DeviceStatus s =
+      Check("timer", cudaEventElapsedTime(&milliseconds, made->mark[0], made->mark[1]), error);
+  *ns = static_cast<uint64_t>(static_cast<double>(milliseconds) * 1e6);
+  return s;
+}
+
 }  // namespace
 }  // namespace plumbline
 
@@ -285,6 +329,10 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::Gather,
     plumbline::RecordEvent,
     plumbline::EventPassed,
+    plumbline::MakeTimer,
+    plumbline::DestroyTimer,
+    plumbline::MarkTimer,
+    plumbline::ReadTimer,
     plumbline::WriteMemory,
     plumbline::SetSlots,
     plumbline::CaptureId,

@@ -2,6 +2,7 @@
 
 #include "kernels/device/cuda_context.h"
 #include "kernels/device/graph_device.h"
+#include "kernels/device/pack_device.h"
 #include "kernels/routing/device.h"
 #include "kernels/tensor/device.h"
 #include "kernels/update/device.h"
@@ -62,10 +63,9 @@ DeviceStatus SetSlots(void* device, GraphSlot* slots, const GraphSlot* from, uin
   if (!scope.entered()) return Gone(error);
   const size_t bytes = count * sizeof(GraphSlot);
   auto* on = static_cast<cudaStream_t>(stream);
-  return Check("graph slots",
-               from == nullptr ? cudaMemsetAsync(slots, 0, bytes, on)
-                               : cudaMemcpyAsync(slots, from, bytes, cudaMemcpyHostToDevice, on),
-               error);
+  const int code = from == nullptr ? static_cast<int>(cudaMemsetAsync(slots, 0, bytes, on))
+                                   : LaunchMove(from, slots, bytes, stream);
+  return Check("graph slots", code, error);
 }
 
 DeviceStatus CaptureId(void* device, void* stream, uint64_t* id, DeviceError* error) {

@@ -40,6 +40,7 @@ inline constexpr int kNeededDriver = 12000;
   X(event_destroy, cuEventDestroy)                   \
   X(event_record, cuEventRecord)                     \
   X(event_query, cuEventQuery)                       \
+  X(event_elapsed, cuEventElapsedTime)               \
   X(stream_create, cuStreamCreate)                   \
   X(stream_destroy, cuStreamDestroy)                 \
   X(stream_synchronize, cuStreamSynchronize)         \

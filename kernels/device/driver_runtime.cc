@@ -232,6 +232,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return Said(D().event_query(event)); }
 
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  return Said(D().event_elapsed(milliseconds, from, to));
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   static_assert(cudaStreamNonBlocking == CU_STREAM_NON_BLOCKING);
   return Said(D().stream_create(stream, flags));

@@ -13,8 +13,9 @@ namespace plumbline {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kDeliverThreads = 1024;  // one block: it writes the slot that all of it reads
-constexpr int64_t kMostBlocks = 256;   // the bus is slower than a few blocks
+constexpr unsigned kDeliverBlocks =
+    16;                               // a row may be long, and the bus wants many bytes under way
+constexpr int64_t kMostBlocks = 256;  // the bus is slower than a few blocks
 
 __global__ void BeginKernel(GraphCall call) { BeginReplay(call); }
 
@@ -25,10 +26,11 @@ __global__ void __launch_bounds__(kThreads) GraphProductKernel(GraphCall call) {
                 static_cast<int64_t>(gridDim.x) * kThreads, &place, &plan);
 }
 
-__global__ void __launch_bounds__(kDeliverThreads)
+__global__ void __launch_bounds__(kThreads)
     DeliverKernel(uint32_t* results, uint64_t words, GraphCall call) {
-  __shared__ uint64_t decided;
-  DeliverReplay(DeviceBlock(), call, kDeliverThreads, results, words, &decided);
+  __shared__ uint64_t memory[(sizeof(DeliverPlace) + 7) / 8];
+  DeliverReplay(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, results, words,
+                reinterpret_cast<DeliverPlace*>(memory));
 }
 
 }  // namespace
@@ -54,7 +56,7 @@ int CaptureBegin(const GraphCall& call, void* stream) {
 }
 
 int CaptureDeliver(void* results, uint64_t bytes, const GraphCall& call, void* stream) {
-  DeliverKernel<<<1, kDeliverThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+  DeliverKernel<<<kDeliverBlocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       static_cast<uint32_t*>(results), bytes / sizeof(uint32_t), call);
   return cudaGetLastError();
 }

@@ -9,19 +9,6 @@
 
 namespace plumbline {
 
-namespace internal {
-
-// Four bytes of a struct: a host's compiler is told that they are no integer of its own.
-PLUMB_HD inline void CopyWord(const unsigned char* from, unsigned char* to) {
-#if defined(__CUDA_ARCH__)
-  *reinterpret_cast<uint32_t*>(to) = *reinterpret_cast<const uint32_t*>(from);
-#else
-  __builtin_memcpy(to, from, 4);
-#endif
-}
-
-}  // namespace internal
-
 // The block's common memory.
 struct PlanPlace {
   uint64_t section;
@@ -44,14 +31,7 @@ PLUMB_DEVICE void GatherPlanned(const Block& block, const GraphCall& call, int t
   });
   block.Sync();
   if (place->plan_at == 0) return;
-  const unsigned char* from = PlaceIn(place->section, place->plan_at);
-  auto* to = reinterpret_cast<unsigned char*>(plan);
-  block.Each([&](int thread) {
-    for (size_t i = 4 * static_cast<size_t>(thread); i < sizeof(ProductPlan);
-         i += 4 * static_cast<size_t>(threads))
-      internal::CopyWord(from + i, to + i);
-  });
-  block.Sync();
+  TakeDown(block, threads, PlaceIn(place->section, place->plan_at), sizeof(ProductPlan), plan);
   unsigned char* out = PlaceIn(place->section, place->plan_to);
   const int64_t count = ProductThreads(*plan);
   block.Each([&](int thread) {

@@ -1,9 +1,12 @@
-// Dense tensors go by the copy engine; others through a kernel that writes in the order of the
-// target, so that the writes across the bus are whole lines.
+// What goes between the device and pinned memory, by kernels: a copy engine's copies wait behind
+// the trainer's own. Writes are in the order of the target, so that those across the bus are whole
+// lines.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 
+#include "kernels/core/batch_ends.h"
+#include "kernels/core/copy_element.h"
 #include "kernels/device/pack_device.h"
 
 namespace plumbline {
@@ -16,10 +19,33 @@ template <typename T>
 __global__ void PackKernel(const T* from, int64_t rows, int64_t columns, int64_t row_stride,
                            int64_t column_stride, T* to) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns;
-       i += step) {
-    to[i] = from[i / columns * row_stride + i % columns * column_stride];
-  }
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  internal::MatrixWalk walk(columns, first, step);
+  for (int64_t i = first; i < rows * columns; i += step, walk.Next())
+    to[i] = from[walk.At(row_stride, column_stride)];
+}
+
+// `units` of T, then zeros over `zeros` words elsewhere.
+template <typename T>
+__global__ void MoveKernel(const T* from, T* to, int64_t units, uint32_t* zeroed, int64_t zeros) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (int64_t i = first; i < units; i += step) to[i] = from[i];
+  for (int64_t i = first; i < zeros; i += step) zeroed[i] = 0;
+}
+
+template <typename T>
+int Move(const void* from, void* to, uint64_t bytes, void* zeroed, uint64_t zero_bytes,
+         void* stream) {
+  const auto units = static_cast<int64_t>(bytes / sizeof(T));
+  const auto zeros = static_cast<int64_t>(zero_bytes / sizeof(uint32_t));
+  if (units == 0 && zeros == 0) return cudaSuccess;
+  const int64_t blocks =
+      std::clamp<int64_t>((std::max(units, zeros) + kThreads - 1) / kThreads, 1, kMostBlocks);
+  MoveKernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      static_cast<const T*>(from), static_cast<T*>(to), units, static_cast<uint32_t*>(zeroed),
+      zeros);
+  return cudaGetLastError();
 }
 
 template <typename T>
@@ -32,29 +58,57 @@ void Pack(const TensorView& v, void* to, cudaStream_t on) {
       static_cast<T*>(to));
 }
 
-template <typename T>
-cudaError_t Load() {
+template <typename Kernel>
+cudaError_t Load(Kernel* kernel) {
   cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, PackKernel<T>);
+  return cudaFuncGetAttributes(&attributes, kernel);
+}
+
+template <typename T>
+cudaError_t LoadBoth() {
+  const cudaError_t error = Load(PackKernel<T>);
+  return error != cudaSuccess ? error : Load(MoveKernel<T>);
 }
 
 }  // namespace
 
 int LoadPackKernel() {
-  for (auto* load : {Load<uint8_t>, Load<uint16_t>, Load<uint32_t>, Load<uint64_t>}) {
+  for (auto* load :
+       {LoadBoth<uint8_t>, LoadBoth<uint16_t>, LoadBoth<uint32_t>, LoadBoth<uint64_t>}) {
     if (const cudaError_t error = load(); error != cudaSuccess) return error;
   }
-  return cudaSuccess;
+  return Load(MoveKernel<uint4>);
+}
+
+// In the largest units that the places and the size are multiples of.
+int LaunchMove(const void* from, void* to, uint64_t bytes, void* stream) {
+  const uint64_t all = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | bytes;
+  if (all % 16 == 0) return Move<uint4>(from, to, bytes, nullptr, 0, stream);
+  if (all % 8 == 0) return Move<uint64_t>(from, to, bytes, nullptr, 0, stream);
+  if (all % 4 == 0) return Move<uint32_t>(from, to, bytes, nullptr, 0, stream);
+  if (all % 2 == 0) return Move<uint16_t>(from, to, bytes, nullptr, 0, stream);
+  return Move<uint8_t>(from, to, bytes, nullptr, 0, stream);
+}
+
+// Whole units of 16: what they go beyond the items lies before the results.
+int StageBatch(const BatchShape& batch, const void* staging, void* workspace, void* stream) {
+  auto* results = static_cast<unsigned char*>(workspace) + batch.results_at();
+  return Move<uint4>(staging, workspace, (batch.item_bytes + 15) / 16 * 16, results,
+                     batch.result_bytes, stream);
+}
+
+int ReturnBatch(const BatchShape& batch, const void* workspace, void* staging, void* stream) {
+  const uint64_t at = batch.results_at();
+  return LaunchMove(static_cast<const unsigned char*>(workspace) + at,
+                    static_cast<unsigned char*>(staging) + at, batch.result_bytes, stream);
 }
 
 int LaunchPack(const TensorView& from, void* to, void* stream) {
   if (from.elements() == 0) return cudaSuccess;
   auto* on = static_cast<cudaStream_t>(stream);
   const size_t size = DTypeSize(from.dtype);
-  if (from.contiguous()) {
-    const auto bytes = static_cast<size_t>(from.elements()) * size;
-    return cudaMemcpyAsync(to, from.data, bytes, cudaMemcpyDefault, on);
-  }
+  if (from.contiguous())
+    return LaunchMove(from.data, to, static_cast<size_t>(from.elements()) * size, stream);
   switch (size) {
     case 8:
       Pack<uint64_t>(from, to, on);

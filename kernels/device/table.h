@@ -66,7 +66,7 @@ inline constexpr DeviceSizes kDeviceSizes = {
     sizeof(GatherItem),  sizeof(GraphWork),  sizeof(GraphSlot)};
 
 // Enqueues one batch of tensors, updates or gathers (device_batch.h), whose items stand in
-// `staging`: pinned memory of batch->bytes() bytes by its host address, no alias. When the stream
+// `staging`: pinned memory of batch->bytes() bytes (an alias). When the stream
 // gets there the results stand behind them, for the host's FinishItem.
 using DeviceBatchCall = DeviceStatus (*)(void* device, const BatchShape* batch, void* staging,
                                          void* workspace, uint64_t workspace_bytes, void* stream,
@@ -128,12 +128,19 @@ struct DeviceTable {
   // enqueued before it may or may not have been done.
   DeviceStatus (*event_passed)(void* device, void* event, DeviceError* error);
 
+  // Timers: two marks on a stream, `end` 0 and 1. Once the stream has passed both, the GPU's time
+  // between them; marked again after that.
+  DeviceStatus (*make_timer)(void* device, void** timer, DeviceError* error);
+  void (*destroy_timer)(void* device, void* timer);
+  DeviceStatus (*mark_timer)(void* device, void* timer, int32_t end, void* stream,
+                             DeviceError* error);
+  DeviceStatus (*read_timer)(void* device, void* timer, uint64_t* ns, DeviceError* error);
+
   // Graphs (graph_slot.h). write_memory: host memory to device memory, done when it returns; may be
   // called while the thread captures, and waits for nothing but itself.
   DeviceStatus (*write_memory)(void* device, void* to, const void* from, uint64_t bytes,
                                DeviceError* error);
-  // Enqueues the opening of slots from `from` (pinned, by its host address), or, where that is
-  // null, their closing.
+  // Enqueues the opening of slots from `from` (an alias), or, where that is null, their closing.
   DeviceStatus (*set_slots)(void* device, GraphSlot* slots, const GraphSlot* from, uint32_t count,
                             void* stream, DeviceError* error);
   // The number of the capture that `stream` is in; REFUSED when it is in none.

@@ -218,7 +218,10 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads) RowsCopyKernel(GraphCall call) {
   const uint64_t section = OpenSection(call);
   if (section == 0) return;
-  CopyRows(section, static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
+  __shared__ uint64_t memory[(sizeof(GraphWork) + 7) / 8];
+  auto* work = reinterpret_cast<GraphWork*>(memory);
+  TakeDown(DeviceBlock(), kThreads, WorkOf(section), sizeof(GraphWork), work);
+  CopyRows(*work, section, static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
            static_cast<int64_t>(gridDim.x) * blockDim.x);
 }
 

@@ -40,6 +40,7 @@ struct Layout {
 TensorView Dense(const TensorView& v) {
   TensorView dense = v;
   dense.data = nullptr;
+  dense.device = -1;
   int64_t step = 1;
   for (int i = v.rank - 1; i >= 0; --i) {
     const auto a = static_cast<size_t>(i);
@@ -81,9 +82,30 @@ void StoreCall(const CallParts& parts, std::byte* slot) {
     std::memcpy(description, &stored, sizeof(stored));
     description += sizeof(stored);
     if (!v.present()) continue;
-    CopyDense(v, slot + data_at);
+    if (v.on_host()) CopyDense(v, slot + data_at);
     data_at += Aligned(PackedBytes(v), kAlign);
   }
+}
+
+uint64_t PlaceInSlot(const CallParts& parts, size_t tensor) {
+  uint64_t at = Layout(parts).data_at;
+  for (size_t i = 0; i < tensor; ++i) at += Aligned(PackedBytes(parts.tensors[i]), kAlign);
+  return at;
+}
+
+bool CarryTensors(const CallParts& parts, std::vector<CarriedCopy>* copies) {
+  for (size_t i = 0; i < parts.tensors.size(); ++i) {
+    TensorView v = parts.tensors[i];
+    if (!v.present() || v.on_host() || v.elements() == 0) continue;
+    if (v.rank == 0 || v.rank > 2) {
+      if (v.rank > 2 && !v.contiguous()) return false;
+      const int device = v.device;
+      v = TensorView::Dense(v.data, v.dtype, v.elements());
+      v.device = device;
+    }
+    copies->push_back({v, PlaceInSlot(parts, i)});
+  }
+  return true;
 }
 
 CallReader::CallReader(const std::byte* slot) : slot_(slot), fields_(slot + sizeof(SlotHead)) {

@@ -7,12 +7,15 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/tensor_view.h"
+#include "probes/calls/carried.h"
 
 namespace plumbline::probes {
 
-// Everything borrowed. Tensors are on the host; absent ones are kept as absent.
+// Everything borrowed. Absent tensors are kept as absent; those on a device are described alone, as
+// if they were on the host, and their memory is for others to fill (CarryTensors).
 struct CallParts {
   std::span<const std::byte> fields;
   std::span<const std::string_view> texts;  // each below 4 GiB
@@ -22,6 +25,13 @@ struct CallParts {
 size_t CallBytes(const CallParts& parts);
 // `slot`: CallBytes(parts) bytes, aligned to 64; so are the tensors within.
 void StoreCall(const CallParts& parts, std::byte* slot);
+
+// Where in a slot the tensor's data begins.
+uint64_t PlaceInSlot(const CallParts& parts, size_t tensor);
+
+// What a device must copy for the slot of `parts` to be whole. False: a tensor of several axes lies
+// so that no copy of two axes makes it dense.
+bool CarryTensors(const CallParts& parts, std::vector<CarriedCopy>* copies);
 
 // Reads a slot back, in the order and the numbers of parts that were stored. Views and texts point
 // into it.

@@ -9,6 +9,8 @@
 namespace plumbline::probes {
 namespace {
 
+static_assert(kUpdateTensors <= kGraphGathers && kRoutingTensors <= kGraphCopies);
+
 constexpr const char* kNoRoom = "the device's ring had no room for the sampled rows and columns";
 
 GraphCopy CopyOf(const TensorView& v, uint64_t to) {

@@ -82,13 +82,15 @@ DeviceStatus GraphCalls::NewMemory(CapturedGraph* graph, const std::vector<std::
 
 DeviceStatus GraphCalls::MakeSlots(DeviceError* error) {
   if (slots_ != nullptr) return kDeviceOk;
-  const std::vector<std::byte> zeros(kMaxCaptured * (sizeof(GraphSlot) + sizeof(uint64_t)));
+  const std::vector<std::byte> zeros(kMaxCaptured *
+                                     (sizeof(GraphSlot) + sizeof(uint64_t) + sizeof(uint32_t)));
   void* memory = nullptr;
   DeviceStatus s = table_->allocate(device_, zeros.size(), &memory, error);
   if (s == kDeviceOk) s = table_->write_memory(device_, memory, zeros.data(), zeros.size(), error);
   if (s != kDeviceOk) return s;
   slots_ = static_cast<GraphSlot*>(memory);
   sections_ = reinterpret_cast<uint64_t*>(slots_ + kMaxCaptured);
+  arrived_ = reinterpret_cast<uint32_t*>(sections_ + kMaxCaptured);
   return s;
 }
 
@@ -112,7 +114,8 @@ DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, 
   s = MakeSlots(error);
   if (s == kDeviceOk) s = prepare(call->graph.get(), &memory);
   if (s != kDeviceOk) return OutcomeOf(s);
-  s = launch(memory, GraphCall{slots_ + call->place, sections_ + call->place});
+  const uint32_t at = call->place;
+  s = launch(memory, GraphCall{slots_ + at, sections_ + at, arrived_ + at});
   *broken = s == kDeviceFailed;
   if (s != kDeviceOk) return OutcomeOf(s);
   Publish(std::move(call), replays_on);

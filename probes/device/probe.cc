@@ -38,6 +38,14 @@ void DeviceProbe::Observe(const UpdateCall& call, const MeasureOptions& options,
   ObserveOn(call.input.before.device, call, options, stream, tag, reply);
 }
 
+void DeviceProbe::Observe(const CarriedCall& call, int ordinal, void* stream, const DeviceTag& tag,
+                          DeviceReply* reply) {
+  DeviceRing* ring = RingOf(ordinal, reply);
+  if (ring == nullptr) return;
+  reply->outcome = ring->Observe(call, stream, tag, &reply->error);
+  reply->crowded = ring->crowded();
+}
+
 template <typename Call>
 void DeviceProbe::ObserveOn(int ordinal, const Call& call, const MeasureOptions& options,
                             void* stream, const DeviceTag& tag, DeviceReply* reply) {

@@ -48,6 +48,10 @@ class DeviceProbe {
   void Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                const DeviceTag& tag, DeviceReply* reply);
 
+  // A call that is measured on the host, of tensors on device `ordinal`.
+  void Observe(const CarriedCall& call, int ordinal, void* stream, const DeviceTag& tag,
+               DeviceReply* reply);
+
   // Graphs, as the ring's functions of that name, on the call's device; the stepping thread's on
   // all. *reply: of the device that fared worst. BeginStep: true when a captured call is due.
   template <typename Call>

@@ -34,7 +34,7 @@ std::byte* MapPages(uint64_t bytes) {
 
 DeviceRing::Claim::~Claim() {
   if (workspace != nullptr) workspace->held.store(false, std::memory_order_release);
-  if (!committed && event_taken != nullptr) event_taken->store(false, std::memory_order_release);
+  if (!committed && events != nullptr) events->Give(event);
 }
 
 // ---- opening and freeing -----------------------------------------------------------------------
@@ -60,7 +60,10 @@ std::unique_ptr<DeviceRing> DeviceRing::Open(const DeviceTable* table, int ordin
   for (uint32_t i = 0; i < limits.events; ++i) {
     void* event = nullptr;
     if (table->make_event(device, &event, error) != kDeviceOk) return nullptr;
-    ring->events_[i] = event;
+    ring->events_.at(i) = event;
+  }
+  for (uint32_t i = 0; i < limits.timers; ++i) {
+    if (table->make_timer(device, &ring->timers_.at(i), error) != kDeviceOk) return nullptr;
   }
   return ring;
 }
@@ -74,8 +77,8 @@ DeviceRing::DeviceRing(const DeviceTable* table, void* device, const DeviceLimit
       bytes_(bytes),
       alias_(alias),
       ring_(pages, bytes),
-      events_(std::make_unique<void*[]>(limits.events)),
-      event_taken_(std::make_unique<std::atomic<bool>[]>(limits.events)),
+      events_(limits.events),
+      timers_(limits.timers),
       graph_(table, device, &ring_) {
   static_assert(std::size(kWidths) + 1 == std::tuple_size_v<decltype(widths_)>);
   for (size_t i = 0; i < std::size(kWidths); ++i) {
@@ -89,7 +92,10 @@ DeviceRing::~DeviceRing() {
   // What is under way would be written later, and after a fault nobody can tell.
   if (!empty() || broken_.load() == Broken::kGone) return;
   for (uint32_t i = 0; i < limits_.events; ++i) {
-    if (events_[i] != nullptr) table_->destroy_event(device_, events_[i]);
+    if (events_.at(i) != nullptr) table_->destroy_event(device_, events_.at(i));
+  }
+  for (uint32_t i = 0; i < limits_.timers; ++i) {
+    if (timers_.at(i) != nullptr) table_->destroy_timer(device_, timers_.at(i));
   }
   for (Width& width : widths_) {
     for (Workspace& w : width.workspaces) {
@@ -119,8 +125,8 @@ DeviceOutcome DeviceRing::Acquire(Width* width, void* stream, Claim* claim, bool
     claim->workspace_bytes = width->bytes;
     if (claim->workspace == nullptr) return DeviceOutcome::kTooManyStreams;
   }
-  if (!TakeEvent(&claim->event)) return DeviceOutcome::kRingFull;
-  claim->event_taken = &event_taken_[claim->event];
+  if (!events_.Take(&claim->event)) return DeviceOutcome::kRingFull;
+  claim->events = &events_;
   return DeviceOutcome::kTaken;
 }
 
@@ -140,13 +146,21 @@ DeviceOutcome DeviceRing::CheckStream(void* stream, uint64_t* id, DeviceError* e
   }
 }
 
+// Of sampled calls the GPU's time is taken: they are few, and the dearest.
 DeviceRing::Record* DeviceRing::Begin(std::byte* memory, Kind kind, const DeviceTag& tag,
-                                      Claim* claim) {
+                                      Claim* claim, void* stream) {
   auto* record = new (memory) Record{tag, kind, false, claim->event, claim->workspace};
   if (claim->workspace != nullptr) {
     claim->workspace->in_flight.fetch_add(1, std::memory_order_relaxed);
   }
   claim->committed = true;
+  if (!tag.sampled || !timers_.Take(&record->timer)) {
+    record->timer = kNoTimer;
+    return record;
+  }
+  DeviceError ignored;  // what is asked next says the same
+  record->timed =
+      table_->mark_timer(device_, timers_.at(record->timer), 0, stream, &ignored) == kDeviceOk;
   return record;
 }
 
@@ -154,10 +168,16 @@ DeviceRing::Record* DeviceRing::Begin(std::byte* memory, Kind kind, const Device
 bool DeviceRing::Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error) {
   if (launched != kDeviceOk) Break(Broken::kRefusing, *error);
   record->launched = launched == kDeviceOk;
+  if (record->timed) {
+    DeviceError ignored;
+    record->timed =
+        table_->mark_timer(device_, timers_.at(record->timer), 1, stream, &ignored) == kDeviceOk;
+  }
   // The event follows a failed launch too: part of it may be under way, and the record is free only
   // when that has passed.
   DeviceError late;
-  const DeviceStatus marked = table_->record_event(device_, events_[record->event], stream, &late);
+  const DeviceStatus marked =
+      table_->record_event(device_, events_.at(record->event), stream, &late);
   if (marked != kDeviceOk) {
     record->launched = false;
     Break(Broken::kGone, late);
@@ -223,14 +243,6 @@ DeviceRing::Workspace* DeviceRing::Hold(Width* width, uint64_t stream) {
   return nullptr;
 }
 
-bool DeviceRing::TakeEvent(uint32_t* event) {
-  for (uint32_t tries = 0; tries < limits_.events; ++tries) {
-    *event = next_event_.fetch_add(1, std::memory_order_relaxed) % limits_.events;
-    if (!event_taken_[*event].exchange(true, std::memory_order_acquire)) return true;
-  }
-  return false;
-}
-
 void DeviceRing::Break(Broken how, const DeviceError& error) {
   Broken seen = Broken::kNo;
   if (broken_.compare_exchange_strong(seen, Broken::kBeingTold, std::memory_order_acq_rel)) {
@@ -277,6 +289,9 @@ void DeviceRing::Show(const Record& record, DeviceItem* item) {
     case Kind::kUpdate:
       item->update = std::launder(reinterpret_cast<const UpdateJob*>(body));
       break;
+    case Kind::kCarried:
+      item->carried = body;
+      break;
     case Kind::kGraph:
       break;
   }
@@ -295,12 +310,21 @@ bool DeviceRing::Front(DeviceItem* item) {
       if (!ShowReplay(*record, item->measured, item)) continue;
     } else if (item->measured) {
       Show(*record, item);
+      item->gpu_ns = GpuTime(*record);
     } else {
       Unmeasured(item);
     }
     return true;
   }
   return false;
+}
+
+uint64_t DeviceRing::GpuTime(const Record& record) {
+  DeviceError ignored;
+  uint64_t ns = 0;
+  const bool known = record.timed && table_->read_timer(device_, timers_.at(record.timer), &ns,
+                                                        &ignored) == kDeviceOk;
+  return known ? ns : 0;
 }
 
 void DeviceRing::Unmeasured(DeviceItem* item) const {
@@ -312,7 +336,7 @@ void DeviceRing::Unmeasured(DeviceItem* item) const {
 DeviceStatus DeviceRing::Passed(const Record& record) {
   if (broken_.load(std::memory_order_acquire) == Broken::kGone) return kDeviceFailed;
   DeviceError error;
-  const DeviceStatus passed = table_->event_passed(device_, events_[record.event], &error);
+  const DeviceStatus passed = table_->event_passed(device_, events_.at(record.event), &error);
   if (passed < 0) Break(Broken::kGone, error);
   return passed;
 }
@@ -330,7 +354,8 @@ void DeviceRing::PopRecord() {
   at_ = {};
   if (record->workspace != nullptr)
     record->workspace->in_flight.fetch_sub(1, std::memory_order_release);
-  event_taken_[record->event].store(false, std::memory_order_release);
+  events_.Give(record->event);
+  if (record->timer != kNoTimer) timers_.Give(record->timer);
   ring_.Pop();
 }
 

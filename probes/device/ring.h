@@ -24,7 +24,9 @@
 
 #include "base/byte_ring.h"
 #include "kernels/device/table.h"
+#include "probes/calls/carried.h"
 #include "probes/device/graph_calls.h"
+#include "probes/device/handles.h"
 #include "probes/device/item.h"
 #include "probes/device/slots.h"
 
@@ -34,6 +36,7 @@ struct DeviceLimits {
   uint64_t ring_bytes = 32ull << 20;  // pinned, rounded up to a power of two
   uint64_t sample_max_bytes = 8ull << 20;
   uint32_t events = 1024;  // calls in flight
+  uint32_t timers = 64;    // sampled calls in flight of which the GPU's time is taken
 };
 
 // Streams that may have calls in flight at once, and rows of one call.
@@ -66,6 +69,10 @@ class DeviceRing {
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
   DeviceOutcome Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
+
+  // The same of a call that is measured on the host: refused by the ring alone.
+  DeviceOutcome Observe(const CarriedCall& call, void* stream, const DeviceTag& tag,
+                        DeviceError* error);
 
   // Graphs (device/ring_graph.cc). Any thread: puts a call, as above, into the graph that `stream`
   // is being captured into, whose replays will be in the order of `replays_on`, a stream that lives
@@ -115,14 +122,18 @@ class DeviceRing {
     std::array<Workspace, kDeviceStreams> workspaces;
     DeviceError error{};  // of a failed Prepare
   };
-  // What follows a record's head: RoutingSlot, ProductSlot, TensorJob, UpdateJob, GraphRecord.
-  enum class Kind : uint8_t { kRouting, kProduct, kTensor, kUpdate, kGraph };
+  // What follows a record's head: RoutingSlot, ProductSlot, TensorJob, UpdateJob, a CarriedCall's
+  // body, GraphRecord.
+  enum class Kind : uint8_t { kRouting, kProduct, kTensor, kUpdate, kCarried, kGraph };
+  static constexpr uint32_t kNoTimer = ~uint32_t{0};
   struct Record {
     DeviceTag tag;
     Kind kind = Kind::kRouting;
     bool launched = false;
     uint32_t event = 0;
     Workspace* workspace = nullptr;  // null: none is needed
+    uint32_t timer = kNoTimer;
+    bool timed = false;  // both of its marks were enqueued
   };
   // What a call holds until its record is committed.
   struct Claim {
@@ -130,7 +141,7 @@ class DeviceRing {
     Workspace* workspace = nullptr;
     uint64_t workspace_bytes = 0;
     uint32_t event = 0;
-    std::atomic<bool>* event_taken = nullptr;
+    Handles* events = nullptr;  // that it was taken of
     bool committed = false;
   };
   enum Making : int { kAbsent, kUnderWay, kReady, kUnusable };
@@ -150,9 +161,8 @@ class DeviceRing {
   Width* WidthFor(int experts);
   Width* WidthOfJobs() { return &widths_.back(); }
   static Workspace* Hold(Width* width, uint64_t stream);
-  bool TakeEvent(uint32_t* event);
   std::byte* Reserve(size_t body_bytes) { return ring_.Reserve(PartBytes<Record>() + body_bytes); }
-  static Record* Begin(std::byte* memory, Kind kind, const DeviceTag& tag, Claim* claim);
+  Record* Begin(std::byte* memory, Kind kind, const DeviceTag& tag, Claim* claim, void* stream);
   bool Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error);
 
   // Each kind's: device/ring_calls.cc.
@@ -178,6 +188,7 @@ class DeviceRing {
   std::byte* Alias(const std::byte* p) const { return alias_ + (p - pages_); }
   const Record* FrontRecord();
   static void Show(const Record& record, DeviceItem* item);
+  uint64_t GpuTime(const Record& record);
   DeviceStatus Passed(const Record& record);
 
   const DeviceTable* const table_;
@@ -188,9 +199,8 @@ class DeviceRing {
   std::byte* const alias_;  // of pages_, on the device
   ByteRing ring_;
   std::array<Width, 5> widths_;  // by experts; the last is of jobs
-  std::unique_ptr<void*[]> events_;
-  std::unique_ptr<std::atomic<bool>[]> event_taken_;
-  std::atomic<uint32_t> next_event_{0};
+  Handles events_;
+  Handles timers_;
   std::atomic<Broken> broken_{Broken::kNo};
   std::atomic<bool> abandoned_{false};
   GraphCalls graph_;

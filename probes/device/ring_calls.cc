@@ -46,7 +46,7 @@ DeviceOutcome DeviceRing::Enqueue(const RoutingCall& call, const RoutingPlan& pl
   if (memory == nullptr) memory = Reserve(PartBytes<RoutingSlot>() + SlotHeadBytes(call));
   if (memory == nullptr) return DeviceOutcome::kRingFull;
 
-  Record* record = Begin(memory, Kind::kRouting, tag, claim);
+  Record* record = Begin(memory, Kind::kRouting, tag, claim, stream);
   auto* slot = new (Body(record)) RoutingSlot;
   slot->plan = plan;
   const SlotOffsets offsets = StoreRoutingHead(call, rows, Body(record) + PartBytes<RoutingSlot>());
@@ -82,10 +82,32 @@ DeviceOutcome DeviceRing::Observe(const MatmulCall& call, const ProductPlan& pla
   if (got != DeviceOutcome::kTaken) return got;
   std::byte* memory = Reserve(PartBytes<ProductSlot>() + plan.bytes);
   if (memory == nullptr) return DeviceOutcome::kRingFull;
-  Record* record = Begin(memory, Kind::kProduct, tag, &claim);
+  Record* record = Begin(memory, Kind::kProduct, tag, &claim, stream);
   std::byte* gathered = PutProduct(call, plan, Body(record));
   const DeviceStatus launched =
       table_->gather_product(device_, &plan, Alias(gathered), stream, error);
+  return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
+}
+
+// ---- calls that are measured on the host -------------------------------------------------------
+
+DeviceOutcome DeviceRing::Observe(const CarriedCall& call, void* stream, const DeviceTag& tag,
+                                  DeviceError* error) {
+  if (failed()) return Failure(error);
+  Claim claim;
+  bool prepared = false;
+  const DeviceOutcome got = Acquire(nullptr, stream, &claim, &prepared, error);
+  if (got != DeviceOutcome::kTaken) return got;
+  std::byte* memory = Reserve(call.bytes);
+  if (memory == nullptr) return DeviceOutcome::kRingFull;
+  Record* record = Begin(memory, Kind::kCarried, tag, &claim, stream);
+  std::byte* body = Body(record);
+  call.store(call.call, body);
+  DeviceStatus launched = kDeviceOk;
+  for (const CarriedCopy& copy : call.copies) {
+    if (launched == kDeviceOk)
+      launched = table_->copy(device_, &copy.from, Alias(body + copy.to), stream, error);
+  }
   return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
 }
 
@@ -121,7 +143,7 @@ DeviceOutcome DeviceRing::ObserveJob(const Call& call, const MeasureOptions& opt
     memory = Reserve(JobBytes(job));
   }
   if (memory == nullptr) return DeviceOutcome::kRingFull;
-  Record* record = Begin(memory, kind, tag, &claim);
+  Record* record = Begin(memory, kind, tag, &claim, stream);
   const Job& put = *PutJob(job, Body(record));
   const DeviceBatchCall figures =
       kind == Kind::kTensor ? table_->measure_tensors : table_->check_updates;
@@ -134,14 +156,14 @@ DeviceOutcome DeviceRing::ObserveJob(const Call& call, const MeasureOptions& opt
 DeviceStatus DeviceRing::Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,
                                 void* stream, DeviceError* error) {
   void* workspace = claim.workspace->memory;
-  const DeviceStatus s = figures(device_, &job.figures, job.figures_at, workspace,
+  const DeviceStatus s = figures(device_, &job.figures, Alias(job.figures_at), workspace,
                                  claim.workspace_bytes, stream, error);
   if (s != kDeviceOk || job.elements_at == nullptr) return s;
   if (job.row.present()) {
     return table_->copy(device_, &job.row, Alias(job.elements_at), stream, error);
   }
-  return table_->gather(device_, &job.gather, job.elements_at, workspace, claim.workspace_bytes,
-                        stream, error);
+  return table_->gather(device_, &job.gather, Alias(job.elements_at), workspace,
+                        claim.workspace_bytes, stream, error);
 }
 
 }  // namespace plumbline::probes

@@ -82,12 +82,12 @@ DeviceOutcome DeviceRing::OpenStep(int64_t step, GraphOwner* owner, DeviceError*
     open_at_.store(kNothingOpen, std::memory_order_release);
     return DeviceOutcome::kRingFull;
   }
-  Record* record = Begin(memory, Kind::kGraph, {nullptr, step, 0, false, 0}, &claim);
+  Record* record = Begin(memory, Kind::kGraph, {nullptr, step, 0, false, 0}, &claim, stream);
   std::byte* body = Body(record);
   const GraphRecord& put =
       *graph_.Put(step, replays, std::max(most_replays_.load(std::memory_order_relaxed), 1u),
                   elements, owner, body, Alias(body));
-  const auto* slots = reinterpret_cast<const GraphSlot*>(body + put.slots_at);
+  const auto* slots = reinterpret_cast<const GraphSlot*>(Alias(body + put.slots_at));
   const DeviceStatus opened =
       table_->set_slots(device_, graph_.slots(), slots, put.slots, stream, error);
   if (opened != kDeviceOk) {

@@ -64,8 +64,8 @@ longer than the agent's queue could hold.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
 - `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).
-- `device-tensor-not-read`: of CUDA tensors router calls, matrix products, floating tensors and
-  updates of whole tensors are measured; hand over anything else on the host (`.cpu()`).
+- `device-tensor-not-read`: reductions and sampled elements of CUDA tensors are not read, nor what
+  must be copied whole and is larger than a sample may be; hand it over on the host (`.cpu()`).
 - `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
   more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
 - `stream-capture`: the call came while its stream was captured into a CUDA graph; capture the graph
@@ -131,8 +131,8 @@ constexpr Cause kCauses[] = {
      "Observe host tensors, or install the build with device kernels; the trainer's log says what "
      "is missing."},
     {"device-tensor-not-read", "CUDA tensors of their kind are not measured",
-     "Hand them over on the host (.cpu()); of CUDA tensors router calls, matrix products, floating "
-     "tensors and updates of whole tensors alone are measured."},
+     "Hand them over on the host (.cpu()): reductions, sampled elements, and what must be copied "
+     "whole and is larger than a sample may be."},
     {"device-ring-full", "the GPU was further behind than its ring could hold",
      "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
     {"sample-ring-full", "the GPU held more raw rows than its ring could hold",

@@ -127,6 +127,23 @@ TEST_F(Probe, TensorsAndUpdatesGoToTheirDevicesRing) {
   EXPECT_EQ(Held(), 0u);
 }
 
+// The first that a device is asked for may be a call in a graph.
+TEST_F(Probe, ADeviceIsGotReadyWithinACapture) {
+  DeviceProbe probe(FakeLoader(), {}, {});
+  const TensorCase tensor(3);
+  DeviceReply reply;
+  int site = 0;
+  fake_.capture(Stream(9), true);
+  probe.Capture(tensor.device(), 0, Stream(9), Stream(3), &site, &reply);
+  fake_.capture(Stream(9), false);
+  EXPECT_EQ(reply.outcome, DeviceOutcome::kTaken) << reply.error.text;
+  EXPECT_TRUE(reply.prepared);
+  EXPECT_TRUE(probe.used());
+  fake_.destroy(Stream(9));
+  probe.Free();
+  EXPECT_EQ(Held(), 0u);
+}
+
 TEST_F(Probe, AMarkIsPassedWhenAllBeforeItCameOut) {
   DeviceProbe probe(FakeLoader(), {}, {});
   const DeviceCase c(1);

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 import parts  # noqa: E402
 import report  # noqa: E402
 
-COPY = "Copy/1073741824/manual_time"
+COPY = "Copy/268435456/manual_time"  # reads and writes what STATS reads
 STATS = "Stats/bf16/268435456/manual_time"
 
 
@@ -71,6 +71,37 @@ class Figures(unittest.TestCase):
         self.assertIs(step(10.0, late=2.0).met, False)  # one block alone has it all
         self.assertIsNone(step(10.0, pairs=9).met)
         self.assertIsNone(step(10.0, lost=1).met)  # what was lost cost nothing
+
+    def test_kernels_are_held_against_a_copy_of_as_many_bytes(self):
+        part = rows(**{STATS: 900.0, COPY: 1000.0, "Copy/536870912/manual_time": 2000.0})
+        self.assertIn("90.0%", named(report.speed_figures(part), "statistics of bf16, share").row())
+
+    def test_the_hosts_time_is_of_neighbours(self):
+        def besides(middle):
+            return report.host_figure({"Besides/sampled:0/manual_time": {
+                "nanoseconds": 5000.0, "bytes_per_second": None, "besides_ns": middle,
+                "besides_low_ns": middle - 50, "besides_high_ns": middle + 50}})
+        self.assertTrue(besides(900.0).met)
+        self.assertIn("0.90 µs [0.85, 0.95] of 5.00", besides(900.0).row())
+        self.assertIs(besides(1001.0).met, False)
+        self.assertIsNone(report.host_figure({"Observe/sampled:0/manual_time": {}}).met)
+        self.assertIsNone(report.host_figure({"skipped": "no CUDA GPU"}).met)
+
+    def test_pytorch_is_the_peer(self):
+        pair = "Pair/bf16/1024/151936/manual_time"
+        speed = {pair: {"nanoseconds": 100.0}}
+        def against(nanoseconds):
+            peers = {"torch": "2", "peers": {pair: {"nanoseconds": nanoseconds,
+                                                    "operations": {"a": 1.0, "b": 2.0}}}}
+            return named(report.peer_figures(speed, peers), "logit pair of bf16")
+        self.assertTrue(against(800.0).met)
+        self.assertIs(against(790.0).met, False)
+        self.assertIn("8.0 × of 2 of PyTorch 2", against(800.0).row())
+        for peers in ({"skipped": "no module"}, None):
+            for figure in report.peer_figures(speed, peers):
+                self.assertIsNone(figure.met)
+        self.assertIsNone(named(report.peer_figures(speed, {"torch": "2", "peers": {}}),
+                                "statistics of f32").met)
 
     def test_bytes_read_twice_are_seen(self):
         def routing(mebibytes):
@@ -243,6 +274,23 @@ class Programs(unittest.TestCase):
             self.assertEqual(found["skipped"], words)
         self.assertNotEqual(done.returncode, 1, done.stdout)
 
+    def test_a_machine_without_pytorch_has_no_peers_and_says_so(self):
+        (self.folder / "torch.py").write_text("raise ImportError('no PyTorch here')\n")
+        before = os.environ.get("PYTHONPATH", "")
+        self.addCleanup(os.environ.__setitem__, "PYTHONPATH", before)
+        os.environ["PYTHONPATH"] = str(self.folder)
+        _, results, page = self.run_parts("peers")
+        self.assertEqual(results["peers"], {"skipped": "no PyTorch here"})
+        self.assertIn("| logit pair of bf16 against PyTorch |  | ≥ 8 × | not measured:", page)
+
+    def test_a_step_beside_copies_is_its_own_part(self):
+        found = {"blocks": [], "taken": 1, "lost": 0}
+        self.program("gpu_step", f"""case "$*" in "--copies 1") echo '{json.dumps(found)}';;
+            *) exit 3;; esac\n""")
+        _, results, page = self.run_parts("step_copies")
+        self.assertEqual(results["step_copies"], found)
+        self.assertIn("beside 256 MB copied both ways", page)
+
     def test_what_breaks_is_said_and_no_success(self):
         self.program("gpu_step", "echo about to break; exit 3\n")
         done, results, page = self.run_parts("step")
@@ -266,7 +314,7 @@ class Programs(unittest.TestCase):
         done = gpu_check("run", "--bundle", self.folder / "bundle", "--out", self.folder, "--only",
                          "spead")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("expected device, tests, speed", done.stdout)
+        self.assertIn("expected device, tests, first, speed", done.stdout)
         done = gpu_check("report", self.folder)
         self.assertEqual(done.returncode, 2)
         self.assertIn("gpu.json", done.stdout)
@@ -288,7 +336,7 @@ class DryRun(unittest.TestCase):
             self.assertEqual(set(results), {p.__name__ for p in parts.PARTS})
             for name in parts.TESTS:  # each program started, with what lies beside it
                 self.assertIn("no CUDA GPU", results["tests"][name]["skipped"])
-            for part in ("speed", "host", "step", "step_graph", "products"):
+            for part in ("first", "speed", "host", "step", "step_graph", "step_copies", "products"):
                 self.assertIn("no CUDA GPU", results[part]["skipped"])
             for _, group in report.figures(results):
                 for figure in group:

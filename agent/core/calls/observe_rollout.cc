@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "agent/core/calls/dlpack.h"
 #include "agent/core/run/run.h"
@@ -57,8 +58,11 @@ plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
   const uint64_t begin = MonotonicNs();
   SlotHead head = HeadOf(SlotKind::kEvidence, site, step);
   head.sampled = false;  // by a budget of its own
-  probes::LogprobsCall call;
+  probes::CarriedLogprobs carried;
+  probes::LogprobsCall& call = carried.call;
   absl::Status why = CallOf(logprobs, &call);
+  const int device = why.ok() ? probes::DeviceOf(call) : -1;
+  std::vector<probes::CarriedCopy> copies;
   v1::Evidence evidence;
   if (why.ok()) {
     // The step is left out of the key: a sequence's halves come at steps of their own.
@@ -70,20 +74,30 @@ plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
     if (bytes > least)
       threshold = std::min(threshold, static_cast<uint64_t>(static_cast<double>(least) /
                                                             static_cast<double>(bytes) * 0x1p64));
-    why = probes::Measure(call, key, threshold, &evidence);
+    carried.key = key;
+    carried.threshold = threshold;
+    if (device < 0) {
+      why = probes::Measure(call, key, threshold, &evidence);
+    } else if (!probes::Carry(carried, &copies)) {
+      why = absl::UnavailableError("a column lies on a device so that it cannot be copied");
+    }
   }
+  bool prepared = false;
   plumbline_status_t status = PLUMBLINE_OK;
   if (absl::IsUnavailable(why)) {
     state_->CountLoss(LossCause::kHostOnly, site, step);
     status = PLUMBLINE_DROPPED;
   } else if (!why.ok()) {
     status = Invalid("observe_logprobs", head, std::string(why.message()), error);
+  } else if (device >= 0) {
+    status = CarryFromDevice("observe_logprobs", head, carried, copies, device,
+                             logprobs.cuda_stream, &prepared, error);
   } else {
     const std::string body = evidence.SerializeAsString();
     head.bytes = body.size();
     status = Put(head, body.data(), body.size());
   }
-  state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  if (!prepared) state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "agent/core/calls/dlpack.h"
 #include "agent/core/calls/text.h"
@@ -196,6 +197,29 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
   return Taken(name, head, reply, device, error);
 }
 
+template <typename Call>
+plumbline_status_t Run::CarryFromDevice(const char* name, const SlotHead& head, const Call& call,
+                                        std::span<const probes::CarriedCopy> copies, int device,
+                                        void* stream, bool* prepared, plumbline_error_t* error) {
+  const auto store = [](const void* what, std::byte* body) {
+    probes::StoreCall(*static_cast<const Call*>(what), body);
+  };
+  const probes::CarriedCall carried{probes::SlotBytes(call), copies, store, &call};
+  if (carried.bytes > state_->options.sample_max_bytes) {
+    state_->CountLoss(LossCause::kHostOnly, head.site, head.step);
+    return PLUMBLINE_DROPPED;
+  }
+  probes::DeviceReply reply;
+  state_->devices->Observe(carried, device, stream, TagOf(head), &reply);
+  *prepared = reply.prepared;
+  return Taken(name, head, reply, device, error);
+}
+
+template plumbline_status_t Run::CarryFromDevice(const char*, const SlotHead&,
+                                                 const probes::CarriedLogprobs&,
+                                                 std::span<const probes::CarriedCopy>, int, void*,
+                                                 bool*, plumbline_error_t*);
+
 // What all kinds have in common: counts what is dropped or refused, and charges the time to the
 // site's cost, by which the governor keeps the trainer's budget.
 template <typename Body>
@@ -234,6 +258,16 @@ plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_
         if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
         NoteBytes(head, call);
         if (call.values.on_host()) return KeepCall(head, call, why);
+        if (!IsFloating(call.values.dtype)) {
+          if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
+          std::vector<probes::CarriedCopy> copies;
+          if (!probes::Carry(call, &copies)) {
+            *why = absl::UnavailableError("values lie on a device so that they cannot be copied");
+            return PLUMBLINE_DROPPED;
+          }
+          return CarryFromDevice(kName, head, call, copies, call.values.device, tensor.cuda_stream,
+                                 prepared, error);
+        }
         return KeepOnDevice(kName, head, call, call.values.device, tensor.cuda_stream, prepared,
                             error);
       });
@@ -302,17 +336,28 @@ plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_
 
 plumbline_status_t Run::ObserveLogits(Site* site, int64_t step, const plumbline_logits_t& logits,
                                       plumbline_error_t* error) {
+  constexpr const char* kName = "observe_logits";
   thread_local probes::LogitScratch scratch;  // keeps its memory from call to call
-  return ObserveOne("observe_logits", site, step, error,
-                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
-                      probes::LogitsCall call;
-                      *why = CallOf(logits, &call);
-                      if (why->ok()) *why = probes::CheckCall(call);
-                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
-                      NoteBytes(head, call);
-                      probes::Sample(OptionsOf(*state_, head), &scratch, &call);
-                      return KeepCall(head, call, why);
-                    });
+  return ObserveOne(
+      kName, site, step, error,
+      [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
+        probes::LogitsCall call;
+        *why = CallOf(logits, &call);
+        if (why->ok()) *why = probes::CheckCall(call);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        NoteBytes(head, call);
+        const TensorView train = call.input.train;
+        if (!train.on_host()) {
+          if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
+          std::vector<probes::CarriedCopy> copies;
+          probes::Carry(OptionsOf(*state_, head), &scratch, &call, &copies);
+          if (copies.empty()) return KeepCall(head, call, why);
+          return CarryFromDevice(kName, head, call, copies, train.device, logits.cuda_stream,
+                                 prepared, error);
+        }
+        probes::Sample(OptionsOf(*state_, head), &scratch, &call);
+        return KeepCall(head, call, why);
+      });
 }
 
 plumbline_status_t Run::SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,

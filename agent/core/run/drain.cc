@@ -211,6 +211,13 @@ void Drain::HandleDevice(const probes::DeviceItem& item) {
     return run_->CountLoss(item.abandoned ? LossCause::kDeviceUnfinished : LossCause::kDeviceFailed,
                            head.site, head.step);
   }
+  CallCost& cost = head.site->device_cost;
+  run_->governor.ChargeDevice(item.gpu_ns > 0 ? cost.Clip(item.gpu_ns) : cost.median_ns());
+  if (item.carried != nullptr) {
+    head.kind = SlotKind::kCall;
+    head.order = item.tag.order;
+    return HandleObserved(head, item.carried);
+  }
   if (Late(head)) return;
   v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, item.tag.order);
   if (item.plan == nullptr) return Observed(head, MeasureFetched(head, item, e), e);

@@ -4,6 +4,7 @@
 #include "agent/core/run/drain.h"
 #include "kernels/core/sample_index.h"
 #include "probes/logit_probe.h"
+#include "probes/logprobs_probe.h"
 #include "probes/matmul_probe.h"
 #include "probes/reduction_probe.h"
 #include "probes/tensor_probe.h"
@@ -42,6 +43,10 @@ absl::Status Drain::MeasureObserved(const SlotHead& head, const std::byte* body,
       return probes::Measure(probes::LoadMatmulCall(body), options, out);
     case SiteKind::kLogits:
       return probes::Measure(probes::LoadLogitsCall(body), options, out);
+    case SiteKind::kLogprobs: {
+      const probes::CarriedLogprobs carried = probes::LoadLogprobs(body);
+      return probes::Measure(carried.call, carried.key, carried.threshold, out);
+    }
     default:
       return absl::InternalError("calls of this kind are not stored");
   }

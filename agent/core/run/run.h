@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -120,6 +121,11 @@ class Run {
   plumbline_status_t KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
                                   int device, void* stream, bool* prepared,
                                   plumbline_error_t* error);
+  // Of tensors on a device that the host measures: they are copied off it.
+  template <typename Call>
+  plumbline_status_t CarryFromDevice(const char* name, const SlotHead& head, const Call& call,
+                                     std::span<const probes::CarriedCopy> copies, int device,
+                                     void* stream, bool* prepared, plumbline_error_t* error);
   plumbline_status_t Taken(const char* name, const SlotHead& head, const probes::DeviceReply& reply,
                            int device, plumbline_error_t* error);
   void FreeDevices(Clock::time_point deadline);

@@ -19,13 +19,16 @@ uint64_t CallCost::Clip(uint64_t ns) {
 
 bool Governor::Look(uint64_t now_ns, uint64_t threads_ns) {
   const uint64_t calls = calls_ns_.exchange(0, std::memory_order_relaxed);
+  const uint64_t device = device_ns_.exchange(0, std::memory_order_relaxed);
   const uint64_t threads = threads_ns > threads_ns_ ? threads_ns - threads_ns_ : 0;
   const uint64_t elapsed = now_ns - looked_ns_;
   const bool first = looked_ns_ == 0;
   looked_ns_ = now_ns;
   threads_ns_ = std::max(threads_ns, threads_ns_);
   if (first || elapsed == 0) return false;
-  share_ = kPaidPerCounted * static_cast<double>(calls + threads) / static_cast<double>(elapsed);
+  share_ = std::max(kPaidPerCounted * static_cast<double>(calls + threads),
+                    static_cast<double>(device)) /
+           static_cast<double>(elapsed);
 
   const uint64_t before = stretch_;
   // The cost follows the number of due steps.

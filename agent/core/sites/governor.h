@@ -9,6 +9,10 @@
 // brings the cost below, and it is halved again when half of it would do with a fifth to spare.
 // Ranks may differ in S: being powers of two, they still meet. An explicit `every` is what the
 // trainer asked for, and is not governed.
+//
+// A GPU's time is governed by the same share: what the probes' launches took there, of sampled
+// calls by the GPU's own clock and of others as the site's sampled ones take. The dearer of the two
+// counts.
 #pragma once
 
 #include <atomic>
@@ -43,6 +47,9 @@ class Governor {
   // A due call on a trainer's thread took this long. Any thread.
   void Charge(uint64_t ns) { calls_ns_.fetch_add(ns, std::memory_order_relaxed); }
 
+  // A measured call took a GPU this long. Any thread.
+  void ChargeDevice(uint64_t ns) { device_ns_.fetch_add(ns, std::memory_order_relaxed); }
+
   // Is it time to look? The stepping thread only, as Look.
   bool Due(uint64_t now_ns) const { return now_ns - looked_ns_ >= kIntervalNs; }
 
@@ -55,6 +62,7 @@ class Governor {
  private:
   const double budget_;
   std::atomic<uint64_t> calls_ns_{0};
+  std::atomic<uint64_t> device_ns_{0};
   uint64_t looked_ns_ = 0;
   uint64_t threads_ns_ = 0;
   uint64_t stretch_ = 1;

@@ -74,6 +74,7 @@ struct Site {
 
   LossCounters losses;
   CallCost cost;
+  CallCost device_cost;            // of its calls on a GPU, by the GPU's clock
   SiteOrders orders;               // of the server
   probes::LogprobsBudget rollout;  // of a kLogprobs site
 

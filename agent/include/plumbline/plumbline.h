@@ -161,10 +161,10 @@ PLUMBLINE_API plumbline_status_t plumbline_step_end(plumbline_run_t* run);
  * in which its site is due (no site word matters meanwhile). One graph serves all steps; outside of
  * due steps its probes are empty launches. Router calls, products, tensors and updates on a device;
  * NOT_DUE for host tensors and other kinds; INVALID_ARGUMENT for a stream that is not being
- * captured, in any thread of the run. DROPPED: 1,024 calls of the device are captured already,
- * those of graphs that are gone included. Elements are kept of a sampled step's first replay.
- * Device memory for the calls (up to 72 KiB each; for router calls one workspace a stream of a
- * capture) is taken here and never given back.
+ * captured, in any thread of the run. DROPPED: 1,024 calls of the device lie in graphs that exist;
+ * one counts until it and what was instantiated of it are destroyed. Elements are kept of a sampled
+ * step's first replay. Device memory for the calls (up to 72 KiB each; for router calls one
+ * workspace a stream of a capture) is taken here, and goes to later captures.
  *
  * `replay_stream`: a cudaStream_t that lives as long as the run, the same for all graphs of a
  * device, and not cudaStreamPerThread (else the calls are INVALID_ARGUMENT). Every step, and every
@@ -394,9 +394,10 @@ enum {
 };
 
 /* Of all structs below: tensors are borrowed, of any strides; host tensors are read before the call
- * returns. CUDA tensors of a matmul, of a tensor (floating) and of an update (whole tensors) are
- * read as a router call's are, in the order of `cuda_stream`; all others are not read: DROPPED, and
- * counted as `device-tensor-not-read`. NULL: absent. Texts are copied. A host tensor too large to
+ * returns. CUDA tensors of a matmul, a tensor, an update (whole tensors), of logits and of
+ * log-probabilities are read as a router call's are, in the order of `cuda_stream`; all others, and
+ * what must be copied whole and is above 8 MiB, are not read: DROPPED, and counted as
+ * `device-tensor-not-read`. NULL: absent. Texts are copied. A host tensor too large to
  * be copied cheaply is measured within the call, a smaller one later, by the library's own thread:
  * either way the caller may write to it as soon as the call returns.
  * INVALID_ARGUMENT: nothing was recorded, and plumbline_last_error() names the field. */

@@ -48,6 +48,36 @@ TEST_F(Device, AProductThatTheDeviceRefusesIsCounted) {
   EXPECT_EQ(account.lost_by_cause.at("device-error"), 1u);
 }
 
+// By the GPU's own clock: the fake's work takes a microsecond each.
+TEST_F(Device, TheGpusTimeIsCharged) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall call(100, 8);
+  run.run().StepBegin(0);
+  ASSERT_EQ(run.Observe("layers.0", 0, call), PLUMBLINE_OK);
+  run.run().StepEnd(0);
+  const Site* site = run.run().state().sites.at(0);
+  ASSERT_TRUE(test::Eventually([&] { return site->device_cost.median_ns() > 0; }));
+  EXPECT_GE(site->device_cost.median_ns(), 1000u);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+}
+
+// The GPU's time counts as it is, and the dearer side decides.
+TEST_F(Device, AGpusTimeIsGovernedToo) {
+  constexpr uint64_t kSecond = 1'000'000'000;
+  Governor governor(0.01);
+  governor.Look(kSecond, 0);
+  governor.Charge(kSecond / 1000);
+  governor.ChargeDevice(kSecond / 200);
+  EXPECT_FALSE(governor.Look(2 * kSecond, 0));
+  EXPECT_NEAR(governor.share(), 0.005, 1e-6);
+  governor.ChargeDevice(kSecond / 25);
+  EXPECT_TRUE(governor.Look(3 * kSecond, 0));
+  EXPECT_NEAR(governor.share(), 0.04, 1e-6);
+  EXPECT_EQ(governor.stretch(), 4u);
+  EXPECT_TRUE(governor.Look(4 * kSecond, 0));
+  EXPECT_EQ(governor.stretch(), 2u) << "what was charged is charged once";
+}
+
 TEST_F(Device, WhatTheRingCannotHoldIsCounted) {
   AgentOptions options = RecordOptions(dir_.path());
   options.device_ring_bytes = 64 << 10;

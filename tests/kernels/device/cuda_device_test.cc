@@ -135,8 +135,8 @@ TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
        kDeviceFailed},
       {"cudaStreamDestroy", [&] { return table_.write_memory(device, &id, &id, 8, &error_); },
        kDeviceFailed},
-      {"cudaMemcpyAsync",
-       [&] { return table_.set_slots(device, &slot, &slot, 1, nullptr, &error_); }, kDeviceFailed},
+      {"LaunchMove", [&] { return table_.set_slots(device, &slot, &slot, 1, nullptr, &error_); },
+       kDeviceFailed},
       {"cudaMemsetAsync",
        [&] { return table_.set_slots(device, &slot, nullptr, 1, nullptr, &error_); },
        kDeviceFailed},
@@ -167,6 +167,26 @@ TEST_F(CudaDevice, AnEventThatHasNotPassedIsNoError) {
   g_runtime.fail["cudaEventQuery"] = cudaErrorNotReady;
   EXPECT_EQ(table_.event_passed(device, nullptr, &error_), kDeviceNotYet);
   EXPECT_EQ(g_runtime.last, cudaSuccess);
+  table_.close(device);
+}
+
+TEST_F(CudaDevice, TimersThatFailLeaveNothingBehind) {
+  void* device = Open();
+  void* timer = nullptr;
+  uint64_t ns = 0;
+  g_runtime.fail["cudaEventCreateWithFlags"] = cudaErrorMemoryAllocation;
+  EXPECT_EQ(table_.make_timer(device, &timer, &error_), kDeviceFailed);
+  EXPECT_THAT(error_.text, ::testing::StartsWith("timer: "));
+  g_runtime.fail.clear();
+  ASSERT_EQ(table_.make_timer(device, &timer, &error_), kDeviceOk);
+  EXPECT_EQ(table_.read_timer(device, timer, &ns, &error_), kDeviceOk);
+  EXPECT_EQ(ns, 250'000u);
+  g_runtime.fail["cudaEventElapsedTime"] = cudaErrorNotReady;
+  EXPECT_EQ(table_.read_timer(device, timer, &ns, &error_), kDeviceFailed);
+  g_runtime.fail.clear();
+  const int destroyed = g_runtime.calls["cudaEventDestroy"];
+  table_.destroy_timer(device, timer);
+  EXPECT_EQ(g_runtime.calls["cudaEventDestroy"], destroyed + 2);
   table_.close(device);
 }
 

@@ -92,7 +92,11 @@ class DriverTest : public ::testing::Test {
     Stub() = StubDriver{};
     EXPECT_EQ(table_->open(0, &device_, &error_), kDeviceOk) << error_.text;
   }
-  ~DriverTest() override { table_->close(device_); }
+  // Another thread may be capturing meanwhile, also while kernels are loaded.
+  ~DriverTest() override {
+    table_->close(device_);
+    EXPECT_EQ(Stub().unsafe, 0);
+  }
 
   const DeviceTable* table_ = nullptr;
   void* device_ = nullptr;
@@ -159,6 +163,15 @@ TEST_F(DriverTest, TheRestReachesTheDriver) {
   EXPECT_EQ(table_->event_passed(device_, event, &error_), kDeviceNotYet);
   Stub().fail.clear();
   table_->destroy_event(device_, event);
+
+  void* timer = nullptr;
+  uint64_t ns = 0;
+  ASSERT_EQ(table_->make_timer(device_, &timer, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(table_->mark_timer(device_, timer, 0, nullptr, &error_), kDeviceOk);
+  EXPECT_EQ(table_->mark_timer(device_, timer, 1, nullptr, &error_), kDeviceOk);
+  EXPECT_EQ(table_->read_timer(device_, timer, &ns, &error_), kDeviceOk);
+  EXPECT_EQ(ns, 500'000u);
+  table_->destroy_timer(device_, timer);
 
   uint64_t id = 0;
   EXPECT_EQ(table_->stream_id(device_, nullptr, &id, &error_), kDeviceOk) << error_.text;

@@ -73,7 +73,7 @@ uint64_t Held() {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
   return f.devices.size() + f.memory.size() - f.of_graphs.size() + f.pinned.size() +
-         f.events.size();
+         f.events.size() + f.timers.size();
 }
 
 uint64_t Faults() {
@@ -88,6 +88,7 @@ void Reset() {
   f.looks_until_release = 0;
   f.Release();
   f.streams.clear();
+  f.marks.clear();
   f.workspace_stream.clear();
   f.calls.clear();
   f.failures.clear();

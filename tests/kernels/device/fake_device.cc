@@ -244,6 +244,51 @@ DeviceStatus EventPassed(void*, void* event, DeviceError* error) {
   return e->passed == e->recorded ? kDeviceOk : kDeviceNotYet;
 }
 
+DeviceStatus MakeTimer(void*, void** timer, DeviceError* error) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const int32_t status = Enter(f, "make_timer", error);
+  if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
+  *timer = new Timer;
+  f.timers.insert(*timer);
+  return kDeviceOk;
+}
+
+void DestroyTimer(void*, void* timer) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const auto* t = static_cast<Timer*>(timer);
+  if (!t->passed[0] || !t->passed[1]) f.Fault("a timer was destroyed under a stream");
+  if (f.timers.erase(timer) == 0) f.Fault("an unknown timer was destroyed");
+  delete t;
+}
+
+DeviceStatus MarkTimer(void*, void* timer, int32_t end, void* stream, DeviceError* error) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const int32_t status = Enter(f, "mark_timer", error);
+  if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
+  auto* t = static_cast<Timer*>(timer);
+  if (!t->passed[end]) f.Fault("a timer was marked again before it had passed");
+  t->passed[end] = false;
+  f.marks[stream].push_back([t, end, &f] {
+    t->mark[end] = f.clock_ns;
+    t->passed[end] = true;
+  });
+  return kDeviceOk;
+}
+
+DeviceStatus ReadTimer(void*, void* timer, uint64_t* ns, DeviceError* error) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const int32_t status = Enter(f, "read_timer", error);
+  if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
+  const auto* t = static_cast<const Timer*>(timer);
+  if (!t->passed[0] || !t->passed[1]) f.Fault("a timer was read before it had passed");
+  *ns = t->mark[1] - t->mark[0];
+  return kDeviceOk;
+}
+
 }  // namespace
 
 int32_t Enter(Fake& f, const char* name, DeviceError* error) {
@@ -285,6 +330,10 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::fake::Gather,
     plumbline::fake::RecordEvent,
     plumbline::fake::EventPassed,
+    plumbline::fake::MakeTimer,
+    plumbline::fake::DestroyTimer,
+    plumbline::fake::MarkTimer,
+    plumbline::fake::ReadTimer,
     plumbline::fake::WriteMemory,
     plumbline::fake::SetSlots,
     plumbline::fake::CaptureId,

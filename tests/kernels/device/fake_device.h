@@ -24,6 +24,7 @@ struct FakeDeviceControl {
   // The `nth` call from now (0: the next) of that name returns `status`, and all later ones too if
   // `for_good`. "open", "allocate", "pin", "make_event", "stream_id", "measure", "copy",
   // "gather_product", "measure_tensors", "check_updates", "gather", "record_event", "event_passed",
+  // "make_timer", "mark_timer", "read_timer",
   // "write_memory", "set_slots", "watch_graph", "capture_tensor", "capture_update",
   // "capture_routing", "capture_product".
   void (*fail)(const char* call, int nth, int32_t status, bool for_good);

@@ -42,11 +42,13 @@ DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void
   return kDeviceOk;
 }
 
-// As DeliverKernel.
+// As DeliverKernel, in blocks that come in any order.
 void Deliver(std::byte* results, uint64_t bytes, const GraphCall& call) {
-  uint64_t decided = 0;
-  DeliverReplay(EmulatedBlock{kThreads}, call, kThreads, reinterpret_cast<uint32_t*>(results),
-                bytes / 4, &decided);
+  for (const uint32_t number : {2, 0, 1}) {
+    DeliverPlace place;
+    DeliverReplay(EmulatedBlock{kThreads, {}}, call, kThreads, number, 3,
+                  reinterpret_cast<uint32_t*>(results), bytes / 4, &place);
+  }
 }
 
 template <typename Run>
@@ -140,8 +142,10 @@ DeviceStatus CaptureRouter(void*, const RoutingPlan* plan, void* workspace, uint
     const EmulatedBlock block{kThreads};
     uint64_t decided = 0;
     if (const uint64_t section = DecideSection(block, call, &decided); section != 0) {
-      block.Each([&](int t) { CopyRows(section, t, kThreads); });
-      std::memcpy(PlaceIn(section, WorkOf(section)->results_at), raw, sizeof(*raw));
+      GraphWork work;
+      TakeDown(block, kThreads, WorkOf(section), sizeof(work), &work);
+      block.Each([&](int t) { CopyRows(work, section, t, kThreads); });
+      std::memcpy(PlaceIn(section, work.results_at), raw, sizeof(*raw));
     }
     EndReplay(call);
   };

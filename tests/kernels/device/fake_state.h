@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/device/fake_device.h"
@@ -27,6 +28,11 @@ struct Failure {
 struct Event {
   uint64_t recorded = 0;  // how often
   uint64_t passed = 0;
+};
+
+struct Timer {
+  uint64_t mark[2] = {0, 0};
+  bool passed[2] = {true, true};
 };
 
 struct Range {
@@ -46,6 +52,8 @@ struct Fake {
   bool holding = false;
   int looks_until_release = 0;  // 0: it stays as it is
   std::map<void*, std::deque<Work>> streams;
+  uint64_t clock_ns = 0;  // each piece of work takes a microsecond
+  std::map<void*, std::vector<std::function<void()>>> marks;  // before a stream's next work
   std::map<std::string, uint64_t> calls;
   std::map<std::string, Failure> failures;
   std::set<void*> capturing;
@@ -54,7 +62,7 @@ struct Fake {
   std::map<void*, std::vector<Work>> graphs;  // by the stream that they were captured on
   std::map<void*, std::vector<std::shared_ptr<void>>> watched;  // the same; each tells its end
   std::set<void*> of_graphs;                                    // memory that graphs may touch
-  std::set<void*> devices, memory, events;
+  std::set<void*> devices, memory, events, timers;
   std::map<void*, Range> pinned;
   std::map<const void*, void*> workspace_stream;  // of work that is under way
   uint64_t faults = 0;
@@ -85,6 +93,13 @@ struct Fake {
 
   void Enqueue(void* stream, Work work) {
     if (capturing.contains(stream)) Fault("work was enqueued on a stream that is being captured");
+    // A mark is no work of its own: it is passed just before the next.
+    if (auto before = std::exchange(marks[stream], {}); !before.empty()) {
+      work.run = [before = std::move(before), run = std::move(work.run)] {
+        for (const auto& mark : before) mark();
+        run();
+      };
+    }
     streams[stream].push_back(std::move(work));
     if (!holding) Run(stream, -1);
   }
@@ -98,6 +113,7 @@ struct Fake {
     std::deque<Work>& queue = streams[stream];
     for (; most != 0 && !queue.empty(); --most) {
       queue.front().run();
+      clock_ns += 1000;
       queue.pop_front();
     }
   }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "kernels/device/graph_deliver.h"
@@ -32,7 +33,8 @@ class GraphBlock : public ::testing::Test {
   GraphCounts tally_;
   GraphSlot slot_;
   uint64_t section_ = 0;
-  const GraphCall call_{&slot_, &section_};
+  uint32_t arrived_ = 0;
+  const GraphCall call_{&slot_, &section_, &arrived_};
 };
 
 // D = A B of so many rows, columns and products.
@@ -128,15 +130,81 @@ TEST_F(GraphBlock, ResultsLeaveAsAWholeOrNotAtAll) {
     std::vector<uint32_t> results = figures;
     if (closed_before) Close();
     const EmulatedBlock block{kThreads, [&] { Close(); }};
-    uint64_t decided = 0;
+    DeliverPlace place;
     std::memset(memory_.data() + 4096, 0, 400);
-    DeliverReplay(block, call_, kThreads, results.data(), results.size(), &decided);
+    DeliverReplay(block, call_, kThreads, 0, 1, results.data(), results.size(), &place);
     std::vector<uint32_t> found(100);
     std::memcpy(found.data(), memory_.data() + 4096, 400);
     EXPECT_EQ(found, closed_before ? std::vector<uint32_t>(100) : figures);
     EXPECT_EQ(results, std::vector<uint32_t>(100)) << "zeros for the next replay";
     EXPECT_EQ(tally_.replays, 0u) << "a step that was closed counts it no more";
     slot_ = open;
+  }
+}
+
+// Every element once, wherever the blocks' and the rows' ends fall; the slot moves with the last
+// block.
+TEST_F(GraphBlock, BlocksShareTheRowsAndTheLastMovesTheSlot) {
+  std::vector<uint16_t> matrix(40 * 50);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<uint16_t>(i + 1);
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {1, 50}, {40, 1}, {13, 7}, {40, 33}}) {
+    for (const uint32_t blocks : {1u, 3u, 16u}) {
+      SCOPED_TRACE(testing::Message() << rows << " x " << columns << ", " << blocks << " blocks");
+      memory_.fill(std::byte{0});
+      work_ = new (memory_.data()) GraphWork;
+      slot_ = {At(), reinterpret_cast<uint64_t>(&tally_), 1, 0, 0, 0};
+      tally_.replays = 0;
+      BeginReplay(call_);
+      work_->copies = 2;  // by rows, and by columns
+      work_->copy[0] = {matrix.data(), rows, columns, 50, 1, 4096, 2, 0};
+      work_->copy[1] = {matrix.data(), columns, rows, 1, 50, 16384, 2, 0};
+      for (uint32_t number = blocks; number-- > 0;) {
+        EXPECT_EQ(slot_.section, At());
+        DeliverPlace place;
+        DeliverReplay(EmulatedBlock{kThreads, nullptr}, call_, kThreads, number, blocks, nullptr, 0,
+                      &place);
+      }
+      EXPECT_EQ(slot_.section, 0u);
+      EXPECT_EQ(tally_.replays, 1u);
+      EXPECT_EQ(arrived_, 0u) << "as the next replay needs it";
+      for (int i = 0; i < rows * columns; ++i) {
+        uint16_t by_rows = 0, by_columns = 0;
+        std::memcpy(&by_rows, &memory_[4096 + 2 * static_cast<size_t>(i)], 2);
+        std::memcpy(&by_columns, &memory_[16384 + 2 * static_cast<size_t>(i)], 2);
+        ASSERT_EQ(by_rows, matrix[static_cast<size_t>(i / columns * 50 + i % columns)]) << i;
+        ASSERT_EQ(by_columns, matrix[static_cast<size_t>(i % rows * 50 + i / rows)]) << i;
+      }
+    }
+  }
+}
+
+// An update's six tensors: which is whose is found in what was taken down.
+TEST_F(GraphBlock, ElementsOfSeveralTensorsAreGathered) {
+  constexpr int64_t kEach = 11;
+  std::vector<float> values(6 * 100);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  work_->gathers = 6;
+  work_->samples = 6 * kEach;
+  work_->gather_at = 1024;
+  work_->gathered_at = 16384;
+  auto* items = reinterpret_cast<GatherItem*>(memory_.data() + 1024);
+  auto* indices = reinterpret_cast<uint64_t*>(items + 6);
+  for (int64_t t = 0; t < 6; ++t) {
+    items[t] = PlanItem(TensorView::Dense(values.data() + 100 * t, DType::kF32, 100), kEach);
+    items[t].first_span = t * kEach;
+    items[t].result = static_cast<uint64_t>(t) * 64;
+    for (int64_t i = 0; i < kEach; ++i) indices[t * kEach + i] = static_cast<uint64_t>(7 * i + t);
+  }
+  for (const uint32_t number : {1, 0}) {
+    DeliverPlace place;
+    DeliverReplay(EmulatedBlock{kThreads, nullptr}, call_, kThreads, number, 2, nullptr, 0, &place);
+  }
+  for (size_t t = 0; t < 6; ++t) {
+    for (size_t i = 0; i < kEach; ++i) {
+      float found = 0;
+      std::memcpy(&found, &memory_[16384 + 64 * t + 4 * i], 4);
+      EXPECT_EQ(found, static_cast<float>(100 * t + 7 * i + t));
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 namespace {
 
 thread_local std::vector<CUcontext> t_stack;
+thread_local CUstreamCaptureMode t_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 plumbline::StubDriver g_stub;
 
 CUcontext Primary(CUdevice device) {
@@ -24,6 +25,7 @@ CUcontext Primary(CUdevice device) {
 
 CUresult Enter(const char* name) {
   ++g_stub.calls[name];
+  if (t_mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++g_stub.unsafe;
   const auto found = g_stub.fail.find(name);
   return static_cast<CUresult>(found == g_stub.fail.end() ? 0 : found->second);
 }
@@ -142,6 +144,11 @@ STUB CUresult cuEventCreate(CUevent* event, unsigned) {
 }
 STUB CUresult cuEventDestroy(CUevent) { return Enter("cuEventDestroy"); }
 STUB CUresult cuEventRecord(CUevent, CUstream) { return Enter("cuEventRecord"); }
+#undef cuEventElapsedTime
+STUB CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
+  *milliseconds = 0.5f;
+  return Enter("cuEventElapsedTime");
+}
 STUB CUresult cuEventQuery(CUevent) { return Enter("cuEventQuery"); }
 STUB CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   *stream = nullptr;
@@ -154,7 +161,6 @@ STUB CUresult cuStreamGetId(CUstream, unsigned long long* id) {
   return Enter("cuStreamGetId");
 }
 STUB CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  static thread_local CUstreamCaptureMode t_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::swap(*mode, t_mode);
   return CUDA_SUCCESS;
 }

@@ -24,6 +24,7 @@ struct StubDriver {
   std::map<std::string, int> calls;
   std::vector<StubLaunch> launches;
   bool capturing = false;  // all streams are
+  int unsafe = 0;          // calls in a mode in which they would spoil another thread's capture
 };
 
 }  // namespace plumbline

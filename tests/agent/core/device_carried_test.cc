@@ -1,0 +1,211 @@
+// CUDA tensors that the host measures, through the agent and over the fake device: copied in the
+// stream's order, the record holds the same bytes as if they had been on the host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/agent/core/on_device.h"
+
+namespace plumbline::agent {
+namespace {
+
+using namespace testing;  // NOLINT: the tests' own
+
+// A tensor of the test's, wherever it is said to be.
+template <typename T>
+struct Column {
+  Column(std::vector<T> of, std::vector<int64_t> dims, DLDataType dtype, DLDevice device)
+      : values(std::move(of)), shape(std::move(dims)) {
+    t.data = values.data();
+    t.device = device;
+    t.dtype = dtype;
+    t.ndim = static_cast<int32_t>(shape.size());
+    t.shape = shape.data();
+  }
+  Column(const Column&) = delete;
+  Column& operator=(const Column&) = delete;
+
+  std::vector<T> values;
+  std::vector<int64_t> shape;
+  DLTensor t{};
+};
+
+constexpr DLDataType kI64 = {PLUMBLINE_DL_INT, 64, 1};
+constexpr DLDataType kF32Type = {PLUMBLINE_DL_FLOAT, 32, 1};
+
+std::vector<float> Ramp(size_t n, float by) {
+  std::vector<float> out(n);
+  for (size_t i = 0; i < n; ++i) out[i] = by * static_cast<float>(i % 97);
+  return out;
+}
+
+// Three sites, a call each: what one returned, in that order.
+struct Carried {
+  Carried(TestRun* of, DLDevice device)
+      : run(of),
+        ids({3, 1, 4, 1, 5, 9, 2, 6}, {2, 2, 2}, kI64, device),
+        train(Ramp(6 * 50, 0.1f), {6, 50}, kF32Type, device),
+        rollout(Ramp(6 * 50, 0.11f), {6, 50}, kF32Type, device),
+        tokens({1, 2, 3, 4, 5, 6}, {6}, kI64, device),
+        sequence({7, 7, 7, 8, 8, -1}, {6}, kI64, device),
+        logprobs(Ramp(6, -0.5f), {6}, kF32Type, device) {
+    tensor_site = Declare(PLUMBLINE_KIND_TENSOR, "ids");
+    logits_site = Declare(PLUMBLINE_KIND_LOGITS, "head");
+    logprobs_site = Declare(PLUMBLINE_KIND_LOGPROBS, "policy");
+  }
+  Site* Declare(int32_t kind, const char* layer) {
+    plumbline_agent_site_t site{sizeof(site), kind, layer, "", 0, &due};
+    void* made = nullptr;
+    EXPECT_EQ(run->run().DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
+    return static_cast<Site*>(made);
+  }
+  std::vector<plumbline_status_t> At(int64_t step) {
+    plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
+    tensor.values = &ids.t;
+    tensor.cuda_stream = Stream(3);
+    plumbline_logits_t logits = PLUMBLINE_LOGITS_INIT;
+    logits.train = &train.t;
+    logits.rollout = &rollout.t;
+    logits.tokens = &tokens.t;
+    logits.cuda_stream = Stream(3);
+    plumbline_logprobs_t sides = PLUMBLINE_LOGPROBS_INIT;
+    sides.sequence_id = &sequence.t;
+    sides.tokens = &tokens.t;
+    sides.rollout = &logprobs.t;
+    sides.worker = "w";
+    sides.cuda_stream = Stream(3);
+    return {run->run().ObserveTensor(tensor_site, step, tensor, &error),
+            run->run().ObserveLogits(logits_site, step, logits, &error),
+            run->run().ObserveLogprobs(logprobs_site, step, sides, &error)};
+  }
+
+  TestRun* run;
+  Column<int64_t> ids;
+  Column<float> train, rollout;
+  Column<int64_t> tokens, sequence;
+  Column<float> logprobs;
+  uint64_t due = 0;
+  Site *tensor_site, *logits_site, *logprobs_site;
+  plumbline_error_t error{};
+};
+
+std::vector<std::string> Recorded(DLDevice device) {
+  TempFolder dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.traffic_bytes = 4000;  // so that some steps are not sampled
+  TestRun run(options);
+  Carried carried(&run, device);
+  for (int64_t step = 0; step < 20; ++step) {
+    carried.ids.values[0] = step;
+    carried.logprobs.values[1] = -static_cast<float>(step);
+    run.run().StepBegin(step);
+    EXPECT_THAT(carried.At(step), ::testing::Each(PLUMBLINE_OK)) << carried.error.text;
+    run.run().StepEnd(step);
+  }
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
+  std::vector<std::string> items;
+  for (const v1::Batch& batch : Batches(dir)) {
+    for (const v1::Evidence& e : batch.evidence()) items.push_back(e.SerializeAsString());
+  }
+  std::sort(items.begin(), items.end());
+  return items;
+}
+
+TEST_F(Device, IntegersLogitsAndLogprobsAreTheHostsByteForByte) {
+  const auto host = Recorded({kDLCPU, 0});
+  EXPECT_EQ(g_fake->calls("copy"), 0u);
+  const auto device = Recorded({kDLCUDA, 1});
+  EXPECT_GT(host.size(), 40u);
+  EXPECT_EQ(device, host);
+  EXPECT_GT(g_fake->calls("copy"), 20u * 4u) << "an integer tensor, three columns, rows";
+  EXPECT_EQ(Held(), 0u);
+}
+
+// A stream that has not got there is not waited for.
+TEST_F(Device, WhatIsCarriedComesInTheStreamsOrder) {
+  TestRun run(RecordOptions(dir_.path()));
+  Carried carried(&run, {kDLCUDA, 0});
+  g_fake->hold(true);
+  run.run().StepBegin(0);
+  EXPECT_THAT(carried.At(0), ::testing::Each(PLUMBLINE_OK)) << carried.error.text;
+  carried.ids.values.assign(8, 1000);  // by a kernel before ours, say
+  run.run().StepEnd(0);
+  g_fake->hold(false);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  int found = 0;
+  for (const v1::Batch& batch : Batches(dir_)) {
+    for (const v1::Evidence& e : batch.evidence()) {
+      if (!e.has_tensor()) continue;
+      ++found;
+      EXPECT_EQ(e.sample_size(), 8u);
+      EXPECT_EQ(e.tensor().summary().min(), 1000);
+    }
+  }
+  EXPECT_EQ(found, 1);
+}
+
+TEST_F(Device, WhatIsTooLargeToBeCarriedIsCounted) {
+  AgentOptions options = RecordOptions(dir_.path());
+  options.sample_max_bytes = 64;
+  TestRun run(options);
+  Carried carried(&run, {kDLCUDA, 0});
+  run.run().StepBegin(0);
+  EXPECT_THAT(carried.At(0), ::testing::Each(PLUMBLINE_DROPPED));
+  run.run().StepEnd(0);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  EXPECT_EQ(AccountOf(Batches(dir_)).lost_by_cause.at("device-tensor-not-read"), 3u);
+  EXPECT_EQ(g_fake->calls("copy"), 0u);
+}
+
+TEST_F(Device, WhatIsCarriedIsLostByItsCause) {
+  AgentOptions options = RecordOptions(dir_.path());
+  options.device_ring_bytes = 64 << 10;
+  TestRun run(options);
+  Carried carried(&run, {kDLCUDA, 0});
+  // Axes that no copy of two of them makes dense.
+  int64_t strides[3] = {1, 2, 4};
+  carried.ids.t.strides = strides;
+  run.run().StepBegin(0);
+  EXPECT_THAT(carried.At(0), ::testing::ElementsAre(PLUMBLINE_DROPPED, PLUMBLINE_OK, PLUMBLINE_OK));
+  carried.ids.t.strides = nullptr;
+  g_fake->capture(Stream(3), true);
+  EXPECT_THAT(carried.At(0), ::testing::Each(PLUMBLINE_DROPPED));
+  g_fake->capture(Stream(3), false);
+  g_fake->hold(true);
+  uint64_t full = 0;
+  for (int i = 0; i < 200; ++i) {
+    for (const plumbline_status_t status : carried.At(0)) {
+      ASSERT_GE(status, 0) << carried.error.text;
+      full += status == PLUMBLINE_DROPPED;
+    }
+  }
+  g_fake->hold(false);
+  run.run().StepEnd(0);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_GT(full, 0u);
+  EXPECT_EQ(account.lost_by_cause.at("device-tensor-not-read"), 1u);
+  EXPECT_EQ(account.lost_by_cause.at("stream-capture"), 3u);
+  EXPECT_EQ(account.lost_by_cause.at("device-ring-full"), full);
+  EXPECT_EQ(account.items, 2 + 600 - full);
+}
+
+// A device that fails under the copies.
+TEST_F(Device, ACopyThatFailsIsCounted) {
+  g_fake->fail("copy", 0, kDeviceFailed, false);
+  TestRun run(RecordOptions(dir_.path()));
+  Carried carried(&run, {kDLCUDA, 0});
+  run.run().StepBegin(0);
+  EXPECT_THAT(carried.At(0), ::testing::Each(PLUMBLINE_DROPPED));
+  run.run().StepEnd(0);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  EXPECT_EQ(AccountOf(Batches(dir_)).lost_by_cause.at("device-error"), 3u);
+}
+
+}  // namespace
+}  // namespace plumbline::agent
