@@ -45,7 +45,7 @@ one of 1.25 among 64, at a spread of 2 %, in 98.6 % of 666.
 
 **Inconclusive when** there is one rank, fewer than 5 steps that all have marked, a rank without GPU events, kernels that send and receive without
 saying with whom (nobody knows which ranks are of one stage), a rank that takes longer while nobody waits for it, or hosts that run ahead of their GPUs: then
-marks say what the host does, and nothing of the GPU. Loops in which no span says when they wait for others.
+marks say what the host does, and nothing of the GPU. Loops without a GPU whose block of steps takes the rank less than 2 s. Loops in which no span says when they wait for others.
 
 **What it cannot see.** A whole stage that is slow (its cohort agrees); ranks whose trace is missing; who of two ranks
 of a cohort is the normal one, but that the slower makes the faster wait.
@@ -65,6 +65,8 @@ constexpr RuleInfo kInfo = {"performance/straggler",
 constexpr double kFalseAlarmsOfRanks = 0.013;  // measured: see the page
 constexpr size_t kFewestCompared = 5;
 constexpr double kSeconds = 1e-9;
+constexpr double kShortLoop =
+    2;  // s: for so long a busy machine's scheduler may favour one process
 
 using timeline::RankSteps;
 using timeline::Straggler;
@@ -177,7 +179,7 @@ class StragglerRule : public Rule {
                               ? Inconclusive(
                                     "no-collectives: no loop says when it waits for "
                                     "others (run.span(\"collective\"))")
-                              : JudgeTraces(traces);
+                              : JudgeTraces(traces, WhoseTimeline(step.site) == TimelineOf::kLoop);
     int64_t first = step.step, last = step.step;
     if (!traces.steps.empty()) {
       first = traces.steps.front();
@@ -199,7 +201,7 @@ class StragglerRule : public Rule {
   void Persist(Archive& /*archive*/) override {}
 
  private:
-  static v1::Verdict JudgeTraces(const Traces& traces) {
+  static v1::Verdict JudgeTraces(const Traces& traces, bool on_processors) {
     if (const std::string why = WhyNot(traces); !why.empty()) return Inconclusive(why);
     std::vector<RankSteps> ranks;
     for (const auto& [rank, timeline] : traces.by_rank)
@@ -229,6 +231,14 @@ class StragglerRule : public Rule {
           absl::StrFormat("no rank takes more than %.3g times as long as the others (%d ranks, "
                           "%d steps)",
                           found.largest, ranks.size(), traces.steps.size()),
+          std::move(details));
+    }
+    const double seconds = found.culprits.front().own * static_cast<double>(found.steps);
+    if (on_processors && seconds < kShortLoop) {
+      return Inconclusive(
+          absl::StrFormat("short: rank %d took %.3g times as long as the others for %.3g s; a busy "
+                          "machine's scheduler may favour a process for so long",
+                          found.culprits.front().rank, found.culprits.front().slowness, seconds),
           std::move(details));
     }
     return Found(found, ranks, std::move(details));
