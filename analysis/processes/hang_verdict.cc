@@ -14,6 +14,7 @@ namespace {
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// "rank 3", "ranks 3, 5 and 12 more".
 template <typename List>
 std::string Ranks(const List& ranks, bool begins_sentence = false) {
   constexpr int kShown = 8;
@@ -26,6 +27,7 @@ std::string Ranks(const List& ranks, bool begins_sentence = false) {
   return text;
 }
 
+// In a line: who, and what of them.
 std::string TitleOf(const v1::RanksHung& h) {
   switch (h.cause()) {
     case v1::RanksHung::CAUSE_GONE:
@@ -40,6 +42,7 @@ std::string TitleOf(const v1::RanksHung& h) {
                       h.step());
 }
 
+// How long it lasts, beside what was usual; then who broke off, or who waits for whom.
 std::string Explanation(const v1::RanksHung& h) {
   const bool one = h.ranks_size() == 1;
   std::string text = absl::StrFormat(
@@ -118,6 +121,7 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
   site.set_step_first(h.step());
   site.set_step_last(h.step());
   *site.mutable_ranks() = h.ranks().empty() ? h.waiting() : h.ranks();
+  // A culprit beside ranks that wait for it is an error at once.
   const bool named = !h.ranks().empty() && !h.waiting().empty();
   found.Level(named || h.still_ns() >= h.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING)
       .Strength(v1::STRENGTH_BOUNDED)
@@ -137,7 +141,7 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
   };
   list("ranks", h.ranks());
   list("waiting", h.waiting());
-  if (!h.ranks().empty() && !h.waiting().empty()) DrawWaits(h, found.finding());
+  if (named) DrawWaits(h, found.finding());
   Put(details, "kind", named ? "not-launched" : "not-completed");
   return found.Take();
 }

@@ -146,6 +146,7 @@ v1::Verdict MomentCourses::Found(const MomentCourse& course, const Counts& count
   return found.Take();
 }
 
+// What keeps a course from a verdict, in the order in which it can be mended.
 v1::Verdict MomentCourses::Judge(const MomentCourse& course, const Counts& counts) const {
   if (course.checkpoints < kCheckpoints && course.poisoned > 0)
     return Inconclusive("poisoned: moments that are NaN or infinite");
@@ -176,7 +177,7 @@ v1::Verdict MomentCourses::Judge(const MomentCourse& course, const Counts& count
 }
 
 void MomentCourses::Rest(VerdictSink& out) const {
-  // Those that are too small by themselves, by rank and dtype.
+  // Those that are too small by themselves are judged together, by rank and dtype.
   std::map<std::tuple<v1::Role, uint32_t, DType>, std::pair<MomentCourse, Counts>> small;
   std::map<std::tuple<v1::Role, uint32_t, DType>, std::vector<const Key*>> members;
   for (const auto& [key, course] : courses_) {

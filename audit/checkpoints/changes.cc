@@ -22,6 +22,8 @@ bool Holds(const std::string& name, std::initializer_list<std::string_view> word
                      [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
+// The group of that name, made where it is the first of it: groups stay in the order of the
+// tensors.
 ChangeGroup* GroupOf(std::vector<ChangeGroup>* groups, std::map<std::string, size_t>* known,
                      const std::string& name) {
   const auto [at, is_new] = known->emplace(name, groups->size());
@@ -29,6 +31,7 @@ ChangeGroup* GroupOf(std::vector<ChangeGroup>* groups, std::map<std::string, siz
   return &(*groups)[at->second];
 }
 
+// Squares add up over tensors; the cosine of a group comes from its inner products.
 void AddTo(const TensorChange& change, ChangeGroup* group) {
   ++group->tensors;
   group->changed += change.differ > 0 ? 1 : 0;
@@ -51,6 +54,7 @@ void Group(CheckpointChanges* changes) {
   }
 }
 
+// Singular values of the changes of the `most` matrices that moved most, relative to themselves.
 absl::Status AddSpectra(
     const std::map<std::string, std::pair<const ComparedTensor*, const ComparedTensor*>>& pairs,
     size_t most, PieceReader* reader, CheckpointChanges* changes) {
@@ -118,6 +122,7 @@ absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
   std::map<std::string, std::pair<const ComparedTensor*, const ComparedTensor*>> pairs;
   std::set<const ComparedTensor*> met;
   std::vector<const ComparedTensor*> only_a, only_b;
+  // Pairs by name, as the map has it, measured one by one.
   PieceReader reader;
   size_t done = 0;
   for (const ComparedTensor& tensor : a.tensors) {
@@ -139,6 +144,7 @@ absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
   for (const ComparedTensor& tensor : b.tensors) {
     if (!met.contains(&tensor)) only_b.push_back(&tensor);
   }
+  // What is left over on either side, and what of it has the same bits under another name.
   for (const ComparedTensor* tensor : only_a) out.only_a.push_back(tensor->name);
   for (const ComparedTensor* tensor : only_b) out.only_b.push_back(tensor->name);
   auto renamed = FindRenamed(only_a, only_b);

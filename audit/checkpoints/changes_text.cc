@@ -11,11 +11,13 @@ namespace {
 
 constexpr size_t kMostMoved = 10, kMostNames = 8, kMostGroups = 60;
 
+// The norm of a change as a share of what it changed.
 std::string Relative(double squares_change, double squares_a) {
   if (squares_change == 0) return "0";
   return squares_a > 0 ? absl::StrFormat("%.3g", std::sqrt(squares_change / squares_a)) : "from 0";
 }
 
+// The whole text of `plumb diff`: sides, counts, groups, then the tensors that moved most by kind.
 class ChangesWriter {
  public:
   ChangesWriter(const CheckpointChanges& changes, const TextStyle& style)
@@ -61,6 +63,7 @@ class ChangesWriter {
     return text;
   }
 
+  // How many changed; what stands on one side alone, or under another name.
   void Counts() {
     std::vector<std::string> same;
     size_t changed = 0;
@@ -84,6 +87,7 @@ class ChangesWriter {
     if (!renamed.empty()) Line(0, "The same bits under another name: " + Names(renamed));
   }
 
+  // A table, a row a layer or role.
   void Groups(const char* heading, const std::vector<ChangeGroup>& groups) {
     if (groups.empty()) return;
     Heading(heading);
@@ -125,6 +129,7 @@ class ChangesWriter {
       Line(2, absl::StrCat("and ", moved.size() - kMostMoved, " more"));
   }
 
+  // One tensor: how far, where most, which rows, along which directions.
   void Tensor(const TensorChange& change) {
     std::string text = absl::StrCat(
         change.name, change.name_b == change.name ? "" : absl::StrCat(" (B's ", change.name_b, ")"),

@@ -171,6 +171,7 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     if (a.Has(kind) != b.Has(kind))
       out.aside.push_back(absl::StrCat(a.Has(kind) ? "A" : "B", " alone has ", WordsOf(kind)));
   }
+  // Tensors of A beside B's of the same name, bit by bit.
   PieceReader reader;
   std::set<const ComparedTensor*> met;
   std::vector<const ComparedTensor*> only_a, only_b;
@@ -207,12 +208,14 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     only_b.push_back(&tensor);
     out.unequal.push_back({tensor.name, "in B alone"});
   }
+  // Steps, rates and plain numbers; the lines of the map that fit nothing.
   CompareNumbers(a, b, &out);
   for (const std::string& pattern : names.Unfitted(a.Layers()))
     out.notes.push_back(absl::StrCat("of the map, \"", pattern, "\" fits no name of A"));
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> renamed =
       FindRenamed(only_a, only_b);
   if (!renamed.ok()) return renamed.status();
+  // A hint beside what seems to be missing: its bits have another name.
   for (const auto& [name_a, name_b] : *renamed) {
     for (Unequal& one : out.unequal) {
       if (one.name == name_a && one.text.starts_with(kAlone))

@@ -197,6 +197,8 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
   return Taken(name, head, reply, device, error);
 }
 
+// What no kernel measures is copied off the device, in the caller's stream; the drain thread
+// measures the copies as if they had come from the host.
 template <typename Call>
 plumbline_status_t Run::CarryFromDevice(const char* name, const SlotHead& head, const Call& call,
                                         std::span<const probes::CarriedCopy> copies, int device,
@@ -258,6 +260,7 @@ plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_
         if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
         NoteBytes(head, call);
         if (call.values.on_host()) return KeepCall(head, call, why);
+        // Kernels measure floats; integers are carried to the host.
         if (!IsFloating(call.values.dtype)) {
           if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
           std::vector<probes::CarriedCopy> copies;
