@@ -14,7 +14,7 @@
 namespace plumbline::facade {
 namespace {
 
-constexpr uint32_t kSigtermTimeoutMs = 1000;
+constexpr uint32_t kSigtermTimeoutMs = 3000;  // of the 10 to 30 s that schedulers give
 
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 bool g_watching = false;  // guarded by it

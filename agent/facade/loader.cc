@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "agent/facade/copies.h"
 #include "agent/facade/error.h"
 #include "agent/facade/process.h"
 
@@ -113,6 +114,8 @@ void* OpenBeside() {
 }
 
 void* OpenAgent() {
+  char path[kPathBytes];
+  if (AgentInProcess(path, sizeof(path))) return Open(path);
   const char* chosen = secure_getenv("PLUMBLINE_AGENT_LIBRARY");
   if (chosen == nullptr || *chosen == '\0') return OpenBeside();
   void* handle = Open(chosen);
@@ -128,7 +131,7 @@ bool Acceptable(const plumbline_agent_table_t* table) {
   snprintf(
       g_reason.text, sizeof(g_reason.text),
       "the agent library has table version %u of %u bytes; expected version %u of at least %zu "
-      "bytes: libplumbline.so and libplumbline_agent.so come from different builds",
+      "bytes: libplumbline.so and the libplumbline_agent.so in the process come from different builds",
       table->version, table->size, PLUMBLINE_AGENT_TABLE_VERSION, PLUMBLINE_AGENT_TABLE_LEAST);
   return false;
 }
@@ -145,6 +148,7 @@ bool Load() {
     Reason("the process's allocator was not found (malloc, ..., malloc_usable_size)");
     return false;
   }
+  ShareAllocator(plumbline_process_allocator);
   void* handle = OpenAgent();
   if (handle == nullptr) return false;
   const auto* table =

@@ -164,12 +164,24 @@ bool CheckServer(Client& client, const std::string& address, bool asked, Report&
 
 // ---- what can be hooked --------------------------------------------------------------------
 
+// The Python of the environment that a wheel was installed in: PREFIX/lib/pythonX.Y/site-packages/plumbline/bin/plumb.
+std::string EnvironmentsPython() {
+  const fs::path package = OwnFolder().parent_path();
+  if (package.filename() != "plumbline" || package.parent_path().filename() != "site-packages") return {};
+  const fs::path python = package.parent_path() / "../../../bin/python3";
+  std::error_code error;
+  return fs::exists(python, error) ? fs::canonical(python.parent_path(), error) / "python3" : fs::path();
+}
+
+std::vector<std::string> Pythons() {
+  if (const char* set = std::getenv("PYTHON"); set != nullptr && *set != '\0') return {set};
+  if (std::string own = EnvironmentsPython(); !own.empty()) return {std::move(own)};
+  return {"python3", "/usr/bin/python3"};
+}
+
 void CheckTorch(Report& report) {
-  const char* set = std::getenv("PYTHON");
-  std::vector<std::string> pythons = {"python3", "/usr/bin/python3"};
-  if (set != nullptr && *set != '\0') pythons = {set};
   std::string why;
-  for (const std::string& python : pythons) {
+  for (const std::string& python : Pythons()) {
     const ChildResult child = RunChild(
         {python, "-c",
          "import torch; print(torch.__version__, 'with CUDA ' + torch.version.cuda if "

@@ -85,9 +85,11 @@ def _candidates():
     chosen = os.environ.get("PLUMBLINE_LIBRARY")
     if chosen:
         return [chosen]
-    package = os.path.dirname(os.path.abspath(__file__))
-    beside = [os.path.join(package, _NAME)]
-    files = [p for p in beside + _installed(package) + _in_source_tree(package) if os.path.exists(p)]
+    files = []
+    for path in (os.path.abspath, os.path.realpath):  # the folder may be a link to one that lies elsewhere
+        package = os.path.dirname(path(__file__))
+        files += [os.path.join(package, _NAME), *_installed(package), *_in_source_tree(package)]
+    files = [path for path in files if os.path.exists(path)]
     return files[:1] or [_NAME]  # else wherever the loader looks
 
 

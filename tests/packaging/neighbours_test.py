@@ -81,6 +81,27 @@ theirs(9)
 print("done")
 """
 
+# Two copies of us: a trainer's environment has one, an extension of it was linked with another.
+COPIES = """
+import ctypes, sys
+{linked}
+def opened(folder, name):
+    for module in [m for m in sys.modules if m.startswith("plumbline")]:
+        del sys.modules[module]
+    sys.path.insert(0, folder)
+    import plumbline
+    assert plumbline.__file__.startswith(folder), plumbline.__file__
+    return plumbline.init(run=name, record=RECORD + name, every=1)
+runs = [opened(PACKAGE, "first"), opened(OTHER, "second")]
+for step in range(3):
+    for run in runs:
+        with run.step(step):
+            run.scalar("loss", 1.0 / (step + 1) if run is runs[0] else float("nan"))
+for run in runs:
+    run.finish()
+print("done")
+"""
+
 
 class Beside(Case):
     @classmethod
@@ -139,6 +160,22 @@ class Beside(Case):
     def test_torch(self):
         self.need_module("torch")
         self.both_orders(TORCH, "torch")
+
+    def test_another_copy_of_ours(self):
+        prefix = PACKAGE.parents[2]
+        other = self.folder / "copy" / "prefix"
+        shutil.copytree(prefix / "lib", other / "lib", symlinks=True)
+        for name, linked in {"python": "", "linked": "ctypes.CDLL(OTHER.split('/lib/')[0] + '/lib/libplumbline.so')"}.items():
+            with self.subTest(name):
+                record = self.folder / f"copies-{name}-"
+                words = {"RECORD": record, "PACKAGE": PACKAGE, "OTHER": other / "lib/python3/dist-packages"}
+                head = "".join(f"{word} = {str(value)!r}\n" for word, value in words.items())
+                done = self.ok(run(PYTHON, "-c", head + COPIES.format(linked=linked), environment=clean_environment()))
+                self.assertEqual(done.stdout, "done\n", said(done))
+                self.assertEqual(done.stderr, "")
+                for which, found in {"first": 0, "second": 1}.items():  # a NaN
+                    status = run(prefix / "bin/plumb", "audit", f"{record}{which}", "--quiet").returncode
+                    self.assertEqual(status, found)
 
     def test_all_at_once(self):
         for name in ("google.protobuf", "grpc", "numpy"):

@@ -213,9 +213,9 @@ typedef struct plumbline_ending {
 PLUMBLINE_API plumbline_status_t plumbline_note_ending(plumbline_run_t* run,
                                                        const plumbline_ending_t* ending);
 
-/* From now on SIGTERM makes the process's runs say goodbye, for a second at most, before the signal
- * does what it does by default: it ends the process, also where no thread of the trainer would have
- * got to handle it. Only where the signal has its default action: FAILED_PRECONDITION otherwise. A
+/* From now on SIGTERM makes the process's runs say goodbye, for three seconds at most, before the
+ * signal does what it does by default: it ends the process, also where no thread of the trainer
+ * would have got to handle it. Only where the signal has its default action: FAILED_PRECONDITION otherwise. A
  * handler that the trainer installs later takes this one's place. */
 PLUMBLINE_API plumbline_status_t plumbline_watch_sigterm(void);
 
