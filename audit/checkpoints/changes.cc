@@ -127,6 +127,7 @@ absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
   size_t done = 0;
   for (const ComparedTensor& tensor : a.tensors) {
     on_tensor(done++);
+    if (names.LeavesOut(tensor.layer) != nullptr) continue;
     const auto at = of_b.find(names.OfB(tensor.name, tensor.layer.size()));
     if (at == of_b.end()) {
       only_a.push_back(&tensor);
@@ -142,7 +143,8 @@ absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
       return s;
   }
   for (const ComparedTensor& tensor : b.tensors) {
-    if (!met.contains(&tensor)) only_b.push_back(&tensor);
+    if (!met.contains(&tensor) && names.LeavesOut(tensor.layer) == nullptr)
+      only_b.push_back(&tensor);
   }
   // What is left over on either side, and what of it has the same bits under another name.
   for (const ComparedTensor* tensor : only_a) out.only_a.push_back(tensor->name);

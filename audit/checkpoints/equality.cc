@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "audit/checkpoints/bit_difference.h"
+#include "audit/checkpoints/values.h"
 #include "audit/render/text_util.h"
 
 namespace plumbline::audit {
@@ -38,57 +39,24 @@ void CompareNumber(const char* name, const std::optional<double>& a, const std::
       {name, absl::StrCat(ExactNumber(*a), " in A, ", ExactNumber(*b), " in B")});
 }
 
-// Of numbers that one side alone tells: how many, and the first.
-void SetAside(const char* side, size_t count, const std::string& first, Equality* out) {
-  if (count == 0) return;
-  out->aside.push_back(absl::StrCat(side, " alone tells ", Plural(count, "number"), " (", first,
-                                    count > 1 ? ", ...)" : ")"));
-}
-
-// Numbers beside the tensors, where both sides are files that hold some.
-void ComparePlainNumbers(const CheckpointSide& a, const CheckpointSide& b,
-                         const std::set<std::string>& told, Equality* out) {
-  if (a.numbers.empty() || b.numbers.empty()) return;
-  std::map<std::string, const NamedNumber*> of_b;
-  for (const NamedNumber& number : b.numbers) of_b.emplace(number.name, &number);
-  std::set<std::string> met;
-  size_t only_a = 0;
-  std::string first_a, first_b;
-  for (const NamedNumber& number : a.numbers) {
-    if (!met.insert(number.name).second) continue;
-    const auto at = of_b.find(number.name);
-    if (at == of_b.end()) {
-      if (only_a++ == 0) first_a = number.name;
-    } else if (!number.Is(*at->second) &&
-               !told.contains(number.name.substr(number.name.rfind('.') + 1))) {
-      out->unequal.push_back(
-          {number.name, absl::StrCat(number.text(), " in A, ", at->second->text(), " in B")});
-    }
-  }
-  size_t only_b = 0;
-  for (const auto& [name, number] : of_b) {
-    if (!met.contains(name) && only_b++ == 0) first_b = name;
-  }
-  SetAside("A", only_a, first_a, out);
-  SetAside("B", only_b, first_b, out);
-}
-
-void CompareNumbers(const CheckpointSide& a, const CheckpointSide& b, Equality* out) {
-  if (a.stepped && b.stepped && a.step != b.step)
-    out->unequal.push_back({"step", absl::StrCat(a.step, " in A, ", b.step, " in B")});
-  // What was told once is not told again by the places that it was read from.
+// Steps and rates, which files of all kinds tell. What was told here is not told again by the
+// places that it was read from: the last parts of their names.
+std::set<std::string> CompareNumbers(const CheckpointSide& a, const CheckpointSide& b,
+                                     const NamesMap& names, LeftOut* left_out, Equality* out) {
   std::set<std::string> told;
+  if (a.stepped && b.stepped && a.step != b.step && !left_out->Take(names, "step"))
+    out->unequal.push_back({"step", absl::StrCat(a.step, " in A, ", b.step, " in B")});
   const auto compare = [&](const std::string& name, const std::optional<double>& of_a,
                            const std::optional<double>& of_b, const char* key) {
     const size_t before = out->unequal.size();
-    CompareNumber(name.c_str(), of_a, of_b, out);
+    if (!left_out->Take(names, name)) CompareNumber(name.c_str(), of_a, of_b, out);
     if (out->unequal.size() > before) told.insert(key);
   };
   compare("optimizer.step", a.optimizer_step, b.optimizer_step, "step");
   compare("scheduler.step", a.scheduler_step, b.scheduler_step, "last_epoch");
   for (size_t i = 0; i < a.rates.size() && i < b.rates.size(); ++i)
     compare(absl::StrCat("lr of group ", i), a.rates[i], b.rates[i], "lr");
-  ComparePlainNumbers(a, b, told, out);
+  return told;
 }
 
 // A tensor of a type that is not read on either side: what can be told without its elements.
@@ -109,6 +77,24 @@ void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* o
     out->unread.push_back(
         absl::StrCat(a.name, " is of a type that is not read (", type(of_a), ")"));
   }
+}
+
+// What the map leaves out, and its lines that fit nothing.
+void TellTheMap(const NamesMap& names, const CheckpointSide& a, const LeftOut& left_out,
+                Equality* out) {
+  for (const std::string& pattern : names.LeavingOut()) {
+    const auto at = left_out.by.find(pattern);
+    if (at == left_out.by.end()) {
+      out->notes.push_back(absl::StrCat("of the map, \"", pattern, "\" fits no name"));
+      continue;
+    }
+    const size_t count = at->second.all.size();
+    out->aside.push_back(absl::StrCat("by the map, \"", pattern, "\" leaves out ",
+                                      Plural(count, "name"), " (", at->second.first,
+                                      count > 1 ? ", ...)" : ")"));
+  }
+  for (const std::string& pattern : names.Unfitted(a.Layers()))
+    out->notes.push_back(absl::StrCat("of the map, \"", pattern, "\" fits no name of A"));
 }
 
 bool IsRead(const ComparedTensor& tensor) { return DTypeSize(tensor.parts[0].place.dtype) > 0; }
@@ -160,6 +146,22 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindRenamed(
   return renamed;
 }
 
+absl::StatusOr<bool> CompareTensorPair(const ComparedTensor& a, const ComparedTensor& b,
+                                       PieceReader* reader, Equality* out) {
+  if (!IsRead(a) || !IsRead(b)) {
+    CompareUnread(a, b, out);
+    return false;
+  }
+  absl::StatusOr<BitDifference> difference = FindBitDifference(a, b, reader);
+  if (!difference.ok()) return difference.status();
+  if (!difference->text.empty()) {
+    out->unequal.push_back({a.name, std::move(difference->text)});
+    return false;
+  }
+  if (!difference->how.empty()) out->notes.push_back(a.name + ": " + difference->how);
+  return true;
+}
+
 absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSide& b,
                                      const NamesMap& names,
                                      const std::function<void(size_t)>& on_tensor) {
@@ -173,12 +175,13 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
   }
   // Tensors of A beside B's of the same name, bit by bit.
   PieceReader reader;
+  LeftOut left_out;
   std::set<const ComparedTensor*> met;
   std::vector<const ComparedTensor*> only_a, only_b;
   size_t done = 0;
   for (const ComparedTensor& tensor : a.tensors) {
     on_tensor(done++);
-    if (!b.Has(tensor.kind)) continue;
+    if (!b.Has(tensor.kind) || left_out.Take(names, tensor.layer)) continue;
     const auto at = of_b.find(names.OfB(tensor.name, tensor.layer.size()));
     if (at == of_b.end()) {
       only_a.push_back(&tensor);
@@ -189,29 +192,23 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
       continue;
     }
     met.insert(at->second);
-    if (!IsRead(tensor) || !IsRead(*at->second)) {
-      CompareUnread(tensor, *at->second, &out);
-      continue;
-    }
-    absl::StatusOr<BitDifference> difference = FindBitDifference(tensor, *at->second, &reader);
-    if (!difference.ok()) return difference.status();
-    if (!difference->text.empty()) {
-      out.unequal.push_back({tensor.name, std::move(difference->text)});
-      continue;
-    }
+    const absl::StatusOr<bool> equal = CompareTensorPair(tensor, *at->second, &reader, &out);
+    if (!equal.ok()) return equal.status();
+    if (!*equal) continue;
     ++out.tensors;
     out.bytes += BytesOf(tensor);
-    if (!difference->how.empty()) out.notes.push_back(tensor.name + ": " + difference->how);
   }
   for (const ComparedTensor& tensor : b.tensors) {
-    if (!a.Has(tensor.kind) || met.contains(&tensor)) continue;
+    if (!a.Has(tensor.kind) || met.contains(&tensor) || left_out.Take(names, tensor.layer))
+      continue;
     only_b.push_back(&tensor);
     out.unequal.push_back({tensor.name, "in B alone"});
   }
-  // Steps, rates and plain numbers; the lines of the map that fit nothing.
-  CompareNumbers(a, b, &out);
-  for (const std::string& pattern : names.Unfitted(a.Layers()))
-    out.notes.push_back(absl::StrCat("of the map, \"", pattern, "\" fits no name of A"));
+  // What lies beside the tensors.
+  const std::set<std::string> told = CompareNumbers(a, b, names, &left_out, &out);
+  if (absl::Status s = CompareValues(a, b, names, told, &reader, &left_out, &out); !s.ok())
+    return s;
+  TellTheMap(names, a, left_out, &out);
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> renamed =
       FindRenamed(only_a, only_b);
   if (!renamed.ok()) return renamed.status();

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "audit/checkpoints/names_map.h"
+#include "audit/checkpoints/pieces.h"
 #include "audit/checkpoints/side.h"
 
 namespace plumbline::audit {
@@ -17,10 +18,12 @@ struct Unequal {
 };
 
 struct Equality {
-  uint64_t tensors = 0;            // equal ones
-  uint64_t bytes = 0;              // of these
-  std::vector<Unequal> unequal;    // in the order of A's files, then of B's
-  std::vector<std::string> aside;  // what only one side has, so that nothing can be held against it
+  uint64_t tensors = 0;          // equal ones, by name
+  uint64_t bytes = 0;            // of these
+  uint64_t values = 0;           // equal ones beside them
+  std::vector<Unequal> unequal;  // in the order of A's files, then of B's
+  // What only one side has, so that nothing can be held against it; what the map leaves out.
+  std::vector<std::string> aside;
   std::vector<std::string> unread;  // tensors of both sides that could not be compared, and why
   std::vector<std::string> notes;  // how tensors were laid together; lines of the map that fit none
 
@@ -29,13 +32,17 @@ struct Equality {
 };
 
 // What only one side has at all (no optimizer in an export, no average) is set aside and said;
-// tensors of types that are not read leave the answer open. Numbers that both sides tell (steps,
-// rates, whatever a torch.save file holds beside its tensors) count as tensors do. Names: A's as
-// the map has them. Equal is equal in dtype and bits. `on_tensor` is called before each with the
-// number that are done.
+// tensors of types that are not read leave the answer open. Whatever both sides tell beside their
+// tensors (values.h) counts as tensors do. Names: A's as the map has them. Equal is equal in dtype
+// and bits. `on_tensor` is called before each with the number that are done.
 absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSide& b,
                                      const NamesMap& names,
                                      const std::function<void(size_t)>& on_tensor);
+
+// Of two tensors that are to be the same. True: they are; else one more is told as unequal or
+// unread.
+absl::StatusOr<bool> CompareTensorPair(const ComparedTensor& a, const ComparedTensor& b,
+                                       PieceReader* reader, Equality* out);
 
 // Of tensors that only one side has: those whose bits another name has on the other side, as pairs
 // of A's name and B's.

@@ -29,8 +29,9 @@ std::string EqualityText(const CheckpointSide& a, const CheckpointSide& b, const
                     result.equal() ? "equal: "
                                    : absl::StrCat("not told: ", result.unread.size(),
                                                   " not compared; equal are "),
-                    Plural(result.tensors, "tensor"), ", ", result.bytes, " bytes (step ", a.step,
-                    " of ", Printable(a.run), ", step ", b.step, " of ", Printable(b.run), ")\n");
+                    Plural(result.tensors, "tensor"), ", ", result.bytes, " bytes; ",
+                    Plural(result.values, "value"), " beside them (step ", a.step, " of ",
+                    Printable(a.run), ", step ", b.step, " of ", Printable(b.run), ")\n");
     return out;
   }
   for (size_t i = 0; i < result.unequal.size() && i < kMostListed; ++i) {
@@ -53,16 +54,13 @@ std::string EqualityJson(const CheckpointSide& a, const CheckpointSide& b, const
     for (const std::string& text : texts) out.push_back(ValidUtf8(text));
     return out;
   };
-  const nlohmann::ordered_json json = {{"schema", "plumbline.equality/1"},
-                                       {"a", SideOfEquality(a)},
-                                       {"b", SideOfEquality(b)},
-                                       {"equal", result.equal()},
-                                       {"tensors", result.tensors},
-                                       {"bytes", result.bytes},
-                                       {"unequal", unequal},
-                                       {"aside", list(result.aside)},
-                                       {"not_compared", list(result.unread)},
-                                       {"notes", list(result.notes)}};
+  const nlohmann::ordered_json json = {
+      {"schema", "plumbline.equality/1"}, {"a", SideOfEquality(a)},
+      {"b", SideOfEquality(b)},           {"equal", result.equal()},
+      {"tensors", result.tensors},        {"bytes", result.bytes},
+      {"values", result.values},          {"unequal", unequal},
+      {"aside", list(result.aside)},      {"not_compared", list(result.unread)},
+      {"notes", list(result.notes)}};
   return json.dump(2) + "\n";
 }
 

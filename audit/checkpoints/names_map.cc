@@ -74,9 +74,40 @@ std::vector<std::string> NamesMap::Unfitted(const std::vector<std::string>& name
   }
   std::vector<std::string> out;
   for (size_t i = 0; i < patterns_.size(); ++i) {
-    if (!fitted[i]) out.push_back(patterns_[i].first);
+    if (!fitted[i] && !patterns_[i].second.empty()) out.push_back(patterns_[i].first);
   }
   return out;
+}
+
+void NamesMap::Add(std::string a, std::string b) {
+  leaves_out_ |= b.empty();
+  patterns_.emplace_back(std::move(a), std::move(b));
+}
+
+const std::string* NamesMap::LeavesOut(const std::string& name) const {
+  if (!leaves_out_) return nullptr;
+  for (const auto& [a, b] : patterns_) {
+    std::vector<std::string> stars;
+    if (Fits(a, name, &stars)) return b.empty() ? &a : nullptr;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> NamesMap::LeavingOut() const {
+  std::vector<std::string> out;
+  for (const auto& [a, b] : patterns_) {
+    if (b.empty()) out.push_back(a);
+  }
+  return out;
+}
+
+bool LeftOut::Take(const NamesMap& names, const std::string& name) {
+  const std::string* const pattern = names.LeavesOut(name);
+  if (pattern == nullptr) return false;
+  Names& names_of = by[*pattern];
+  if (names_of.all.empty()) names_of.first = name;
+  names_of.all.insert(name);
+  return true;
 }
 
 absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path) {

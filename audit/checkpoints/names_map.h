@@ -3,8 +3,11 @@
 //   [names]
 //   "layers.*.attention.wq.weight" = "model.layers.*.self_attn.q_proj.weight"
 //   "module.*" = "*"
+//   "rng_state*" = ""           # left out on both sides
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,12 +26,31 @@ class NamesMap {
     return OfB(name_of_a.substr(0, layer_size)) + name_of_a.substr(layer_size);
   }
   bool empty() const { return patterns_.empty(); }
+  // The pattern by which a name is left out: the first that fits it, where nothing stands on its
+  // right. nullptr: it is not.
+  const std::string* LeavesOut(const std::string& name) const;
   // The patterns that are first to fit for none of these names of A: a mistyped line of the map.
+  // Those that leave names out are not told.
   std::vector<std::string> Unfitted(const std::vector<std::string>& names_of_a) const;
-  void Add(std::string a, std::string b) { patterns_.emplace_back(std::move(a), std::move(b)); }
+  void Add(std::string a, std::string b);
+  // Patterns that leave names out, in the order of the file.
+  std::vector<std::string> LeavingOut() const;
 
  private:
   std::vector<std::pair<std::string, std::string>> patterns_;
+  bool leaves_out_ = false;
+};
+
+// What a map left out: by pattern how many names, and the first.
+struct LeftOut {
+  struct Names {
+    std::string first;
+    std::set<std::string> all;
+  };
+  std::map<std::string, Names> by;
+
+  // True, and counted: the map leaves this name out.
+  bool Take(const NamesMap& names, const std::string& name);
 };
 
 // InvalidArgument "FILE:LINE: expected ...": no TOML, no table `names`, a value that is no text, or

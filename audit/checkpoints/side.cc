@@ -93,7 +93,6 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
   std::map<std::string, size_t> known;
   size_t first = 0;
   while (plans[first].step != side->step) ++first;
-  const uint32_t first_rank = plans[first].rank;
   while (first < plans.size()) {
     size_t last = first;
     while (last < plans.size() && plans[last].rank == plans[first].rank) ++last;
@@ -102,11 +101,6 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
         ReadCheckpoint(std::span(plans).subspan(first, last - first), &names));
     Collect(side.get(), whole, plans[first].rank, &known);
     side->stepped |= plans[first].stepped;
-    for (const WholeCheckpoint::Part& part : whole.files) {
-      if (plans[first].rank != first_rank) break;
-      std::vector<NamedNumber> numbers = PlainNumbers(*part.file);
-      std::move(numbers.begin(), numbers.end(), std::back_inserter(side->numbers));
-    }
     if (side->rates.empty()) side->rates = whole.rates;
     if (!side->optimizer_step) side->optimizer_step = whole.optimizer_step;
     if (!side->scheduler_step) side->scheduler_step = whole.scheduler_step;

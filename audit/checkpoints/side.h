@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "audit/readers/checkpoint/torch_numbers.h"
 #include "audit/readers/checkpoint/whole_checkpoint.h"
 #include "audit/session/inputs.h"
 
@@ -42,7 +41,6 @@ struct CheckpointSide {
   std::vector<ComparedTensor> tensors;  // in the order of the files
   std::vector<double> rates;
   std::optional<double> optimizer_step, scheduler_step;
-  std::vector<NamedNumber> numbers;  // beside the tensors, of the first rank's files
 
   bool failed() const;
   bool Has(TensorKind kind) const;

@@ -118,7 +118,7 @@ class SarifRun {
     result["level"] = SarifLevel(finding.level());
     result["message"] = Message(Words(finding));
     result["locations"] = Sarif::array({Location(finding)});
-    if (Sarif related = RelatedLocations(); !related.empty())
+    if (Sarif related = RelatedLocations(finding.site()); !related.empty())
       result["relatedLocations"] = std::move(related);
     result["partialFingerprints"] = {{"plumbline/v1", ValidUtf8(finding.fingerprint())}};
     if (result_.selection.baseline) result["baselineState"] = "new";
@@ -148,11 +148,11 @@ class SarifRun {
     return properties;
   }
 
-  // Readers feed an engine that joins ranks, so a finding is of all inputs: the first stands for
-  // them, the others are related.
+  // Readers feed an engine that joins ranks, so a finding is of all inputs of its run: the first
+  // stands for them, the others are related.
   Sarif Location(const v1::Finding& finding) const {
     Sarif location = Sarif::object();
-    const std::vector<size_t> inputs = ReadInputs();
+    const std::vector<size_t> inputs = InputsOf(finding.site());
     if (!inputs.empty()) location["physicalLocation"] = Physical(inputs.front());
     const v1::FindingSite& site = finding.site();
     Sarif logical = Sarif::array();
@@ -172,12 +172,35 @@ class SarifRun {
     return location;
   }
 
-  Sarif RelatedLocations() const {
+  Sarif RelatedLocations(const v1::FindingSite& site) const {
     Sarif related = Sarif::array();
-    const std::vector<size_t> inputs = ReadInputs();
+    const std::vector<size_t> inputs = InputsOf(site);
     for (size_t i = 1; i < inputs.size() && related.size() < kMostLocations; ++i)
       related.push_back({{"id", i}, {"physicalLocation", Physical(inputs[i])}});
     return related;
+  }
+
+  // Those of a finding: of its run, and of them those that hold its series, or its first step
+  // alone. What would leave none narrows nothing.
+  std::vector<size_t> InputsOf(const v1::FindingSite& site) const {
+    std::vector<size_t> inputs = ReadInputs();
+    const auto narrow = [&](const auto& fits) {
+      std::vector<size_t> fitting;
+      for (const size_t i : inputs) {
+        if (fits(result_.inputs[i])) fitting.push_back(i);
+      }
+      if (!fitting.empty()) inputs = std::move(fitting);
+    };
+    narrow([&](const InputReport& input) {
+      return input.runs.contains(site.run()) || (site.run().empty() && input.runs.empty());
+    });
+    narrow([&](const InputReport& input) {
+      return std::any_of(input.series.begin(), input.series.end(), [&](const SeriesSeen& series) {
+        return series.name == site.op() || series.name == site.layer() + "/" + site.op();
+      });
+    });
+    narrow([&](const InputReport& input) { return input.only_step == site.step_first(); });
+    return inputs;
   }
 
   // Places in `inputs` of those that were read as some format; of all, where none was.

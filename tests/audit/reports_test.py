@@ -69,6 +69,18 @@ class Reports(unittest.TestCase):
             self.assertTrue((self.folder / uri).is_file(), uri)
         self.assertEqual(result["ruleId"], "health/loss-non-finite")
 
+    def test_sarif_points_to_the_run_of_the_finding(self):
+        """And not to the first of several that are audited together."""
+        for run, bad, rest in (("a", None, "time"), ("b", 70, "time"), ("c", None, "time"), ("d", 40, "memory")):
+            folder = self.folder / "many" / run
+            folder.mkdir(parents=True)
+            (folder / "0_other.csv").write_text("step," + rest + "\n" + "".join(f"{i},1\n" for i in range(100)))
+            (folder / "loss.csv").write_text("step,loss\n" + "".join(f"{i},{'nan' if i == bad else 2 - i / 100}\n" for i in range(100)))
+        status, out, err = plumb("audit", "many", "--format", "sarif", cwd=self.folder)
+        found = [(r["properties"]["site"]["run"], r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], r.get("relatedLocations", []))
+                 for r in json.loads(out)["runs"][0]["results"] if r["ruleId"] == "health/loss-non-finite"]
+        self.assertEqual(sorted(found), [("b/loss.csv", "many/b/loss.csv", []), ("d/loss.csv", "many/d/loss.csv", [])], err)
+
     def test_sarif_of_a_damaged_input_says_so(self):
         record = next((self.folder / "runs" / "night").rglob("*.plr*"), None) or next(
             p for p in (self.folder / "runs" / "night").rglob("*") if p.is_file())

@@ -4,6 +4,7 @@
 #include <random>
 #include <string>
 
+#include "audit/checkpoints/equality.h"
 #include "audit/session/audit.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/fuzz/audit_bytes.h"
@@ -46,6 +47,33 @@ TEST(CheckpointMutation, Pickle) {
   const std::string pickle = CheckpointPickle();
   const FuzzRounds rounds(3000);
   for (int i = 0; rounds.Due(i); ++i) AuditAsCheckpoint(TorchZip(Damaged(pickle, random)));
+}
+
+// Of two files that are to be equal one is damaged: a difference, a problem or nothing at all.
+TEST(CheckpointMutation, Equality) {
+  const test::TempFolder folder;
+  const auto equality = [&](const std::string& pickle) -> absl::StatusOr<Equality> {
+    const std::string whole = folder.Write("a.pt", TorchZip(ValuesPickle()));
+    const auto a = ReadCheckpointSide(whole);
+    const auto b = ReadCheckpointSide(folder.Write("b.pt", TorchZip(pickle)));
+    if (!a.ok()) return a.status();
+    if (!b.ok()) return b.status();
+    return ExpectEqual(**a, **b, NamesMap(), [](size_t) {});
+  };
+  const absl::StatusOr<Equality> same = equality(ValuesPickle());
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_TRUE(same->equal());
+  EXPECT_EQ(same->tensors, 1u);
+  EXPECT_GE(same->values, 18u);
+  EXPECT_TRUE(same->aside.empty());
+  std::mt19937 random(3);
+  const FuzzRounds rounds(600);
+  size_t compared = 0;
+  for (int i = 0; rounds.Due(i); ++i) {
+    const absl::StatusOr<Equality> other = equality(Damaged(ValuesPickle(), random));
+    compared += other.ok() ? 1 : 0;
+  }
+  EXPECT_GT(compared, 20u);
 }
 
 }  // namespace

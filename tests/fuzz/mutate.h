@@ -36,16 +36,22 @@ inline std::string MutateWith(std::string bytes, std::string_view odd, std::mt19
 }
 
 // Is the next round due? So many in every test run; with PLUMB_LONG as many as fit into 20 s, these
-// at least.
+// at least; into N s with PLUMB_LONG=N above 1.
 class FuzzRounds {
  public:
   explicit FuzzRounds(int least)
       : least_(least),
         end_(std::chrono::steady_clock::now() +
-             std::chrono::seconds(std::getenv("PLUMB_LONG") != nullptr ? 20 : 0)) {}
+             std::chrono::seconds(Seconds(std::getenv("PLUMB_LONG")))) {}
   bool Due(int round) const { return round < least_ || std::chrono::steady_clock::now() < end_; }
 
  private:
+  static int Seconds(const char* said) {
+    if (said == nullptr) return 0;
+    const int seconds = std::atoi(said);
+    return seconds > 1 ? seconds : 20;
+  }
+
   int least_;
   std::chrono::steady_clock::time_point end_;
 };

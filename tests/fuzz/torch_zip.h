@@ -80,6 +80,40 @@ inline std::string CheckpointPickle() {
          ".";
 }
 
+// The same with what else trainers save: numpy's array and scalar, a set, a complex number, a large
+// whole number, a storage, a counter, arguments, texts.
+inline std::string ValuesPickle() {
+  const auto text = PickledText;
+  const std::string dtype = "cnumpy\ndtype\n(" + text("f8") + "\x89\x88tR(K\x03" + text("<") +
+                            "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xff" + std::string("K\0", 2) + "tb";
+  const auto latin = [&](size_t bytes) {
+    return "c_codecs\nencode\n" + text(std::string(bytes, '7')) + text("latin1") + "\x86R";
+  };
+  const std::string array = "cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n" +
+                            std::string("K\0\x85", 3) + latin(1) + "tR(K\x01K\x02\x85" + dtype +
+                            "\x89" + latin(16) + "tb";
+  const std::string scalar = "cnumpy.core.multiarray\nscalar\n" + dtype + latin(8) + "\x86R";
+  const std::string storage =
+      "(" + text("storage") + "ctorch\nFloatStorage\n" + text("2") + text("cpu") + "K\x08tQ";
+  const std::string real = "G?\x84z\xe1G\xae\x14{";
+  return "\x80\x02" +
+         PickledDict({{text("model"), PickledDict({{text("a.weight"), PickledTensor("0", 2)}})},
+                      {text("rng_state"), PickledTensor("1", 3)},
+                      {text("array"), array},
+                      {text("scalar"), scalar},
+                      {text("set"), "cbuiltins\nset\n](K\x01K\x02" + text("x") + "e\x85R"},
+                      {text("complex"), "cbuiltins\ncomplex\n" + real + real + "\x86R"},
+                      {text("large"), std::string("\x8a\x09\0\0\0\0\0\0\0\0\x40", 11)},
+                      {text("storage"), storage},
+                      {text("counter"),
+                       "ccollections\nCounter\n" + PickledDict({{text("a"), "K\x01"}}) + "\x85R"},
+                      {text("args"),
+                       "cargparse\nNamespace\n)\x81" +
+                           PickledDict({{text("lr"), real}, {text("of"), PickledCircle()}}) + "b"},
+                      {text("list"), "](N\x88\x89K\x01" + real + "e"}}) +
+         ".";
+}
+
 inline std::string TorchZip(const std::string& pickle) {
   return StoredZip({{"m/data.pkl", pickle},
                     {"m/data/0", std::string(32, '?')},

@@ -27,6 +27,7 @@ struct NamedTensor {
   std::optional<int64_t> parameter;
   std::string parameter_name;  // where the state is keyed by names
   StoredTensor place;
+  uint32_t value = UINT32_MAX;  // its number in the pickle of a file that torch.save wrote
 };
 
 // One entry of an optimizer's param_groups.

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "audit/readers/checkpoint/torch_file.h"
 #include "audit/readers/pickle/machine.h"
 #include "base/printable.h"
 
@@ -271,6 +270,28 @@ std::optional<Problem> ReadDistributedContents(const std::string& path, const In
     contents->tensors.push_back(std::move(tensor));
   }
   return std::nullopt;
+}
+
+std::string OpenDistributedValues(
+    const std::string& path, const InputFile& file,
+    const std::function<void(const std::string& name, std::unique_ptr<TorchFile>)>& take) {
+  constexpr size_t kMostOpen = size_t{1} << 16;
+  std::optional<Problem> problem;
+  const std::shared_ptr<const DistributedIndex> index = IndexBeside(path, &problem);
+  if (index == nullptr) return problem->text;
+  const auto entries = index->files.find(fs::path(path).filename().string());
+  if (entries == index->files.end()) return "";
+  size_t open = 0;
+  for (const DistributedEntry& entry : entries->second) {
+    if (entry.tensor) continue;
+    if (++open > kMostOpen)
+      return "expected at most " + std::to_string(kMostOpen) + " values in a part, found more";
+    std::unique_ptr<TorchFile> torch;
+    if (auto wrong = TorchFile::OpenPart(file, entry.offset, entry.length, &torch))
+      return wrong->text;
+    take(entry.name, std::move(torch));
+  }
+  return "";
 }
 
 }  // namespace plumbline::audit

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "audit/readers/checkpoint/contents.h"
+#include "audit/readers/checkpoint/torch_file.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/reader.h"
 
@@ -40,5 +42,10 @@ std::optional<Problem> ReadDistributedIndex(const InputFile& file, DistributedIn
 std::optional<Problem> ReadDistributedContents(const std::string& path, const InputFile& file,
                                                CheckpointContents* contents,
                                                FileFindings* findings);
+
+// Each entry of a part that is no tensor, opened. Why some are missing; empty: none is.
+std::string OpenDistributedValues(
+    const std::string& path, const InputFile& file,
+    const std::function<void(const std::string& name, std::unique_ptr<TorchFile>)>& take);
 
 }  // namespace plumbline::audit

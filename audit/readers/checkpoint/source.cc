@@ -19,7 +19,11 @@ class CheckpointSource : public Source {
  public:
   CheckpointSource(std::vector<PlannedFile> plans, bool block_fits)
       : plans_(std::move(plans)), block_fits_(block_fits) {
-    for (const PlannedFile& plan : plans_) ranks_[plan.run].insert(plan.rank);
+    for (const PlannedFile& plan : plans_) {
+      ranks_[plan.run].insert(plan.rank);
+      plan.report->runs.insert(plan.run);
+      plan.report->only_step = plan.step;
+    }
   }
 
   Position position() const override {

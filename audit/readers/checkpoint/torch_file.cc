@@ -105,10 +105,13 @@ bool IsKnownRecord(std::string_view callee) {
 bool IsDataClass(std::string_view callee) {
   constexpr std::string_view kNames[] = {
       "argparse.Namespace", "types.SimpleNamespace", "collections.Counter", "collections.deque",
-      "pathlib.PosixPath",  "pathlib.PurePosixPath", "pathlib.WindowsPath", "datetime.datetime",
-      "datetime.timedelta", "_io.BytesIO",           "io.BytesIO",          "builtins.complex",
-      "builtins.slice",     "builtins.range",        "decimal.Decimal",     "fractions.Fraction",
-      "uuid.UUID",          "torch.Generator"};
+      "pathlib.PosixPath", "pathlib.PurePosixPath", "pathlib.WindowsPath", "datetime.datetime",
+      "datetime.timedelta", "_io.BytesIO", "io.BytesIO", "builtins.complex", "builtins.slice",
+      "builtins.range", "decimal.Decimal", "fractions.Fraction", "uuid.UUID", "torch.Generator",
+      // Tensors that are not read.
+      "torch._utils._rebuild_qtensor", "torch._utils._rebuild_sparse_tensor",
+      "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_nested_tensor",
+      "torch._utils._rebuild_meta_tensor_no_storage"};
   for (const std::string_view name : kNames) {
     if (callee == name) return true;
   }
@@ -261,19 +264,68 @@ bool TorchFile::Storage(PickleId id, DType known, StoredTensor* tensor, std::str
   return true;
 }
 
-std::optional<double> TorchFile::NumpyNumber(PickleId id) const {
-  const std::string_view callee = tree_.callee(id);
-  if (!IsNumpyCall(callee) || !callee.ends_with(".scalar")) return std::nullopt;
-  const std::vector<PickleId>& items = tree_.items(tree_.call(id).arguments);
-  if (items.size() != 2 || tree_.callee(items[0]) != "numpy.dtype" ||
-      !tree_.Is(items[1], PickleKind::kBytes))
+std::optional<StoredTensor> TorchFile::StorageBytes(PickleId id, std::string* wrong) const {
+  if (!tree_.Is(id, PickleKind::kPersistent)) return std::nullopt;
+  StoredTensor bytes;
+  if (!Storage(id, DType::kUnspecified, &bytes, wrong)) return std::nullopt;
+  bytes.dtype = DType::kU8;
+  bytes.begin = bytes.first;
+  bytes.swapped = false;
+  bytes.shape = {static_cast<int64_t>(bytes.last - bytes.first)};
+  bytes.stride = {1};
+  return bytes;
+}
+
+namespace {
+
+// numpy.dtype("f8", False, True) with a state that says the byte order.
+bool ReadNumpyDType(const PickleTree& tree, PickleId id, NumpyValue* value) {
+  if (tree.callee(id) != "numpy.dtype") return false;
+  const std::vector<PickleId>& letters = tree.items(tree.call(id).arguments);
+  if (letters.empty() || !tree.Is(letters[0], PickleKind::kText)) return false;
+  value->letters = tree.text(letters[0]);
+  value->dtype = DTypeOfLetters(value->letters);
+  const PickleId state = tree.call(id).state;
+  if (tree.Is(state, PickleKind::kTuple) && tree.items(state).size() >= 2)
+    value->swapped =
+        tree.Is(tree.items(state)[1], PickleKind::kText) && tree.text(tree.items(state)[1]) == ">";
+  return value->dtype != DType::kUnspecified;
+}
+
+}  // namespace
+
+std::optional<NumpyValue> ReadNumpy(const PickleTree& tree, PickleId id) {
+  const std::string_view callee = tree.callee(id);
+  if (!IsNumpyCall(callee)) return std::nullopt;
+  NumpyValue value;
+  uint64_t count = 1;
+  if (callee.ends_with(".scalar")) {
+    const std::vector<PickleId>& items = tree.items(tree.call(id).arguments);
+    if (items.size() != 2 || !ReadNumpyDType(tree, items[0], &value)) return std::nullopt;
+    value.scalar = true;
+    value.bytes = items[1];
+  } else {
+    // _reconstruct(...) is given (version, shape, dtype, is Fortran's, bytes).
+    const PickleId state = tree.call(id).state;
+    if (!tree.Is(state, PickleKind::kTuple) || tree.items(state).size() != 5) return std::nullopt;
+    const std::vector<PickleId>& items = tree.items(state);
+    if (!WholeList(tree, items[1], &value.shape) || !ReadNumpyDType(tree, items[2], &value) ||
+        !tree.Is(items[3], PickleKind::kBool))
+      return std::nullopt;
+    value.columns_first = tree.truth(items[3]);
+    value.bytes = items[4];
+    for (const int64_t extent : value.shape) {
+      if (extent < 0 || __builtin_mul_overflow(count, static_cast<uint64_t>(extent), &count))
+        return std::nullopt;
+    }
+  }
+  if (!tree.Is(value.bytes, PickleKind::kBytes)) return std::nullopt;
+  const uint64_t size = tree.text(value.bytes).size();  // two for a byte that was written as text
+  if (count > size || count * DTypeSize(value.dtype) > size ||
+      (count * DTypeSize(value.dtype) + 1) * 2 < size)
     return std::nullopt;
-  const std::vector<PickleId>& letters = tree_.items(tree_.call(items[0]).arguments);
-  if (letters.empty() || !tree_.Is(letters[0], PickleKind::kText)) return std::nullopt;
-  const DType dtype = DTypeOfLetters(tree_.text(letters[0]));
-  const std::string bytes = tree_.bytes(items[1]);
-  if (dtype == DType::kUnspecified || bytes.size() != DTypeSize(dtype)) return std::nullopt;
-  return LoadDouble(bytes.data(), dtype, 0);
+  if (value.scalar && tree.bytes(value.bytes).size() != DTypeSize(value.dtype)) return std::nullopt;
+  return value;
 }
 
 std::optional<double> TorchFile::Number(PickleId id) const {
@@ -282,7 +334,11 @@ std::optional<double> TorchFile::Number(PickleId id) const {
   if (!tree_.Is(id, PickleKind::kCall)) return std::nullopt;
   std::string wrong;
   const std::optional<StoredTensor> tensor = Tensor(id, &wrong);
-  if (!tensor) return NumpyNumber(id);
+  if (!tensor) {
+    const std::optional<NumpyValue> number = ReadNumpy(tree_, id);
+    if (!number || !number->scalar || number->swapped) return std::nullopt;
+    return LoadDouble(tree_.bytes(number->bytes).data(), number->dtype, 0);
+  }
   const size_t size = DTypeSize(tensor->dtype);
   if (size == 0 || tensor->elements() != 1) return std::nullopt;
   std::array<char, 8> bytes{};

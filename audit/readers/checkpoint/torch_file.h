@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "audit/readers/checkpoint/stored_tensor.h"
 #include "audit/readers/input/file.h"
@@ -32,6 +33,8 @@ class TorchFile {
   // The tensor that a value of the tree is; nothing: it is none, and then `wrong`, where not empty,
   // says why it cannot be used ("expected ..., found ...").
   std::optional<StoredTensor> Tensor(PickleId id, std::string* wrong) const;
+  // The whole storage that a value is, as bytes; nothing: it is none, `wrong` as above.
+  std::optional<StoredTensor> StorageBytes(PickleId id, std::string* wrong) const;
   // The number that a value is: Python's, numpy's or a tensor of one element, which is read.
   std::optional<double> Number(PickleId id) const;
 
@@ -41,7 +44,6 @@ class TorchFile {
   std::optional<StoredTensor> Rebuild(std::string_view how, PickleId arguments,
                                       std::string* wrong) const;
   bool Storage(PickleId id, DType known, StoredTensor* tensor, std::string* wrong) const;
-  std::optional<double> NumpyNumber(PickleId id) const;
 
   const InputFile& file_;
   ZipArchive zip_;
@@ -52,6 +54,19 @@ class TorchFile {
   bool checksum_differs_ = false;
   PickleTree tree_;
 };
+
+// numpy's scalars and arrays of plain dtypes, whose bytes lie in the pickle.
+struct NumpyValue {
+  DType dtype = DType::kUnspecified;
+  std::string letters;         // numpy's: "f8"
+  bool scalar = false;         // which has no shape
+  bool columns_first = false;  // Fortran's order
+  bool swapped = false;        // the highest byte first
+  std::vector<int64_t> shape;
+  PickleId bytes = kNoPickle;  // of a scalar as many as the dtype has; an array's may be damaged
+};
+// Nothing: the value is none.
+std::optional<NumpyValue> ReadNumpy(const PickleTree& tree, PickleId id);
 
 // Does a call of this name build what this reader knows: a tensor, or one of numpy's or torch's
 // plain values?

@@ -234,7 +234,7 @@ class TorchWalk {
       findings_.problems.push_back({file_.byte(id), wrong + " (" + Quoted(name) + ")"});
       return true;
     }
-    contents_.tensors.push_back({part, name, parameter, parameter_name, *std::move(place)});
+    contents_.tensors.push_back({part, name, parameter, parameter_name, *std::move(place), id});
     return true;
   }
 

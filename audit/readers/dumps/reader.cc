@@ -212,7 +212,10 @@ std::vector<std::unique_ptr<Source>> SafetensorsReader::Open(
     SafetensorsHeader header;
     Plan plan;
     plan.file = report;
-    if (ReadHeader(*file, report, &header, &plan.site) != nullptr) plans.push_back(std::move(plan));
+    if (ReadHeader(*file, report, &header, &plan.site) == nullptr) continue;
+    report->runs.insert(plan.site.run);
+    report->only_step = plan.site.step;
+    plans.push_back(std::move(plan));
   }
   std::vector<std::unique_ptr<Source>> sources;
   if (!plans.empty()) sources.push_back(std::make_unique<DumpSource>(std::move(plans)));

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +49,9 @@ struct InputReport {
   std::vector<SeriesSeen> series;  // of formats that hold scalars, by name
   std::vector<std::string> notes;  // how it was read, where that may not be meant; no problems
   StepSaid step_said = StepSaid::kNotAsked;
-  bool named = false;  // on the command line, not found in a directory
+  bool named = false;                // on the command line, not found in a directory
+  std::set<std::string> runs;        // whose evidence it holds; of formats that know none, empty
+  std::optional<int64_t> only_step;  // of formats of one step a file
 
   // At most kMaxProblems are kept, the last of them saying that there are more.
   void Add(uint64_t offset, std::string text, bool error = true);

@@ -59,6 +59,7 @@ class RecordSource : public Source {
     }
     process_ = header.source();
     position_ = {process_.run(), process_.attempt(), INT64_MIN};
+    report_->runs.insert(process_.run());
     return true;
   }
 

@@ -206,7 +206,9 @@ std::vector<std::unique_ptr<Source>> OpenRollouts(const ColumnMap& map,
   std::map<std::string, std::vector<std::unique_ptr<RolloutFile>>> runs;
   for (InputReport* report : files) {
     auto file = std::make_unique<RolloutFile>(map, report);
-    if (file->Peek()) runs[file->run()].push_back(std::move(file));
+    if (!file->Peek()) continue;
+    report->runs.insert(file->run());
+    runs[file->run()].push_back(std::move(file));
   }
   std::vector<std::unique_ptr<Source>> sources;
   sources.reserve(runs.size());

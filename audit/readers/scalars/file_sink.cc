@@ -33,6 +33,7 @@ FileSink::OfRank* FileSink::Rank(uint32_t rank) {
   of.lane = runs_->Lane(place_.run, rank);
   if (of.lane == nullptr) return nullptr;
   run_ = &runs_->runs.at(place_.run);
+  report_->runs.insert(place_.run);
   of.part = &of.lane->parts[place_.prefix];
   of.later_file = of.part->files++ > 0;
   // Another file of the run that was begun before has told of a restart.

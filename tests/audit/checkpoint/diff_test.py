@@ -289,9 +289,9 @@ class Equal(Case):
         for change, said in (
             (("epoch", 4), "epoch: 3 in A, 4 in B"),
             (("best", 0.5), "best: nan in A, 0.5 in B"),
-            (("scaler", "scale", 32768.0), "scaler.scale: 65536 in A, 32768 in B"),
-            (("optimizer", "param_groups", 0, "weight_decay", 0.0), "optimizer.param_groups.0.weight_decay: 0.1 in A, 0 in B"),
-            (("optimizer", "param_groups", 0, "amsgrad", True), "optimizer.param_groups.0.amsgrad: 0 in A, 1 in B"),
+            (("scaler", "scale", 32768.0), "scaler.scale: 65536.0 in A, 32768.0 in B"),
+            (("optimizer", "param_groups", 0, "weight_decay", 0.0), "optimizer.param_groups.0.weight_decay: 0.1 in A, 0.0 in B"),
+            (("optimizer", "param_groups", 0, "amsgrad", True), "optimizer.param_groups.0.amsgrad: False in A, True in B"),
         ):
             with self.subTest(said):
                 out = self.equal(a, changed(*change))
@@ -300,7 +300,7 @@ class Equal(Case):
         out = self.equal(a, changed("optimizer", "state", 0, "step", 6))  # told once
         self.assertIn("1 differ, 2 equal", out)
         del base["epoch"]
-        self.assertIn("not compared: A alone tells 1 number (epoch)", self.equal(a, self.save("c.pt", base)))
+        self.assertIn("not compared: A alone tells 1 value (epoch)", self.equal(a, self.save("c.pt", base)))
         # The step of the names, too; a name that says none says nothing.
         one, two = self.save("x/step-4/m.pt", x), self.save("y/step-8/m.pt", x)
         self.assertIn("first difference: step: 4 in A, 8 in B", self.equal(one, two))

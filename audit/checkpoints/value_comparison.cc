@@ -1,0 +1,288 @@
+#include "audit/checkpoints/value_comparison.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "audit/checkpoints/bit_difference.h"
+#include "audit/checkpoints/value_text.h"
+#include "audit/render/text_util.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostEach = 64;                   // items of a list that are told one by one
+constexpr size_t kMostTold = 4096;                 // differences
+constexpr size_t kMostVisits = size_t{1} << 24;    // values that are looked at
+constexpr size_t kMostNameless = size_t{1} << 16;  // tensors without a name that are read
+
+std::string InBoth(const std::string& a, const std::string& b) {
+  return absl::StrCat(a, " in A, ", b, " in B");
+}
+
+std::string Described(const Value& value) { return DescribeValue(value.file(), value.id); }
+
+std::string BytesOfElement(const std::string& bytes, size_t i, const NumpyValue& of) {
+  std::string element = bytes.substr(i * DTypeSize(of.dtype), DTypeSize(of.dtype));
+  if (of.swapped) std::reverse(element.begin(), element.end());
+  return element;
+}
+
+std::string ElementOf(const std::string& bytes, size_t i, const NumpyValue& of) {
+  const std::string element = BytesOfElement(bytes, i, of);
+  return ElementText(reinterpret_cast<const std::byte*>(element.data()), of.dtype, 0);
+}
+
+}  // namespace
+
+absl::Status ValueComparison::Compare(const std::vector<ValueEntry>& a,
+                                      const std::vector<ValueEntry>& b) {
+  CompareEntries(a, b, "");
+  if (over_ > 0) out_.unequal.push_back({"values", absl::StrCat("and ", over_, " more differ")});
+  if (visits_ > kMostVisits)
+    out_.unread.push_back(absl::StrCat("what comes after ", kMostVisits, " values"));
+  if (tensors_ > kMostNameless)
+    out_.unread.push_back(absl::StrCat("what comes after ", kMostNameless, " tensors of no name"));
+  return status_;
+}
+
+void ValueComparison::Tell(const std::string& place, std::string text) {
+  if (told_.contains(place.substr(place.rfind('.') + 1))) return;
+  if (out_.unequal.size() >= kMostTold) {
+    ++over_;
+  } else {
+    out_.unequal.push_back({place, std::move(text)});
+  }
+}
+
+void ValueComparison::TellBoth(const Value& a, const Value& b, const std::string& place) {
+  Tell(place, InBoth(Described(a), Described(b)));
+}
+
+void ValueComparison::CompareEntries(const std::vector<ValueEntry>& a,
+                                     const std::vector<ValueEntry>& b, const std::string& place) {
+  absl::flat_hash_map<std::string_view, const ValueEntry*> of_b;
+  for (const ValueEntry& entry : b) of_b.emplace(entry.key, &entry);
+  absl::flat_hash_set<std::string_view> keys;
+  for (const ValueEntry& entry : a) {
+    if (!keys.insert(entry.key).second) continue;
+    const std::string name = PlaceUnder(place, entry.name);
+    const auto at = of_b.find(entry.key);
+    if (at != of_b.end()) {
+      CompareOne(entry.value, at->second->value, name);
+    } else {
+      counter_.Count(entry.value, name, &only_a);
+    }
+  }
+  for (const ValueEntry& entry : b) {
+    if (keys.insert(entry.key).second)
+      counter_.Count(entry.value, PlaceUnder(place, entry.name), &only_b);
+  }
+}
+
+void ValueComparison::CompareOne(const Value& a, const Value& b, const std::string& place) {
+  if (++visits_ > kMostVisits || !status_.ok() || left_out_.Take(names_, place)) return;
+  const ValueForm form = FormOfValue(a.file(), a.id);
+  if (form != FormOfValue(b.file(), b.id)) {
+    // Another layout around tensors that are compared by their names is no difference.
+    size_t visits_a = 4096, visits_b = 4096;
+    if (!HasNamed(a, &visits_a) && !HasNamed(b, &visits_b)) return TellBoth(a, b, place);
+    counter_.Count(a, place, &only_a);
+    counter_.Count(b, place, &only_b);
+    return;
+  }
+  if (form == ValueForm::kScalar) return CompareScalars(a, b, place);
+  if (!met_.emplace(a.root, a.id, b.root, b.id).second) return;
+  switch (form) {
+    case ValueForm::kScalar:
+    case ValueForm::kText:
+    case ValueForm::kBytes:
+      return CompareStrings(a, b, place);
+    case ValueForm::kTensor:
+      return CompareTensors(a, b, place);
+    case ValueForm::kArray:
+      return CompareArrays(a, b, place);
+    case ValueForm::kList:
+    case ValueForm::kTuple:
+      return CompareLists(a, b, place);
+    case ValueForm::kSet:
+      return CompareSets(a, b, place);
+    case ValueForm::kDict:
+      return CompareEntries(EntriesOf(a), EntriesOf(b), place);
+    case ValueForm::kCall:
+      return CompareCalls(a, b, place);
+    case ValueForm::kStorage:
+      return CompareStorages(a, b, place);
+  }
+}
+
+void ValueComparison::CompareScalars(const Value& a, const Value& b, const std::string& place) {
+  const std::string of_a = ScalarText(a.tree(), a.id), of_b = ScalarText(b.tree(), b.id);
+  if (of_a == of_b) {
+    ++out_.values;
+  } else {
+    Tell(place, InBoth(of_a, of_b));
+  }
+}
+
+void ValueComparison::CompareStrings(const Value& a, const Value& b, const std::string& place) {
+  const auto content = [](const Value& value) {
+    return value.tree().Is(value.id, PickleKind::kText) ? std::string(value.tree().text(value.id))
+                                                        : value.tree().bytes(value.id);
+  };
+  const std::string of_a = content(a), of_b = content(b);
+  if (of_a == of_b) {
+    ++out_.values;
+    return;
+  }
+  std::string said = InBoth(Described(a), Described(b));
+  if (Described(a) == Described(b)) {
+    const auto at = std::mismatch(of_a.begin(), of_a.end(), of_b.begin(), of_b.end()).first;
+    absl::StrAppend(&said, " (they differ from byte ", at - of_a.begin(), " on)");
+  }
+  Tell(place, std::move(said));
+}
+
+void ValueComparison::CompareArrays(const Value& a, const Value& b, const std::string& place) {
+  if (Described(a) != Described(b)) return TellBoth(a, b, place);
+  const NumpyValue of = *ReadNumpy(a.tree(), a.id);
+  const std::string of_a = a.tree().bytes(of.bytes);
+  const std::string of_b = b.tree().bytes(ReadNumpy(b.tree(), b.id)->bytes);
+  const size_t count = of_a.size() / DTypeSize(of.dtype);
+  if (of_a == of_b) {
+    ++out_.values;
+    return;
+  }
+  if (of_a.size() != of_b.size()) return Tell(place, "arrays of different sizes");
+  std::string first;
+  size_t differ = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t width = DTypeSize(of.dtype);
+    if (std::memcmp(of_a.data() + i * width, of_b.data() + i * width, width) == 0) continue;
+    if (differ++ > 0) continue;
+    first =
+        absl::StrCat("element ", i, " is ", InBoth(ElementOf(of_a, i, of), ElementOf(of_b, i, of)));
+  }
+  Tell(place, absl::StrCat(first, " (", differ, " of ", count, " differ)"));
+}
+
+// Each item of a short list; of a long one (a random generator's state) the first that differs.
+void ValueComparison::CompareLists(const Value& a, const Value& b, const std::string& place) {
+  const std::vector<PickleId>& of_a = a.tree().items(a.id);
+  const std::vector<PickleId>& of_b = b.tree().items(b.id);
+  if (of_a.size() != of_b.size()) TellBoth(a, b, place);
+  const size_t count = std::min(of_a.size(), of_b.size());
+  size_t differ = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t told = out_.unequal.size();
+    CompareOne({a.root, of_a[i]}, {b.root, of_b[i]}, PlaceUnder(place, absl::StrCat(i)));
+    if (out_.unequal.size() == told) continue;
+    if (count > kMostEach && differ > 0) out_.unequal.resize(told);
+    ++differ;
+  }
+  if (count > kMostEach && differ > 1)
+    absl::StrAppend(&out_.unequal.back().text, " (", differ, " of ", count, " items differ)");
+}
+
+void ValueComparison::CompareSets(const Value& a, const Value& b, const std::string& place) {
+  const auto keys = [](const Value& set) {
+    std::set<std::string> out;
+    for (const PickleId item : set.tree().items(set.id)) out.insert(ValueKey(set.tree(), item));
+    return out;
+  };
+  const std::set<std::string> of_a = keys(a), of_b = keys(b);
+  if (of_a == of_b) {
+    ++out_.values;
+    return;
+  }
+  std::string first;
+  const auto alone = [&](const Value& set, const std::set<std::string>& others, const char* where) {
+    for (const PickleId item : set.tree().items(set.id)) {
+      if (first.empty() && !others.contains(ValueKey(set.tree(), item)))
+        first = absl::StrCat(DescribeValue(set.file(), item), where);
+    }
+  };
+  alone(a, of_b, " is in A's set alone");
+  alone(b, of_a, " is in B's set alone");
+  Tell(place, first);
+}
+
+// An object is what it is made of: its class, its arguments, what it was given afterwards.
+void ValueComparison::CompareCalls(const Value& a, const Value& b, const std::string& place) {
+  const std::string name = CalleeName(a.tree(), a.id);
+  if (name != CalleeName(b.tree(), b.id)) return TellBoth(a, b, place);
+  ++out_.values;  // its class
+  const auto parts = [](const Value& value) {
+    const PickleCall& call = value.tree().call(value.id);
+    // What is called by a name is that name.
+    const PickleId callee = value.tree().callee(value.id).empty() ? call.callee : kNoPickle;
+    return std::vector<PickleId>{callee,     call.arguments, call.keywords,
+                                 call.state, call.items,     call.entries};
+  };
+  const std::vector<PickleId> of_a = parts(a), of_b = parts(b);
+  for (size_t i = 0; i < of_a.size(); ++i) {
+    if ((of_a[i] == kNoPickle) != (of_b[i] == kNoPickle)) {
+      Tell(place, absl::StrCat("calls of ", name, ", one with more parts"));
+    } else if (of_a[i] != kNoPickle) {
+      CompareParts({a.root, of_a[i]}, {b.root, of_b[i]}, place);
+    }
+  }
+}
+
+// Of a single argument the call's own place, so that a counter's keys are its own.
+void ValueComparison::CompareParts(const Value& a, const Value& b, const std::string& place) {
+  const auto single = [](const Value& value) {
+    return value.tree().Is(value.id, PickleKind::kTuple) &&
+           value.tree().items(value.id).size() == 1;
+  };
+  if (!single(a) || !single(b)) return CompareOne(a, b, place);
+  CompareOne({a.root, a.tree().items(a.id)[0]}, {b.root, b.tree().items(b.id)[0]}, place);
+}
+
+void ValueComparison::CompareTensors(const Value& a, const Value& b, const std::string& place) {
+  if (a.named() && b.named()) return;
+  std::string wrong;
+  const std::optional<StoredTensor> of_a = a.file().Tensor(a.id, &wrong);
+  const std::optional<StoredTensor> of_b = b.file().Tensor(b.id, &wrong);
+  CompareStored(of_a, of_b, wrong, a, b, place);
+}
+
+// A storage that no known tensor is made of (of a quantised one, or saved by itself).
+void ValueComparison::CompareStorages(const Value& a, const Value& b, const std::string& place) {
+  const auto type = [](const Value& value) {
+    const PickleId id = value.tree().items(value.id)[0];
+    const bool fits = value.tree().Is(id, PickleKind::kTuple) && value.tree().items(id).size() >= 2;
+    return fits ? ScalarText(value.tree(), value.tree().items(id)[1]) : std::string("no storage");
+  };
+  if (type(a) != type(b)) return Tell(place, InBoth(type(a), type(b)));
+  std::string wrong;
+  const std::optional<StoredTensor> of_a = a.file().StorageBytes(a.id, &wrong);
+  const std::optional<StoredTensor> of_b = b.file().StorageBytes(b.id, &wrong);
+  CompareStored(of_a, of_b, wrong, a, b, place);
+}
+
+void ValueComparison::CompareStored(const std::optional<StoredTensor>& of_a,
+                                    const std::optional<StoredTensor>& of_b,
+                                    const std::string& wrong, const Value& a, const Value& b,
+                                    const std::string& place) {
+  if (!of_a || !of_b) {
+    out_.unread.push_back(absl::StrCat(place, " (", wrong, ")"));
+    return;
+  }
+  if (++tensors_ > kMostNameless) return;
+  const auto tensor = [&](const Value& value, const StoredTensor& stored) {
+    return ComparedTensor{place, place, TensorKind::kOther, {{&value.file().file(), stored, 0}}};
+  };
+  const absl::StatusOr<bool> equal =
+      CompareTensorPair(tensor(a, *of_a), tensor(b, *of_b), &reader_, &out_);
+  if (!equal.ok()) {
+    status_ = equal.status();
+  } else if (*equal) {
+    ++out_.values;
+  }
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,70 @@
+// Two trees of values beside each other.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "audit/checkpoints/equality.h"
+#include "audit/checkpoints/names_map.h"
+#include "audit/checkpoints/pieces.h"
+#include "audit/checkpoints/value_entries.h"
+
+namespace plumbline::audit {
+
+// Adds to an Equality what it finds. Each pair of values is looked into once, however often the
+// pickles refer to it, so that the work is linear in their bytes. Not thread-safe.
+class ValueComparison {
+ public:
+  // `told`: last parts of places that were told already.
+  ValueComparison(const NamesMap& names, const std::set<std::string>& told, PieceReader* reader,
+                  LeftOut* left_out, Equality* out)
+      : names_(names),
+        told_(told),
+        reader_(*reader),
+        left_out_(*left_out),
+        out_(*out),
+        counter_(names, left_out) {}
+
+  absl::Status Compare(const std::vector<ValueEntry>& a, const std::vector<ValueEntry>& b);
+
+  Alone only_a, only_b;
+
+ private:
+  void Tell(const std::string& place, std::string text);
+  void TellBoth(const Value& a, const Value& b, const std::string& place);
+
+  void CompareEntries(const std::vector<ValueEntry>& a, const std::vector<ValueEntry>& b,
+                      const std::string& place);
+  void CompareOne(const Value& a, const Value& b, const std::string& place);
+  void CompareScalars(const Value& a, const Value& b, const std::string& place);
+  void CompareStrings(const Value& a, const Value& b, const std::string& place);
+  void CompareArrays(const Value& a, const Value& b, const std::string& place);
+  void CompareLists(const Value& a, const Value& b, const std::string& place);
+  void CompareSets(const Value& a, const Value& b, const std::string& place);
+  void CompareCalls(const Value& a, const Value& b, const std::string& place);
+  void CompareParts(const Value& a, const Value& b, const std::string& place);
+  void CompareTensors(const Value& a, const Value& b, const std::string& place);
+  void CompareStorages(const Value& a, const Value& b, const std::string& place);
+  void CompareStored(const std::optional<StoredTensor>& of_a,
+                     const std::optional<StoredTensor>& of_b, const std::string& wrong,
+                     const Value& a, const Value& b, const std::string& place);
+
+  const NamesMap& names_;
+  const std::set<std::string>& told_;
+  PieceReader& reader_;
+  LeftOut& left_out_;
+  Equality& out_;
+  ValueCounter counter_;
+  absl::Status status_;
+  size_t visits_ = 0;
+  uint64_t over_ = 0;     // differences beyond those that are told
+  uint64_t tensors_ = 0;  // that were read
+  absl::flat_hash_set<std::tuple<const ValueRoot*, PickleId, const ValueRoot*, PickleId>> met_;
+};
+
+}  // namespace plumbline::audit
