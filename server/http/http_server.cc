@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/http/http_front.h"
+#include "server/http/same_origin.h"
 
 namespace plumbline::server {
 namespace {
@@ -122,6 +123,7 @@ class HttpServerImpl : public HttpServer {
         AskWeb(request, &response);
         return Answer::Handled;
       }
+      if (session && !MayChangeSession(request, &response)) return Answer::Handled;
       const bool open = request.path == "/healthz" || session;
       if (options_.admit == nullptr || open) return Answer::Unhandled;
       const absl::Status status = options_.admit(CallerOf(request));
@@ -129,6 +131,16 @@ class HttpServerImpl : public HttpServer {
       SayRefused(status, &response);
       return Answer::Handled;
     });
+  }
+
+  // Of whoever opens a session its token is asked next; ending one takes no more than a cookie, which
+  // is not enough.
+  static bool MayChangeSession(const Request& request, Response* response) {
+    const WebRequest sent = WebRequestOf(request);
+    const absl::Status status =
+        request.method == "DELETE" ? CheckSameOrigin(sent) : CheckNotForeign(sent);
+    if (!status.ok()) SayRefused(status, response);
+    return status.ok();
   }
 
   // By the target as it was sent: what its other spellings mean is not for the door to say.

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "server/http/same_origin.h"
 #include "server/web/door.h"
 #include "server/web/page_assets.h"
 
@@ -242,7 +243,7 @@ WebAnswer WebService::Api(const WebRequest& request) {
       }
     }
     WebAnswer answer;
-    answer.events = MakeWebEvents(&views_.sources(), &runs_, *lease, request.last_event, place);
+    answer.events = MakeWebEvents(&views_.sources(), &runs_, &event_ids_, *lease, request.last_event, place);
     return answer;
   }
   return Failed(absl::NotFoundError("there is no such address here"));

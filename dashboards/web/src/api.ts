@@ -3,7 +3,6 @@ import { path } from './address';
 
 export interface IncidentRow {
   fingerprint: string;
-  number: number;
   run: string;
   rule: string;
   level: string;

@@ -196,7 +196,10 @@ TEST_F(WebTest, AnotherSitesNameReadsAndChangesNothing) {
   Start();
   const std::string fingerprint = Leak("run", 1);
   EXPECT_EQ(Send("GET", "/api/v1/runs", "", "evil.example:80").status, 403);
-  EXPECT_EQ(Send("GET", "/api/v1/runs", "", "localhost:80").status, 200);
+  for (const char* ours : {"localhost:80", "LOCALHOST:80", "localhost.", "Localhost.:80"}) {
+    EXPECT_EQ(Send("GET", "/api/v1/runs", "", ours).status, 200) << ours;
+  }
+  EXPECT_EQ(Send("GET", "/api/v1/runs", "", "localhost.evil.example.").status, 403);
   // Metrics name runs, too.
   EXPECT_EQ(Send("GET", "/metrics", "", "evil.example:80").status, 403);
   EXPECT_EQ(Send("GET", "/metrics", "", "plumbd:7434").status, 200);
@@ -313,7 +316,16 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   EXPECT_EQ(done.value()["who"], "the page (admin)");
   EventReader listens(http_, cookie);
   ASSERT_TRUE(listens.Sees("event: hello"));
-  EXPECT_EQ(Send("DELETE", "/api/v1/session", cookie).status, 204);
+  for (const char* sender : {"Origin: http://evil.example\r\n", "Sec-Fetch-Site: same-site\r\n",
+                             "Origin: null\r\n", ""}) {
+    EXPECT_EQ(Send("DELETE", "/api/v1/session", cookie + sender).status, 403) << sender;
+    EXPECT_EQ(Get("runs", cookie).status, 200) << sender;
+    const bool foreign = *sender != '\0';
+    const Answer tried = Send("POST", "/api/v1/session", Bearer(admin) + sender);
+    EXPECT_EQ(tried.status, foreign ? 403 : 204) << sender;
+    EXPECT_EQ(tried.head.find("Set-Cookie") == std::string::npos, foreign) << sender;
+  }
+  EXPECT_EQ(Send("DELETE", "/api/v1/session", cookie + "Origin: http://127.0.0.1\r\n").status, 204);
   EXPECT_TRUE(listens.Ends());
   EXPECT_EQ(Get("runs", cookie).status, 401);
 }
@@ -338,6 +350,46 @@ TEST_F(WebTest, EventsComeAndGoOnBehindTheLastOne) {
   ASSERT_TRUE(fresh.Sees("event: beat"));
   EXPECT_THAT(fresh.text(), Not(HasSubstr("event: incident")));
   EXPECT_EQ(Send("HEAD", "/api/v1/events").status, 200);
+}
+
+// Where the last event stood among all changes would count those of others' runs.
+TEST_F(WebTest, TheIdsOfEventsCountNothingOfOthersRuns) {
+  const TestToken admin = NewToken(folder_, "admin"), reader = NewToken(folder_, "reader"),
+                  agent = NewToken(folder_, "agent");
+  Start(Entry("admin", admin.line, "['read', 'admin']") +
+        Entry("reader", reader.line, "['read']", "['mine-*']") +
+        Entry("agent", agent.line, "['write']"));
+  transport::Credentials credentials;
+  credentials.token_file = agent.file;
+  const auto channel = ChannelTo(server_->address(), credentials);
+  const auto found_in = [&](const std::string& run) {
+    agents_.push_back(
+        std::make_unique<AgentStream>(channel, agents_.size() + 1, std::vector{SourceOf(run)}));
+    return WaitFor(run, 0, Bearer(admin));
+  };
+  const auto id_of = [](const std::string& text) {
+    const size_t at = text.rfind("id: ") + 4;
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EventReader reads(http_, Bearer(reader)), sees_all(http_, Bearer(admin));
+  ASSERT_TRUE(reads.Sees("event: hello") && sees_all.Sees("event: hello"));
+  const std::string before = id_of(reads.text()), plain = id_of(sees_all.text());
+  EXPECT_EQ(before.find('.'), std::string::npos);
+  EXPECT_EQ(before.size(), 48u) << "of one length, however many changes there are";
+  EXPECT_NE(plain.find(".0"), std::string::npos);
+  found_in("other");
+  const std::string mine = found_in("mine-1");
+  ASSERT_TRUE(reads.Sees(mine));
+  EXPECT_THAT(reads.text(), Not(HasSubstr("other")));
+
+  // With its own it goes on; with a number that it made up, it is told nothing.
+  EventReader again(http_, Bearer(reader) + "Last-Event-ID: " + before + "\r\n");
+  EXPECT_TRUE(again.Sees(mine));
+  EventReader guesses(http_, Bearer(reader) + "Last-Event-ID: " + plain + "\r\n");
+  ASSERT_TRUE(guesses.Sees("event: beat"));
+  EXPECT_THAT(guesses.text(), Not(HasSubstr("event: incident")));
+  EventReader all_again(http_, Bearer(admin) + "Last-Event-ID: " + plain + "\r\n");
+  EXPECT_TRUE(all_again.Sees(mine));
 }
 
 TEST_F(WebTest, ManyWhoAreToldOfEventsLeaveRoomForOthers) {
