@@ -23,8 +23,8 @@ bool SameHost(std::string_view a, std::string_view b) {
 std::string HostName(std::string_view host) {
   if (!host.empty() && host[0] == '[') {
     const size_t close = host.find(']');
-    const bool whole = close != std::string_view::npos &&
-                       (close + 1 == host.size() || host[close + 1] == ':');
+    const bool whole =
+        close != std::string_view::npos && (close + 1 == host.size() || host[close + 1] == ':');
     return whole ? std::string(host.substr(1, close - 1)) : "";
   }
   std::string name(host.substr(0, host.find(':')));

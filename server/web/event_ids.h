@@ -1,8 +1,8 @@
 // The ids of server-sent events, by which a page goes on behind the last one that it has seen.
 //
 // A position in the order of all changes counts those of every run. Whoever may read all runs gets
-// it as it is, "TABLE.POSITION", and may go on behind it after a restart; whoever may read some gets
-// it sealed, so that it says nothing and only this process can read it.
+// it as it is, "TABLE.POSITION", and may go on behind it after a restart; whoever may read some
+// gets it sealed, so that it says nothing and only this process can read it.
 #pragma once
 
 #include <cstdint>

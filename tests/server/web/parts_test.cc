@@ -66,20 +66,20 @@ TEST(Cells, ARankMayStandAloneAndNothingFiniteIsNotHidden) {
 }
 
 TEST(Door, OnlyAnAddressIsANameWhereNobodyIsAsked) {
-  for (const char* good :
-       {"127.0.0.1:7434", "localhost:7434", "localhost", "[::1]:80", "10.0.0.7", "LOCALHOST:7434",
-        "LocalHost.", "localhost.:7434"}) {
+  for (const char* good : {"127.0.0.1:7434", "localhost:7434", "localhost", "[::1]:80", "10.0.0.7",
+                           "LOCALHOST:7434", "LocalHost.", "localhost.:7434"}) {
     EXPECT_TRUE(server::CheckHost(good).ok()) << good;
   }
   for (const char* bad :
-       {"evil.example:7434", "", "127.0.0.1.evil.example", "localhost.evil", "[evil]", ".", "localhost..",
-        "LOCALHOST.EVIL.", "evil.localhost", "[::1].evil", "[::1"}) {
+       {"evil.example:7434", "", "127.0.0.1.evil.example", "localhost.evil", "[evil]", ".",
+        "localhost..", "LOCALHOST.EVIL.", "evil.localhost", "[::1].evil", "[::1"}) {
     EXPECT_FALSE(server::CheckHost(bad).ok()) << bad;
   }
 }
 
 TEST(Door, WhatIsScrapedMayBeCalledByANameOfTheNetwork) {
-  for (const char* good : {"127.0.0.1:7434", "plumbd:7434", "trainer-7", "", "[::1]:80", "localhost."}) {
+  for (const char* good :
+       {"127.0.0.1:7434", "plumbd:7434", "trainer-7", "", "[::1]:80", "localhost."}) {
     EXPECT_TRUE(server::CheckScrapeHost(good).ok()) << good;
   }
   for (const char* bad : {"evil.example:7434", "127.0.0.1.evil.example", "[evil]", "ai."}) {
