@@ -31,8 +31,13 @@ function reach(server: ServerInfo | null): string[] {
   return [grpc ? `--server ${grpc}` : '', location.protocol === 'https:' ? '--tls-ca CA_FILE' : '', server?.guarded ? '--token-file TOKEN_FILE' : ''].filter(Boolean);
 }
 
-// As one word of a shell's line.
-const shellWord = (word: string): string => (/^[\w\-+=./:,@%]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+// As one word of a shell's line; what would not be shown as it is stands there as its bytes.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const byteText = (c: string): string => [...new TextEncoder().encode(c)].map((one) => '\\x' + one.toString(16).padStart(2, '0')).join('');
+function shellWord(word: string): string {
+  if (/^[\w\-+=./:,@%]+$/.test(word)) return word;
+  return word.search(HIDDEN) < 0 ? `'${word.replaceAll("'", "'\\''")}'` : `$'${word.replace(/[\\']/g, '\\$&').replace(HIDDEN, byteText)}'`;
+}
 
 function judgeYourself(page: IncidentPage, server: ServerInfo | null): HTMLElement {
   const capsule = page.capsule;

@@ -124,7 +124,7 @@ async function main() {
     const words = plain(await text(page));
     assert.match(await page.locator('figure svg[role=img]').first().getAttribute('aria-label'), /\d+ tokens that chose the expert/);
     for (const one of ['a later token took an earlier token’s place', 'proved', 'Drop by position instead of by score, or route without capacity.', '--moe-token-drop-policy position', 'drop_tokens=False',
-      'none by chance', 'layers.1 / routing', 'Opened', 'plumb capsule']) assert.ok(words.includes(one), one);
+      'none by chance', 'layers.1 / routing', 'Opened', 'plumb audit --server']) assert.ok(words.includes(one), one);
     await open(page, server, views['incident-hang']);
     await page.waitForSelector('figure svg[role=img]');
     assert.match(plain(await page.locator('figure svg').first().textContent()), /7 ranks: 0–6[\s\S]*rank 7/);
@@ -142,25 +142,30 @@ async function main() {
       assert.equal(done.status, 1, line + '\n' + done.stderr);
       assert.ok(done.stdout.includes((await json(server, 'incidents/' + fingerprint)).value.finding.fingerprint), line);
     }
-    assert.ok(plain(await text(page)).includes('it proves less than the finding'));
-    assert.match(await page.locator('.judge code').nth(1).innerText(), /^plumb capsule [0-9a-f]{12} --server 127\.0\.0\.1:\d+ --output capsule-\S+ && plumb audit capsule-\S+$/);
-    // A capsule that is held is downloaded, and has to be unpacked.
-    await page.route('**/api/v1/incidents/' + leak, async (route) => {
+    // A capsule that nobody has asked for; one that is held is downloaded, and has to be unpacked.
+    let capsule = { state: 'none', why: 'none was asked for' };
+    await page.route('**/api/v1/incidents/' + leak + '*', async (route) => {
       const answer = await route.fetch();
-      await route.fulfill({ response: answer, json: { ...(await answer.json()), capsule: { state: 'complete', why: '', bytes: 4096, step: 9, ranks: 2 } } });
+      await route.fulfill({ response: answer, json: { ...(await answer.json()), capsule } });
     });
+    await page.goto('about:blank');
+    await open(page, server, '/incident/' + leak);
+    assert.ok(plain(await text(page)).includes('it proves less than the finding'));
+    assert.match(await page.locator('.judge code').nth(1).innerText(), /^plumb capsule [0-9a-f]{12} --server 127\.0\.0\.1:\d+ --output (capsule-\S+) && plumb audit \1$/);
+    capsule = { state: 'complete', why: '', bytes: 4096, step: 9, ranks: 2 };
     await page.goto('about:blank');
     await open(page, server, '/incident/' + leak);
     const unpack = await page.locator('.judge code').nth(1).innerText();
     const made = mkdtempSync(join(kept, 'tar-'));
-    const capsule = unpack.match(/^tar -xf (capsule-[0-9a-f]{12})\.tar && plumb audit \1$/)?.[1];
-    assert.ok(capsule, unpack);
+    const folder = unpack.match(/^tar -xf (capsule-[0-9a-f]{12})\.tar && plumb audit \1$/)?.[1];
+    assert.ok(folder, unpack);
+    assert.ok(plain(await text(page)).includes('it proves less than the finding'));
     const env = { ...process.env, PATH: bin + ':' + process.env.PATH };
-    execFileSync('plumb', ['capsule', leak, '--judged', '--server', server.grpc, '--output', join(made, capsule)], { env });
-    execFileSync('tar', ['-cf', capsule + '.tar', capsule], { cwd: made });
-    rmSync(join(made, capsule), { recursive: true });
+    execFileSync('plumb', ['capsule', leak, '--judged', '--server', server.grpc, '--output', join(made, folder)], { env });
+    execFileSync('tar', ['-cf', folder + '.tar', folder], { cwd: made });
+    rmSync(join(made, folder), { recursive: true });
     assert.equal(spawnSync('bash', ['-c', unpack], { cwd: made, env }).status, 1);
-    await page.unroute('**/api/v1/incidents/' + leak);
+    await page.unroute('**/api/v1/incidents/' + leak + '*');
   });
 
   await test('a value that is not finite is hatched where it is, and not behind it', async () => {
