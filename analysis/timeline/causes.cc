@@ -1,6 +1,7 @@
 #include "analysis/timeline/causes.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plumbline::timeline {
 
@@ -91,18 +92,20 @@ int64_t HostSide::WaitedForLaunch(const Interval& gap, const GpuWork& ender) con
   return launch == nullptr ? 0 : Overlap(gap, *launch);
 }
 
-HostSide::Class HostSide::OfClass(int i, int64_t first, int64_t last) const {
+HostSide::Class HostSide::OfClass(int i, int64_t first, int64_t last, const Interval& gap) const {
   Class found;
-  int64_t longest = -1;
+  std::pair<int64_t, int64_t> best{-1, -1};  // of the gap, in all
   for (const HostSpan& span : in_.spans) {
     if ((span.classes >> i & 1) == 0 || !launches_.contains(span.thread)) continue;
     const Interval within = {std::max(span.start, first), std::min(span.end, last)};
     if (within.end <= within.start) continue;
     found.all.Append(within);
-    if (span.end - span.start > longest) {
-      longest = span.end - span.start;
-      found.longest_name = span.name;
-    }
+    const std::pair<int64_t, int64_t> covers = {
+        std::max<int64_t>(0, std::min(span.end, gap.end) - std::max(span.start, gap.start)),
+        span.end - span.start};
+    if (covers <= best) continue;
+    best = covers;
+    found.name = span.name;
   }
   return found;
 }

@@ -34,12 +34,13 @@ class HostSide {
   static int64_t Overlap(const Interval& gap, const Launch& launch);
   int64_t WaitedForLaunch(const Interval& gap, const GpuWork& ender) const;
 
-  // The spans of class `i` on launching threads, within [first, last).
+  // The spans of class `i` on launching threads, within [first, last), and the name of the one that
+  // covers most of `gap`; of the longest, where none covers any of it.
   struct Class {
     Intervals all;
-    uint32_t longest_name = 0;
+    uint32_t name = 0;
   };
-  Class OfClass(int i, int64_t first, int64_t last) const;
+  Class OfClass(int i, int64_t first, int64_t last, const Interval& gap) const;
 
  private:
   struct Thread {

@@ -73,6 +73,15 @@ size_t StepsWithin(const v1::Timeline& timeline) {
       }));
 }
 
+const v1::TimelineGap* LongestGap(const v1::Timeline& timeline, v1::TimelineGap::Cause cause) {
+  const v1::TimelineGap* longest = nullptr;
+  for (const v1::TimelineGap& gap : timeline.gaps()) {
+    if (gap.cause() != cause) continue;
+    if (longest == nullptr || gap.duration_ns() > longest->duration_ns()) longest = &gap;
+  }
+  return longest;
+}
+
 Comb FindComb(const v1::Timeline& timeline) {
   Comb comb;
   const v1::TimelineGap* longest = nullptr;

@@ -27,6 +27,10 @@ struct Comb {
 // Steps that lie within the window; 0: none is marked.
 size_t StepsWithin(const v1::Timeline& timeline);
 
+// The first of the longest gaps with this cause; nullptr: none has it. Of its host span a
+// v1::TimelineWait of the same cause has the name.
+const v1::TimelineGap* LongestGap(const v1::Timeline& timeline, v1::TimelineGap::Cause cause);
+
 // The timeline outlives what is found. Whatever it holds, memory and time are those of its gaps.
 Comb FindComb(const v1::Timeline& timeline);
 

@@ -11,6 +11,7 @@
 
 #include "analysis/timeline/causes.h"
 #include "analysis/timeline/columns.h"
+#include "analysis/timeline/comb.h"
 #include "analysis/timeline/intervals.h"
 #include "analysis/timeline/names.h"
 
@@ -171,12 +172,20 @@ class Reduction {
               [](const auto& a, const auto& b) { return a.start_ns() < b.start_ns(); });
   }
 
+  // The first of the longest; empty: there is none of this cause.
+  Interval LongestGapOf(v1::TimelineGap::Cause cause) const {
+    const v1::TimelineGap* longest = LongestGap(out_, cause);
+    if (longest == nullptr) return {};
+    const int64_t start = first_ + static_cast<int64_t>(longest->start_ns());
+    return {start, start + static_cast<int64_t>(longest->duration_ns())};
+  }
+
   void Waits(const HostSide& host, int i) {
-    const HostSide::Class spans = host.OfClass(i, first_, last_);
+    const HostSide::Class spans = host.OfClass(i, first_, last_, LongestGapOf(CauseOf(i)));
     if (spans.all.empty()) return;
     v1::TimelineWait& out = *out_.add_waits();
     out.set_cause(CauseOf(i));
-    out.set_name(in_.names[spans.longest_name]);
+    out.set_name(in_.names[spans.name]);
     out.set_spans(spans.all.parts().size());
     out.set_union_ns(Length(spans.all.length()));
     out.set_idle_ns(Length(CommonLength(spans.all, gaps_)));

@@ -64,12 +64,12 @@ class Followed {
     if (sender_) sender_->Send(*audit_, false);
   }
 
-  // Until `stopped`.
+  // Until `stopped`, or until it is known that the server takes nothing of it.
   void Follow(const std::atomic<bool>& stopped) {
     if (!options_.quiet && audit_->reports().empty())
       std::fprintf(stderr, "plumb: nothing is there yet; waiting for it\n");
     Clock::duration took{};
-    while (!stopped) {
+    while (!stopped && !(sender_ && sender_->hopeless())) {
       std::this_thread::sleep_for(
           std::clamp<Clock::duration>(kLookShare * took, kPause, kLongestPause));
       const Clock::time_point begin = Clock::now();

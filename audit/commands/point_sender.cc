@@ -56,7 +56,7 @@ bool PointSender::Finish(FollowedAudit& audit, std::chrono::milliseconds patienc
   using Clock = std::chrono::steady_clock;
   Clock::time_point last = Clock::now();
   uint64_t waiting = sender_.waiting();
-  while (!(all_given_ = Send(audit, true)) && Clock::now() - last < patience) {
+  while (!hopeless() && !(all_given_ = Send(audit, true)) && Clock::now() - last < patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (const uint64_t now = sender_.waiting(); now != waiting) last = Clock::now(), waiting = now;
   }
@@ -70,6 +70,7 @@ bool PointSender::Finish(FollowedAudit& audit, std::chrono::milliseconds patienc
 }
 
 std::string PointSender::Left() const {
+  if (hopeless()) return absl::StrCat(server_, " takes nothing of it: ", sender_.hopeless());
   if (sender_.refused() > 0)
     return absl::StrCat(server_, " refused ", Plural(sender_.refused(), "batch", "batches"),
                         " of what was read");

@@ -24,6 +24,8 @@ class PointSender {
   bool Send(FollowedAudit& audit, bool all);
   // The files are at their end: what is left, and a goodbye. As EvidenceSender::Finish.
   bool Finish(FollowedAudit& audit, std::chrono::milliseconds patience);
+  // The server will never take it: Left says why.
+  bool hopeless() const { return !sender_.hopeless().empty(); }
   // What is to be said of it in the end; empty: the server has all of it.
   std::string Left() const;
 

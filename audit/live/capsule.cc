@@ -20,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kCallSeconds = 10;
+constexpr std::string_view kCaptured = "capture";  // in a manifest
 constexpr uint64_t kMostJudgedBytes = uint64_t{256} << 20;
 
 bool Settled(const v1::CapsuleInfo& info) {
@@ -71,7 +72,7 @@ class Fetch {
       directory->AddMissing(rank.source().rank(),
                             rank.error().empty() ? "late: nothing came in time" : rank.error());
     }
-    return Finish(directory, "capture");
+    return Finish(directory, kCaptured);
   }
 
   absl::Status NothingHeld() const {
@@ -178,8 +179,20 @@ class Fetch {
     return Finish(directory, "journal");
   }
 
-  int Finish(CapsuleDirectory* directory, const char* origin) {
-    if (auto s = directory->Finish(finding_, origin, info_); !s.ok()) return LiveFailed(s);
+  // One call may pass where the finding stands, and take nothing of it back.
+  std::string LessThanTheFinding() const {
+    const v1::FindingSite& site = finding_.site();
+    return absl::StrCat(
+        "It is one call of step ", info_.step(), ", the finding is of ",
+        site.step_last() > site.step_first()
+            ? absl::StrCat("steps ", site.step_first(), " to ", site.step_last())
+            : absl::StrCat("step ", site.step_first()),
+        ": alone it proves less. --judged fetches what the server judged, if it still has it.\n");
+  }
+
+  int Finish(CapsuleDirectory* directory, std::string_view origin) {
+    if (auto s = directory->Finish(finding_, std::string(origin), info_); !s.ok())
+      return LiveFailed(s);
     std::string text =
         absl::StrCat(options_.output, ": ", Plural(directory->files(), "file"), ", ",
                      directory->bytes(), " bytes, of ", Printable(finding_.rule()), " at ",
@@ -187,7 +200,8 @@ class Fetch {
     if (info_.omitted_ranks() > 0) {
       absl::StrAppend(&text, "; ", info_.omitted_ranks(), " more ranks were not asked");
     }
-    absl::StrAppend(&text, "\nplumb audit ", options_.output, " judges it again\n");
+    absl::StrAppend(&text, "\nplumb audit ", ShellWord(options_.output), " judges it again\n");
+    if (origin == kCaptured) absl::StrAppend(&text, LessThanTheFinding());
     if (LivePrint(text) != 0) return kLiveFailed;
     if (directory->missing() == 0) return 0;
     return LiveFailed(absl::DataLossError(absl::StrCat(

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "audit/render/text_util.h"
+#include "base/mutex.h"
 #include "transport/reason.h"
 #include "transport/stream_sender.h"
 
@@ -41,6 +42,8 @@ class EvidenceSender::Impl {
     config_.credentials = transport::CredentialsFromEnvironment();
     config_.newest_step = [this] { return newest_.load(); };
     config_.on_refused = [this](const grpc::Status& status) {
+      // What is said at the door is the same each time: the names of what is sent.
+      if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) GiveUp(status.error_message());
       Say(config_.target + " does not take what is read: " + status.error_message());
     };
     config_.on_unreachable = [this](const grpc::Status& status) {
@@ -58,6 +61,10 @@ class EvidenceSender::Impl {
   uint64_t waiting() const { return outbox_.state().batches; }
   uint64_t refused() const { return outbox_.state().rejected; }
   bool connected() const { return counters_.connections.load() > 0; }
+  std::string hopeless() const {
+    const MutexLock lock(mutex_);
+    return hopeless_;
+  }
 
   void Push(v1::Batch batch) {
     const uint64_t stream = batch.stream_id();
@@ -76,7 +83,7 @@ class EvidenceSender::Impl {
     using Clock = std::chrono::steady_clock;
     Clock::time_point last = Clock::now();
     uint64_t left = waiting();
-    while (thread_.joinable() && left > 0 && Clock::now() - last < patience) {
+    while (thread_.joinable() && left > 0 && hopeless().empty() && Clock::now() - last < patience) {
       std::this_thread::sleep_for(milliseconds(10));
       if (const uint64_t now = waiting(); now != left) {
         left = now;
@@ -105,6 +112,11 @@ class EvidenceSender::Impl {
     if (thread_.joinable()) thread_.join();
   }
 
+  void GiveUp(const std::string& why) {
+    const MutexLock lock(mutex_);
+    hopeless_ = why;
+  }
+
   // From the sender's thread.
   void Say(const std::string& what) {
     if (said_ == what) return;
@@ -118,6 +130,8 @@ class EvidenceSender::Impl {
   std::atomic<int64_t> newest_{-1};
   std::atomic<bool> finishing_{false}, stopping_{false};
   std::string said_;
+  mutable Mutex mutex_;
+  std::string hopeless_ PLUMB_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
@@ -129,6 +143,7 @@ void EvidenceSender::Push(v1::Batch batch) { impl_->Push(std::move(batch)); }
 uint64_t EvidenceSender::waiting() const { return impl_->waiting(); }
 uint64_t EvidenceSender::refused() const { return impl_->refused(); }
 bool EvidenceSender::connected() const { return impl_->connected(); }
+std::string EvidenceSender::hopeless() const { return impl_->hopeless(); }
 bool EvidenceSender::Finish(milliseconds patience) { return impl_->Finish(patience); }
 
 }  // namespace plumbline::audit

@@ -32,9 +32,12 @@ class EvidenceSender {
   uint64_t waiting() const;  // batches that are not acknowledged
   uint64_t refused() const;  // batches that the server would not have: it counts them as lost
   bool connected() const;    // a server welcomed us, ever
+  // Why the server will never take what is pushed, whoever sends it (a name that is too long);
+  // empty: it may.
+  std::string hopeless() const;
 
   // Nothing more comes. Waits until all is acknowledged, as long as something is acknowledged at
-  // least once in `patience`. True: all is the server's.
+  // least once in `patience`, and there is hope. True: all is the server's.
   bool Finish(std::chrono::milliseconds patience);
 
  private:

@@ -159,6 +159,7 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
   const rules::InShort in_short = rules::ShortOf(finding);
   std::vector<FindingLine> lines = {{"do first", finding.fix().empty() ? "" : in_short.act},
                                     {"command", in_short.command()},
+                                    {"with", rules::PlaceholdersIn(in_short.command())},
                                     {"why", finding.explanation()},
                                     {"witness", WitnessText(finding.witness())},
                                     {"cause", CauseText(finding.cause())},

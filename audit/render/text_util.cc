@@ -91,6 +91,18 @@ std::string Ranges(std::vector<uint32_t> values, size_t limit) {
   return out;
 }
 
+std::string ShellWord(std::string_view word) {
+  static constexpr std::string_view kPlain = "_-+=./:,@%";
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           kPlain.find(c) != std::string_view::npos;
+  });
+  if (plain) return std::string(word);
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return Printable(out + "'");
+}
+
 std::string Plural(uint64_t count, std::string_view singular, std::string_view plural) {
   std::string out = std::to_string(count) + " ";
   if (count == 1) return out.append(singular);

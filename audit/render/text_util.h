@@ -34,6 +34,10 @@ std::string ShortNumber(double value);
 // "0", "0-3", "0-3, 7"; at most `limit` ranges, then "and N more".
 std::string Ranges(std::vector<uint32_t> values, size_t limit = 8);
 
+// As one word of a shell's line: in single quotes where it must be. Printable, so that a line with
+// a control character shows it and is not to be pasted.
+std::string ShellWord(std::string_view word);
+
 // "1 file", "2 files".
 std::string Plural(uint64_t count, std::string_view singular, std::string_view plural = {});
 

@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -68,7 +69,8 @@ if (!out.endsWith('.cc')) {
     'constexpr PageAsset kAssets[] = {\n';
   for (const [path, type, bytes] of assets) {
     const tag = createHash('sha256').update(bytes).digest('hex').slice(0, 16);
-    text += `    {"${path}"sv, "${type}"sv, "\\"${tag}\\""sv,\n${literal(bytes)}sv},\n`;
+    // Packed once, and not for every page that is opened.
+    text += `    {"${path}"sv, "${type}"sv, "\\"${tag}\\""sv,\n${literal(bytes)}sv,\n${literal(gzipSync(bytes, { level: 9 }))}sv},\n`;
   }
   text += '};\n\n}  // namespace\n\nstd::span<const PageAsset> PageAssets() { return kAssets; }\n' +
     'std::string_view PageAbsentWhy() { return {}; }\n\n}  // namespace plumbline::server\n';

@@ -200,7 +200,8 @@ class IdleComb : public TimelineRule {
   }
 
   // The window around the longest gap, and all recurring gaps by time: when, how long, which class
-  // of host span covers them. `host` names the longest span of that class.
+  // of host span covers them. `host` names the span that lies under the longest gap, where it is
+  // told.
   static void Draw(const v1::Timeline& t, const timeline::Comb& comb, v1::Finding& finding) {
     google::protobuf::Struct& lanes = PutStruct(*finding.mutable_witness(), "lanes");
     std::vector<double> gap_from, gap_ms, gap_cause, step, step_from, step_ms, step_idle;
@@ -227,8 +228,10 @@ class IdleComb : public TimelineRule {
     Put(lanes, "span_ms", Milliseconds(t.span_ns()));
     Put(lanes, "longest_from_ms", Milliseconds(comb.longest->start_ns()));
     Put(lanes, "longest_ms", Milliseconds(comb.longest->duration_ns()));
+    const bool told = timeline::LongestGap(t, comb.cause) == comb.longest;
     for (const v1::TimelineWait& wait : t.waits()) {
-      if (wait.cause() == comb.cause && !wait.name().empty()) Put(lanes, "host", wait.name());
+      if (told && wait.cause() == comb.cause && !wait.name().empty())
+        Put(lanes, "host", wait.name());
     }
     PutNumbers(lanes, "gap_from_ms", gap_from);
     PutNumbers(lanes, "gap_ms", gap_ms);

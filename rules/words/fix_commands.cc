@@ -4,6 +4,8 @@
 #include <cctype>
 #include <string_view>
 
+#include "rules/words/pastable.h"
+
 namespace plumbline::rules {
 namespace {
 
@@ -11,15 +13,12 @@ constexpr size_t kMostCommands = 8;
 constexpr size_t kMostLabel = 32;  // bytes of "Hugging Face Transformers"
 
 void Add(std::string_view where, std::string_view text, std::vector<FixCommand>* out) {
-  FixCommand command{std::string(where), std::string(text)};
-  if (text.size() < 3 || out->size() == kMostCommands) return;
+  FixCommand command{std::string(where), LineOf(text)};
+  // "Megatron-LM without --override": what is not to be there.
+  const bool without = where.size() >= 7 && where.substr(where.size() - 7) == "without";
+  if (without || !IsPastable(command.text) || out->size() == kMostCommands) return;
   if (std::find(out->begin(), out->end(), command) == out->end())
     out->push_back(std::move(command));
-}
-
-bool IsProgram(std::string_view word) {
-  constexpr std::string_view kPrograms[] = {"py-spy", "nvidia-smi", "dcgmi", "dmesg", "plumb"};
-  return std::find(std::begin(kPrograms), std::end(kPrograms), word) != std::end(kPrograms);
 }
 
 // "--option", "key=value", "model.tie_weights()", "set_epoch"; not "(rank", "e.g." or "batch."

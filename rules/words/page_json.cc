@@ -78,8 +78,10 @@ void AddNumbers(const v1::Finding& finding, Json* json) {
 
 Json CommandsJson(const InShort& in_short, const char* label) {
   Json commands = Json::array();
-  for (const FixCommand& one : in_short.commands)
-    commands.push_back({{label, Text(one.where)}, {"command", Text(one.text)}});
+  for (const FixCommand& one : in_short.commands) {
+    Json& json = commands.emplace_back(Json{{label, Text(one.where)}, {"command", Text(one.text)}});
+    if (const std::string fill = PlaceholdersIn(one.text); !fill.empty()) json["fill"] = Text(fill);
+  }
   return commands;
 }
 
@@ -123,12 +125,19 @@ Json PageFinding(const v1::Finding& finding) {
 
 Json PageRow(const v1::Finding& finding) {
   const InShort in_short = ShortOf(finding);
-  return {{"run", Text(finding.site().run())},      {"rule", Text(finding.rule())},
-          {"level", LevelName(finding.level())},    {"strength", StrengthName(finding.strength())},
-          {"suppressed", finding.suppressed()},     {"title", Text(finding.title())},
-          {"title_short", Text(in_short.title)},    {"act", Text(in_short.act)},
-          {"act_short", Text(in_short.act_short)},  {"command", Text(in_short.command())},
-          {"where", Text(in_short.where)},          {"step_first", finding.site().step_first()},
+  return {{"run", Text(finding.site().run())},
+          {"rule", Text(finding.rule())},
+          {"level", LevelName(finding.level())},
+          {"strength", StrengthName(finding.strength())},
+          {"suppressed", finding.suppressed()},
+          {"title", Text(finding.title())},
+          {"title_short", Text(in_short.title)},
+          {"act", Text(in_short.act)},
+          {"act_short", Text(in_short.act_short)},
+          {"command", Text(in_short.command())},
+          {"fill", Text(PlaceholdersIn(in_short.command()))},
+          {"where", Text(in_short.where)},
+          {"step_first", finding.site().step_first()},
           {"step_last", finding.site().step_last()}};
 }
 

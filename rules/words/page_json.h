@@ -23,7 +23,8 @@ Json StructJson(const google::protobuf::Struct& fields, int most = std::numeric_
 Json PageFinding(const v1::Finding& finding);
 // What a row of a list says of it: rule, level, strength, titles, act, command, where, steps.
 Json PageRow(const v1::Finding& finding);
-// What is to be copied: [{label, command}].
+// What is to be copied: [{label, command}], with `fill` where words in capitals are to be filled
+// in.
 Json FixesJson(const v1::Finding& finding);
 
 }  // namespace plumbline::rules

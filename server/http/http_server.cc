@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/http/http_front.h"
+#include "server/http/same_origin.h"
 
 namespace plumbline::server {
 namespace {
@@ -107,8 +109,10 @@ class HttpServerImpl : public HttpServer {
 
   HttpFront::Reply AnswerTo(const RequestHead& request) {
     events_ = nullptr;
+    packed_.reset();
     HttpFront::Reply reply{routes_.AnswerTo(request), std::move(events_)};
     if (reply.events != nullptr) reply.bytes = kEventsHead;
+    if (packed_) reply.bytes = PackedText(request, *packed_);
     return reply;
   }
 
@@ -122,6 +126,7 @@ class HttpServerImpl : public HttpServer {
         AskWeb(request, &response);
         return Answer::Handled;
       }
+      if (session && !MayChangeSession(request, &response)) return Answer::Handled;
       const bool open = request.path == "/healthz" || session;
       if (options_.admit == nullptr || open) return Answer::Unhandled;
       const absl::Status status = options_.admit(CallerOf(request));
@@ -129,6 +134,16 @@ class HttpServerImpl : public HttpServer {
       SayRefused(status, &response);
       return Answer::Handled;
     });
+  }
+
+  // Of whoever opens a session its token is asked next; ending one takes no more than a cookie,
+  // which is not enough.
+  static bool MayChangeSession(const Request& request, Response* response) {
+    const WebRequest sent = WebRequestOf(request);
+    const absl::Status status =
+        request.method == "DELETE" ? CheckSameOrigin(sent) : CheckNotForeign(sent);
+    if (!status.ok()) SayRefused(status, response);
+    return status.ok();
   }
 
   // By the target as it was sent: what its other spellings mean is not for the door to say.
@@ -147,10 +162,27 @@ class HttpServerImpl : public HttpServer {
       response->headers.erase(name);
       response->set_header(name, value);
     }
+    if (answer.gzip && answer.status == 200) {
+      packed_ = std::move(answer);
+      return;
+    }
     if (answer.status != 204 && answer.status != 304) {
       response->set_content(std::move(answer.body), answer.type);
     }
     if (request.method == "GET") events_ = std::move(answer.events);
+  }
+
+  // The library would pack again what is packed: such an answer is written here.
+  static std::string PackedText(const RequestHead& request, const WebAnswer& answer) {
+    std::string text = absl::StrCat("HTTP/1.1 200 OK\r\nContent-Type: ", answer.type,
+                                    "\r\nContent-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
+                                    "X-Content-Type-Options: nosniff\r\nContent-Length: ",
+                                    answer.body.size(), "\r\n");
+    for (const auto& [name, value] : answer.headers)
+      absl::StrAppend(&text, name, ": ", value, "\r\n");
+    absl::StrAppend(&text, request.close ? "Connection: close\r\n\r\n" : "\r\n");
+    const bool head = request.forwarded.compare(0, 5, "HEAD ") == 0;
+    return head ? text : text + answer.body;
   }
 
   static HttpCaller CallerOf(const Request& request) {
@@ -170,6 +202,7 @@ class HttpServerImpl : public HttpServer {
     web.update = request.get_header_value("Plumbline-Update");
     web.last_event = request.get_header_value("Last-Event-ID");
     web.known_tag = request.get_header_value("If-None-Match");
+    web.takes_gzip = request.has_header("Accept-Encoding");  // of all, gzip alone is passed on
     return web;
   }
 
@@ -225,11 +258,14 @@ class HttpServerImpl : public HttpServer {
   const HttpOptions options_;
   Routes routes_;
   std::string address_;
-  static thread_local std::shared_ptr<EventSource> events_;  // of the request that is answered
-  std::unique_ptr<HttpFront> front_;                         // goes first
+  // Of the request that is answered.
+  static thread_local std::shared_ptr<EventSource> events_;
+  static thread_local std::optional<WebAnswer> packed_;
+  std::unique_ptr<HttpFront> front_;  // goes first
 };
 
 thread_local std::shared_ptr<EventSource> HttpServerImpl::events_;
+thread_local std::optional<WebAnswer> HttpServerImpl::packed_;
 
 }  // namespace
 

@@ -26,12 +26,14 @@ struct WebRequest {
   std::string host, origin, fetch_site;  // headers: Host, Origin, Sec-Fetch-Site
   std::string update;                    // Plumbline-Update: what a POST would have as its body
   std::string last_event, known_tag;     // Last-Event-ID, If-None-Match
+  bool takes_gzip = false;               // Accept-Encoding
 };
 
 struct WebAnswer {
   int status = 200;
   std::string type = "application/json";
   std::string body;
+  bool gzip = false;  // the body is packed already
   std::vector<std::pair<std::string, std::string>> headers;
   std::shared_ptr<EventSource> events;  // set: they are the answer
 };

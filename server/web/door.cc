@@ -5,13 +5,10 @@
 
 #include <string>
 
+#include "server/http/same_origin.h"
+
 namespace plumbline::server {
 namespace {
-
-std::string_view WithoutPort(std::string_view host) {
-  if (!host.empty() && host[0] == '[') return host.substr(1, host.find(']') - 1);
-  return host.substr(0, host.find(':'));
-}
 
 bool IsAddress(const std::string& host) {
   unsigned char bytes[sizeof(in6_addr)];
@@ -19,22 +16,16 @@ bool IsAddress(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// "https://HOST:PORT"
-std::string_view HostOfOrigin(std::string_view origin) {
-  const size_t at = origin.find("://");
-  return at == std::string_view::npos ? std::string_view() : origin.substr(at + 3);
-}
-
 // As the machine itself is called; "": not known.
 std::string OwnName() {
   char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+  return gethostname(name, sizeof name - 1) == 0 ? HostName(name) : "";
 }
 
 }  // namespace
 
 absl::Status CheckHost(std::string_view host) {
-  const std::string name(WithoutPort(host));
+  const std::string name = HostName(host);
   if (name == "localhost" || IsAddress(name)) return absl::OkStatus();
   if (!name.empty() && name == OwnName()) return absl::OkStatus();
   return absl::PermissionDeniedError(
@@ -44,24 +35,9 @@ absl::Status CheckHost(std::string_view host) {
 }
 
 absl::Status CheckScrapeHost(std::string_view host) {
-  const bool address = !host.empty() && host[0] == '[';
-  const bool own = !address && WithoutPort(host).find('.') == std::string_view::npos;
+  // A point at the end counts as one: "ai." is a site of the web.
+  const bool own = host.find_first_of(".[") == std::string_view::npos;
   return own ? absl::OkStatus() : CheckHost(host);
-}
-
-absl::Status CheckSameOrigin(const WebRequest& request) {
-  const auto refused = [] {
-    return absl::PermissionDeniedError("this was sent by another site's page: refused");
-  };
-  if (!request.fetch_site.empty() && request.fetch_site != "same-origin") return refused();
-  if (!request.origin.empty()) {
-    return HostOfOrigin(request.origin) == request.host ? absl::OkStatus() : refused();
-  }
-  if (!request.fetch_site.empty() || !request.caller.authorization.empty()) {
-    return absl::OkStatus();
-  }
-  return absl::PermissionDeniedError(
-      "a change is sent by this server's page, or with a token in the Authorization header");
 }
 
 }  // namespace plumbline::server

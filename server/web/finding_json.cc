@@ -20,7 +20,6 @@ Json IncidentRow(const IncidentTable::Change& change) {
   const v1::IncidentStatus& status = change.status;
   Json row = rules::PageRow(finding);
   row["fingerprint"] = status.fingerprint();
-  row["number"] = change.incident.id();
   row["state"] = rules::StateName(change.incident.state());
   row["step_last"] = std::max(finding.site().step_last(), status.seen_step());
   row["opened"] = NsText(change.incident.opened_unix_ns());

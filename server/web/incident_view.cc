@@ -176,8 +176,7 @@ Json WebViews::CapsuleJson(const std::string& fingerprint) const {
   const auto list = keeper->List("", fingerprint);
   if (list.empty()) {
     return {{"state", "none"},
-            {"why", absl::StrCat("none was asked for; `plumb capsule ", fingerprint.substr(0, 12),
-                                 "` asks the ranks while they run")}};
+            {"why", "none was asked for; plumb capsule asks the ranks while they run"}};
   }
   const v1::CapsuleInfo& info = list.back();
   uint64_t bytes = 0;
@@ -204,9 +203,9 @@ absl::StatusOr<std::pair<std::string, std::string>> WebViews::Capsule(
   for (const v1::CapsuleRank& rank : info.ranks()) bytes += rank.total();
   const std::string folder = absl::StrCat("capsule-", fingerprint->substr(0, 12));
   if (bytes > kMostArchiveBytes) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("it has ", bytes >> 20, " MB, more than one answer may: plumb capsule ",
-                     fingerprint->substr(0, 12), " --output ", folder));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it has ", bytes >> 20, " MB, more than one answer may: plumb capsule ",
+        fingerprint->substr(0, 12), " --server ", sources_.grpc_address, " --output ", folder));
   }
   std::vector<std::pair<int, std::string>> held;
   for (int i = 0; i < info.ranks_size(); ++i) {

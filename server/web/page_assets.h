@@ -11,6 +11,7 @@ struct PageAsset {
   std::string_view type;
   std::string_view tag;  // of its bytes: others have another
   std::string_view bytes;
+  std::string_view gzip;  // the same, packed
 };
 
 // Static storage. Empty: this plumbd was built without its page.

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <map>
+#include <optional>
 #include <tuple>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 
@@ -25,23 +25,24 @@ std::string EventText(const char* name, const Json& data, const std::string& id 
 
 class WebEvents : public EventSource {
  public:
-  WebEvents(const WebSources* sources, RunSnapshot* runs, std::shared_ptr<Lease> lease,
-            const std::string& last_event, std::shared_ptr<void> place)
+  WebEvents(const WebSources* sources, RunSnapshot* runs, const EventIds* ids,
+            std::shared_ptr<Lease> lease, const std::string& last_event,
+            std::shared_ptr<void> place)
       : sources_(sources),
         runs_(runs),
+        ids_(ids),
         lease_(std::move(lease)),
         place_(std::move(place)),
         ends_(Clock::now() + kLasts) {
     const IncidentTable& table = *sources_->query.incident_table;
     identity_ = table.identity();
     cursor_ = table.position();
-    // Of this table, and before its end: from there on.
-    const size_t dot = last_event.rfind('.');
-    uint64_t position = 0;
-    if (dot != std::string::npos && last_event.substr(0, dot) == identity_ &&
-        absl::SimpleAtoi(last_event.substr(dot + 1), &position)) {
-      cursor_ = std::min(cursor_, table.CursorOf(position));
-    }
+    sees_all_ = lease_->Everywhere(Scope::kRead);
+    // Of this table, and before its end: from there on. A sealed one alone, of whoever sees some
+    // runs: with numbers of their own they could try where others' changes lie.
+    const std::optional<uint64_t> position =
+        sees_all_ ? EventIds::FromPlain(last_event, identity_) : ids_->FromSealed(last_event);
+    if (position) cursor_ = std::min(cursor_, table.CursorOf(*position));
     filter_.visible = [raw = lease_.get()](const std::string& run) {
       return raw->Over(Scope::kRead, run);
     };
@@ -72,7 +73,9 @@ class WebEvents : public EventSource {
   }
 
  private:
-  std::string Id() const { return absl::StrCat(identity_, ".", cursor_); }
+  std::string Id() const {
+    return sees_all_ ? EventIds::Plain(identity_, cursor_) : ids_->Sealed(cursor_);
+  }
 
   void AddIncidents(std::string* out) {
     IncidentTable::Change change;
@@ -118,6 +121,7 @@ class WebEvents : public EventSource {
 
   const WebSources* const sources_;
   RunSnapshot* const runs_;
+  const EventIds* const ids_;
   const std::shared_ptr<Lease> lease_;
   const std::shared_ptr<void> place_;
   const Clock::time_point ends_;
@@ -125,6 +129,7 @@ class WebEvents : public EventSource {
   IncidentFilter filter_;
   std::string identity_;
   uint64_t cursor_ = 0;
+  bool sees_all_ = false;
   bool said_hello_ = false;
   Clock::time_point next_runs_{}, next_beat_{};
   std::map<std::string, Told> told_;  // by run
@@ -143,10 +148,11 @@ std::shared_ptr<const RunSnapshot::Runs> RunSnapshot::Take() {
 }
 
 std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, RunSnapshot* runs,
-                                           std::shared_ptr<Lease> lease,
+                                           const EventIds* ids, std::shared_ptr<Lease> lease,
                                            const std::string& last_event,
                                            std::shared_ptr<void> place) {
-  return std::make_shared<WebEvents>(sources, runs, std::move(lease), last_event, std::move(place));
+  return std::make_shared<WebEvents>(sources, runs, ids, std::move(lease), last_event,
+                                     std::move(place));
 }
 
 }  // namespace plumbline::server

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "server/access/gate.h"
 #include "server/http/event_source.h"
+#include "server/web/event_ids.h"
 #include "server/web/views.h"
 
 namespace plumbline::server {
@@ -36,10 +37,10 @@ class RunSnapshot {
 };
 
 // Pulls: what a page has not taken is not made, so a slow one costs nothing. `last_event`: the id
-// of the last event that the page has seen; empty: none, what exists is not told. `sources` and
-// `runs` must outlive it; `place` is let go with it.
+// of the last event that the page has seen; empty: none, what exists is not told. `sources`,
+// `runs` and `ids` must outlive it; `place` is let go with it.
 std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, RunSnapshot* runs,
-                                           std::shared_ptr<Lease> lease,
+                                           const EventIds* ids, std::shared_ptr<Lease> lease,
                                            const std::string& last_event,
                                            std::shared_ptr<void> place = nullptr);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "server/http/same_origin.h"
 #include "server/web/door.h"
 #include "server/web/page_assets.h"
 
@@ -139,7 +140,8 @@ WebAnswer Asset(const WebRequest& request) {
                       {"Cache-Control", "no-cache"},
                       {"ETag", std::string(asset.tag)}};
     answer.status = request.known_tag == asset.tag ? 304 : 200;
-    if (answer.status == 200) answer.body = asset.bytes;
+    answer.gzip = request.takes_gzip;
+    if (answer.status == 200) answer.body = answer.gzip ? asset.gzip : asset.bytes;
     return answer;
   }
   return Failed(absl::NotFoundError("there is no such address here"));
@@ -242,7 +244,8 @@ WebAnswer WebService::Api(const WebRequest& request) {
       }
     }
     WebAnswer answer;
-    answer.events = MakeWebEvents(&views_.sources(), &runs_, *lease, request.last_event, place);
+    answer.events =
+        MakeWebEvents(&views_.sources(), &runs_, &event_ids_, *lease, request.last_event, place);
     return answer;
   }
   return Failed(absl::NotFoundError("there is no such address here"));

@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "server/http/web.h"
+#include "server/web/event_ids.h"
 #include "server/web/views.h"
 #include "server/web/web_events.h"
 
@@ -52,6 +53,7 @@ class WebService {
 
   const WebViews views_;
   RunSnapshot runs_;
+  const EventIds event_ids_;
   Listeners listeners_;
 };
 

@@ -68,7 +68,7 @@ async function main() {
     leak: ['a later token took an earlier token’s place', 'Drop by position instead of by score', '--moe-token-drop-policy position', 'got a place, same sequence', 'Token '],
     drift: ['how far trainer and rollout lie apart', 'temperature of 0.8', 'fitted: +0.2', 'Each dot is a token'],
     comb: ['the gaps of the GPU, and the host under them', 'idle for', 'under it: enumerate(DataLoader)', 'share of each step in which the GPU idles'],
-    hang: ['who waits for whom', 'py-spy dump', '4 ranks: 0–3', '3 ranks: 4, 6–7', 'rank 5'],
+    hang: ['who waits for whom', 'py-spy dump --pid PID', 'PID: the process of a named rank', '4 ranks: 0–3', '3 ranks: 4, 6–7', 'rank 5'],
     nan: ['The loss is NaN', 'around step 311', 'Go back to the last checkpoint'],
     overflow: ['irst non-finite', '8 +Inf'],
   };
@@ -115,6 +115,23 @@ async function main() {
     await page.waitForFunction((was) => location.hash !== was, first);
     await page.locator('.alarm .rule').click();
     await page.waitForFunction(() => document.querySelector('main pre')?.textContent.includes('How to fix'));
+  });
+
+  await test('run names without a place to break do not make a window of 400 px scroll sideways', async () => {
+    const long = join(folder, 'long');
+    for (const [run, bad] of [['W'.repeat(220), 60], ['x_' + 'ab-'.repeat(70), 70]]) {
+      mkdirSync(join(long, run), { recursive: true });
+      writeFileSync(join(long, run, 'train.csv'), 'step,loss\n' + Array.from({ length: 90 }, (_, i) => `${i},${i < bad ? 3 - i / 200 : 'nan'}`).join('\n') + '\n');
+    }
+    await page.setViewportSize({ width: 400, height: 900 });
+    const made = report('long', ...['W'.repeat(220), 'x_' + 'ab-'.repeat(70)].map((run) => join(long, run)));
+    await show(made);
+    assert.ok((await text()).includes('run WWWW'));
+    for (const address of ['', ...new Set(await page.$$eval('.incrow', (rows) => rows.map((row) => row.getAttribute('href'))))]) {
+      await show(made, address);
+      assert.deepEqual(await page.evaluate(tooWide), [], `${address} scrolls sideways`);
+    }
+    await page.setViewportSize({ width: 1280, height: 900 });
   });
 
   await test('axe-core finds nothing', async () => {

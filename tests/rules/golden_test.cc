@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <span>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -93,6 +96,44 @@ ptrdiff_t Letters(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
 }
 
+// Options that stand alone: all others need a value.
+constexpr std::string_view kFlags[] = {"--accumulate-allreduce-grads-in-fp32",
+                                       "--attention-softmax-in-fp32", "--bf16",
+                                       "--calculate-per-token-loss"};
+// Words in capitals that are no placeholders.
+constexpr std::string_view kConstants[] = {
+    "NCCL_ALGO", "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "CLOCK", "TEMPERATURE", "ECC",
+    "POST",      "NVIDIA_TF32_OVERRIDE"};
+
+bool OneOf(std::string_view word, std::span<const std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// A line that can be pasted; what is to be filled in is explained.
+void CheckCommand(const std::string& command, const std::string& where) {
+  const std::string what = absl::StrCat(where, ": ", command);
+  EXPECT_TRUE(IsPastable(command)) << what;
+  const bool option = command.substr(0, 2) == "--";
+  EXPECT_TRUE(!option || command.find_first_of(" =") != std::string::npos || OneOf(command, kFlags))
+      << what << " has no value, and is not listed here as a flag";
+  const std::string explained = "; " + PlaceholdersIn(command);
+  const auto is_part = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  for (size_t at = 0; at < command.size();) {
+    size_t end = at;
+    while (end < command.size() && is_part(command[end])) ++end;
+    const std::string word = command.substr(at, end - at);
+    at = end + 1;
+    const bool capitals = word.size() > 1 && std::all_of(word.begin(), word.end(), [](char c) {
+                            return std::isupper(static_cast<unsigned char>(c)) != 0 || c == '_';
+                          });
+    if (!capitals || OneOf(word, kConstants)) continue;
+    EXPECT_NE(explained.find(absl::StrCat("; ", word, ": ")), std::string::npos)
+        << what << ": nobody says what " << word << " is";
+  }
+}
+
 // What rows and alerts show has room for so many letters; what is copied is one line.
 void CheckShort(const v1::Finding& finding, const GoldenCase& c) {
   constexpr ptrdiff_t kMostTitle = 70;
@@ -105,7 +146,7 @@ void CheckShort(const v1::Finding& finding, const GoldenCase& c) {
   EXPECT_LE(Letters(in_short.act), static_cast<ptrdiff_t>(kMostAct)) << where << in_short.act;
   EXPECT_EQ(in_short.act.find("\u2026"), std::string::npos) << where << ": " << in_short.act;
   EXPECT_LE(Letters(in_short.title), static_cast<ptrdiff_t>(kMostShort)) << where;
-  EXPECT_EQ(in_short.command().find('\n'), std::string::npos) << where;
+  for (const FixCommand& one : in_short.commands) CheckCommand(one.text, where);
   // Arrays to be drawn are bounded: a finding is kept, sent and shown whole.
   for (const auto& [key, value] : finding.witness().fields()) {
     if (!IsPicture(key)) continue;

@@ -39,16 +39,16 @@ TEST(Words, WhatStandsInParenthesesByFrameworkIsACommandOfItsOwn) {
                   "without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: "
                   "drop_tokens=False)."));
   EXPECT_EQ(in_short.act, "Drop by position instead of by score, or route without capacity.");
-  ASSERT_EQ(in_short.commands.size(), 3u);
+  ASSERT_EQ(in_short.commands.size(), 2u);  // "no --option" is not to be pasted
   EXPECT_EQ(in_short.commands[0].where, "Megatron-LM");
   EXPECT_EQ(in_short.commands[0].text, "--moe-token-drop-policy position");
-  EXPECT_EQ(in_short.commands[2].where, "DeepSpeed");
-  EXPECT_EQ(in_short.commands[2].text, "drop_tokens=False");
+  EXPECT_EQ(in_short.commands[1].where, "DeepSpeed");
+  EXPECT_EQ(in_short.commands[1].text, "drop_tokens=False");
   EXPECT_TRUE(ShortOf(Fix("Look at it (see: nothing, and ((broken")).commands.empty());
 }
 
 TEST(Words, ARuleThatSaysItItselfIsBelieved) {
-  v1::Finding finding = Fix("Do `this --now` first.");
+  v1::Finding finding = Fix("Do `plumb doctor` first.");
   auto& details = *finding.mutable_details()->mutable_fields();
   details["act"].set_string_value("Stop the run.");
   details["command"].set_string_value("kill -STOP 1");
@@ -56,7 +56,7 @@ TEST(Words, ARuleThatSaysItItselfIsBelieved) {
   const auto in_short = ShortOf(finding);
   EXPECT_EQ(in_short.act, "Stop the run.");
   EXPECT_EQ(in_short.command(), "kill -STOP 1");
-  EXPECT_EQ(in_short.commands.at(1).text, "this --now");
+  EXPECT_EQ(in_short.commands.at(1).text, "plumb doctor");
   EXPECT_EQ(in_short.title, "NaN");
 }
 
@@ -70,11 +70,12 @@ TEST(Words, OptionsInTheOpenAndCodeInRemarksAreCommandsToo) {
   using Texts = std::vector<std::string>;
   EXPECT_EQ(commands("Strengthen the balancing: Megatron-LM --moe-aux-loss-coeff or "
                      "--moe-router-bias-update-rate."),
-            (Texts{"Megatron-LM|--moe-aux-loss-coeff", "|--moe-router-bias-update-rate"}));
+            (Texts{"Megatron-LM|--moe-aux-loss-coeff COEFFICIENT",
+                   "|--moe-router-bias-update-rate RATE"}));
   EXPECT_EQ(commands("Take stacks of the named ranks (py-spy dump, gdb), their logs."),
-            (Texts{"|py-spy dump"}));
+            (Texts{"|py-spy dump --pid PID"}));
   EXPECT_EQ(commands("Scale before the cast (GradScaler, Megatron-LM --initial-loss-scale)."),
-            (Texts{"Megatron-LM|--initial-loss-scale"}));
+            (Texts{"Megatron-LM|--initial-loss-scale SCALE"}));
   EXPECT_EQ(commands("Divide once (Hugging Face average_tokens_across_devices=True)."),
             (Texts{"Hugging Face|average_tokens_across_devices=True"}));
   EXPECT_EQ(commands("Freeze the tensor by requires_grad_(False), or not at all."), Texts{});
@@ -82,7 +83,43 @@ TEST(Words, OptionsInTheOpenAndCodeInRemarksAreCommandsToo) {
   EXPECT_EQ(commands("Record who shares a capacity (pool_id), and the weights of `gate`."),
             Texts{});
   EXPECT_EQ(commands("Balance it (Megatron-LM --moe-router-bias-update-rate or --moe-aux-loss)."),
-            (Texts{"Megatron-LM|--moe-router-bias-update-rate"}));
+            (Texts{"Megatron-LM|--moe-router-bias-update-rate RATE"}));
+}
+
+TEST(Words, WhatCannotBePastedIsNoCommand) {
+  for (const char* line :
+       {"--bf16", "--lr-decay-iters STEPS", "drop_tokens=False", "optim.eps = 1e-6",
+        "model.tie_weights()", "torch.compile(mode=\"max autotune\")", "plumb doctor",
+        "with run.span(\"data\"):", "\"bf16\": {\"enabled\": true}", "NCCL_ALGO=Tree",
+        "py-spy dump --pid PID"}) {
+    EXPECT_TRUE(IsPastable(line)) << line;
+  }
+  for (const char* line :
+       {"", "torch.compile", "optimizer.load_state_dict", "fp32_gate", ".item()", "causality/*",
+        "no --moe-expert-capacity-factor", "--a or --b", "run.watch", "py-spy dump",
+        "prescale_gradients false", "run.observe(\"x\", ...)", "x =", "f(x) and g(y)",
+        "--moe-aux-loss-coeff"}) {
+    EXPECT_FALSE(IsPastable(line)) << line;
+  }
+  const auto commands =
+      ShortOf(Fix("Reduce in fp32 (DDP without fp16_compress_hook, FSDP reduce_dtype=fp32)."))
+          .commands;
+  ASSERT_EQ(commands.size(), 1u);
+  EXPECT_EQ(commands[0].text, "reduce_dtype=fp32");
+}
+
+TEST(Words, WhatIsToBeFilledInIsExplained) {
+  EXPECT_EQ(PlaceholdersIn("py-spy dump --pid PID"),
+            "PID: the process of a named rank, on its host");
+  EXPECT_EQ(PlaceholdersIn("--bf16"), "");
+  EXPECT_EQ(PlaceholdersIn("MY_PATH=1 RATES"), "");
+  EXPECT_EQ(PlaceholdersIn("f(STATE_DICT, PATH, PATH)"),
+            "PATH: a file or folder of yours; STATE_DICT: the state that was saved");
+  const v1::Finding finding = Fix("Take stacks (py-spy dump), or use `--bf16`.");
+  EXPECT_FALSE(FixesJson(finding)[0].contains("fill"));
+  EXPECT_EQ(FixesJson(finding)[1]["fill"], PlaceholdersIn("py-spy dump --pid PID"));
+  EXPECT_EQ(PageRow(Fix("Take stacks (py-spy dump)."))["fill"],
+            PlaceholdersIn("py-spy dump --pid PID"));
 }
 
 TEST(Words, WhatToDoFirstFitsInALine) {

@@ -3,7 +3,6 @@ import { path } from './address';
 
 export interface IncidentRow {
   fingerprint: string;
-  number: number;
   run: string;
   rule: string;
   level: string;
@@ -14,6 +13,7 @@ export interface IncidentRow {
   title_short: string;
   act: string;
   command: string;
+  fill?: string;  // what of the command stands in capitals
   where: string;
   step_first: number;
   step_last: number;
@@ -88,7 +88,7 @@ export interface Finding {
   details: { [key: string]: Value };
   fix: string;
   act: string;
-  commands: { where: string; command: string }[];
+  commands: { where: string; command: string; fill?: string }[];  // `fill`: what stands in capitals
   fingerprint: string;
   suppressed: boolean;
 }

@@ -13,8 +13,10 @@ export const now = (): number => Date.now() + skew;
 // Unix ns as decimal text to ms.
 export const ms = (ns: string): number => Number(BigInt(ns) / 1000000n);
 
+// "12,345". The system's own formatter takes tens of milliseconds when it is asked first.
 export function whole(n: number): string {
-  return Math.round(n).toLocaleString('en-US');
+  const text = String(Math.round(n) + 0);  // no -0
+  return Number.isFinite(n) && Math.abs(n) < 1e15 ? text.replace(/\B(?=(\d{3})+$)/g, ',') : text;
 }
 
 // Six significant digits; what is not finite comes as text.
@@ -23,7 +25,7 @@ export function num(value: number | string | null | undefined): string {
   if (typeof value === 'string') return value === 'nan' ? 'NaN' : value;
   if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? 'inf' : '−inf';
   const size = Math.abs(value);
-  const text = Number.isInteger(value) && size < 1e15 ? value.toLocaleString('en-US')
+  const text = Number.isInteger(value) && size < 1e15 ? whole(value)
     : size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(3).replace('e+', 'e')
     : String(Number(value.toPrecision(size < 1 ? 4 : 6)));
   return text.replace(/^-/, '−');

@@ -1,8 +1,8 @@
 // One incident: what is wrong, the witness, how sure, what to do; acknowledge and silence.
-import type { IncidentPage } from './api';
+import type { IncidentPage, ServerInfo } from './api';
 import { ApiError, capsuleAddress, get, path, setState } from './api';
 import { card, command, copy, h, mark, time, toast } from './dom';
-import { at, bytes, clean, count, ms, now, sentence, whole } from './format';
+import { at, bytes, clean, count, ms, now, sentence, steps, whole } from './format';
 import { fixes, howSure, sites, why } from './incident_parts';
 import { incidentText } from './text';
 import { alarm, incidentAddress, runAddress, type Shell, type View } from './view';
@@ -25,14 +25,39 @@ function history(page: IncidentPage): HTMLElement {
         h('div', { class: 'muted small' }, time(one.time), one.step !== null ? `, step\u00a0${whole(one.step)}` : ''))))) : h('p', { class: 'small muted' }, 'Opened, and nothing since.')));
 }
 
-function judgeYourself(page: IncidentPage): HTMLElement {
+// Where the command line reaches this server, as far as a browser can know: what listens everywhere is on this page's host.
+function reach(server: ServerInfo | null): string[] {
+  const grpc = (server?.grpc ?? '').replace(/^(0\.0\.0\.0|\[::\]|\*)(?=:)/, location.hostname);
+  return [grpc ? `--server ${grpc}` : '', location.protocol === 'https:' ? '--tls-ca CA_FILE' : '', server?.guarded ? '--token-file TOKEN_FILE' : ''].filter(Boolean);
+}
+
+// As one word of a shell's line; what would not be shown as it is stands there as its bytes.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const byteText = (c: string): string => [...new TextEncoder().encode(c)].map((one) => '\\x' + one.toString(16).padStart(2, '0')).join('');
+function shellWord(word: string): string {
+  if (/^[\w\-+=./:,@%]+$/.test(word)) return word;
+  return word.search(HIDDEN) < 0 ? `'${word.replaceAll("'", "'\\''")}'` : `$'${word.replace(/[\\']/g, '\\$&').replace(HIDDEN, byteText)}'`;
+}
+
+function judgeYourself(page: IncidentPage, server: ServerInfo | null): HTMLElement {
   const capsule = page.capsule;
   const held = capsule.state === 'complete' || capsule.state === 'partial';
-  const words = held ? `A capsule is held: ${bytes(capsule.bytes ?? 0)} of ${count(capsule.ranks ?? 0, 'rank')}, step ${whole(capsule.step ?? 0)}` + (capsule.state === 'partial' ? ' (some ranks are missing)' : '')
+  const words = held ? `A capsule is held: ${bytes(capsule.bytes ?? 0)} of ${count(capsule.ranks ?? 0, 'rank')}, step ${whole(capsule.step ?? 0)}` + (capsule.state === 'partial' ? ' (some ranks are missing).' : '.')
     : capsule.state === 'taking' || capsule.state === 'waiting' ? 'A capsule is being taken from the ranks.' : `No capsule: ${clean(capsule.why, 300)}`;
+  const { step_first: first, step_last: last } = page.finding.site;
+  const [name, folder] = [page.fingerprint.slice(0, 12), 'capsule-' + page.fingerprint.slice(0, 12)];
+  const options = reach(server);
+  const fill = [options.some((one) => one.endsWith('TOKEN_FILE')) ? 'TOKEN_FILE: a file with your token, mode 0600' : '', options.some((one) => one.endsWith('CA_FILE')) ? 'CA_FILE: the authority of this server, or system' : ''].filter(Boolean).join('; ');
+  const note = (text: string): HTMLElement => h('p', { class: 'small muted' }, text);
+  const less = ` That is one call: it proves less than the finding, which is of ${steps(first, last)}` + (page.sites > 1 ? ` at ${count(page.sites, 'site')}` : '') + '. If it passes, the finding stands all the same.';
+  const whole_ = server?.keeps ? [note('All that this server holds of the run, by this rule:'), command(['plumb audit', ...options, '--run', shellWord(page.run), '--rules', page.rule].join(' '), true)]
+    : [note('This server keeps no journal, so nothing of it can be fetched: start plumbd with --data.')];
+  const taken = held ? [note(words + less), h('p', {}, h('a', { class: 'btn', href: capsuleAddress(page.fingerprint), download: true }, 'Download the capsule')), command(`tar -xf ${folder}.tar && plumb audit ${folder}`, true)]
+    : server?.keeps && capsule.state === 'none' ? [note('Inputs of one call, from the ranks while they run.' + less), command(['plumb capsule', name, ...options, '--output', folder, '&& plumb audit', folder].join(' '), true)]
+      : [note(words)];
   return h('section', { class: 'card' }, h('div', { class: 'bd' }, h('dl', {},
     h('div', {}, h('dt', { class: 'k' }, 'Finding'), h('dd', { class: 'mono wrapany' }, page.finding.fingerprint)),
-    h('div', {}, h('dt', { class: 'k' }, 'Judge it yourself'), h('dd', {}, command(`plumb capsule ${page.fingerprint.slice(0, 12)} --output capsule && plumb audit capsule`, true), held ? h('p', { class: 'mt4' }, h('a', { class: 'btn', href: capsuleAddress(page.fingerprint), download: true }, 'Download the capsule')) : null, h('span', { class: 'small muted' }, words))),
+    h('div', {}, h('dt', { class: 'k' }, 'Judge it yourself'), h('dd', { class: 'judge' }, ...whole_, ...taken, fill ? note(fill + '.') : null)),
     page.also.length ? h('div', {}, h('dt', { class: 'k' }, 'Also of this run'), h('dd', {}, ...page.also.flatMap((one, i) =>
       [i ? h('br') : '', h('a', { href: incidentAddress(one.fingerprint), title: clean(one.rule) }, sentence(clean(one.title_short, 80)))]))) : null)));
 }
@@ -136,19 +161,20 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     const open = new Set([...main.querySelectorAll('details[open]')].map((d) => d.querySelector('summary')?.textContent));
     const drawn = drawWitness(p);
     main.replaceChildren(
-      h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('a', { class: 'clip', href: runAddress(p.run) }, clean(p.run, 120)), h('span', {}, '/'), h('span', {}, `incident\u00a0${whole(p.number)}`), h('span', { class: 'grow' }),
+      h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('a', { class: 'clip', href: runAddress(p.run) }, clean(p.run, 120)), h('span', {}, '/'), h('span', {}, `incident\u00a0${p.fingerprint.slice(0, 8)}`), h('span', { class: 'grow' }),
         place >= 0 ? [h('span', { class: 'hide-s' }, `${place + 1} of ${order.length} open`), h('button', { class: 'tiny', 'aria-label': 'Previous incident (k)', onclick: () => step(-1) }, '‹'), h('button', { class: 'tiny', 'aria-label': 'Next incident (j)', onclick: () => step(1) }, '›')] : null),
       ...[banner(p, () => ask('open'))].filter((b) => b !== null) as HTMLElement[],
       ...(p.merged_into ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'All its findings have another cause now: ', h('a', { href: incidentAddress(p.merged_into) }, 'see that incident')))] : []),
       alarm(p, { run: p.run, runNote: note }, { heading: 'h1' }),
       actions(true),
       h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), why(p), fixes(p), sites(p)),
-        h('aside', { class: 'stack rail', 'aria-label': 'State and evidence' }, actions(false), howSure(p), history(p), judgeYourself(p))));
+        h('aside', { class: 'stack rail', 'aria-label': 'State and evidence' }, actions(false), howSure(p), history(p), judgeYourself(p, shell.server))));
     for (const d of main.querySelectorAll('details')) d.open = open.has(d.querySelector('summary')?.textContent);
   }
 
   async function load(): Promise<void> {
-    page = await get<IncidentPage>(path('incidents', fingerprint));
+    // The commands name this server.
+    [page] = await Promise.all([get<IncidentPage>(path('incidents', fingerprint)), shell.loaded]);
     draw();
   }
 

@@ -22,12 +22,16 @@ function falseAlarm(page: IncidentPage): string {
   return { proved: 'none by chance: what is claimed was checked exactly', bounded: 'none while the assumptions hold', heuristic: 'not known: the threshold is customary' }[page.strength] ?? 'not stated';
 }
 
+// A share is read as a percentage.
+const measured = (value: number | string, unit: string): string =>
+  (unit === 'share' && typeof value === 'number' ? quantity(Number((100 * value).toPrecision(4)), '%') : quantity(value, clean(unit, 40)));
+
 export function why(page: IncidentPage): HTMLElement {
   const f = page.finding;
   const cell = (key: string, value: string, big = false): HTMLElement => h('div', {}, h('div', { class: 'k' }, key), big ? h('b', {}, value) : h('span', {}, value));
   return card('Why', null, h('div', { class: 'bd stack gap14' }, f.explanation.length > 1500 ? h('pre', { class: 'words', tabindex: '0' }, clean(f.explanation, 200000)) : h('p', { class: 'lede pretty' }, clean(f.explanation, 4000)),
     h('div', { class: 'kv' },
-      f.measured ? cell('Measured' + (f.measured.name ? ': ' + clean(f.measured.name, 60) : ''), quantity(f.measured.value, clean(f.measured.unit, 40)), true) : null,
+      f.measured ? cell('Measured' + (f.measured.name ? ': ' + clean(f.measured.name, 60) : ''), measured(f.measured.value, f.measured.unit), true) : null,
       f.threshold ? cell('Threshold', num(f.threshold.value) + (f.threshold.source ? ': ' + clean(f.threshold.source, 300) : '')) : null,
       f.bias ? cell('Bias', `${quantity(f.bias.mean, clean(f.bias.unit, 40))}, interval ${num(f.bias.low)} to ${num(f.bias.high)}`) : null,
       f.sample_size ? cell('Sample', `${whole(f.sample_size)} values`) : null),
@@ -37,7 +41,7 @@ export function why(page: IncidentPage): HTMLElement {
 export function fixes(page: IncidentPage): HTMLElement {
   const f = page.finding;
   return card('All that can be done', null, h('div', { class: 'bd stack gap8' }, f.fix ? h('p', { class: 'pretty' }, clean(f.fix, 4000)) : h('p', {}, 'The rule’s page says what helps.'),
-    ...f.commands.map((one) => (one.where ? h('div', { class: 'fixrow' }, h('span', { class: 'small sub' }, clean(one.where, 60)), command(one.command, true)) : command(one.command, true))), h('p', { class: 'small' }, h('a', { href: ruleAddress(page.rule) }, `What ${clean(page.rule, 80)} checks, and what it cannot see`))));
+    ...f.commands.flatMap((one) => [one.where ? h('div', { class: 'fixrow' }, h('span', { class: 'small sub' }, clean(one.where, 60)), command(one.command, true)) : command(one.command, true), one.fill ? h('p', { class: 'small muted' }, clean(one.fill, 300)) : '']), h('p', { class: 'small' }, h('a', { href: ruleAddress(page.rule) }, `What ${clean(page.rule, 80)} checks, and what it cannot see`))));
 }
 
 export function sites(page: IncidentPage): HTMLElement {

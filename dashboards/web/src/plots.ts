@@ -81,6 +81,31 @@ function pathOf(points: Points, X: (x: number) => number, Y: (y: number) => numb
   return d;
 }
 
+// Columns that hold what is not finite, neighbours as one stretch: first and last step of each.
+export function badStretches(points: Points): { from: number; to: number }[] {
+  const out: { from: number; to: number }[] = [];
+  const wide = points.bucket_steps ?? 1;
+  let before = -2;
+  for (const column of points.bad ?? []) {
+    const from = points.step[column];
+    if (column === before + 1 && out.length && from <= out[out.length - 1].to + wide) out[out.length - 1].to = from + wide - 1;
+    else out.push({ from, to: from + wide - 1 });
+    before = column;
+  }
+  return out;
+}
+
+// A strip that is hatched there and nowhere else; three pixels wide at least.
+export function hatched(points: Points, X: (step: number) => number, right: number, y: number, height: number): SVGElement[] {
+  const stretches = badStretches(points);
+  if (stretches.length === 0) return [];
+  const { defs, bad } = hatches();
+  return [defs, ...stretches.map(({ from, to }) => {
+    const wide = Math.max(3, Math.min(right, X(to + 1)) - X(from));
+    return s('rect', { class: 'notfinite', x: Math.min(X(from), right - 3).toFixed(1), y, width: wide.toFixed(1), height, fill: bad });
+  })];
+}
+
 export interface Onset { level: string; step: number }
 
 export function spark(width: number, points: Points | null, onset: Onset | null, label = 'loss'): SVGElement {
@@ -94,11 +119,7 @@ export function spark(width: number, points: Points | null, onset: Onset | null,
   const X = scale(first, Math.max(last, onset?.step ?? last), 2, width - 6);
   const Y = scale(range.low, range.high, height - 5, 5);
   const parts: SVGElement[] = [s('path', { d: pathOf(points, X, (y) => Math.max(3, Y(y))), fill: 'none', stroke: 'var(--ink-2)', 'stroke-width': 1.3 })];
-  if (points.bad?.length) {
-    const { defs, bad } = hatches();
-    const from = X(points.step[points.bad[0]]);
-    parts.push(defs, s('rect', { x: from.toFixed(1), y: height - 10, width: Math.max(3, width - 6 - from).toFixed(1), height: 7, fill: bad }));
-  }
+  parts.push(...hatched(points, X, width - 6, height - 10, 7));
   if (onset && onset.step >= first) {
     const x = Math.min(width - 7, Math.max(7, X(onset.step)));
     const colour = onset.level === 'warning' ? 'warn' : onset.level === 'note' ? 'note' : 'error';
@@ -122,7 +143,7 @@ const curves = async (): Promise<void> => { Curves ??= (await import('uplot')).d
 
 export interface Plot {
   element: HTMLElement;
-  ready: Promise<void>;  // it can draw
+  ready(): Promise<void>;  // it can draw; asks for what curves need, once
   update(points: Points, marks: IncidentRow[]): void;
   resize(): void;
   destroy(): void;
@@ -156,14 +177,10 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
 
   const drawBad = (u: uPlot): void => {
     const { ctx, bbox } = u;
-    const width = shown.bucket_steps ?? 1;
-    const columns = shown.bad ?? [];
-    // Neighbours are one stretch: hatched one by one their lines would not meet.
-    for (let at = 0; at < columns.length; at++) {
-      const first = columns[at];
-      while (at + 1 < columns.length && columns[at + 1] === columns[at] + 1) at++;
-      const from = u.valToPos(shown.step[first], 'x', true);
-      const to = u.valToPos(shown.step[columns[at]] + width, 'x', true);
+    // Hatched one by one their lines would not meet.
+    for (const stretch of badStretches(shown)) {
+      const from = u.valToPos(stretch.from, 'x', true);
+      const to = u.valToPos(stretch.to + 1, 'x', true);
       const left = Math.max(bbox.left, from - 0.5);
       const right = Math.min(bbox.left + bbox.width, Math.max(to, from + 2));
       if (right > left) hatchFill(ctx, left, bbox.top, right - left, bbox.height);
@@ -206,7 +223,7 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
     }
   };
   let gone = false;
-  const ready = curves().then(() => { if (!plot && shown.step.length && !gone) make(); });
+  const ready = (): Promise<void> => curves().then(() => { if (!plot && shown.step.length && !gone) make(); });
   const make = (): void => {
     if (!Curves) return;
     plot?.destroy();
@@ -249,10 +266,11 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
     update(points, now) {
       shown = points;
       marks = now;
-      if (!plot) make();
-      else plot.setData(dataOf());
+      if (plot) plot.setData(dataOf());
+      else if (Curves) make();
+      else void ready();
     },
-    resize: make,
+    resize: () => { if (shown.step.length) make(); },
     destroy() {
       gone = true;
       plot?.destroy();

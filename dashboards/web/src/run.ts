@@ -145,7 +145,7 @@ export function runView(name: string, params: URLSearchParams): View {
     try {
       const w = window_();
       const px = Math.max(100, Math.min(2048, Math.floor((plot.element.clientWidth || 800) - GUTTER - RIGHT)));
-      const [points] = await Promise.all([get<Points>(path('runs', name, 'points'), { series: chosen, from: w.from, to: w.to, px }), plot.ready]);
+      const [points] = await Promise.all([get<Points>(path('runs', name, 'points'), { series: chosen, from: w.from, to: w.to, px }), plot.ready()]);
       shown = points;
       plot.element.hidden = false;
       plotTitle.replaceChildren(h('h3', {}, 'Series'), picker(chosen, 'Series that is drawn', (one) => {
@@ -245,6 +245,7 @@ export function runView(name: string, params: URLSearchParams): View {
     loss = points.step ? points : null;
     if (main) drawAxis();
   }
+  const soon = (): Promise<void> => new Promise((done, failed) => { setTimeout(() => void plot.ready().then(done, failed)); });
   async function loadCoverage(): Promise<void> {
     coverage = await get<Coverage>(path('runs', name, 'coverage'));
     if (main && run) drawRail(rail, run, coverage);
@@ -273,7 +274,8 @@ export function runView(name: string, params: URLSearchParams): View {
         h('div', { class: 'plotpad' }, mini, lanes, plotTitle, plot.element, readout, heatTitle, heatBox));
       main.replaceChildren(top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, list.element), rail));
       drawAll();
-      this.whole = Promise.all([loadCoverage(), loadLoss().then(loadPlots)]).then(() => resized.observe(timeline));
+      // Once the facts stand: what curves need is as much to read as all the rest.
+      this.whole = Promise.all([soon(), loadCoverage(), loadLoss().then(loadPlots)]).then(() => resized.observe(timeline));
     },
     onEvent(event) {
       if (event.kind === 'again' || (event.kind === 'incident' && event.row.run === name)) each(0, 200, loadRun);

@@ -2,7 +2,7 @@
 import type { IncidentRow, Points, RunPage } from './api';
 import { markAt, s } from './dom';
 import { clean, sentence, whole } from './format';
-import { GUTTER, RIGHT, hatches, line, picture, plumb, rangeOf, scale, words } from './plots';
+import { GUTTER, RIGHT, hatched, hatches, line, picture, plumb, rangeOf, scale, words } from './plots';
 import { isCalm } from './view';
 
 export interface Range { from: number; to: number }
@@ -35,16 +35,14 @@ export function drawMini(mini: HTMLElement, axis: Axis, loss: Points | null): vo
   if (loss && extent) {
     const Y = scale(extent.low, extent.high, 34, 6);
     let d = '';
+    let pen = false;
     loss.step.forEach((step, i) => {
       const high = loss.max?.[i] ?? loss.mean?.[i];
-      if (typeof high === 'number') d += (d ? 'L' : 'M') + X(step).toFixed(1) + ' ' + Y(high).toFixed(1);
+      if (typeof high === 'number') d += (pen ? 'L' : 'M') + X(step).toFixed(1) + ' ' + Y(high).toFixed(1);
+      pen = typeof high === 'number';
     });
     parts.push(s('path', { d, fill: 'none', stroke: 'var(--ink-3)', 'stroke-width': 1.2 }));
-    if (loss.bad?.length) {
-      const { defs, bad } = hatches();
-      const from = X(loss.step[loss.bad[0]]);
-      parts.push(defs, s('rect', { x: from, y: 28, width: Math.max(2, width - RIGHT - from), height: 8, fill: bad }));
-    }
+    parts.push(hatched(loss, X, width - RIGHT, 28, 8));
   }
   for (const one of clusters(open, X, 6)) parts.push(line(one.x, 4, one.x, 36, 'axis', { stroke: `var(--${one.row.level === 'warning' ? 'warn-fill' : one.row.level})`, 'stroke-width': 1.5 }));
   const x = X(w.from);

@@ -72,7 +72,7 @@ export function incidentText(page: IncidentPage): string {
   const strength = f.strength + (f.false_alarm ? `, false alarm ${f.false_alarm.kind} ${short(f.false_alarm.value)}` : '') +
     f.assumptions.map((a, i) => (i === 0 ? ', assuming ' : '; ') + a).join('');
   const lines: [string, string][] = [
-    ['do first', f.fix ? f.act : ''], ['command', f.commands[0]?.command ?? ''], ['why', f.explanation], ['witness', sentence(f.witness, 'text')],
+    ['do first', f.fix ? f.act : ''], ['command', f.commands[0]?.command ?? ''], ['with', f.commands[0]?.fill ?? ''], ['why', f.explanation], ['witness', sentence(f.witness, 'text')],
     ['cause', f.cause.id ? `${f.cause.id} (confidence ${short(f.cause.confidence)})` : ''], ['measured', measuredText(f)],
     ['bias', f.bias ? `${short(f.bias.mean)}${f.bias.unit ? ' ' + f.bias.unit : ''}, interval ${short(f.bias.low)} to ${short(f.bias.high)}` : ''],
     ['forecast', f.forecast ? sentence(f.forecast, 'words') : ''], ['strength', strength], ['fix', f.fix === f.act ? '' : f.fix], ['finding', f.fingerprint],

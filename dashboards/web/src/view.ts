@@ -48,7 +48,7 @@ export function facts(row: IncidentRow, of: Facts): HTMLElement {
     h('div', {}, h('dt', {}, 'Since'), row.opened ? h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), of.waste && h('span', {}, of.waste))
       : h('dd', {}, h('b', {}, `step\u00a0${whole(row.step_first)}`), h('span', {}, row.step_last > row.step_first ? `last seen in step\u00a0${whole(row.step_last)}` : 'seen in this step'))),
     h('div', {}, h('dt', {}, 'Where'), h('dd', {}, h('b', {}, clean(row.where, 160)), h('span', {}, more))),
-    h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, sentence(clean(row.act, 300))), row.command ? command(row.command) : null)));
+    h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, sentence(clean(row.act, 300))), row.command ? command(row.command) : null, row.fill ? h('span', { class: 'small muted' }, clean(row.fill, 300)) : null)));
 }
 
 export function alarm(row: IncidentRow, of: Facts, options: { heading: 'h1' | 'h2'; lead?: string; link?: boolean }): HTMLElement {

@@ -26,8 +26,9 @@ export function valueText(value: Value): string {
 
 export function fieldsTable(fields: Fields, caption: string): HTMLElement {
   return scrolls(h('div', { class: 'scrollx' }, h('table', { class: 'witness-table' }, h('caption', { class: 'sr' }, caption),
+    // Names of times end with their unit.
     h('tbody', {}, ...Object.entries(fields).filter(([key]) => key !== 'text' && !PICTURES.includes(key)).map(([key, value]) =>
-      h('tr', {}, h('td', {}, clean(key.replaceAll('_', ' '))), h('td', {}, clean(valueText(value), 4000))))))), caption);
+      h('tr', {}, h('td', {}, clean(key.replace(/_ms$/, '').replaceAll('_', ' '))), h('td', {}, clean(valueText(value), 4000) + (key.endsWith('_ms') ? '\u00a0ms' : ''))))))), caption);
 }
 
 // A picture that is drawn again when its width changes.

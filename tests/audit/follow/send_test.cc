@@ -35,6 +35,24 @@ std::vector<std::string> Following(const std::string& log, const std::string& ad
   return {PLUMB_PROGRAM, "audit", log, "--follow", "--send", address, "--run", "exp1"};
 }
 
+// Sent again it would be refused again.
+TEST(Send, ANameThatIsTooLongEndsItAtOnce) {
+  const TempFolder dir;
+  const Plumbd server;
+  ASSERT_FALSE(server.address().empty());
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 20));
+  for (const bool follow : {false, true}) {
+    std::vector<std::string> command = {
+        PLUMB_PROGRAM, "audit", log, "--send", server.address(), "--run", std::string(600, 'n')};
+    if (follow) command.push_back("--follow");
+    Process plumb(command);
+    EXPECT_EQ(plumb.Wait(), 2) << plumb.errors();
+    EXPECT_THAT(plumb.errors(), HasSubstr(server.address() + " takes nothing of it: hello: "));
+    EXPECT_THAT(plumb.errors(), HasSubstr("600"));
+    EXPECT_THAT(plumb.errors(), HasSubstr("512"));
+  }
+}
+
 TEST(Send, FaultsInALogBecomeIncidents) {
   const TempFolder dir;
   const Plumbd server;

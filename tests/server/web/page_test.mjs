@@ -1,7 +1,8 @@
 // The page in a real, headless Chromium against a real plumbd that agents have sent runs to: every view, names that
 // want to be markup, the content policy, who may change what, accessibility in both themes, and that it is live.
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { tmpdir } from 'node:os';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import assert from 'node:assert/strict';
@@ -40,8 +41,10 @@ const tooWide = () => (document.documentElement.scrollWidth <= innerWidth ? []
     .slice(-3).map((one) => one.outerHTML.slice(0, 100)));
 const plain = (words) => words.replaceAll('\u00a0', ' ');
 
+let kept = '';  // what the server keeps
 async function main() {
-  const server = await startServer('[liveness]\nhang_seconds = 0.3\n');
+  kept = mkdtempSync(join(tmpdir(), 'plumb-kept-'));
+  const server = await startServer('[liveness]\nhang_seconds = 0.3\n', ['--data', kept]);
   const browser = await startBrowser();
   const feeder = await feed(server);
   // A hang takes some ten seconds: what needs none goes first.
@@ -88,6 +91,7 @@ async function main() {
     assert.match(words, /4 of 9 runs are sick/);
     assert.match(words, /Rank 7 hangs in step 13/);
     assert.match(words, /Take stacks of the named ranks/);
+    assert.match(words, /py-spy dump --pid PID[\s\S]*PID: the process of a named rank/);
     assert.equal(await page.locator('.rrow').count(), 9);
     assert.match(await page.locator('.rrow').first().innerText(), /Hung/);
     assert.match(await page.title(), /^\(\d\) Runs/);
@@ -120,12 +124,62 @@ async function main() {
     const words = plain(await text(page));
     assert.match(await page.locator('figure svg[role=img]').first().getAttribute('aria-label'), /\d+ tokens that chose the expert/);
     for (const one of ['a later token took an earlier token’s place', 'proved', 'Drop by position instead of by score, or route without capacity.', '--moe-token-drop-policy position', 'drop_tokens=False',
-      'none by chance', 'layers.1 / routing', 'Opened', 'plumb capsule']) assert.ok(words.includes(one), one);
+      'none by chance', 'layers.1 / routing', 'Opened', 'plumb audit --server']) assert.ok(words.includes(one), one);
     await open(page, server, views['incident-hang']);
     await page.waitForSelector('figure svg[role=img]');
     assert.match(plain(await page.locator('figure svg').first().textContent()), /7 ranks: 0–6[\s\S]*rank 7/);
     await open(page, server, views['incident-nan']);
     await page.waitForSelector('figure .uplot canvas');
+  });
+
+  // As it stands there, in a shell whose PATH has plumb.
+  await test('what is shown to judge it again is a line that works, for a name that wants to be a command, too', async () => {
+    for (const fingerprint of [leak, evil.fingerprint, (await of('health/loss-non-finite')).fingerprint]) {
+      await open(page, server, '/incident/' + fingerprint);
+      const line = await page.locator('.judge code').first().innerText();
+      assert.match(line, /^plumb audit --server 127\.0\.0\.1:\d+ --run \S/);
+      const done = spawnSync('bash', ['-c', line + ' --format json --quiet'], { encoding: 'utf8', cwd: kept, env: { ...process.env, PATH: bin + ':' + process.env.PATH } });
+      assert.equal(done.status, 1, line + '\n' + done.stderr);
+      assert.ok(done.stdout.includes((await json(server, 'incidents/' + fingerprint)).value.finding.fingerprint), line);
+    }
+    // A capsule that nobody has asked for; one that is held is downloaded, and has to be unpacked.
+    let capsule = { state: 'none', why: 'none was asked for' };
+    await page.route('**/api/v1/incidents/' + leak + '*', async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, json: { ...(await answer.json()), capsule } });
+    });
+    await page.goto('about:blank');
+    await open(page, server, '/incident/' + leak);
+    assert.ok(plain(await text(page)).includes('it proves less than the finding'));
+    assert.match(await page.locator('.judge code').nth(1).innerText(), /^plumb capsule [0-9a-f]{12} --server 127\.0\.0\.1:\d+ --output (capsule-\S+) && plumb audit \1$/);
+    capsule = { state: 'complete', why: '', bytes: 4096, step: 9, ranks: 2 };
+    await page.goto('about:blank');
+    await open(page, server, '/incident/' + leak);
+    const unpack = await page.locator('.judge code').nth(1).innerText();
+    const made = mkdtempSync(join(kept, 'tar-'));
+    const folder = unpack.match(/^tar -xf (capsule-[0-9a-f]{12})\.tar && plumb audit \1$/)?.[1];
+    assert.ok(folder, unpack);
+    assert.ok(plain(await text(page)).includes('it proves less than the finding'));
+    const env = { ...process.env, PATH: bin + ':' + process.env.PATH };
+    execFileSync('plumb', ['capsule', leak, '--judged', '--server', server.grpc, '--output', join(made, folder)], { env });
+    execFileSync('tar', ['-cf', folder + '.tar', folder], { cwd: made });
+    rmSync(join(made, folder), { recursive: true });
+    assert.equal(spawnSync('bash', ['-c', unpack], { cwd: made, env }).status, 1);
+    await page.unroute('**/api/v1/incidents/' + leak + '*');
+  });
+
+  await test('a value that is not finite is hatched where it is, and not behind it', async () => {
+    await page.route('**/spark', (route) => route.fulfill({ json: { series: 'loss', bucket_steps: 1, step: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], mean: [9, 8, 7, null, null, 6, 5, 4, null, 3], min: [9, 8, 7, null, null, 6, 5, 4, null, 3], max: [9, 8, 7, null, null, 6, 5, 4, null, 3], bad: [3, 4, 8] } }));
+    await page.goto('about:blank');
+    await open(page, server, '/');
+    await page.waitForSelector('.rrow .notfinite');
+    const [first, second, ...more] = await page.locator('.rrow').first().locator('.notfinite').evaluateAll((all) => all.map((one) => ({ x: one.x.baseVal.value, width: one.width.baseVal.value })));
+    assert.deepEqual(more, []);
+    // Steps 3 to 4 and step 8: one has twice the other's width, and begins five steps before it.
+    assert.ok(Math.abs(first.width / second.width - 2) < 0.1 && Math.abs((second.x - first.x) / second.width - 5) < 0.1, JSON.stringify([first, second]));
+    await open(page, server, views.run);
+    await page.waitForFunction(() => document.querySelectorAll('.plotpad .notfinite').length === 2);
+    await page.unroute('**/spark');
   });
 
   await test('a rule’s page, the list of rules, what is not there', async () => {
@@ -366,6 +420,7 @@ try {
   console.log(error.stack ?? error);
 } finally {
   await endAll();
+  if (kept) rmSync(kept, { recursive: true, force: true });
 }
 console.log(`${passed} passed, ${failures.length} failed, in ${((Date.now() - begun) / 1000).toFixed(1)} s`);
 process.exit(failures.length === 0 && passed > 0 ? 0 : 1);

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <limits>
 
+#include "server/http/same_origin.h"
 #include "server/web/cells.h"
 #include "server/web/door.h"
+#include "server/web/event_ids.h"
 
 namespace plumbline::test {
 namespace {
@@ -64,21 +66,23 @@ TEST(Cells, ARankMayStandAloneAndNothingFiniteIsNotHidden) {
 }
 
 TEST(Door, OnlyAnAddressIsANameWhereNobodyIsAsked) {
-  for (const char* good :
-       {"127.0.0.1:7434", "localhost:7434", "localhost", "[::1]:80", "10.0.0.7"}) {
+  for (const char* good : {"127.0.0.1:7434", "localhost:7434", "localhost", "[::1]:80", "10.0.0.7",
+                           "LOCALHOST:7434", "LocalHost.", "localhost.:7434"}) {
     EXPECT_TRUE(server::CheckHost(good).ok()) << good;
   }
   for (const char* bad :
-       {"evil.example:7434", "", "127.0.0.1.evil.example", "localhost.evil", "[evil]"}) {
+       {"evil.example:7434", "", "127.0.0.1.evil.example", "localhost.evil", "[evil]", ".",
+        "localhost..", "LOCALHOST.EVIL.", "evil.localhost", "[::1].evil", "[::1"}) {
     EXPECT_FALSE(server::CheckHost(bad).ok()) << bad;
   }
 }
 
 TEST(Door, WhatIsScrapedMayBeCalledByANameOfTheNetwork) {
-  for (const char* good : {"127.0.0.1:7434", "plumbd:7434", "trainer-7", "", "[::1]:80"}) {
+  for (const char* good :
+       {"127.0.0.1:7434", "plumbd:7434", "trainer-7", "", "[::1]:80", "localhost."}) {
     EXPECT_TRUE(server::CheckScrapeHost(good).ok()) << good;
   }
-  for (const char* bad : {"evil.example:7434", "127.0.0.1.evil.example", "[evil]"}) {
+  for (const char* bad : {"evil.example:7434", "127.0.0.1.evil.example", "[evil]", "ai."}) {
     EXPECT_FALSE(server::CheckScrapeHost(bad).ok()) << bad;
   }
 }
@@ -95,10 +99,31 @@ TEST(Door, AChangeIsOursOrShowsAToken) {
   EXPECT_FALSE(server::CheckSameOrigin(request).ok());
   request.origin = "https://h:1";
   EXPECT_TRUE(server::CheckSameOrigin(request).ok());
+  request.host = "H:1";
+  EXPECT_TRUE(server::CheckSameOrigin(request).ok());
   request.fetch_site = "same-site";
   EXPECT_FALSE(server::CheckSameOrigin(request).ok());
   request.fetch_site = "same-origin";
   EXPECT_TRUE(server::CheckSameOrigin(request).ok());
+}
+
+TEST(EventIds, OfWhoSeesSomeRunsSayNothingAndComeBackToTheirServerAlone) {
+  using server::EventIds;
+  const EventIds ids, others;
+  const std::string sealed = ids.Sealed(41);
+  EXPECT_EQ(ids.FromSealed(sealed), 41u);
+  EXPECT_EQ(ids.FromSealed(ids.Sealed(UINT64_MAX)), UINT64_MAX);
+  EXPECT_NE(sealed, ids.Sealed(41)) << "equal positions could be told";
+  EXPECT_EQ(others.FromSealed(sealed), std::nullopt);
+  std::string changed = sealed;
+  changed[20] = changed[20] == '0' ? '1' : '0';
+  EXPECT_EQ(ids.FromSealed(changed), std::nullopt);
+  for (const char* bad : {"", "table.41", "zz"}) EXPECT_EQ(ids.FromSealed(bad), std::nullopt);
+  EXPECT_EQ(ids.FromSealed(std::string(48, 'g')), std::nullopt);
+
+  EXPECT_EQ(EventIds::FromPlain(EventIds::Plain("a.b", 7), "a.b"), 7u);
+  EXPECT_EQ(EventIds::FromPlain("other.7", "a.b"), std::nullopt);
+  EXPECT_EQ(EventIds::FromPlain("a.b.-7", "a.b"), std::nullopt);
 }
 
 }  // namespace
