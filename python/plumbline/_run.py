@@ -23,7 +23,7 @@ from ._observations import Observations
 from ._tensors import Scratch, Unsupported, replay_stream
 
 _scratch = Scratch()
-_HERE = os.path.dirname(__file__)
+_HERE = os.path.dirname(__file__)  # and below
 
 
 class PlumblineError(RuntimeError):
@@ -33,7 +33,7 @@ class PlumblineError(RuntimeError):
 def _callers_frame():
     """The innermost frame that is not the package's, and how many lie within it."""
     frame, level = sys._getframe(1), 0
-    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == _HERE:
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE + os.sep):
         frame, level = frame.f_back, level + 1
     return frame, level
 

@@ -12,12 +12,12 @@ from ._library import CAPTURING, NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace
 from ._process_groups import describe_group
+from ._routers import OnlyHere, Routers
 from ._screen import Checksums, Screen, combined, look, norms, total_norm
 from ._shards import gradients, is_idle, shard_names
 from ._tensors import Unsupported, local
 from ._watch_modules import Backward, Modules, Stages
 from ._watch_ratio import Ratio
-from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
