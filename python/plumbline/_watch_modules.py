@@ -45,12 +45,12 @@ def _first(output):
 class Modules:
     """Of one model that is watched."""
 
-    def __init__(self, run, model, activations, guarded):
+    def __init__(self, run, model, activations, guarded, prefix=""):
         self._run, self._guarded = run, guarded
-        self._undo = []
+        self._undo, self._prefix = [], prefix
         torch = sys.modules["torch"]
         self._buffers = [
-            (name, b) for name, b in model.named_buffers()
+            (prefix + name, b) for name, b in model.named_buffers()
             if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(local(b)).all())  # a mask of -inf is none to watch
         ]  # fmt: skip
         self._buffer_word = None
@@ -64,7 +64,7 @@ class Modules:
             if name and hit is not None:
                 used.add(hit)
                 chosen.append(name)
-                self._undo.append(module.register_forward_hook(self._hook(name)).remove)
+                self._undo.append(module.register_forward_hook(self._hook(self._prefix + name)).remove)
         unused = [glob for glob in globs if glob not in used]
         if unused:
             raise Unsupported(f"activations: no module is named {unused[0]!r}; see model.named_modules()")
@@ -92,7 +92,7 @@ class Modules:
             if kind is None or any(name.startswith(other + ".") or not other for other, _ in found):
                 continue  # within one that is named already
             found.append((name, kind))
-            layer = _said(name, kind)
+            layer = self._prefix + _said(name, kind)
             self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_UNHOOKED[kind]}")
         return [_said(name, kind) for name, kind in found]
 

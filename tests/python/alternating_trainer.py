@@ -3,7 +3,7 @@
     alternating_trainer.py RECORD KIND [SEED [STEPS [PAUSE]]]     PAUSE: seconds a step, as of a larger model's
 
 KIND: gan (the discriminator, then the generator), gan-2 and gan-5 (the generator in one of so many steps), gan-micro (the
-discriminator's gradient of two backward passes), gan-two-lines (a watch for each), critic (a second network that is
+discriminator's gradient of two backward passes), gan-nan (its loss is NaN in step 60), gan-two-lines (a watch for each), critic (a second network that is
 updated in odd steps alone), odd-layer (a layer that is left out of even steps), third-layer (it lives in one of three).
 """
 
@@ -55,7 +55,8 @@ def train_gan(run, kind, steps, pause):
             judge(critic(real), ones).backward()
             judge(critic(made.detach()), zeros).backward()
         else:
-            (judge(critic(real), ones) + judge(critic(made.detach()), zeros)).backward()
+            loss = judge(critic(real), ones) + judge(critic(made.detach()), zeros)
+            (loss * float("nan") if kind == "gan-nan" and i == 60 else loss).backward()
         of_critic.step()
         # What the generator learns from: its backward pass goes through the critic.
         if i % every == every - 1:

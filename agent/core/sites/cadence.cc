@@ -17,20 +17,13 @@ uint64_t PeriodFor(uint64_t bytes, uint64_t allowance, uint64_t every, uint64_t 
   return period;
 }
 
-// The step of the block-th block of `stride` (a power of two) steps that is picked.
-uint64_t Picked(uint64_t block, uint64_t stride) {
-  uint64_t j = block;
-  for (; stride > 1; stride /= 2) j = 2 * j + ((j ^ (j >> 2)) & 1);
-  return j;
-}
-
 }  // namespace
 
 bool Cadence::SampleDue(int64_t step) const {
   if (step < 0) return false;
   const auto j = static_cast<uint64_t>(step / every_);
-  const uint64_t d = Scattered(j);
-  return j < kOpening || std::has_single_bit(d) || (d & (sample_period() - 1)) == 0;
+  const uint64_t period = sample_period();
+  return j < kOpening || std::has_single_bit(j) || j == Picked(j / period, period);
 }
 
 int64_t Cadence::FirstDue(int64_t step) const {

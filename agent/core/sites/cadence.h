@@ -1,11 +1,11 @@
 // Which steps are measured and which also keep raw rows. No clock and no randomness: every rank
 // that sees the same shapes decides the same, so that samples of one step join across ranks.
 //
-// With n = `every` (1 unless set), j = step / n and d = Scattered(j), a step is *sampled* when
-//     j < 8,  or d is a power of two,  or d is a multiple of P,
-// and sites are *due* (summaries) at the steps n * j whose d is a multiple of Q. P and Q are powers
-// of two, 1 at first, and only rise: at the end of a step, from the largest bytes that the sites
-// have shown in one step,
+// With n = `every` (1 unless set) and j = step / n, a step is *sampled* when
+//     j < 8,  or j is a power of two,  or j is picked of its P steps,
+// and sites are *due* (summaries) at the steps n * j where j is picked of its Q steps. P and Q are
+// powers of two, 1 at first, and only rise: at the end of a step, from the largest bytes that the
+// sites have shown in one step,
 //     Q = the smallest with  summary_bytes / (n * Q) <= 3/4 of the budget,
 //     P = the smallest with  sample_bytes / (n * P)  <= what the budget leaves then, and P >= Q.
 // Sizes are those of the shapes not of what was encoded, for they must be
@@ -17,14 +17,19 @@
 
 namespace plumbline::agent {
 
-// A step's place in the order of being picked. With j itself, multiples of P would meet a site that
-// lives in odd steps alone (a critic, a layer dropped every other step) never or always. This is a
-// one-to-one map within each block of 2^k steps that begins at a multiple of 2^k, so that of each
-// block of P steps one is picked, those of 2P are among those of P, and 0 is always one. Bit i of d
-// is zero when j's bit i is the sum of its bits i+1 and i+3: a recurrence of degree three, so that
-// any 8 picks that begin at a multiple of 8 lie at all residues modulo 2, 4 and 8; for periods of
-// 3, 5, 6 and 7 steps 22 picks were enough for every P up to 256 (counted).
-constexpr uint64_t Scattered(uint64_t j) { return j ^ (j >> 1) ^ (j >> 3); }
+// Which step is picked of a block: those from block * stride on, stride (a power of two) of them.
+// With the first of each, a site that lives in odd steps alone (a critic, a layer that is dropped
+// every other step) would never be met. So the picked step's low bits follow from the block's
+// number, by a recurrence of degree three: bit i is the sum of bits i+1 and i+3. What is picked of
+// 2P steps is one of those that are picked of P. Blocks 0, 1, 2, 4, 8, ... have their first one, so
+// that short runs have their second look early. Of a site that lives in one of m steps, m = 2 to 8,
+// 24 picks in a row meet one, wherever they begin (counted for strides up to 256).
+constexpr uint64_t Picked(uint64_t block, uint64_t stride) {
+  if ((block & (block - 1)) == 0) return block * stride;
+  uint64_t j = block;
+  for (; stride > 1; stride /= 2) j = 2 * j + ((j ^ (j >> 2)) & 1);
+  return j;
+}
 
 class Cadence {
  public:
