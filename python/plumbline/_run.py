@@ -364,8 +364,14 @@ class Run(Observations):
 
     def _own_scalar(self, name, value):
         """One that watch tells, unless the trainer has a series of this name."""
-        if name not in self._told_series:
-            self._send_scalar(name, value, False)
+        if name in self._told_series:
+            return
+        encoded = self._names.get(name)
+        if encoded is None:
+            return self._send_scalar(name, value, False)
+        status = self._scalar(self._handle, encoded, value)
+        if status < 0:
+            self._check(("scalar", name), status)
 
     def _send_scalar(self, name, value, told):
         encoded = self._names.get(name)

@@ -228,11 +228,12 @@ class Watch:
             self._ddp_pending = not self._ddp.observe()
         self._backwards += 1
         self._micro += 1  # since somebody's update
-        loss = loss.detach()
-        if self._scaler is not None and getattr(self._scaler, "_scale", None) is not None:
-            loss = loss / self._scaler._scale
-        if loss.device.type == "cpu":  # elsewhere reading it would wait for the device
-            value = float(loss)
+        here = loss.device.type == "cpu"  # elsewhere reading it would wait for the device
+        scale = None if self._scaler is None else getattr(self._scaler, "_scale", None)
+        if not here:
+            loss = loss.detach() if scale is None else loss.detach() / scale
+        else:
+            loss = value = loss.item() if scale is None else (loss.detach() / scale).item()
             why = self._screen.loss(value, (self._cleared_last, *self._stepped) if len(self._optimizers) > 1 else None)
             look(self._run, why)
             if why is not None and not math.isfinite(value):
@@ -345,7 +346,7 @@ class Watch:
             return
         for name, each in losses:
             loss = sum(map(float, each))
-            if each[0].device.type != "cpu":
+            if not isinstance(each[0], float):
                 look(run, self._screen.loss(loss, name))  # for the next steps: this one is nearly over
             run._own_scalar(name, loss)
         if tokens:

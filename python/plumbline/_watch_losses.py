@@ -17,9 +17,12 @@ class Losses:
         self.apart = (None if len(optimizers) > 1 else False) if alone else True
         self.waiting = []  # of backward passes that nobody's update has used
         self._used = {}  # number of an optimizer -> its losses of this step
+        self._one = alone and len(optimizers) == 1
 
     def used(self, optimizer, behind_others):
         """Its update is made; in this step `behind_others`, or it is the first."""
+        if self._one and not self.apart:
+            return
         if behind_others and not self.apart:
             self.apart = bool(self.waiting)
         self._used.setdefault(self._numbers[id(optimizer)], []).extend(self.waiting)
@@ -27,6 +30,9 @@ class Losses:
 
     def take(self, carry):
         """[(series, losses)] of the step that ends. `carry`: those that are waiting are of the next one."""
+        if self._one and not self.apart and not carry:  # of most trainers
+            told, self.waiting = self.waiting, []
+            return [("loss", told)] if told else []
         used, self._used = self._used, {}
         if not carry:
             used.setdefault(min(used, default=self._first), []).extend(self.waiting)

@@ -1,6 +1,7 @@
 """What a watch hooks besides the optimizer: outputs of chosen modules, buffers, Tensor.backward, the stages of the loop; and
 what cannot be hooked."""
 
+import ctypes
 import fnmatch
 import gc
 import sys
@@ -157,22 +158,47 @@ class Backward:
             cls.original = None
 
 
+class _Span:
+    """One kind's, which is open or not. What the call takes is made once: it runs where all caches are the trainer's."""
+
+    __slots__ = ("kind", "name", "number", "where", "open")
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind.encode(), None if name is None else name.encode()
+        self.number = ctypes.c_uint64()
+        self.where = ctypes.byref(self.number)
+        self.open = False
+
+
 class Stages:
     """What the loop does, as spans; each kind until the trainer has spans of that kind itself."""
 
     def __init__(self, run):
-        self._run, self._open = run, {}
+        self._run, self._spans = run, {}  # kind -> _Span
+        self._begin, self._end = run._short.plumbline_span_begin, run._short.plumbline_span_end
         self._undo = []
 
     def begin(self, kind, name=None):
-        self.end(kind)  # one that an exception has left
-        if (name or kind) not in self._run._told_stages:
-            self._open[kind] = self._run._begin_span(kind, name)
+        run, span = self._run, self._spans.get(kind)
+        if span is None:
+            span = self._spans[kind] = _Span(kind, name)
+        elif span.open:  # an exception has left it
+            self.end(kind)
+        if run._told_stages and (name or kind) in run._told_stages:
+            return
+        span.number.value = 0
+        status = self._begin(run._handle, span.kind, span.name, span.where)
+        if status < 0:
+            run._check(("span", kind), status)
+        span.open = span.number.value != 0
 
     def end(self, kind):
-        span = self._open.pop(kind, 0)
-        if span:
-            self._run._end_span(span)
+        span = self._spans.get(kind)
+        if span is not None and span.open:
+            span.open = False
+            status = self._end(self._run._handle, span.number.value)
+            if status < 0:
+                self._run._check("span", status)
 
     def hook(self):
         """Data and garbage collections; the others are begun by who hooks them anyway."""
@@ -184,7 +210,7 @@ class Stages:
         undo, self._undo = self._undo, []
         for source in undo:
             source.remove(self)
-        for kind in list(self._open):
+        for kind in list(self._spans):
             self.end(kind)
 
 

@@ -443,6 +443,23 @@ def test_nothing_changes_and_nobody_is_accused(tmp_path, fault, ranks):
     assert findings(tmp_path, "runs") == []
 
 
+# Four ranks, since the sum of two has no partial sum that could be rounded. Registered in front of watch, or behind it.
+@real
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_ring_in_fp16_is_named_from_its_first_step(tmp_path, seed):
+    train(tmp_path, "runs", "hook-after" if seed % 2 else "hook-before", seed, ranks=4, count=40)
+    (one,) = findings(tmp_path, "runs")
+    assert (one["rule"], one["strength"], one["cause"]["id"]) == ("precision/collective-sum", "proved", "16-bit-partial-sums")
+    assert (one["site"]["step_first"], one["site"]["ranks"], one["details"]["model"]["dtype"]) == (0, [0, 1, 2, 3], "f16")
+
+
+@real
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_ring_in_fp32_accuses_nobody(tmp_path, seed):
+    train(tmp_path, "runs", "none", seed, ranks=4, count=40)
+    assert findings(tmp_path, "runs") == []
+
+
 @real
 @pytest.mark.parametrize("seed", range(20 if LONG else 4))
 def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
