@@ -61,11 +61,13 @@ constexpr std::string_view kNotTheValue[] = {
 constexpr std::string_view kEvaluations[] = {"val",        "valid",  "validation", "eval",
                                              "evaluation", "test",   "testing",    "dev",
                                              "heldout",    "holdout"};
-// Terms that are added to a loss.
+// Terms that are added to a loss; sides of a game, which rise as the other side learns.
 constexpr std::string_view kTerms[] = {
-    "aux",     "auxiliary",  "z",  "balance", "balancing",      "lb",   "router",
-    "routing", "entropy",    "kl", "penalty", "regularization", "reg",  "regularisation",
-    "commit",  "commitment", "l1", "l2",      "decay",          "orth", "sparsity"};
+    "aux",           "auxiliary",      "z",        "balance",    "balancing",   "lb",
+    "router",        "routing",        "entropy",  "kl",         "penalty",     "regularization",
+    "reg",           "regularisation", "commit",   "commitment", "l1",          "l2",
+    "decay",         "orth",           "sparsity", "partial",    "adversarial", "generator",
+    "discriminator", "critic",         "actor"};
 // A bound, a factor, a setting of the scheduler.
 constexpr std::string_view kNotTheRate[] = {
     "min",      "max",      "base",      "initial", "init",      "target", "final",  "end",

@@ -58,9 +58,10 @@ def metadata(version):
 
 
 def add_package(wheel, prefix):
-    for path in sorted((prefix / PYTHON).glob("*.py")):
+    package = prefix / PYTHON
+    for path in sorted(package.rglob("*.py")):
         if path.name != "_location.py":
-            wheel.add_file(f"plumbline/{path.name}", path)
+            wheel.add_file(f"plumbline/{path.relative_to(package)}", path)
     wheel.add(
         "plumbline/_location.py",
         b'LIBRARY_DIRECTORY = "lib"  # of libplumbline.so, from this package\n',

@@ -45,8 +45,9 @@ def prepare():
 class Hook:
     """The hook of one model that is watched."""
 
-    def __init__(self, run, model):
-        self._run, self._model = run, weakref.ref(model)
+    def __init__(self, run, model, name):
+        """name: of the sites, with the bucket's number behind it."""
+        self._run, self._model, self._name = run, weakref.ref(model), name
         prepare()
 
     def observe(self):
@@ -56,10 +57,10 @@ class Hook:
             return True
         known = _hooks.get(model)
         if known is not None:
-            known["observed"] = run.observed(known["plain"])
+            known["observed"] = run.observed(known["plain"], self._name)
             return True
         try:
-            model.register_comm_hook(None, run.observed(None))
+            model.register_comm_hook(None, run.observed(None, self._name))
         except AttributeError:
             run._tell_softly("watch-hook", "watch: the sums of DistributedDataParallel are not observed; expected torch 1.8 or newer")
         except RuntimeError as error:  # there is one

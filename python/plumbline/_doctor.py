@@ -10,7 +10,7 @@ import traceback
 
 from . import _intended
 from ._ddp import is_ddp
-from ._watch_routers import Routers
+from ._routers import Routers
 
 _NAMED = 3  # parameters that are named of many
 _NOT_OWN = ("site-packages", "dist-packages", "importlib", os.path.dirname(__file__) + os.sep)  # files

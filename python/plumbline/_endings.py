@@ -35,7 +35,7 @@ def _where(trace):
         code = trace.tb_frame.f_code
         last = (code, trace.tb_lineno)
         name = code.co_filename
-        if os.path.dirname(name) != _HERE and not name.startswith(_LIBRARIES):
+        if not name.startswith(_HERE + os.sep) and not name.startswith(_LIBRARIES):
             found = last
         trace = trace.tb_next
     if last is None:

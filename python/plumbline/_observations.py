@@ -21,6 +21,7 @@ from ._library import NO_STEP
 from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
 from ._watch import watch
+from ._watch_models import Models
 
 MAX_SAMPLES = 4096
 ROLES = ("weight", "gradient", "activation", "probabilities", "positions")
@@ -51,6 +52,7 @@ class Observations:
         self._sequences = {}  # group name -> counter of its hooks' calls
         self._models = {}  # id -> (weak reference, due word of a parameter)
         self._at_step_end = []
+        self._models_watched = Models()
         self._spent = 0  # CPU ns of ours around due calls, not yet told: the budget is of all
 
     # ---- tensors -------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def _stepping(watch, updates, plain):
         watch._guarded(prepare, self)
         if watch.scale is None:  # what comes next finds a backward pass without a step
             return plain(*arguments, **options)
-        watch._guarded(watch._observe_gradients)
+        watch._guarded(watch._observe_gradients, self)
         watch._charged(updates.before, watch.scale)
         watch.stages.begin("optimizer")
         result = plain(*arguments, **options)
@@ -52,7 +52,7 @@ def _stepping(watch, updates, plain):
             result = plain(*arguments, **options)
         finally:
             watch.in_closure = False
-        watch._guarded(watch._observe_gradients)
+        watch._guarded(watch._observe_gradients, self)
         watch._guarded(watch._end_update, self)
         return result
 
@@ -64,7 +64,7 @@ def hook(watch, optimizer, updates):
     plain = {"step": optimizer.step, "zero_grad": optimizer.zero_grad}
 
     def zero_grad(self, *arguments, **options):
-        watch._guarded(watch._cleared)
+        watch._guarded(watch._cleared, self)
         result = plain["zero_grad"](*arguments, **options)
         watch._zeroed.add(id(self))
         return result

@@ -8,7 +8,8 @@ _LONGEST = 64  # steps between two of them at most
 class Pace:
     """Every how many steps something of a known cost is done, so that it stays a share of the time.
 
-    Powers of two: ranks that differ still do it in the same steps, at the rarer ones' pace.
+    Powers of two: ranks that differ still do it in the same steps, at the rarer ones' pace. Which step of `every` is drawn as
+    the agent's cadence draws it (Picked, in agent/core/sites/cadence.h), so that none of a small period is missed.
     """
 
     def __init__(self, share):
@@ -17,7 +18,10 @@ class Pace:
         self.every, self._cost, self._began, self._period = 1, 0.0, None, None
 
     def due(self, step):
-        return step % self.every == 0
+        block = step // self.every
+        if block & (block - 1) == 0:
+            return step == block * self.every
+        return (step ^ step >> 1 ^ step >> 3) & (self.every - 1) == 0
 
     def step_began(self):
         now = perf_counter()

@@ -23,7 +23,7 @@ from ._observations import Observations
 from ._tensors import Scratch, Unsupported, replay_stream
 
 _scratch = Scratch()
-_HERE = os.path.dirname(__file__)
+_HERE = os.path.dirname(__file__)  # and below
 
 
 class PlumblineError(RuntimeError):
@@ -33,7 +33,7 @@ class PlumblineError(RuntimeError):
 def _callers_frame():
     """The innermost frame that is not the package's, and how many lie within it."""
     frame, level = sys._getframe(1), 0
-    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == _HERE:
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE + os.sep):
         frame, level = frame.f_back, level + 1
     return frame, level
 
@@ -364,8 +364,14 @@ class Run(Observations):
 
     def _own_scalar(self, name, value):
         """One that watch tells, unless the trainer has a series of this name."""
-        if name not in self._told_series:
-            self._send_scalar(name, value, False)
+        if name in self._told_series:
+            return
+        encoded = self._names.get(name)
+        if encoded is None:
+            return self._send_scalar(name, value, False)
+        status = self._scalar(self._handle, encoded, value)
+        if status < 0:
+            self._check(("scalar", name), status)
 
     def _send_scalar(self, name, value, told):
         encoded = self._names.get(name)

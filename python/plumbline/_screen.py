@@ -100,7 +100,7 @@ class Screen:
         self._notable = set()  # not again until it is as usual
         self._sums = None
         self._unchanged = {}
-        self._loss = [0, 0.0, 0.0]  # observations, mean, variance
+        self._loss = {}  # which -> (observations, mean, variance)
 
     def gradients(self, names, values):
         why = None
@@ -140,16 +140,16 @@ class Screen:
                 why = why or f"{name}: it stopped changing"
         return why
 
-    def loss(self, value):
+    def loss(self, value, which=None):
+        """`which`: those of different backward passes are apart."""
         if not math.isfinite(value):
             first = "loss" not in self._notable
             self._notable.add("loss")
             return "the loss is not finite" if first else None
-        count, mean, variance = self._loss
+        count, mean, variance = self._loss.get(which, (0, 0.0, 0.0))
         jumped = count >= 2 * _SETTLED and value - mean > 6 * math.sqrt(variance) and value > 1.5 * mean
         weight = 1 / min(count + 1, 64)
-        self._loss = [count + 1, mean + weight * (value - mean),
-                      (1 - weight) * (variance + weight * (value - mean) ** 2)]  # fmt: skip
+        self._loss[which] = (count + 1, mean + weight * (value - mean), (1 - weight) * (variance + weight * (value - mean) ** 2))
         first = jumped and "loss" not in self._notable
         (self._notable.add if jumped else self._notable.discard)("loss")
         return "the loss jumped" if first else None

@@ -2,7 +2,6 @@
 
 import math
 import sys
-import weakref
 from time import perf_counter, thread_time_ns
 
 from ._compiled import is_compiled, unwrapped
@@ -12,12 +11,14 @@ from ._library import CAPTURING, NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace
 from ._process_groups import describe_group
-from ._screen import Checksums, Screen, combined, look, norms, total_norm
-from ._shards import gradients, is_idle, shard_names
+from ._routers import OnlyHere, Routers
+from ._screen import Checksums, combined, look, norms
+from ._shards import gradients, shard_names
 from ._tensors import Unsupported, local
+from ._watch_gradients import Gradients
+from ._watch_losses import Losses, numbered
 from ._watch_modules import Backward, Modules, Stages
 from ._watch_ratio import Ratio
-from ._watch_routers import OnlyHere, Routers
 from ._watch_updates import Updates
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
@@ -25,9 +26,6 @@ _SHARE = 0.0025  # of a step's time, for its screening
 _MOST_FEW, _ENOUGH = 8, 1024  # parameters, elements of them
 _FARTHEST = 2.0**53  # step
 _MANY = 4096  # backward passes of one step
-
-
-_watched = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
 
 
 def _counted(number, what):
@@ -63,43 +61,56 @@ class Watch:
         self._is_compiled, self._forwards, model = is_compiled(model), 0, unwrapped(model)
         self._optimizers = optimizers
         self._model = model.module if is_ddp(model) else model
-        self._ddp = Hook(run, model) if is_ddp(model) else None
-        self._replicas = "world" if self._ddp is not None else None
-        self._ddp_pending = self._ddp is not None
-        names = {id(p): name for name, p in self._model.named_parameters()}
-        self._updates = {id(o): Updates(run, o, names) for o in optimizers}
-        self._trained = [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
+        self._ddp = None
+        self._replicas = "world" if is_ddp(model) else None
+        self._ddp_pending = is_ddp(model)
+        named = [name for name, _ in self._model.named_parameters()]
+        self._number, self._prefix = run._models_watched.enter(self._given, optimizers, named)
+        if is_ddp(model):
+            self._ddp = Hook(run, model, f"{self._prefix}gradients")
+        self._updates = {id(o): Updates(run, o, {id(p): name for name, p in self._named()}) for o in optimizers}
+        self._trained = [(name, p) for name, p in self._named() if p.requires_grad]
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
-        self._shards = shard_names(self._model)
+        self._cleared_last = None
+        self._shards = {self._prefix + name for name in shard_names(self._model)}
         self._smallest = _few([p for _, p in self._trained])
         self._stepped = set()  # optimizers, since the step began
-        self._screen = Screen()
+        self._gradients = Gradients(run, optimizers, self._trained, self._shards, self._number)
+        self._screen = self._gradients.screen
         self._ratio, self._moved = Ratio(self._trained), None
-        self._pace, self._screened = Pace(lambda: _SHARE), NO_STEP
-        self._moving = ()  # parameters whose gradient was not zero in the step that was screened last
-        self._gradient_word = None
+        self._pace = Pace(lambda: _SHARE)
         self._ignored = getattr(model, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
-        self._copies = [(name, p) for name, p in self._model.named_parameters() if name not in self._ignored]
+        self._copies = [(self._prefix + name, p) for name, p in self._model.named_parameters() if name not in self._ignored]
         self._names = [name for name, _ in self._copies]
         self._checksums = Checksums(run._library.short, [p for _, p in self._copies])
-        self._checksum_name = "weights_checksum"
+        self._checksum_name = f"weights_checksum{self._prefix and '.' + self._prefix[:-1]}"
         if self._replicas:
             group = describe_group(getattr(model, "process_group", None)).name
             if group:  # other groups hold other weights
-                self._replicas, self._checksum_name = f"group {group}", f"weights_checksum.{group}"
+                self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
-        self._poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
-        self._losses, self._tokens, self._backwards, self._micro = [], 0, 0, 0
+        self._losses = Losses(optimizers, self._number, run._models_watched.alone)
+        self._tokens, self._backwards, self._micro = 0, 0, 0
         self._accumulation = None
         self._own_step = self.in_closure = self._repeated = False
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._undo, self._routers = [], None
+        if len(optimizers) > 1:
+            run._at_step_end.append(self._partly)
+            self._undo.append(lambda: run._at_step_end.remove(self._partly))
         self.stages = Stages(run)
-        self._modules = Modules(run, self._model, activations, self._guarded)
+        self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
         self._hook(model)
         if self._is_compiled:
             self._compiled_away()
+
+    def _named(self):
+        return ((self._prefix + name, p) for name, p in self._model.named_parameters())
+
+    def shares(self):
+        """Another model of the run is watched too: whose loss it was, was not the question until now."""
+        self._losses.apart = True
 
     # ---- what is hooked ------------------------------------------------------------------------
 
@@ -116,13 +127,13 @@ class Watch:
         self._guarded(self._hook_routers)
 
     def _hook_routers(self):
-        self._routers = Routers(self._run, self._model, self._guarded, lambda: Backward.running > 0)
+        self._routers = Routers(self._run, self._model, self._guarded, lambda: Backward.running > 0, self._prefix)
         self._undo.append(self._routers.remove)
 
     def remove(self):
         """Takes every hook away again."""
         undo, self._undo = self._undo, []
-        _watched.pop(self._given, None)
+        self._run._models_watched.leave(self._given)
         for one in reversed(undo):
             one()
         if self._accumulation is not None:
@@ -162,12 +173,22 @@ class Watch:
             self._run._next_step = max(made)
             print(f"plumbline: steps go on at {max(made)}: the optimizer's state has made so many", file=sys.stderr)
 
-    def _close(self):
-        self._stepped.clear()
+    def _partly(self):
+        """The trainer ends its step itself, and not all of its optimizers have stepped in it."""
+        if self._stepped and not self._own_step:
+            self._guarded(self._close)
+
+    def _close(self, carry=False):
+        """`carry`: what has been computed since the last update is of the next step."""
         self.stages.end("forward")
+        if self._stepped:
+            self._screen_weights()
+            self._observe_weights()
+            self._modules.observe_buffers()
+            self._stepped.clear()
         if self._routers is not None:
             self._guarded(self._routers.step_ends)
-        self._tell_scalars()
+        self._tell_scalars(carry)
         if not self._forwards and not self._is_compiled and "torch._dynamo" in sys.modules:
             self._is_compiled = True
             self._guarded(self._compiled_away)
@@ -207,12 +228,13 @@ class Watch:
             self._ddp_pending = not self._ddp.observe()
         self._backwards += 1
         self._micro += 1  # since somebody's update
-        loss = loss.detach()
-        if self._scaler is not None and getattr(self._scaler, "_scale", None) is not None:
-            loss = loss / self._scaler._scale
-        if loss.device.type == "cpu":  # elsewhere reading it would wait for the device
-            value = float(loss)
-            why = self._screen.loss(value)
+        here = loss.device.type == "cpu"  # elsewhere reading it would wait for the device
+        scale = None if self._scaler is None else getattr(self._scaler, "_scale", None)
+        if not here:
+            loss = loss.detach() if scale is None else loss.detach() / scale
+        else:
+            loss = value = loss.item() if scale is None else (loss.detach() / scale).item()
+            why = self._screen.loss(value, (self._cleared_last, *self._stepped) if len(self._optimizers) > 1 else None)
             look(self._run, why)
             if why is not None and not math.isfinite(value):
                 self._observe_used_weights()
@@ -222,12 +244,12 @@ class Watch:
         if self._accumulation is None:
             left_over = self._left_over()
             if left_over or self._micro == 2:
-                named = [pair for pair in self._model.named_parameters() if pair[0] not in self._shards]
+                named = [pair for pair in self._named() if pair[0] not in self._shards]
                 self._accumulation = self._run.watch_accumulation(named)
             if left_over:
                 look(self._run, "gradients of the step before were not cleared")
         if not self._repeated:  # what the step began with is its loss
-            self._losses.append(loss)
+            self._losses.waiting.append(loss)
 
     def _left_over(self):
         """Does the first micro-batch find a gradient that is not zero? On a device nobody waits for the answer."""
@@ -237,87 +259,58 @@ class Watch:
         held = [g for g in some or [g for _, g in gradients(self._trained, self._shards)][:1] if g.device.type == "cpu"]
         return bool(held) and any(norm != 0 for norm in norms(self._run._library.short, held))
 
-    def _cleared(self):
+    def _cleared(self, optimizer):
         """zero_grad after a backward pass and no step: a loss scaler skipped it, or a closure runs again."""
+        self._cleared_last = id(optimizer)
         if self.in_closure:
-            self._repeated, self._backwards, self._micro = bool(self._losses), 0, 0
+            self._repeated, self._backwards, self._micro = bool(self._losses.waiting), 0, 0
         elif self._backwards and not self._stepped:
             self._close()
 
     def _begin_update(self, optimizer):
         self._zeroed.discard(id(optimizer))
         if id(optimizer) in self._stepped:  # of several, one steps more often than others
-            self._close()
+            self._close(carry=True)
         self._open()
 
     def _end_update(self, optimizer):
+        self._losses.used(optimizer, bool(self._stepped))
         self._stepped.add(id(optimizer))
         self._micro = 0
         if len(self._stepped) == len(self._optimizers):
-            self._screen_weights()
-            self._observe_weights()
-            self._modules.observe_buffers()
             self._close()
 
     # ---- what is told --------------------------------------------------------------------------
 
-    def _observe_gradients(self):
-        run = self._run
-        if self._stepped or run._step == NO_STEP:
+    def _observe_gradients(self, optimizer):
+        step = self._run._step
+        if step == NO_STEP:
             return
-        if not self._pace.due(run._step) and not self._gradients_due():
-            return
-        held = gradients(self._trained, self._shards)
-        if not held:
-            return
-        if self._pace.due(run._step):
-            self._screen_gradients(*zip(*held))
-        if self._gradients_due():
-            for name, gradient in held:
-                if not is_idle(name, gradient, self._shards):
-                    run.observe_tensor(name, gradient if self.scale == 1 else gradient / self.scale, role="gradient")
+        paced = self._pace.due(step)
+        if paced and not self._stepped:
+            began = perf_counter()
+            self._ratio.before()
+            self._screening = perf_counter() - began
+        if self._gradients.observe(optimizer, paced, self.scale) is not None:
+            self._observe_used_weights()  # on a device nobody has waited for the loss
 
     def looks(self):
         """Whether this step is one in which the gradients, or what they become, are read."""
         step = self._run._step
-        return self._pace.due(step) or self._gradients_due() or any(u.due(step) for u in self._updates.values())
-
-    def _gradients_due(self):
-        """All are due at the same steps."""
-        word = self._gradient_word
-        if word is None and self._trained:
-            word = self._gradient_word = self._run._tensor_words.get((self._trained[0][0], "gradient"))
-        return word is None or self._run._step >= word[0]
-
-    def _screen_gradients(self, names, gradients):
-        began = perf_counter()
-        self._screened = self._run._step
-        each = norms(self._run._library.short, gradients)
-        if self.scale != 1:
-            each = [norm / self.scale for norm in each]
-        total = total_norm(each)
-        self._poisoned |= not math.isfinite(total)
-        self._run._own_scalar("grad_norm", total)
-        self._moving = {name for name, norm in zip(names, each) if norm > 0}
-        why = self._screen.gradients(names, each)
-        look(self._run, why)
-        self._ratio.before()
-        self._screening = perf_counter() - began
-        if why is not None and not math.isfinite(total):
-            self._observe_used_weights()  # on a device nobody has waited for the loss
+        return self._pace.due(step) or any(self._gradients.due(o) or self._updates[id(o)].due(step) for o in self._optimizers)
 
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
-        if self._screened != self._run._step or not self._copies:
+        if self._gradients.screened != self._run._step or not self._copies:
             return
         began = perf_counter()
         sums = self._checksums()
         self._moved = self._ratio.after()
-        if self._replicas and not self._poisoned:
+        if self._replicas and not self._gradients.poisoned:
             self._run._own_scalar(self._checksum_name, combined(sums))
-        moving = self._moving if all(g["lr"] for o in self._optimizers for g in o.param_groups) else ()
+        moving = self._gradients.moving if all(g["lr"] for o in self._optimizers for g in o.param_groups) else ()
         look(self._run, self._screen.weights(self._names, sums, moving))
-        self._pace.cost(self._screening + perf_counter() - began)
+        self._pace.cost(self._screening + self._gradients.seconds + perf_counter() - began)
 
     def _observe_used_weights(self):
         """In front of their update, as the forward pass used them: was it a weight that brought it in?
@@ -328,7 +321,7 @@ class Watch:
         if self._stepped or self._used_step == run._step or run._step >= CAPTURING:
             return
         self._used_step = run._step
-        named = [(name, p) for name, p in self._model.named_parameters() if p.is_floating_point() and local(p).numel()]
+        named = [(name, p) for name, p in self._named() if p.is_floating_point() and local(p).numel()]
         for name, _ in named:
             run._site(KIND_TENSOR, name, "parameter")
         look(run, "those sites too")
@@ -336,7 +329,7 @@ class Watch:
             run._observe_state(name, parameter, "parameter")
 
     def _observe_weights(self):
-        if not self._ignored and not self._shards:
+        if not self._ignored and not self._shards and not self._prefix:
             self._run.observe_parameters(self._model, replicas=self._replicas)
             return
         for name, parameter in self._copies:
@@ -344,27 +337,28 @@ class Watch:
                 continue
             self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
 
-    def _tell_scalars(self):
-        run, losses, tokens = self._run, self._losses, self._tokens
-        self._losses, self._tokens, self._backwards, self._micro, self._repeated = [], 0, 0, 0, False
+    def _tell_scalars(self, carry):
+        run, losses, tokens = self._run, self._losses.take(carry), self._tokens
+        self._tokens, self._repeated = 0, False
+        self._backwards, self._micro = (self._micro, self._micro) if carry else (0, 0)
         self._pace.step_began()
         if run._step == NO_STEP:
             return
-        if losses:
-            loss = sum(map(float, losses))
-            if losses[0].device.type != "cpu":
-                look(run, self._screen.loss(loss))  # for the next steps: this one is nearly over
-            run._own_scalar("loss", loss)
+        for name, each in losses:
+            loss = sum(map(float, each))
+            if not isinstance(each[0], float):
+                look(run, self._screen.loss(loss, name))  # for the next steps: this one is nearly over
+            run._own_scalar(name, loss)
         if tokens:
             run._own_scalar("tokens", tokens)
         if self._scaler is not None and self._scaler.is_enabled():
             run._own_scalar("loss_scale", self._scaler.get_scale())
         rates = [group["lr"] for o in self._optimizers for group in o.param_groups][:_MOST_RATES]
         for number, rate in enumerate(rates):
-            run._own_scalar("lr" if number == 0 else f"lr.{number}", float(rate))
+            run._own_scalar(numbered("lr", self._number + number), float(rate))
         moved, self._moved = self._moved, None
         if moved is not None:
-            run._own_scalar("update_ratio", moved)
+            run._own_scalar(numbered("update_ratio", self._number), moved)
 
     def describe(self):
         """One line: what is watched, and what is not."""
@@ -397,15 +391,19 @@ def watch(run, model, optimizer, scaler, activations=None):
         raise Unsupported(f"expected a torch.nn.Module, not {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
         raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
-    known = _watched.get(model)
-    if known is not None and known() is not None and known()._run is run:
+    models = run._models_watched
+    if models.watch_of(model) is not None:
         raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     for one in optimizers:
         if not isinstance(one, torch.optim.Optimizer):
             raise Unsupported(f"expected an optimizer of torch.optim, or a list of them, not {type(one).__name__}")
     run._ranks.follow(run)
-    watched = Watch(run, model, optimizers, scaler, activations)
-    _watched[model] = weakref.ref(watched)
+    try:
+        watched = Watch(run, model, optimizers, scaler, activations)
+    except Exception:
+        models.leave(model)
+        raise
+    models.entered(model, watched)
     print(f"plumbline: {watched.describe()}", file=sys.stderr)
     return watched

@@ -1,6 +1,7 @@
 """What a watch hooks besides the optimizer: outputs of chosen modules, buffers, Tensor.backward, the stages of the loop; and
 what cannot be hooked."""
 
+import ctypes
 import fnmatch
 import gc
 import sys
@@ -45,12 +46,12 @@ def _first(output):
 class Modules:
     """Of one model that is watched."""
 
-    def __init__(self, run, model, activations, guarded):
+    def __init__(self, run, model, activations, guarded, prefix=""):
         self._run, self._guarded = run, guarded
-        self._undo = []
+        self._undo, self._prefix = [], prefix
         torch = sys.modules["torch"]
         self._buffers = [
-            (name, b) for name, b in model.named_buffers()
+            (prefix + name, b) for name, b in model.named_buffers()
             if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(local(b)).all())  # a mask of -inf is none to watch
         ]  # fmt: skip
         self._buffer_word = None
@@ -64,7 +65,7 @@ class Modules:
             if name and hit is not None:
                 used.add(hit)
                 chosen.append(name)
-                self._undo.append(module.register_forward_hook(self._hook(name)).remove)
+                self._undo.append(module.register_forward_hook(self._hook(self._prefix + name)).remove)
         unused = [glob for glob in globs if glob not in used]
         if unused:
             raise Unsupported(f"activations: no module is named {unused[0]!r}; see model.named_modules()")
@@ -92,7 +93,7 @@ class Modules:
             if kind is None or any(name.startswith(other + ".") or not other for other, _ in found):
                 continue  # within one that is named already
             found.append((name, kind))
-            layer = _said(name, kind)
+            layer = self._prefix + _said(name, kind)
             self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_UNHOOKED[kind]}")
         return [_said(name, kind) for name, kind in found]
 
@@ -157,22 +158,47 @@ class Backward:
             cls.original = None
 
 
+class _Span:
+    """One kind's, which is open or not. What the call takes is made once: it runs where all caches are the trainer's."""
+
+    __slots__ = ("kind", "name", "number", "where", "open")
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind.encode(), None if name is None else name.encode()
+        self.number = ctypes.c_uint64()
+        self.where = ctypes.byref(self.number)
+        self.open = False
+
+
 class Stages:
     """What the loop does, as spans; each kind until the trainer has spans of that kind itself."""
 
     def __init__(self, run):
-        self._run, self._open = run, {}
+        self._run, self._spans = run, {}  # kind -> _Span
+        self._begin, self._end = run._short.plumbline_span_begin, run._short.plumbline_span_end
         self._undo = []
 
     def begin(self, kind, name=None):
-        self.end(kind)  # one that an exception has left
-        if (name or kind) not in self._run._told_stages:
-            self._open[kind] = self._run._begin_span(kind, name)
+        run, span = self._run, self._spans.get(kind)
+        if span is None:
+            span = self._spans[kind] = _Span(kind, name)
+        elif span.open:  # an exception has left it
+            self.end(kind)
+        if run._told_stages and (name or kind) in run._told_stages:
+            return
+        span.number.value = 0
+        status = self._begin(run._handle, span.kind, span.name, span.where)
+        if status < 0:
+            run._check(("span", kind), status)
+        span.open = span.number.value != 0
 
     def end(self, kind):
-        span = self._open.pop(kind, 0)
-        if span:
-            self._run._end_span(span)
+        span = self._spans.get(kind)
+        if span is not None and span.open:
+            span.open = False
+            status = self._end(self._run._handle, span.number.value)
+            if status < 0:
+                self._run._check("span", status)
 
     def hook(self):
         """Data and garbage collections; the others are begun by who hooks them anyway."""
@@ -184,7 +210,7 @@ class Stages:
         undo, self._undo = self._undo, []
         for source in undo:
             source.remove(self)
-        for kind in list(self._open):
+        for kind in list(self._spans):
             self.end(kind)
 
 

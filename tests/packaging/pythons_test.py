@@ -94,7 +94,7 @@ class Wheel(Case):
                 print(f"  {' '.join(version)}")
 
     def test_the_grammar_of_the_oldest(self):
-        for path in sorted((self.site / "plumbline").glob("*.py")):
+        for path in sorted((self.site / "plumbline").rglob("*.py")):
             ast.parse(path.read_text(), str(path), feature_version=OLDEST)
 
     def test_its_list_of_files(self):

@@ -16,7 +16,8 @@ from torch import nn
 
 import router_kinds
 import trainer
-from plumbline import _routing, _watch_routers
+from plumbline import _routing
+from plumbline._routers import watched as routers_watched
 from router_kinds import E, KINDS, H, Model
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
@@ -45,7 +46,7 @@ class Run:
 
 def watched(model):
     run = Run()
-    return run, _watch_routers.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
+    return run, routers_watched.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
 
 
 def heard(model, *given, **named):
@@ -201,7 +202,7 @@ def unpacked(address):
 
 def loads_told(kind, steps=4, batch=8):
     model, run = made(kind), Telling()
-    routers = _watch_routers.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
+    routers = routers_watched.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
     for run._step in range(steps):
         routers.forward(True, (ids(batch, seed=run._step),))
         model(ids(batch, seed=run._step))
@@ -360,7 +361,7 @@ def test_remove_takes_everything_away():
     assert router_kinds.SwitchRouter.forward is not plain[router_kinds.SwitchRouter]
     routers.remove()
     assert {kind: kind.__dict__.get("forward") for kind in plain} == plain
-    assert not any(m._forward_pre_hooks for m in model.modules()) and not _watch_routers._Classes.entries
+    assert not any(m._forward_pre_hooks for m in model.modules()) and not routers_watched._Classes.entries
 
 
 def test_a_copy_and_a_saved_model_are_what_they_were():
@@ -461,7 +462,7 @@ print(told)
 
 def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
     outcome = told(tmp_path, """
-import plumbline._watch_routers as w, plumbline._router_trace as t
+import plumbline._routers.watched as w, plumbline._routers.trace as t
 run.watch(model, opt)
 t.Follower.note = None
 model(ids).sum().backward(); opt.step(); opt.zero_grad()
@@ -535,7 +536,7 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 record, dead = sys.argv[1], sys.argv[2] == "dead"
 if record != "none":
-    plumbline._router_loads._SHARE = 0.1  # steps here are shorter than a trainer's
+    plumbline._routers.loads._SHARE = 0.1  # steps here are shorter than a trainer's
     run = plumbline.init(run="short", record=record)
 model = Model(MixtralLike)
 if dead:

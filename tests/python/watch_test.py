@@ -149,6 +149,60 @@ both(); opt.step(); both(); opt.step(); second.step()
 """) == steps(0, 1, 2)  # fmt: skip
 
 
+# Two optimizers that share a backward pass have one loss; each has the gradients that it holds.
+def test_several_optimizers_have_a_norm_each_and_one_loss(tmp_path):
+    told = calls(tmp_path, """
+other = torch.nn.Linear(2, 1, bias=False)
+second = torch.optim.SGD(other.parameters(), lr=0.25)
+run.watch(torch.nn.ModuleList([model, other]), [opt, second])
+plumbline._watch._SHARE = 1000
+with torch.no_grad(): model.weight.fill_(1); other.weight.fill_(2)
+for i in range(2):
+    (model(x).mean() + 2 * other(x).mean()).backward()
+    opt.step()
+    if i == 0: second.step()
+    opt.zero_grad(); second.zero_grad()
+""", "scalar step=0 grad_norm", "scalar step=0 loss", "scalar step=1", "scalar step=0 partial")  # fmt: skip
+    assert told[:3] == ["scalar step=0 grad_norm=1.41421", "scalar step=0 grad_norm.1=2.82843", "scalar step=0 loss=10"]
+    assert "scalar step=1 grad_norm=1.41421" in told
+
+
+# And of those with backward passes of their own each has its loss, in the step whose update it makes.
+def test_a_loss_belongs_to_the_optimizer_that_steps_next(tmp_path):
+    told = calls(tmp_path, """
+other = torch.nn.Linear(2, 1, bias=False)
+second = torch.optim.SGD(other.parameters(), lr=0.0)
+opt.param_groups[0]["lr"] = 0.0
+run.watch(torch.nn.ModuleList([model, other]), [opt, second])
+plumbline._watch._SHARE = 1000  # however dear a screening is on a busy machine
+with torch.no_grad(): model.weight.fill_(1); other.weight.fill_(2)
+for i in range(4):
+    opt.zero_grad(); ((1 + i) * model(x).mean()).backward(); opt.step()
+    if i % 2 == 1:
+        second.zero_grad(); (model(x).mean() + (1 + i) * other(x).mean()).backward(); second.step()
+""", "scalar step=0 ", "scalar step=1 ", "scalar step=2 ", "scalar step=3 ")  # fmt: skip
+    assert [c for c in told if "loss" in c] == [
+        "scalar step=0 partial_loss=2", "scalar step=1 partial_loss=4", "scalar step=1 partial_loss.1=10",
+        "scalar step=2 partial_loss=6", "scalar step=3 partial_loss=8", "scalar step=3 partial_loss.1=18"]  # fmt: skip
+    norms = [c.partition(" ")[2] for c in told if "grad_norm" in c]
+    assert norms == ["step=0 grad_norm=1.41421", "step=1 grad_norm=2.82843", "step=1 grad_norm.1=2.82843",
+                     "step=2 grad_norm=4.24264", "step=3 grad_norm=5.65685", "step=3 grad_norm.1=5.65685"]  # fmt: skip
+
+
+def test_a_second_model_has_names_of_its_own(tmp_path):
+    told = calls(tmp_path, """
+other = torch.nn.Linear(2, 1, bias=False)
+second = torch.optim.SGD(other.parameters(), lr=0.25)
+first = run.watch(model, opt); run.watch(other, second)
+back(); opt.step(); opt.zero_grad(); other(x).mean().backward(); second.step()
+first.remove()
+run.watch(model, opt).remove()
+""", "tensor weight", "tensor model2.weight", "scalar", "update")  # fmt: skip
+    assert {c.split()[1] for c in told if c.startswith("tensor")} == {"weight/gradient", "weight/weight", "model2.weight/gradient",
+                                                                      "model2.weight/weight"}  # fmt: skip
+    assert {c.split()[2].split("=")[0] for c in told if c.startswith("scalar")} >= {"partial_loss", "partial_loss.1", "lr", "lr.1"}
+
+
 def test_a_trainer_that_calls_a_part_of_the_model(tmp_path):
     told = calls(tmp_path, """
 whole = torch.nn.Sequential(model, torch.nn.Linear(1, 1))
@@ -386,6 +440,23 @@ def test_nothing_changes_and_nobody_is_accused(tmp_path, fault, ranks):
     watched, said = train(tmp_path, "runs", fault, seed=3, ranks=ranks, count=40)
     assert len(plain) == ranks and watched == plain
     assert warnings(said) == warnings(before)  # torch itself warns under newer Pythons
+    assert findings(tmp_path, "runs") == []
+
+
+# Four ranks, since the sum of two has no partial sum that could be rounded. Registered in front of watch, or behind it.
+@real
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_ring_in_fp16_is_named_from_its_first_step(tmp_path, seed):
+    train(tmp_path, "runs", "hook-after" if seed % 2 else "hook-before", seed, ranks=4, count=40)
+    (one,) = findings(tmp_path, "runs")
+    assert (one["rule"], one["strength"], one["cause"]["id"]) == ("precision/collective-sum", "proved", "16-bit-partial-sums")
+    assert (one["site"]["step_first"], one["site"]["ranks"], one["details"]["model"]["dtype"]) == (0, [0, 1, 2, 3], "f16")
+
+
+@real
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_ring_in_fp32_accuses_nobody(tmp_path, seed):
+    train(tmp_path, "runs", "none", seed, ranks=4, count=40)
     assert findings(tmp_path, "runs") == []
 
 

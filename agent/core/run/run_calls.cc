@@ -58,7 +58,8 @@ plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** a
                     std::to_string(SiteTable::kMaxName) + " bytes");
   }
   made->next_due.store(site.next_due, std::memory_order_release);
-  const int64_t due = made->always_due() ? 0 : state_->cadence.FirstDue(site.step);
+  const bool at_once = made->always_due() || Looks::AtFirst(*made);
+  const int64_t due = at_once ? 0 : state_->cadence.FirstDue(site.step);
   __atomic_store_n(site.next_due, static_cast<uint64_t>(due), __ATOMIC_RELAXED);
   *agent_site = made;
   return PLUMBLINE_OK;
@@ -109,8 +110,8 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     if (site->always_due()) continue;
     if (word == nullptr) continue;
     // The one word that the trainer's due check reads.
-    const int64_t next =
-        s.looks.Covers(*site, step + 1) ? step + 1 : site->orders.NextDue(step + 1, due, stretch);
+    const bool next_one = s.looks.Covers(*site, step + 1) || Looks::AtFirst(*site);
+    const int64_t next = next_one ? step + 1 : site->orders.NextDue(step + 1, due, stretch);
     __atomic_store_n(word, static_cast<uint64_t>(next), __ATOMIC_RELAXED);
   }
   return PLUMBLINE_OK;

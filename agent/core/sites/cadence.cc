@@ -22,14 +22,16 @@ uint64_t PeriodFor(uint64_t bytes, uint64_t allowance, uint64_t every, uint64_t 
 bool Cadence::SampleDue(int64_t step) const {
   if (step < 0) return false;
   const auto j = static_cast<uint64_t>(step / every_);
-  return j < kOpening || std::has_single_bit(j) || (j & (sample_period() - 1)) == 0;
+  const uint64_t period = sample_period();
+  return j < kOpening || std::has_single_bit(j) || j == Picked(j / period, period);
 }
 
 int64_t Cadence::FirstDue(int64_t step) const {
-  const uint64_t stretch = stretch_.load(std::memory_order_relaxed);
-  const int64_t stride = every_ * static_cast<int64_t>(summary_period() * stretch);
-  const int64_t from = std::max<int64_t>(step, 0);
-  return (from + stride - 1) / stride * stride;
+  const uint64_t stride = summary_period() * stretch_.load(std::memory_order_relaxed);
+  const auto from = static_cast<uint64_t>((std::max<int64_t>(step, 0) + every_ - 1) / every_);
+  uint64_t j = Picked(from / stride, stride);
+  if (j < from) j = Picked(from / stride + 1, stride);
+  return static_cast<int64_t>(j) * every_;
 }
 
 void Cadence::AtStepEnd(uint64_t sample_bytes, uint64_t summary_bytes) {

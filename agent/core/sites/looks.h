@@ -2,6 +2,8 @@
 // of every step found is then told of the step in which it began. Of kinds that one rank measures
 // alone; what ranks must measure together stays with the cadence, which they share.
 //
+// A site's first call is one too, whatever the step.
+//
 // A look may take what the run so far was allowed to send and has not sent by earlier looks: half
 // of the traffic budget of every step, and that of 512 steps for a run that has only begun; and at
 // most one step in 32, beyond the first 16.
@@ -32,6 +34,11 @@ class Looks {
     return site.kind == SiteKind::kTensor || site.kind == SiteKind::kUpdate ||
            site.kind == SiteKind::kMatmul || site.kind == SiteKind::kRouting ||
            (site.kind == SiteKind::kReduction && site.op == "accumulation");
+  }
+  // A site's first call is heard in whatever step it comes: else one that lives in few steps would
+  // seem to be silent. In graphs a call is always there.
+  static bool AtFirst(const Site& site) {
+    return Alone(site) && !site.heard() && site.graph_calls.load(std::memory_order_relaxed) == 0;
   }
   bool Covers(int64_t step) const { return step >= 0 && step <= until_.load(); }
   bool Covers(const Site& site, int64_t step) const { return Covers(step) && Alone(site); }

@@ -39,6 +39,7 @@ class CallNumbers {
   uint32_t NextCall(int64_t step) { return NextCalls(step, 1); }
   // `n` numbers: the first of them.
   uint32_t NextCalls(int64_t step, uint32_t n);
+  bool any() const { return calls_.load(std::memory_order_relaxed) != 0; }  // ever
 
  private:
   std::atomic<uint64_t> calls_{0};  // step (40 bits) and calls so far (24 bits)
@@ -60,6 +61,8 @@ struct Site {
   // The number of this call within its step, from 0. Any thread.
   uint32_t NextCall(int64_t step) { return calls_.NextCall(step); }
   uint32_t NextCalls(int64_t step, uint32_t n) { return calls_.NextCalls(step, n); }
+  // Whether a call of it ever came while it was due. Any thread.
+  bool heard() const { return calls_.any(); }
   // Notes what a call at the open step would take. Any thread.
   void NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes);
   // Ends the step: the most bytes of one step so far. The stepping thread only.

@@ -76,18 +76,18 @@ std::vector<int64_t> SampledSteps(Cadence* cadence, uint64_t sample, uint64_t su
 
 TEST(Cadence, OpeningThenPowersOfTwoThenThePeriod) {
   Cadence cadence(1, 3072);
-  // 40 KiB a step: 40960 / 3072 = 13.3, so every 16th.
+  // 40 KiB a step: 40960 / 3072 = 13.3, so one of 16.
   const auto sampled = SampledSteps(&cadence, 40960, 0, 100);
   EXPECT_EQ(cadence.sample_period(), 16u);
-  EXPECT_THAT(sampled, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 48, 64, 80, 96));
+  EXPECT_THAT(sampled, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 58, 64, 83));
 }
 
 TEST(Cadence, LongPeriodGoesThereInPowersOfTwo) {
   Cadence cadence(1, 3072);
   const auto sampled = SampledSteps(&cadence, 3072 * 100, 0, 1000);
   EXPECT_EQ(cadence.sample_period(), 128u);
-  EXPECT_THAT(sampled, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256, 384,
-                                              512, 640, 768, 896));
+  EXPECT_THAT(sampled, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256, 467,
+                                              512, 669, 846, 935));
 }
 
 TEST(Cadence, SmallSamplesAreTakenEveryStep) {
@@ -163,14 +163,55 @@ TEST(Cadence, SurvivesExtremes) {
   EXPECT_GE(tight.NextDue(int64_t{1} << 40), int64_t{1} << 40);
 }
 
-TEST(Cadence, StretchThinsDueStepsAndStaysOnPowersOfTwo) {
+std::vector<int64_t> DueSteps(const Cadence& cadence, size_t count, int64_t from = 0) {
+  std::vector<int64_t> due;
+  for (int64_t step = cadence.FirstDue(from); due.size() < count; step = cadence.NextDue(step))
+    due.push_back(step);
+  return due;
+}
+
+TEST(Cadence, StretchThinsDueStepsToSomeOfThose) {
   Cadence cadence(1, 3072);
   cadence.Stretch(8);
-  EXPECT_EQ(cadence.NextDue(0), 8);
-  EXPECT_EQ(cadence.NextDue(8), 16);
+  EXPECT_THAT(DueSteps(cadence, 6), ::testing::ElementsAre(0, 8, 16, 29, 32, 41));
   EXPECT_TRUE(cadence.SampleDue(16));
   cadence.Stretch(1);
   EXPECT_EQ(cadence.NextDue(8), 9);
+}
+
+// One step of each block of a stretch, and what a rank with twice the stretch measures is measured.
+TEST(Cadence, DueStepsAreOneABlockAndNested) {
+  Cadence cadence(1, 3072);
+  std::set<int64_t> wider;
+  for (uint64_t stretch = 1; stretch <= 1024; stretch *= 2) {
+    cadence.Stretch(stretch);
+    const auto due = DueSteps(cadence, 4096 / stretch);
+    for (size_t i = 0; i < due.size(); ++i)
+      EXPECT_EQ(due[i] / static_cast<int64_t>(stretch), static_cast<int64_t>(i));
+    for (const int64_t step : due) {
+      EXPECT_EQ(cadence.FirstDue(step), step);
+      EXPECT_TRUE(stretch == 1 || wider.count(step)) << step;
+    }
+    wider = {due.begin(), due.end()};
+  }
+}
+
+// What lives in one of m steps alone is met, wherever the run stands and whatever the stretch.
+TEST(Cadence, NoSmallPeriodIsMissed) {
+  constexpr size_t kEnough[] = {8, 15, 11, 24, 20, 23, 13};  // of m = 2, 3, ..., counted
+  for (uint64_t stretch = 1; stretch <= 256; stretch *= 2) {
+    Cadence cadence(1, 3072);
+    cadence.Stretch(stretch);
+    for (int64_t from = 0; from < 64; ++from) {
+      for (int64_t m = 2; m <= 8; ++m) {
+        std::set<int64_t> met;
+        for (const int64_t step :
+             DueSteps(cadence, kEnough[m - 2], from * static_cast<int64_t>(stretch)))
+          met.insert(step % m);
+        EXPECT_EQ(met.size(), static_cast<size_t>(m)) << stretch << " from " << from;
+      }
+    }
+  }
 }
 
 // ---- governor --------------------------------------------------------------------------------

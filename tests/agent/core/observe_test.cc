@@ -192,6 +192,45 @@ TEST(Observe, ALookIsSampledAndEndsByItself) {
   EXPECT_EQ(std::count(sampled.begin(), sampled.end(), 36), 0);
 }
 
+// A site that is called in steps in which nothing is due is heard once, and then as all others are.
+TEST(Observe, TheFirstCallOfASiteIsDue) {
+  TempFolder dir;
+  SparseRun sparse(dir.path(), PLUMBLINE_KIND_TENSOR, "w", "weight");
+  const std::vector<float> values = Ramp(4096);
+  const Tensor x(values.data(), {4096});
+  plumbline_tensor_t given = PLUMBLINE_TENSOR_INIT;
+  given.values = x.get();
+  const auto declare = [&](int32_t kind, const char* op, uint64_t* due) {
+    const plumbline_agent_site_t site{sizeof(site), kind, "late", op, 37, due};
+    void* made = nullptr;
+    EXPECT_EQ(sparse.run->DeclareSite(site, &made, &sparse.error), PLUMBLINE_OK);
+    return static_cast<Site*>(made);
+  };
+  uint64_t late = 0, together = 0;
+  Site* site = nullptr;
+  for (int64_t step = 0; step < 48; ++step) {
+    ASSERT_EQ(sparse.run->StepBegin(step), PLUMBLINE_OK);
+    if (static_cast<uint64_t>(step) >= sparse.due) {
+      ASSERT_EQ(sparse.run->ObserveTensor(sparse.site, step, given, &sparse.error), PLUMBLINE_OK);
+    }
+    if (step == 37) {
+      site = declare(PLUMBLINE_KIND_TENSOR, "gradient", &late);
+      declare(PLUMBLINE_KIND_REDUCTION, "sum", &together);
+      EXPECT_GT(sparse.due, 41u);
+      EXPECT_EQ(together, sparse.due) << "ranks measure it together";
+    }
+    if (step >= 37) {
+      EXPECT_EQ(late <= static_cast<uint64_t>(step), step <= 41) << step;
+    }
+    if (step == 41) {
+      ASSERT_EQ(sparse.run->ObserveTensor(site, step, given, &sparse.error), PLUMBLINE_OK);
+    }
+    ASSERT_EQ(sparse.run->StepEnd(step), PLUMBLINE_OK);
+  }
+  EXPECT_EQ(late, sparse.due);
+  ASSERT_EQ(sparse.run->Close(20000, &sparse.error), PLUMBLINE_OK);
+}
+
 TEST(Observe, OrderIsThatOfTheTrainer) {
   TempFolder dir;
   Recorded r(dir.path());

@@ -60,7 +60,7 @@ TEST(Record, RanksSampleTheSameStepsWithinTheBudget) {
 }
 
 // A trainer that does nothing but be watched costs more than its budget: fewer steps are due, all
-// still multiples of a power of two, and a series says so.
+// and a series says so.
 TEST(Record, TheGovernorThinsWhatCostsTooMuch) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());

@@ -10,12 +10,12 @@ import types
 import weakref
 from time import perf_counter
 
-from ._compiled import is_compiling
-from ._library import CAPTURING
-from ._router_evidence import NotKnown, evidence
-from ._router_find import find
-from ._router_loads import Loads, LoadsPace
-from ._router_trace import Follower, listener
+from .._compiled import is_compiling
+from .._library import CAPTURING
+from .evidence import NotKnown, evidence
+from .find import find
+from .loads import Loads, LoadsPace
+from .trace import Follower, listener
 
 _LONGEST = 1024  # steps between two tries at a router of which nothing is known
 _MOST_WAITING = 4  # calls of a layer that wait for the first step's end
@@ -234,8 +234,8 @@ def _flat(value):
 class Routers:
     """Those of one model that is watched. `live` is what Watch says of the forward pass that runs."""
 
-    def __init__(self, run, model, guarded, backward):
-        """backward(): whether a backward pass runs, which may compute a forward pass again."""
+    def __init__(self, run, model, guarded, backward, prefix=""):
+        """backward(): whether a backward pass runs, which may compute a forward pass again. prefix: of all names."""
         self.run, self.guarded, self.backward = run, guarded, backward
         self.tokens, self.training, self.pace = None, False, LoadsPace()
         self._undo, self.refused = [], {}
@@ -244,6 +244,7 @@ class Routers:
         found = [f for f in found if not any(id(m) in _Classes.entries for m in f.modules)]
         self.routers = [Router(self, f) for f in found]
         for router in self.routers:
+            router.found.name = prefix + router.found.name
             for module in router.found.modules:
                 _Classes.add(module, router)
                 self._undo.append(functools.partial(_Classes.remove, module))

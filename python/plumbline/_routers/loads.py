@@ -8,11 +8,11 @@ import sys
 import weakref
 from time import perf_counter
 
-from . import _routing
-from ._kinds import KIND_ROUTING
-from ._library import CAPTURING
-from ._pace import Pace
-from ._tensors import Scratch
+from .. import _routing
+from .._kinds import KIND_ROUTING
+from .._library import CAPTURING
+from .._pace import Pace
+from .._tensors import Scratch
 
 _SHARE = 0.0025  # of a step's time, all routers together
 _MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own

@@ -2,8 +2,8 @@
 
 import sys
 
-from ._router_kept import entered, kept_choices, returned
-from .adapters import _BY_DROP_POLICY
+from .kept import entered, kept_choices, returned
+from ..adapters import _BY_DROP_POLICY
 
 class NotKnown(Exception):
     """Why a call is not observed."""

@@ -8,7 +8,7 @@ It never computes with the trainer's tensors but on copies, and draws no random 
 import sys
 from time import thread_time_ns
 
-from ._router_nodes import (
+from .nodes import (
     ALONG, CASTS, CONSTANTS, DRAWS, EARLY, IN_PLACE, LATE, OWN, PRODUCTS, TURNS, Choice, Node, axis_after, dim_of,
     keeps_rows, name_of, rows, tensors_of,
 )  # fmt: skip

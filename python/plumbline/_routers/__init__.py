@@ -1,0 +1,5 @@
+"""Routers of a model that is watched: found by their structure, heard in the steps that are due."""
+
+from .watched import OnlyHere, Routers
+
+__all__ = ["OnlyHere", "Routers"]

@@ -1,0 +1,72 @@
+"""Gradients in front of the update that uses them: of each optimizer those that it holds, for the others' are of older losses."""
+
+import math
+from time import perf_counter
+
+from ._screen import Screen, look, norms, total_norm
+from ._shards import gradients, is_idle
+from ._watch_losses import numbered
+
+
+class Gradients:
+    """Of one watch's optimizers."""
+
+    def __init__(self, run, optimizers, trained, shards, first):
+        """trained: (name, parameter) pairs; those that nobody holds are looked at with the first optimizer's."""
+        self._run, self._shards = run, shards
+        self.screen = Screen()
+        self._series = {id(o): numbered("grad_norm", first + k) for k, o in enumerate(optimizers)}
+        self._parts, self._free = {id(o): trained for o in optimizers}, ()
+        if len(optimizers) > 1:
+            holder = {id(p): id(o) for o in reversed(optimizers) for group in o.param_groups for p in group["params"]}
+            self._free = {name for name, p in trained if id(p) not in holder}
+            for o in optimizers:
+                none = id(o) if o is optimizers[0] else None
+                self._parts[id(o)] = [(name, p) for name, p in trained if holder.get(id(p), none) == id(o)]
+        self._words = {}  # id of an optimizer -> the due word of a gradient
+        self._heard = set()  # names
+        self.moving = ()  # those whose gradient was not zero in the step that was screened last
+        self.screened = None  # that step
+        self.seconds = 0.0  # that it took
+        self.poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
+
+    def due(self, optimizer):
+        """All of one optimizer's are due at the same steps, but for their first one."""
+        part = self._parts[id(optimizer)]
+        word = self._words.get(id(optimizer))
+        if word is None and part:
+            words = self._run._tensor_words
+            word = next((words[name, "gradient"] for name, _ in part if (name, "gradient") in words), None)
+            if word is not None:
+                self._words[id(optimizer)] = word
+        return bool(part) and (word is None or self._run._step >= word[0])
+
+    def observe(self, optimizer, paced, scale):
+        """Why the weights should be looked at as they were used, or None. `paced`: this step is screened."""
+        due = self.due(optimizer)
+        held = gradients(self._parts[id(optimizer)], self._shards) if due or paced else ()
+        if not held:
+            return None
+        why = self._screened(optimizer, *zip(*held), scale) if paced else None
+        if due or (paced and not self._heard.issuperset(name for name, _ in held)):
+            self._heard.update(name for name, _ in held)
+            for name, gradient in held:
+                if not is_idle(name, gradient, self._shards):
+                    self._run.observe_tensor(name, gradient if scale == 1 else gradient / scale, role="gradient")
+        return why
+
+    def _screened(self, optimizer, names, gradients, scale):
+        began = perf_counter()
+        if self.screened != self._run._step:
+            self.screened, self.moving, self.seconds = self._run._step, set(), 0.0
+        each = norms(self._run._library.short, gradients)
+        if scale != 1:
+            each = [norm / scale for norm in each]
+        total = total_norm(norm for name, norm in zip(names, each) if name not in self._free) if self._free else total_norm(each)
+        self.poisoned |= not math.isfinite(total)
+        self._run._own_scalar(self._series[id(optimizer)], total)
+        self.moving.update(name for name, norm in zip(names, each) if norm > 0)
+        why = self.screen.gradients(names, each)
+        look(self._run, why)
+        self.seconds += perf_counter() - began
+        return why if not math.isfinite(total) else None

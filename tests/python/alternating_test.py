@@ -1,0 +1,60 @@
+"""run.watch where not everything lives in every step: adversarial pairs, critics of every other step, layers that are dropped. They
+are healthy, and nobody says otherwise."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
+PLUMB = BUILD / "bin" / "plumb"
+TRAINER = pathlib.Path(__file__).with_name("alternating_trainer.py")
+LONG = bool(os.environ.get("PLUMB_LONG"))
+pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
+
+
+def audit(directory, kind, seed, steps=150):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
+    done = subprocess.run([sys.executable, TRAINER, "runs", kind, str(seed), str(steps)], cwd=directory, env=env, capture_output=True,
+                          text=True, timeout=300, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if not line.startswith("plumbline: watching")] == []
+    told = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    return json.loads(told.stdout)
+
+
+def said(report):
+    return [(f["rule"], f["level"], f["site"]["layer"], f["site"]["op"], f["title"]) for f in report["findings"]]
+
+
+KINDS = ["gan", "gan-2", "gan-5", "gan-micro", "gan-two-lines", "critic", "odd-layer", "third-layer"]
+
+
+@pytest.mark.parametrize("seed", range(20 if LONG else 1))
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_is_accused(tmp_path, kind, seed):
+    report = audit(tmp_path, kind, seed, 300 if LONG else 150)
+    assert said(report) == []
+    told = {(v["rule"], v["site"]["op"]) for v in report["verdicts"]}
+    norms = {op for rule, op in told if rule == "health/gradient-spike"}
+    assert norms == ({"grad_norm"} if kind.endswith("layer") else {"grad_norm", "grad_norm.1"})
+    losses = {op for rule, op in told if rule == "health/loss-non-finite"}
+    assert losses == ({"loss"} if kind.endswith("layer") else {"partial_loss", "partial_loss.1"})
+
+
+# A gradient of odd steps alone is among what was judged.
+def test_a_layer_of_odd_steps_is_seen(tmp_path):
+    report = audit(tmp_path, "odd-layer", 3)
+    judged = {(v["site"]["layer"], v["site"]["op"]) for v in report["verdicts"] if v["rule"] == "health/all-zero"}
+    assert ("between.weight", "gradient") in judged, sorted(judged)
+
+
+@pytest.mark.parametrize("seed", range(5 if LONG else 1))
+def test_a_critics_loss_that_is_no_number_is_told(tmp_path, seed):
+    report = audit(tmp_path, "gan-nan", seed)
+    told = {(f["site"]["op"], f["site"]["step_first"]) for f in report["findings"] if f["rule"] == "health/loss-non-finite"}
+    assert told == {("partial_loss", 60), ("partial_loss.1", 60)}  # and the generator's, which it judges
