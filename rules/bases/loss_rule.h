@@ -24,7 +24,7 @@ class LossRule : public Rule {
   bool judges_late() const override { return true; }
   void JudgeLate(const RunSummary& run, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
-  // What derives from it keeps nothing else.
+  // What derives from it keeps nothing else. Between calls heard_late_ has heard all.
   void Persist(Archive& archive) final;
 
  protected:

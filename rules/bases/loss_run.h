@@ -43,8 +43,9 @@ struct LossSeries {
   // The training loss fell meanwhile, or nobody knows.
   bool training_falls() const { return !(training >= training_at_best); }
 
-  size_t number = 0;  // among those of its run; found again
+  size_t number = 0;  // among those of its run
 
+  // number is found again.
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
       training_at_best, training, attempt, lowest, lowest_step, newest);
@@ -79,7 +80,8 @@ class LossRun {
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
 
-  // told_, touched_ and what is late are of one call; places_ and known_ are found again.
+  // told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ are of one call;
+  // places_ and known_ are found again.
   void Persist(Archive& a);
 
  private:

@@ -172,7 +172,7 @@ class AllZero : public Rule {
     }
   }
 
-  // Between steps open_, updated_ and rate_ are empty.
+  // Between steps open_, updated_ and rate_ are empty; known_ is found again.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(sites_, kept_);

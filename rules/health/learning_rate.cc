@@ -208,6 +208,7 @@ class LearningRate : public Rule {
   }
 
   // Between steps open_ is empty; names_, stems_ and known_ are found again.
+  // largest_ is of one call.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(4, 3);
     archive(rates_, courses_, told_course_);

@@ -205,7 +205,7 @@ class UpdateRatio : public Rule {
     }
   }
 
-  // Between steps open_, weights_, rate_ and gradient_ are empty.
+  // Between steps open_, weights_, rate_ and gradient_ are empty; known_ is found again.
   void Persist(Archive& archive) override {
     archive.Version(4, 4);
     archive(sites_, rates_, flat_, deep_);

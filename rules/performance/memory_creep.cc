@@ -240,6 +240,7 @@ class MemoryCreep : public Rule {
     }
   }
 
+  // known_ is found again; least_ is of one call.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(series_, limits_, watched_);
