@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <type_traits>
-#include <typeindex>
 #include <utility>
 #include <vector>
 
@@ -29,7 +28,7 @@ class StepCache {
   // may ask for other types meanwhile.
   template <typename Value, typename Make>
   std::shared_ptr<Value> Get(Make&& make) const {
-    const std::type_index type = typeid(std::shared_ptr<Value>);  // a constant one is another
+    const void* const type = TypeOf<Value>();  // a constant one is another
     for (const auto& [known, value] : values_) {
       if (known == type) return std::static_pointer_cast<Value>(value);
     }
@@ -39,8 +38,16 @@ class StepCache {
   }
 
  private:
+  // No typeid: libstdc++ compares names, and clang gives types of one name in the unnamed
+  // namespaces of two files the same one.
+  template <typename Value>
+  static const void* TypeOf() {
+    static char type = 0;
+    return &type;
+  }
+
   // A handful at most. Filled while the step itself is constant.
-  mutable std::vector<std::pair<std::type_index, std::shared_ptr<void>>> values_;
+  mutable std::vector<std::pair<const void*, std::shared_ptr<void>>> values_;
 };
 
 }  // namespace plumbline::rules
