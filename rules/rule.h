@@ -56,6 +56,8 @@ class Rule {
   // fills its verdict's layer, op, steps and ranks itself. One that does not is asked once.
   virtual void JudgeStep(const StepEnd& /*step*/, VerdictSink& /*out*/) { judges_steps_ = false; }
   bool judges_steps() const { return judges_steps_; }
+  // False: JudgeStep does nothing in a step of which Judge was shown no site, and is not called.
+  virtual bool judges_unseen_steps() const { return true; }
 
   // Called at once when evidence came late, and when a step with late evidence has become whole.
   virtual void JudgeLate(const RunSummary& /*run*/, VerdictSink& /*out*/) {}

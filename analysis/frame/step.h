@@ -34,6 +34,9 @@ struct SiteStep {
   // items were judged then. Only for rules that ask for it (Rule::judges_late).
   bool late = false;
   std::vector<Item> items;
+  // 0, or a small number that is this (role, site)'s alone in this run, in this process: what a
+  // rule finds out about a site it may remember by it (site_memo.h). It is no evidence.
+  uint32_t number = 0;
   StepCache cache;  // work that several rules of this step need, done once
 };
 

@@ -1,10 +1,10 @@
 // Work that several rules of one step need, done once: the first that asks does it.
 #pragma once
 
-#include <any>
-#include <map>
 #include <memory>
-#include <typeindex>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace plumbline::rules {
 
@@ -16,23 +16,38 @@ class StepCache {
   StepCache() = default;
   StepCache(const StepCache& /*other*/) {}
   StepCache& operator=(const StepCache& /*other*/) {
-    values_.clear();
+    Clear();
     return *this;
   }
   ~StepCache() = default;
+
+  // What a step that is judged anew begins with; its memory is used again.
+  void Clear() { values_.clear(); }
 
   // The step's Value; where there is none yet, what `make` gives (a std::shared_ptr<Value>), which
   // may ask for other types meanwhile.
   template <typename Value, typename Make>
   std::shared_ptr<Value> Get(Make&& make) const {
-    std::any& slot = values_[typeid(std::shared_ptr<Value>)];
-    if (!slot.has_value()) slot = std::shared_ptr<Value>(make());
-    return std::any_cast<const std::shared_ptr<Value>&>(slot);
+    const void* const type = TypeOf<Value>();  // a constant one is another
+    for (const auto& [known, value] : values_) {
+      if (known == type) return std::static_pointer_cast<Value>(value);
+    }
+    std::shared_ptr<Value> made = make();
+    values_.emplace_back(type, std::const_pointer_cast<std::remove_const_t<Value>>(made));
+    return made;
   }
 
  private:
-  // Filled while the step itself is constant.
-  mutable std::map<std::type_index, std::any> values_;
+  // No typeid: libstdc++ compares names, and clang gives types of one name in the unnamed
+  // namespaces of two files the same one.
+  template <typename Value>
+  static const void* TypeOf() {
+    static char type = 0;
+    return &type;
+  }
+
+  // A handful at most. Filled while the step itself is constant.
+  mutable std::vector<std::pair<const void*, std::shared_ptr<void>>> values_;
 };
 
 }  // namespace plumbline::rules

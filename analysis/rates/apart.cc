@@ -21,4 +21,16 @@ std::optional<ApartRates> FindApart(const RatesOfStep& rates) {
   return std::nullopt;
 }
 
+std::optional<std::pair<uint32_t, double>> LargestRate(const RatesOfStep& rates) {
+  std::optional<std::pair<uint32_t, double>> largest;
+  for (const auto& [op, values] : rates) {
+    for (const auto& [rank, value] : values) {
+      if (!std::isfinite(value) || (largest && rank > largest->first)) continue;
+      const double size = std::fabs(value);
+      if (!largest || rank < largest->first || size > largest->second) largest = {rank, size};
+    }
+  }
+  return largest;
+}
+
 }  // namespace plumbline::rules

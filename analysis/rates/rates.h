@@ -8,3 +8,4 @@
 #include "analysis/rates/rate_course.h"    // IWYU pragma: export
 #include "analysis/rates/rate_name.h"      // IWYU pragma: export
 #include "analysis/rates/rate_verdicts.h"  // IWYU pragma: export
+#include "analysis/rates/seen_resumes.h"   // IWYU pragma: export

@@ -33,6 +33,10 @@ class SeriesDetector {
   // Points of the history and the newest attempt.
   uint64_t points() const { return now_.points; }
   uint64_t not_finite() const { return not_finite_; }  // values, of all attempts
+  // Would a point of this attempt and step be the newest one?
+  bool IsNews(uint32_t attempt, int64_t step) const {
+    return attempt > attempt_ || (attempt == attempt_ && (points() == 0 || step > now_.last_step));
+  }
   // A value was <= 0: since then values are judged as they are, not in ln.
   bool linear() const { return linear_; }
   // Median of the newest 8 to 64 points of the history; NaN before there are 8.

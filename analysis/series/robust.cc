@@ -59,23 +59,37 @@ SlopeInterval TheilSen(std::span<const double> x, std::span<const double> y) {
   return interval;
 }
 
+namespace {
+
+double* FirstAtLeast(double* values, size_t count, double value) {
+  return values + LeadingOf(values, count, [value](double known) { return known < value; });
+}
+
+}  // namespace
+
+double* SortedWindow::PlaceOf(double value) {
+  return FirstAtLeast(values_.data(), values_.size(), value);
+}
+
 void SortedWindow::Insert(double value) {
-  values_.insert(std::lower_bound(values_.begin(), values_.end(), value), value);
+  values_.insert(values_.begin() + (PlaceOf(value) - values_.data()), value);
 }
 
 void SortedWindow::Erase(double value) {
-  values_.erase(std::lower_bound(values_.begin(), values_.end(), value));
+  values_.erase(values_.begin() + (PlaceOf(value) - values_.data()));
 }
 
 // What lies between the two places moves by one.
 void SortedWindow::Replace(double gone, double come) {
-  const auto from = std::lower_bound(values_.begin(), values_.end(), gone);
+  double* const begin = values_.data();
+  double* const end = begin + values_.size();
+  double* const from = PlaceOf(gone);
   if (come >= gone) {
-    const auto to = std::lower_bound(from + 1, values_.end(), come);
+    double* const to = FirstAtLeast(from + 1, static_cast<size_t>(end - from - 1), come);
     std::move(from + 1, to, from);
     *(to - 1) = come;
   } else {
-    const auto to = std::lower_bound(values_.begin(), from, come);
+    double* const to = FirstAtLeast(begin, static_cast<size_t>(from - begin), come);
     std::move_backward(to, from, from + 1);
     *to = come;
   }

@@ -27,6 +27,20 @@ struct SlopeInterval {
 };
 SlopeInterval TheilSen(std::span<const double> x, std::span<const double> y);
 
+// Of the first `count` values how many `before` is true of, where it is true of none behind one
+// that it is false of: std::partition_point for a handful of values, without a jump that noise
+// makes unpredictable and without a comparison that waits for another.
+template <typename Before>
+size_t LeadingOf(const double* values, size_t count, const Before& before) {
+  constexpr size_t kBlock = 8;
+  size_t place = 0;
+  for (size_t i = kBlock; i <= count; i += kBlock) place += before(values[i - 1]) ? kBlock : 0;
+  const size_t end = place + kBlock < count ? place + kBlock : count;
+  size_t more = 0;
+  for (size_t i = place; i < end; ++i) more += before(values[i]) ? 1 : 0;
+  return place + more;
+}
+
 // A handful of values in order, of which one comes and one goes.
 class SortedWindow {
  public:
@@ -38,6 +52,8 @@ class SortedWindow {
   double median() const { return SortedMedian(values_.data(), values_.size()); }
 
  private:
+  double* PlaceOf(double value);  // the first that is not smaller
+
   std::vector<double> values_;
 };
 

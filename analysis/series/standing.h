@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 
+#include "analysis/series/robust.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {
@@ -68,13 +69,17 @@ class Standing {
   // Among so many of sorted_.
   void Insert(double value, size_t count) {
     const auto end = sorted_.begin() + static_cast<ptrdiff_t>(count);
-    const auto at = std::upper_bound(sorted_.begin(), end, value);
+    const auto at = sorted_.begin() +
+                    static_cast<ptrdiff_t>(LeadingOf(
+                        sorted_.data(), count, [value](double known) { return !(value < known); }));
     std::copy_backward(at, end, end + 1);
     *at = value;
   }
   void Remove(double value, size_t count) {
     const auto end = sorted_.begin() + static_cast<ptrdiff_t>(count);
-    const auto at = std::lower_bound(sorted_.begin(), end, value);
+    const auto at = sorted_.begin() +
+                    static_cast<ptrdiff_t>(LeadingOf(
+                        sorted_.data(), count, [value](double known) { return known < value; }));
     if (at != end) std::copy(at + 1, end, at);
   }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 namespace plumbline::rules {
 namespace {
@@ -56,8 +57,9 @@ bool TellsOfTraining(const v1::Site& site) {
 }
 
 void NonFiniteScalars::Take(const SiteStep& step) {
-  if (!TellsOfTraining(step.site)) return;
-  NonFiniteScalar bad{step.site.layer(), step.site.op(), 0, {}};
+  Known& known = known_.Of(step, [&] { return Known{TellsOfTraining(step.site), false}; });
+  if (!known.tells) return;
+  NonFiniteScalar bad;
   uint32_t world = 1, told = 0;
   bool found = false, finite = false;
   for (const Item& item : step.items) {
@@ -74,8 +76,11 @@ void NonFiniteScalars::Take(const SiteStep& step) {
     found = true;
     bad.ranks.push_back(item.source->rank());
   }
-  if (finite) finite_.insert({bad.layer, bad.op});  // mostly known: emplace would make a node first
+  if (finite && !std::exchange(known.finite, true))
+    finite_.insert({step.site.layer(), step.site.op()});
   if (!found) return;
+  bad.layer = step.site.layer();
+  bad.op = step.site.op();
   const std::vector<std::string> words = WordsOf(bad.op);
   const bool plain = words.size() == 1 || (words.size() == 2 && words[0] == "train");
   if (!(plain || finite_.contains({bad.layer, bad.op}))) return;

@@ -37,10 +37,19 @@ class NonFiniteScalars {
   bool any() const { return any_; }  // such a scalar, finite or not, was in this step
   void Clear();
 
-  // Between steps nothing is open: of_step_ and any_ are the next one's.
-  void Persist(Archive& a) { a(finite_); }
+  // Between steps nothing is open: of_step_ and any_ are the next one's; known_ is found again.
+  void Persist(Archive& a) {
+    a(finite_);
+    if (a.reading()) known_ = {};
+  }
 
  private:
+  struct Known {
+    bool tells = false;   // of training
+    bool finite = false;  // it is one of finite_
+  };
+
+  SiteMemo<Known> known_;
   std::set<std::pair<std::string, std::string>> finite_;  // series that were a number once
   std::vector<NonFiniteScalar> of_step_;
   bool any_ = false;

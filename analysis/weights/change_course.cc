@@ -43,10 +43,10 @@ std::optional<double> LogRatio(const std::vector<float>& before, const std::vect
 void ChangeCourses::Take(const SiteStep& step) {
   for (const Item& item : step.items) {
     const v1::Evidence& evidence = *item.evidence;
-    const auto place = std::pair(item.source->rank(), step.site.layer());
     if (evidence.has_scalar() && ReadsScalar(step.site))
-      open_[place].rate = evidence.scalar().value();
+      open_[{item.source->rank(), step.site.layer()}].rate = evidence.scalar().value();
     if (!evidence.has_tensor() || step.site.op() != "weight" || evidence.call() > 0) continue;
+    const auto place = std::pair(item.source->rank(), step.site.layer());
     const v1::TensorState& state = evidence.tensor();
     const auto axes = std::count_if(state.shape().begin(), state.shape().end(),
                                     [](int64_t extent) { return extent > 1; });

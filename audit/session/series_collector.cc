@@ -59,6 +59,8 @@ void AddValue(int64_t step, double value, SeriesBucket* bucket) {
 void Put(int64_t step, double value, CollectedSeries* series) {
   const int64_t first = FirstStepOf(*series, step);
   std::vector<SeriesBucket>& buckets = series->buckets;
+  if (!buckets.empty() && buckets.back().step == first)
+    return AddValue(step, value, &buckets.back());
   auto place = buckets.end();
   if (!buckets.empty() && first <= buckets.back().step) {  // usually the newest; late ones are not
     place = std::lower_bound(buckets.begin(), buckets.end(), first,
@@ -136,6 +138,18 @@ bool SeriesCollector::Keep(const rules::StepSeries& step, const v1::Site& site, 
 // A list's places are looked up once. Lists die with their streams, so the pointer alone is no
 // proof that it is the same one.
 const SeriesCollector::List& SeriesCollector::ListOf(const rules::StepSeries& step) {
+  // Mostly it is that of the step before.
+  if (newest_.list != nullptr && newest_.columns == step.columns.get() &&
+      !newest_.list->columns.expired() && newest_.role == step.role && newest_.run == step.run)
+    return *newest_.list;
+  newest_.list = &FindList(step);
+  newest_.columns = step.columns.get();
+  newest_.role = step.role;
+  newest_.run = step.run;
+  return *newest_.list;
+}
+
+const SeriesCollector::List& SeriesCollector::FindList(const rules::StepSeries& step) {
   auto key =
       std::make_tuple(std::string(step.run), static_cast<int>(step.role), step.columns.get());
   const auto known = lists_.find(key);

@@ -61,7 +61,23 @@ class SeriesCollector {
     std::vector<std::pair<size_t, size_t>> kept;  // column, index into series_
   };
 
+  // Where the newest step's values went. A copy of a collector begins without one.
+  struct Newest {
+    Newest() = default;
+    Newest(const Newest& /*other*/) {}
+    Newest& operator=(const Newest& /*other*/) {
+      list = nullptr;
+      return *this;
+    }
+    ~Newest() = default;
+    const List* list = nullptr;
+    const rules::SeriesColumns* columns = nullptr;
+    v1::Role role = v1::ROLE_UNSPECIFIED;
+    std::string run;
+  };
+
   const List& ListOf(const rules::StepSeries& step);
+  const List& FindList(const rules::StepSeries& step);
   bool Keep(const rules::StepSeries& step, const v1::Site& site, size_t* index);
   const CollectedSeries* Named(const std::string& run, const std::string& layer,
                                const std::string& op) const;
@@ -70,6 +86,7 @@ class SeriesCollector {
   std::map<Id, size_t> ids_;
   std::map<std::tuple<std::string, int, const rules::SeriesColumns*>, List> lists_;
   List passing_;  // of a list beyond kMostLists
+  Newest newest_;
   uint64_t left_out_ = 0;
 };
 

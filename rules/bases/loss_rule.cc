@@ -14,11 +14,22 @@ void LossRule::Judge(const SiteStep& step, VerdictSink& /*out*/) {
 
 void LossRule::JudgeStep(const StepEnd& step, VerdictSink& out) {
   LossRun& run = shared_.run();
-  for (const LossRun::Told& told : run.Close(step)) {
-    if (auto found = Tell(*told.series, told.event, SaidOf(*told.series)))
-      Add(*told.series, *std::move(found), out);
+  const std::vector<LossRun::Told>& told = run.Close(step);
+  TellAll(told, run.touched(), out);
+}
+
+void LossRule::JudgeLate(const RunSummary& /*run*/, VerdictSink& out) {
+  LossRun& run = shared_.run();
+  if (run.HearLate(&heard_late_)) TellAll(run.late_told(), run.late_touched(), out);
+}
+
+void LossRule::TellAll(const std::vector<LossRun::Told>& told,
+                       const std::vector<const LossSeries*>& touched, VerdictSink& out) {
+  for (const LossRun::Told& one : told) {
+    if (auto found = Tell(*one.series, one.event, SaidOf(*one.series)))
+      Add(*one.series, *std::move(found), out);
   }
-  for (const LossSeries* series : run.touched()) {
+  for (const LossSeries* series : touched) {
     if (auto found = Look(*series, false, SaidOf(*series))) Add(*series, *std::move(found), out);
   }
 }
@@ -52,6 +63,7 @@ void LossRule::Add(const LossSeries& series, FindingBuilder found, VerdictSink& 
 void LossRule::Persist(Archive& archive) {
   archive.Version(2, 2);
   archive(shared_, said_);
+  by_number_.clear();
 }
 
 std::string HowFar(double part, double level, double scale, bool linear) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/archive.h"
 #include "rules/bases/loss_run.h"
@@ -17,10 +18,13 @@ class LossRule : public Rule {
  public:
   explicit LossRule(const Options& options) : roles_(options.roles()) {}
   bool ReadsScalar(const v1::Site& site) const override { return LossRun::Reads(site, roles_); }
+  bool judges_unseen_steps() const override { return false; }
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void JudgeStep(const StepEnd& step, VerdictSink& out) override;
+  bool judges_late() const override { return true; }
+  void JudgeLate(const RunSummary& run, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
-  // What derives from it keeps nothing else.
+  // What derives from it keeps nothing else. Between calls heard_late_ has heard all.
   void Persist(Archive& archive) final;
 
  protected:
@@ -47,12 +51,21 @@ class LossRule : public Rule {
   virtual std::optional<v1::Verdict> Rest(const LossSeries& series) const = 0;
 
  private:
-  Said& SaidOf(const LossSeries& series) { return said_[{series.of, series.layer, series.op}]; }
+  Said& SaidOf(const LossSeries& series) {
+    if (series.number >= by_number_.size()) by_number_.resize(series.number + 1);
+    Said*& said = by_number_[series.number];
+    if (said == nullptr) said = &said_[{series.of, series.layer, series.op}];
+    return *said;
+  }
   void Add(const LossSeries& series, FindingBuilder found, VerdictSink& out);
+  void TellAll(const std::vector<LossRun::Told>& told,
+               const std::vector<const LossSeries*>& touched, VerdictSink& out);
 
   const SeriesRoles roles_;  // what the user said
   SharedLossRun shared_;
+  uint64_t heard_late_ = 0;  // LossRun::HearLate; between calls all was heard
   std::map<LossRun::Key, Said> said_;
+  std::vector<Said*> by_number_;  // LossSeries::number; found again
 };
 
 // Parts that findings on losses have in common.

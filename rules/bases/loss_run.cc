@@ -20,27 +20,65 @@ bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
 }
 
 // To read a name costs more than to judge a point.
-SeriesRole LossRun::RoleOf(const std::string& name, const SeriesRoles& said) {
-  constexpr size_t kMost = 4096;
-  if (roles_.size() > kMost) roles_.clear();
-  const auto [entry, fresh] = roles_.try_emplace(name, SeriesRole::kNone);
-  if (fresh) entry->second = said.Of(name);
-  return entry->second;
+LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
+  Known known{said.Of(step.site.op()), nullptr};
+  if (!IsRead(known.role)) return known;
+  known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
+  return known;
+}
+
+// They come in the order of their keys, mostly.
+void LossRun::Wait(Entry& entry, const Value& value) {
+  entry.second.value = value;
+  if (std::exchange(entry.second.waits, true)) return;
+  const bool last = waiting_.empty() || waiting_.back()->first < entry.first;
+  const auto at =
+      last ? waiting_.end()
+           : std::lower_bound(waiting_.begin(), waiting_.end(), &entry,
+                              [](const Entry* a, const Entry* b) { return a->first < b->first; });
+  waiting_.insert(at, &entry);
 }
 
 void LossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
-  const SeriesRole role = RoleOf(step.site.op(), said);
-  if (!IsRead(role)) return;
+  const Known known = known_.Of(step, [&] { return Find(step, said); });
+  if (known.entry == nullptr) return;
+  const Item* taken = ItemOf(step);
+  if (taken == nullptr) return;
+  Wait(*known.entry, {known.role, taken->source->rank(), taken->evidence->scalar().value()});
+}
+
+// The last call of the lowest rank that reports one.
+const Item* LossRun::ItemOf(const SiteStep& step) {
   const Item* taken = nullptr;
   for (const Item& item : step.items) {
     if (!item.evidence->has_scalar()) continue;
     if (taken != nullptr && item.source->rank() != taken->source->rank()) break;
     taken = &item;
   }
-  if (taken == nullptr) return;
-  waiting_[{step.role, step.site.layer(), step.site.op()}] = {role, taken->source->rank(),
-                                                              taken->evidence->scalar().value()};
+  return taken;
+}
+
+void LossRun::TakeLate(const SiteStep& step, const SeriesRoles& said) {
+  const Known known = Find(step, said);
+  const Item* taken = ItemOf(step);
+  if (known.entry == nullptr || known.role == SeriesRole::kRate || taken == nullptr) return;
+  const auto series = series_.find(known.entry->first);
+  if (series != series_.end() && !series->second.detector.IsNews(step.attempt, step.step)) return;
+  if (std::exchange(late_heard_, false)) {
+    late_told_.clear();
+    late_touched_.clear();
+    ++late_round_;
+  }
+  const StepEnd end{step.run, step.attempt, step.role, step.step, step.world_size};
+  Place& place = known.entry->second;
+  place.value = {known.role, taken->source->rank(), taken->evidence->scalar().value()};
+  Judge(end, *known.entry, &late_told_, &late_touched_);
+}
+
+bool LossRun::HearLate(uint64_t* heard) {
+  late_heard_ = true;
+  return std::exchange(*heard, late_round_) != late_round_;
 }
 
 const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
@@ -50,40 +88,51 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
   told_.clear();
   touched_.clear();
   if (waiting_.empty()) return told_;  // most steps of most runs tell no loss
-  const std::map<Key, Value> values = std::exchange(waiting_, {});
   bool restarts = false;
-  for (const auto& [of, value] : values) {
-    if (value.role == SeriesRole::kRate) restarts |= rates_[of].Restarts(value.value);
+  for (Entry* entry : waiting_) {
+    Place& place = entry->second;
+    if (place.value.role != SeriesRole::kRate) continue;
+    if (place.rate == nullptr) place.rate = &rates_[entry->first];
+    restarts |= place.rate->Restarts(place.value.value);
   }
   for (auto& [of, series] : series_) {
     if (restarts && std::get<0>(of) == step.role) series.detector.RestartRate();
   }
-  for (const auto& [of, value] : values) {
-    if (value.role != SeriesRole::kRate) Judge(step, of, value);
+  for (Entry* entry : waiting_) {
+    if (entry->second.value.role != SeriesRole::kRate) Judge(step, *entry, &told_, &touched_);
+    entry->second.waits = false;
   }
+  waiting_.clear();
   return told_;
 }
 
-void LossRun::Judge(const StepEnd& step, const Key& key, const Value& value) {
-  const auto [entry, fresh] = series_.try_emplace(key);
-  LossSeries& series = entry->second;
-  if (fresh) {
-    std::tie(series.of, series.layer, series.op) = key;
-    series.role = value.role;
-    series.step_first = step.step;
+void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
+                    std::vector<const LossSeries*>* touched) {
+  Place& place = entry.second;
+  const Value& value = place.value;
+  if (place.series == nullptr) {
+    const size_t number = series_.size();
+    const auto [known, fresh] = series_.try_emplace(entry.first);
+    place.series = &known->second;
+    if (fresh) {
+      std::tie(known->second.of, known->second.layer, known->second.op) = entry.first;
+      known->second.number = number;
+      known->second.role = value.role;
+      known->second.step_first = step.step;
+    }
   }
+  LossSeries& series = *place.series;
   series.rank = value.rank;
   series.step_first = std::min(series.step_first, step.step);
   series.step_last = std::max(series.step_last, step.step);
   series.attempt = step.attempt;
-  series.rate_known |= std::any_of(rates_.begin(), rates_.end(), [&](const auto& rate) {
-    return std::get<0>(rate.first) == series.of;
-  });
+  const auto same_role = [&](const auto& rate) { return std::get<0>(rate.first) == series.of; };
+  series.rate_known = series.rate_known || std::any_of(rates_.begin(), rates_.end(), same_role);
   std::vector<SeriesEvent> events;
   series.detector.Take(step.attempt, step.step, value.value, &events);
   if (series.evaluation()) Compare(value.value, step.step, &series);
-  touched_.push_back(&series);
-  for (SeriesEvent& event : events) told_.push_back({&series, std::move(event)});
+  touched->push_back(&series);
+  for (SeriesEvent& event : events) told->push_back({&series, std::move(event)});
 }
 
 // An evaluation beside the training loss.
@@ -126,9 +175,27 @@ const std::vector<LossRun::Told>& LossRun::Finish() {
   return told_;
 }
 
+// Of what waits, as it was before there were places.
+void LossRun::Persist(Archive& a) {
+  std::map<Key, Value> waiting;
+  for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
+  a(series_, rates_, waiting, closed_, finished_);
+  if (!a.reading()) return;
+  places_.clear();
+  waiting_.clear();
+  known_ = {};
+  size_t number = 0;
+  for (auto& [key, series] : series_) series.number = number++;
+  for (const auto& [key, value] : waiting) Wait(*places_.try_emplace(key).first, value);
+}
+
 void SharedLossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   run_ = step.cache.Get<LossRun>([&] {
-    run_->Take(step, said);
+    if (step.late) {
+      run_->TakeLate(step, said);
+    } else {
+      run_->Take(step, said);
+    }
     return run_;
   });
 }

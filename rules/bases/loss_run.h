@@ -12,7 +12,6 @@
 #include <memory>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "analysis/frame/frame.h"
@@ -44,6 +43,9 @@ struct LossSeries {
   // The training loss fell meanwhile, or nobody knows.
   bool training_falls() const { return !(training >= training_at_best); }
 
+  size_t number = 0;  // among those of its run
+
+  // number is found again.
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
       training_at_best, training, attempt, lowest, lowest_step, newest);
@@ -63,14 +65,24 @@ class LossRun {
   void Take(const SiteStep& step, const SeriesRoles& said);
   // What the step's values told; once for each step, the same for who asks again.
   const std::vector<Told>& Close(const StepEnd& step);
+  // Of a step that is closed already (an evaluation that ended long after its step): a point that
+  // is its series' newest is judged all the same, beside the rates and the training loss of now.
+  // Others say nothing: a series' points are judged in their order.
+  void TakeLate(const SiteStep& step, const SeriesRoles& said);
+  // False: since the call that set `heard` no such point came. True: late_told and late_touched are
+  // what came.
+  bool HearLate(uint64_t* heard);
+  const std::vector<Told>& late_told() const { return late_told_; }
+  const std::vector<const LossSeries*>& late_touched() const { return late_touched_; }
   // What is open at the run's end is settled.
   const std::vector<Told>& Finish();
   // Those that the last Close gave a point.
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
 
-  // told_ and touched_ are of one call; roles_ is found again.
-  void Persist(Archive& a) { a(series_, rates_, waiting_, closed_, finished_); }
+  // told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ are of one call;
+  // places_ and known_ are found again.
+  void Persist(Archive& a);
 
  private:
   struct Value {
@@ -79,24 +91,46 @@ class LossRun {
     double value = 0;
     void Persist(Archive& a) { a(role, rank, value); }
   };
-  void Judge(const StepEnd& step, const Key& key, const Value& value);
+  // A series, or a rate, that came: looked up once.
+  struct Place {
+    Value value;         // of the step that is judged
+    bool waits = false;  // there is one
+    LossSeries* series = nullptr;
+    RateWatch* rate = nullptr;
+  };
+  using Entry = std::map<Key, Place>::value_type;
+  struct Known {
+    SeriesRole role = SeriesRole::kNone;
+    Entry* entry = nullptr;  // nullptr: of no role that is read
+  };
+  Known Find(const SiteStep& step, const SeriesRoles& said);
+  void Wait(Entry& entry, const Value& value);
+  void Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
+             std::vector<const LossSeries*>* touched);
+  static const Item* ItemOf(const SiteStep& step);
   void Compare(double value, int64_t step, LossSeries* series);
   const LossSeries* Training(v1::Role of) const;
-  SeriesRole RoleOf(const std::string& name, const SeriesRoles& said);
 
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
-  std::map<Key, Value> waiting_;  // of the step that is judged
+  std::map<Key, Place> places_;
+  std::vector<Entry*> waiting_;  // of places_: those that wait, by key
   std::tuple<uint32_t, v1::Role, int64_t> closed_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};
   bool finished_ = false;
   std::vector<Told> told_;
   std::vector<const LossSeries*> touched_;
-  std::unordered_map<std::string, SeriesRole> roles_;  // of names that came
+  // Late points since they were heard last, and how often that was.
+  std::vector<Told> late_told_;
+  std::vector<const LossSeries*> late_touched_;
+  uint64_t late_round_ = 0;
+  bool late_heard_ = true;
+  SiteMemo<Known> known_;
 };
 
 // The rules of a run that judge losses hold one LossRun.
 class SharedLossRun {
  public:
+  // Also what is late.
   void Take(const SiteStep& step, const SeriesRoles& said);
   LossRun& run() { return *run_; }
   void Persist(Archive& a) { a(run_); }

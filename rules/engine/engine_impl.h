@@ -354,6 +354,7 @@ class Engine::Impl {
     for (size_t i = 0; i < run.rules.size(); ++i) {
       Rule* rule = run.rules.At(i);
       if (rule == nullptr) continue;
+      if (step != nullptr) run.rules.Sees(i);
       Sink sink(this, run, run.rules.Id(i), step);
       what(*rule, sink);
     }
@@ -365,9 +366,10 @@ class Engine::Impl {
     const bool scalars = std::all_of(step.items.begin(), step.items.end(),
                                      [](const Item& item) { return item.evidence->has_scalar(); });
     if (!scalars) return Each(run, &step, what);
-    for (const size_t i : run.rules.ReadersOf(step.site)) {
+    for (const size_t i : run.rules.ReadersOf(step)) {
       Rule* rule = run.rules.At(i);
       if (rule == nullptr) continue;
+      run.rules.Sees(i);
       Sink sink(this, run, run.rules.Id(i), &step);
       what(*rule, sink);
     }

@@ -10,21 +10,35 @@ RunRules::RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes)
   for (const ActiveRule& rule : *active_) {
     at_step_end_.push_back(rules_.size());
     rules_.push_back(rule.entry->make(rule.options));
+    judges_unseen_.push_back(rules_.back()->judges_unseen_steps() ? 1 : 0);
   }
+  sees_.resize(rules_.size());
 }
 
-const std::vector<size_t>& RunRules::ReadersOf(const v1::Site& site) {
+const std::vector<size_t>& RunRules::FindReaders(const SiteStep& step) {
+  const v1::Site& site = step.site;
   constexpr size_t kMost = 1 << 16;  // sites; beyond it they are asked again
   std::string joined;
   if (!site.layer().empty()) joined = site.layer() + '\n' + site.op();
   const std::string& key = joined.empty() ? site.op() : joined;
   const auto known = readers_.find(key);
-  if (known != readers_.end()) return known->second;
-  if (readers_.size() >= kMost) readers_.clear();
+  if (known != readers_.end()) return Numbered(step, known->second);
+  if (readers_.size() >= kMost) {
+    readers_.clear();
+    numbered_.clear();
+  }
   std::vector<size_t>& readers = readers_[key];
   for (size_t i = 0; i < rules_.size(); ++i) {
     if (rules_[i]->ReadsScalar(site)) readers.push_back(i);
   }
+  return Numbered(step, readers);
+}
+
+const std::vector<size_t>& RunRules::Numbered(const SiteStep& step,
+                                              const std::vector<size_t>& readers) {
+  if (step.number == 0) return readers;
+  if (step.number >= numbered_.size()) numbered_.resize(size_t{step.number} + 1);
+  numbered_[step.number] = &readers;
   return readers;
 }
 

@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/archive.h"
@@ -38,18 +39,28 @@ class RunRules {
   }
   const char* Id(size_t i) const { return (*active_)[i].entry->info->id; }
 
-  // Those that read the scalars of a site, ascending. Valid until the next call.
-  const std::vector<size_t>& ReadersOf(const v1::Site& site);
-  // Those that judge whole steps, ascending: `judge(i)` is called for each. One whose rule does
-  // not, as Rule::judges_steps says behind the call, is left out from then on.
+  // Those that read the scalars of the step's site, ascending. Valid until the next call.
+  const std::vector<size_t>& ReadersOf(const SiteStep& step) {
+    return step.number != 0 && step.number < numbered_.size() && numbered_[step.number] != nullptr
+               ? *numbered_[step.number]
+               : FindReaders(step);
+  }
+  // A rule is shown a site of the step that closes.
+  void Sees(size_t i) { sees_[i] = 1; }
+  // Those that judge whole steps, ascending: `judge(i)` is called for each that must be asked. One
+  // whose rule does not, as Rule::judges_steps says behind the call, is left out from then on.
   template <typename Judge>
   void EachAtStepEnd(const Judge& judge) {
-    std::erase_if(at_step_end_, [&](size_t i) {
-      Rule* const rule = At(i);
-      if (rule == nullptr) return false;
+    bool left = false;
+    for (const size_t i : at_step_end_) {
+      const bool seen = std::exchange(sees_[i], 0) != 0 || judges_unseen_[i] != 0;
+      Rule* const rule = seen ? At(i) : nullptr;
+      if (rule == nullptr) continue;
       judge(i, *rule);
-      return !rule->judges_steps();
-    });
+      left |= !rule->judges_steps();
+    }
+    if (!left) return;
+    std::erase_if(at_step_end_, [&](size_t i) { return !rules_[i]->judges_steps(); });
   }
   // They are shown this, by whoever calls them.
   void Show(const SiteStep& step);
@@ -70,11 +81,17 @@ class RunRules {
   const std::vector<ActiveRule>* const active_;
   const uint64_t most_bytes_;
   std::vector<std::unique_ptr<Rule>> rules_;  // parallel to active_; fresh ones where set aside
-  std::vector<size_t> at_step_end_;           // at first all
-  uint64_t shown_ = 0;                        // bytes since they were weighed
+  const std::vector<size_t>& FindReaders(const SiteStep& step);
+  const std::vector<size_t>& Numbered(const SiteStep& step, const std::vector<size_t>& readers);
+
+  std::vector<size_t> at_step_end_;     // at first all
+  std::vector<uint8_t> sees_;           // by rule: in the step that closes; 0 between steps
+  std::vector<uint8_t> judges_unseen_;  // by rule: Rule::judges_unseen_steps
+  uint64_t shown_ = 0;                  // bytes since they were weighed
   uint64_t bytes_ = 0;
   std::set<std::string> set_aside_;                               // ids
   std::unordered_map<std::string, std::vector<size_t>> readers_;  // by site; found again
+  std::vector<const std::vector<size_t>*> numbered_;  // by SiteStep::number, into readers_
 };
 
 }  // namespace plumbline::rules

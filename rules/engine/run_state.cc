@@ -99,8 +99,7 @@ RunState::OpenStep& RunState::OpenAt(Group& group, int64_t step) {
   if (!fresh) newest->second = std::max(newest->second, step);
   // Steps mostly come in order.
   const bool newest_yet = group.open.empty() || group.open.rbegin()->first < step;
-  return newest_yet ? group.open.emplace_hint(group.open.end(), step, OpenStep())->second
-                    : group.open[step];
+  return newest_yet ? AddOpen(group, step) : group.open[step];
 }
 
 // Steps close in order, so all of a batch is held until the newest step that it speaks of closes.
@@ -361,13 +360,19 @@ std::vector<RunState::Held> RunState::HeldOf(const OpenStep& open, std::deque<v1
 }
 
 void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close) {
-  OpenStep open = TakeOut(group, &group.open, group.open.begin());
+  StepNode node = group.open.extract(group.open.begin());
+  OpenStep& open = node.mapped();
+  group.bytes -= open.bytes;
+  open_bytes_ -= open.bytes;
   group.closed = step;
-  const SiteStep common = CommonOf(key, group, step);
-  const std::vector<Held> held = HeldOf(open, &made_);
-  if (!held.empty()) TellSites(common, held, group.progress, on_close);
-  if (on_close.series) TellSeries(common, &open, on_close);
+  if (!CloseRow(key, group, step, open, on_close)) {
+    const SiteStep common = CommonOf(key, group, step);
+    const std::vector<Held> held = HeldOf(open, &made_);
+    if (!held.empty()) TellSites(common, held, group.progress, on_close);
+    if (on_close.series) TellSeries(common, &open, on_close);
+  }
   on_close.step({summary_.run, key.first, key.second, step, group.world_size});
+  KeepSpare(std::move(node));
 }
 
 // The evidence that a rule sees is the same whichever way a scalar travelled. What `made` holds
@@ -399,7 +404,7 @@ void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
     site_step.site = held[begin].evidence->site();
     site_step.items.clear();
     site_step.missing_ranks.clear();
-    site_step.cache = StepCache();
+    site_step.cache.Clear();
     bool scalars = true, read = false;
     size_t end = begin, ranks = 0;  // which come in order
     for (; end < held.size(); ++end) {

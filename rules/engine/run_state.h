@@ -10,12 +10,14 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "base/archive.h"
 #include "rules/engine/process_ends.h"
 #include "rules/engine/rank_progress.h"
+#include "rules/engine/row_plan.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
 
@@ -106,8 +108,9 @@ class RunState {
   // How the processes of the newest attempt ended. `over`: nothing more can come of them.
   RunEnds Ends(bool over) const;
 
-  // Everything above and what is open, the window apart. The sets are read before it; counts_ is
-  // found again. The version that was written.
+  // Everything above and what is open, the window apart. The sets are read before it; counts_,
+  // numbers_ and plans are found again, missing_, lists_ and spare_ are memory. The version that
+  // was written.
   uint32_t Persist(Archive& archive);
   static constexpr uint32_t kRulesCounted = 5;  // from this one on RunRules stands behind it
 
@@ -145,7 +148,11 @@ class RunState {
     int64_t closed = kNever;
     int64_t newest_step = kNever;
     uint64_t bytes = 0;  // of what is open or late
+    // By the lists of a step's rows, and how many sites they hold; found again.
+    std::map<std::vector<const SeriesColumns*>, RowPlan> plans;
+    size_t planned = 0;
   };
+  using StepNode = std::map<int64_t, OpenStep>::node_type;
   using GroupKey = std::pair<uint32_t, v1::Role>;  // (attempt, role)
   // Of rows whose source is the one of the row before: what is asked of a source once.
   struct RowSource {
@@ -190,6 +197,14 @@ class RunState {
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);
+  // False: its rows are not planned, and nothing was done.
+  bool CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
+                const OnClose& on_close);
+  RowPlan* PlanOf(const GroupKey& key, Group& group, const std::vector<HeldRow>& rows);
+  bool MakePlan(const GroupKey& key, Group& group, RowPlan* plan);
+  uint32_t NumberOf(v1::Role role, const v1::Site& site);
+  OpenStep& AddOpen(Group& group, int64_t step);
+  void KeepSpare(StepNode node);
   static void ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
                        std::deque<v1::Evidence>* made);
   void TellSites(const SiteStep& common, const std::vector<Held>& held,
@@ -205,6 +220,11 @@ class RunState {
   std::map<std::pair<std::string, std::string>, std::set<uint32_t>> declared_;
   std::unordered_map<Columns, Counts> counts_;
   std::deque<v1::Evidence> made_;  // of the step that closes, from rows: used again and again
+  // Memory that is used again: of the step that closes, and of those that are closed.
+  std::vector<uint32_t> missing_;
+  std::vector<const SeriesColumns*> lists_;
+  std::vector<StepNode> spare_;
+  std::map<std::tuple<v1::Role, std::string, std::string>, uint32_t> numbers_;  // of sites
   std::map<GroupKey, Group> groups_;
   std::map<GroupKey, std::set<uint32_t>> expected_;  // ranks
   uint32_t newest_attempt_ = 0;

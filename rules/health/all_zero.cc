@@ -129,11 +129,14 @@ class AllZero : public Rule {
     return roles_.Of(site.op()) == SeriesRole::kRate;
   }
 
+  bool judges_unseen_steps() const override { return false; }
+
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    const bool rate = known_.Of(step, [&] { return ReadsScalar(step.site); });
     for (const Item& item : step.items) {
       const v1::Evidence& evidence = *item.evidence;
       if (evidence.has_scalar()) {
-        if (roles_.Of(step.site.op()) == SeriesRole::kRate) TakeRate(evidence.scalar().value());
+        if (rate) TakeRate(evidence.scalar().value());
       } else if (evidence.has_tensor()) {
         TakeTensor(step, item);
       } else if (evidence.has_update() && evidence.update().summary().applied_l1() > 0) {
@@ -169,7 +172,7 @@ class AllZero : public Rule {
     }
   }
 
-  // Between steps open_, updated_ and rate_ are empty.
+  // Between steps open_, updated_ and rate_ are empty; known_ is found again.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(sites_, kept_);
@@ -342,6 +345,7 @@ class AllZero : public Rule {
   }
 
   const SeriesRoles roles_;  // what the user said
+  SiteMemo<bool> known_;     // is it a rate?
   std::vector<std::string> zero_;
   std::map<Place, Looks> open_;                         // of this step
   std::set<std::pair<std::string, uint32_t>> updated_;  // layer and rank, of this step

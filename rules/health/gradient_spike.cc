@@ -144,17 +144,20 @@ class GradientSpike : public Rule {
     return role == SeriesRole::kGradientNorm || role == SeriesRole::kRate;
   }
 
+  bool judges_unseen_steps() const override { return false; }
+
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    const SeriesRole role = roles_.Of(step.site.op());
+    const Known& known = known_.Of(step, [&] { return Find(step); });
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
-      if (role == SeriesRole::kRate && std::isfinite(value))
+      if (known.role == SeriesRole::kRate && std::isfinite(value))
         rate_ = std::max(rate_.value_or(0), std::fabs(value));
-      if (role != SeriesRole::kGradientNorm) continue;
+      if (known.norm == nullptr) continue;
       // The lowest rank that has a number.
-      const auto [norm, fresh] = open_.try_emplace({step.site.layer(), step.site.op()}, value);
-      if (!std::isfinite(norm->second)) norm->second = value;
+      std::optional<double>& norm = known.norm->second.value;
+      if (!norm) open_.push_back(known.norm);
+      if (!norm || !std::isfinite(*norm)) norm = value;
     }
   }
 
@@ -165,11 +168,18 @@ class GradientSpike : public Rule {
         if (std::get<0>(key) == step.role) series.detector.RestartRate();
       }
     }
-    for (const auto& [place, norm] : open_) {
-      const auto [found, fresh] = series_.try_emplace({step.role, place.first, place.second});
-      NormSeries& series = found->second;
-      if (fresh) series.step_first = step.step;
-      Take(step, place, norm, series, out);
+    const auto before = [](const Norm* a, const Norm* b) { return a->first < b->first; };
+    if (!std::is_sorted(open_.begin(), open_.end(), before))
+      std::sort(open_.begin(), open_.end(), before);
+    for (Norm* norm : open_) {
+      const Place place(std::get<1>(norm->first), std::get<2>(norm->first));
+      NormSeries*& series = norm->second.series;
+      if (series == nullptr) {
+        const auto [found, fresh] = series_.try_emplace(norm->first);
+        series = &found->second;
+        if (fresh) series->step_first = step.step;
+      }
+      Take(step, place, *std::exchange(norm->second.value, std::nullopt), *series, out);
     }
     open_.clear();
     rate_.reset();
@@ -191,14 +201,35 @@ class GradientSpike : public Rule {
     }
   }
 
-  // Between steps open_ and rate_ are empty.
+  // Between steps open_ and rate_ are empty; norms_ and known_ are found again.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(series_, turns_);
+    if (!archive.reading()) return;
+    norms_.clear();
+    known_ = {};
   }
 
  private:
-  using Place = std::pair<std::string, std::string>;  // layer, op
+  using Place = std::pair<std::string, std::string>;           // layer, op
+  using Key = std::tuple<v1::Role, std::string, std::string>;  // with the role
+  // A norm's value in the step that is open, and its series, once there is one.
+  struct OpenNorm {
+    std::optional<double> value;
+    NormSeries* series = nullptr;
+  };
+  using Norm = std::map<Key, OpenNorm>::value_type;
+  struct Known {
+    SeriesRole role = SeriesRole::kNone;
+    Norm* norm = nullptr;  // nullptr: it is none
+  };
+
+  Known Find(const SiteStep& step) {
+    Known known{roles_.Of(step.site.op()), nullptr};
+    if (known.role != SeriesRole::kGradientNorm) return known;
+    known.norm = &*norms_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
+    return known;
+  }
 
   void Take(const StepEnd& step, const Place& place, double norm, NormSeries& series,
             VerdictSink& out) const {
@@ -332,8 +363,10 @@ class GradientSpike : public Rule {
 
   const SeriesRoles roles_;  // what the user said
   double explosion_;
-  std::map<Place, double> open_;  // of this step
-  std::optional<double> rate_;    // of this step, the largest
+  std::map<Key, OpenNorm> norms_;
+  SiteMemo<Known> known_;
+  std::vector<Norm*> open_;     // of norms_: those of this step
+  std::optional<double> rate_;  // of this step, the largest
   std::map<v1::Role, RateTurns> turns_;
   std::map<std::tuple<v1::Role, std::string, std::string>, NormSeries> series_;
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <deque>
@@ -98,7 +99,8 @@ struct LossBeside {
     newest.push_back(value);
     if (newest.size() < kNine) return;
     if (newest.size() > kNine) newest.pop_front();
-    std::vector<double> values(newest.begin(), newest.end());
+    std::array<double, kNine> values;
+    std::copy(newest.begin(), newest.end(), values.begin());
     level = MedianOf(values);
     if (std::isnan(begin)) begin = level;
     lowest = std::min(lowest, level);
@@ -137,9 +139,9 @@ class GradientVanish : public Rule {
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    const SeriesRole role = roles_.Of(step.site.op());
-    if (role == SeriesRole::kLoss) return TakeLoss(step);
-    if (role != SeriesRole::kGradientNorm) return;
+    Known& known = known_.Of(step, [&] { return Known{roles_.Of(step.site.op())}; });
+    if (known.role == SeriesRole::kLoss) return TakeLoss(step, known);
+    if (known.role != SeriesRole::kGradientNorm) return;
     std::optional<double> norm;  // the lowest rank's that has a number
     bool scalar = false;
     for (const Item& item : step.items) {
@@ -149,9 +151,13 @@ class GradientVanish : public Rule {
       if (!norm && std::isfinite(value) && value >= 0) norm = value;
     }
     if (!scalar) return;
-    const auto [place, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});
-    VanishingNorm& series = place->second;
-    if (fresh) series.step_first = step.step;
+    if (known.norm == nullptr) {
+      const auto [place, fresh] =
+          series_.try_emplace({step.role, step.site.layer(), step.site.op()});
+      known.norm = &place->second;
+      if (fresh) known.norm->step_first = step.step;
+    }
+    VanishingNorm& series = *known.norm;
     series.step_last = std::max(series.step_last, step.step);
     if (norm) Take(step, *norm, series, out);
   }
@@ -171,14 +177,23 @@ class GradientVanish : public Rule {
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(series_, losses_);
+    if (archive.reading()) known_ = {};
   }
 
  private:
+  // What is known of a site; found again.
+  struct Known {
+    SeriesRole role = SeriesRole::kNone;
+    VanishingNorm* norm = nullptr;  // once there is one
+    LossBeside* loss = nullptr;
+  };
+
   // Of the lowest rank that tells one.
-  void TakeLoss(const SiteStep& step) {
+  void TakeLoss(const SiteStep& step, Known& known) {
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
-      losses_[{step.role, step.site.op()}].Take(item.evidence->scalar().value());
+      if (known.loss == nullptr) known.loss = &losses_[{step.role, step.site.op()}];
+      known.loss->Take(item.evidence->scalar().value());
       return;
     }
   }
@@ -260,6 +275,7 @@ class GradientVanish : public Rule {
   double norm_;
   std::map<std::tuple<v1::Role, std::string, std::string>, VanishingNorm> series_;
   std::map<std::pair<v1::Role, std::string>, LossBeside> losses_;
+  SiteMemo<Known> known_;
 };
 
 }  // namespace

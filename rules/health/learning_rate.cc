@@ -118,42 +118,19 @@ struct Rate {
   }
 };
 
-// What one step tells of a stem.
+// What one step tells of a stem, and what is kept of it, once there is something. Its groups stay
+// from step to step, so that their memory is used again.
 struct Told {
   RatesOfStep groups;
   bool exact = false;  // by the process itself
-};
+  bool open = false;   // the step tells anything
+  Rate* rate = nullptr;
+  RateCourse* course = nullptr;
 
-constexpr std::string_view kScheduler = "scheduler.step", kOptimizer = "optimizer.step";
-
-bool CountsSteps(const v1::Site& site) {
-  return site.layer().empty() && (site.op() == kScheduler || site.op() == kOptimizer);
-}
-
-// Checkpoints have no attempts: a resume is seen where the schedule's counter falls back and the
-// optimizer's goes on.
-struct SeenResumes {
-  uint32_t count = 0;
-  double scheduler = -1, optimizer = -1;  // the last ones
-  std::optional<double> scheduler_now, optimizer_now;
-
-  void Take(const SiteStep& step) {
-    std::optional<double>& now = step.site.op() == kScheduler ? scheduler_now : optimizer_now;
-    for (const Item& item : step.items) {
-      if (item.evidence->has_scalar())
-        now = std::max(now.value_or(-1), item.evidence->scalar().value());
-    }
-  }
   void Close() {
-    if (scheduler_now && optimizer_now && *scheduler_now<scheduler&& * optimizer_now> optimizer)
-      ++count;
-    if (scheduler_now) scheduler = *scheduler_now;
-    if (optimizer_now) optimizer = *optimizer_now;
-    scheduler_now.reset();
-    optimizer_now.reset();
+    for (auto& [op, values] : groups) values.clear();
+    exact = open = false;
   }
-  // Between steps scheduler_now and optimizer_now are empty.
-  void Persist(Archive& a) { a(count, scheduler, optimizer); }
 };
 
 class LearningRate : public Rule {
@@ -169,28 +146,43 @@ class LearningRate : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     if (CountsSteps(step.site)) return resumes_.Take(step);
-    const std::optional<RateName>& name = Name(step.site.op());
-    if (!name) return;
+    Known& known = known_.Of(step, [&] { return Find(step); });
+    if (known.stem == nullptr) return;
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       // Of several values in a step the last.
-      Told& told = open_[{step.site.layer(), name->stem}];
-      told.groups[step.site.op()][item.source->rank()] = item.evidence->scalar().value();
+      Told& told = known.stem->second;
+      if (known.values == nullptr) known.values = &told.groups[step.site.op()];
+      const double value = item.evidence->scalar().value();
+      if (known.values->empty() || known.values->back().first != item.source->rank()) {
+        known.values->emplace_back(item.source->rank(), value);
+      } else {
+        known.values->back().second = value;
+      }
       told.exact |= item.source->pid() != 0 || !item.source->tool_version().empty();
+      if (!std::exchange(told.open, true)) open_.push_back(known.stem);
     }
   }
 
+  bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     resumes_.Close();
-    for (const auto& [key, told] : open_) {
-      Rate& rate = rates_[{step.role, key.first, key.second}];
+    const auto before = [](const Stem* a, const Stem* b) { return a->first < b->first; };
+    if (!std::is_sorted(open_.begin(), open_.end(), before))
+      std::sort(open_.begin(), open_.end(), before);
+    for (Stem* stem : open_) {
+      const Key& key = stem->first;
+      Told& told = stem->second;
+      if (told.rate == nullptr) told.rate = &rates_[key];
+      Rate& rate = *told.rate;
       if (rate.step_last < 0) rate.step_first = step.step;
       rate.step_last = std::max(rate.step_last, step.step);
       if (rate.op.empty()) rate.op = told.groups.begin()->first;
       Take(step, told, rate);
-      JudgeZero(key.first, rate, out);
-      JudgeApart(step, key.first, told, rate, out);
+      JudgeZero(std::get<1>(key), rate, out);
+      JudgeApart(step, std::get<1>(key), told, rate, out);
       JudgeCourse(step, key, told, rate, out);
+      told.Close();
     }
     open_.clear();
   }
@@ -215,14 +207,31 @@ class LearningRate : public Rule {
     }
   }
 
-  // Between steps open_ is empty; names_ are found again.
+  // Between steps open_ is empty; names_, stems_ and known_ are found again.
+  // largest_ is of one call.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(4, 3);
     archive(rates_, courses_, told_course_);
     if (version >= 4) archive(resumes_);
+    if (!archive.reading()) return;
+    stems_.clear();
+    known_ = {};
   }
 
  private:
+  using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, stem
+  using Stem = std::map<Key, Told>::value_type;
+  struct Known {
+    Stem* stem = nullptr;  // nullptr: it is no rate
+    RatesOfStep::mapped_type* values = nullptr;
+  };
+
+  Known Find(const SiteStep& step) {
+    const std::optional<RateName>& name = Name(step.site.op());
+    if (!name) return {};
+    return {&*stems_.try_emplace({step.role, step.site.layer(), name->stem}).first, nullptr};
+  }
+
   // Names are few, and come again with each step.
   // What the user said of a name wins.
   std::optional<RateName> NameIn(const std::string& op) const {
@@ -240,19 +249,21 @@ class LearningRate : public Rule {
   }
 
   // A rank's largest rate; what is no number says nothing.
-  static void Take(const StepEnd& step, const Told& told, Rate& rate) {
-    std::map<uint32_t, double> largest;
+  void Take(const StepEnd& step, const Told& told, Rate& rate) {
+    largest_.clear();  // by rank, ascending
     for (const auto& [op, values] : told.groups) {
+      auto at = largest_.begin();
       for (const auto& [rank, value] : values) {
         if (std::isnan(value)) {
           rate.nan = true;
           continue;
         }
-        double& of_rank = largest[rank];
-        of_rank = std::max(of_rank, std::fabs(value));
+        while (at != largest_.end() && at->first < rank) ++at;
+        if (at == largest_.end() || at->first != rank) at = largest_.insert(at, {rank, 0});
+        at->second = std::max(at->second, std::fabs(value));
       }
     }
-    for (const auto& [rank, value] : largest) {
+    for (const auto& [rank, value] : largest_) {
       RankRate& of_rank = rate.ranks[rank];
       of_rank.exact |= told.exact;
       of_rank.Take(step.attempt, step.step, value);
@@ -314,25 +325,12 @@ class LearningRate : public Rule {
                 .Take());
   }
 
-  // The lowest rank's largest group.
-  static std::optional<std::pair<uint32_t, double>> Largest(const Told& told) {
-    std::optional<std::pair<uint32_t, double>> largest;
-    for (const auto& [op, values] : told.groups) {
-      for (const auto& [rank, value] : values) {
-        if (!std::isfinite(value) || (largest && rank > largest->first)) continue;
-        const double size = std::fabs(value);
-        if (!largest || rank < largest->first || size > largest->second) largest = {rank, size};
-      }
-    }
-    return largest;
-  }
-
-  void JudgeCourse(const StepEnd& step, const std::pair<std::string, std::string>& place,
-                   const Told& values, const Rate& rate, VerdictSink& out) {
-    const auto largest = Largest(values);
+  void JudgeCourse(const StepEnd& step, const Key& key, Told& values, const Rate& rate,
+                   VerdictSink& out) {
+    const auto largest = LargestRate(values.groups);
     if (!largest) return;
-    const std::tuple key(step.role, place.first, place.second);
-    RateCourse& course = courses_[key];
+    if (values.course == nullptr) values.course = &courses_[key];
+    RateCourse& course = *values.course;
     const uint32_t attempt = step.attempt + resumes_.count;
     course.Take(attempt, step.world_size, step.step, largest->second);
     const auto known = told_course_.find(key);
@@ -347,7 +345,7 @@ class LearningRate : public Rule {
     }
     if (!found) return;
     told_course_[key] = attempt;
-    found->verdict().mutable_site()->set_layer(place.first);
+    found->verdict().mutable_site()->set_layer(std::get<1>(key));
     found->verdict().mutable_site()->add_ranks(largest->first);
     out.Add(found->Take());
   }
@@ -380,10 +378,13 @@ class LearningRate : public Rule {
   const SeriesRoles roles_;
   int64_t steps_, warm_up_;
   SeenResumes resumes_;
-  std::map<std::pair<std::string, std::string>, Told> open_;  // by layer and stem, of this step
-  std::map<std::tuple<v1::Role, std::string, std::string>, Rate> rates_;
-  std::map<std::tuple<v1::Role, std::string, std::string>, RateCourse> courses_;
-  std::map<std::tuple<v1::Role, std::string, std::string>, uint32_t> told_course_;  // attempt
+  std::map<Key, Told> stems_;
+  std::vector<Stem*> open_;  // of stems_: those of this step
+  std::map<Key, Rate> rates_;
+  std::map<Key, RateCourse> courses_;
+  std::map<Key, uint32_t> told_course_;  // attempt
+  SiteMemo<Known> known_;
+  std::vector<std::pair<uint32_t, double>> largest_;  // memory used again
   std::unordered_map<std::string, std::optional<RateName>> names_;
 };
 

@@ -95,9 +95,10 @@ class LossNonFinite : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
-    if (!IsLossName(step.site.op())) return;
-    const auto [entry, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});
-    Series& series = entry->second;
+    Known& known = known_.Of(step, [&] { return Known{IsLossName(step.site.op()), nullptr}; });
+    if (!known.loss) return;
+    const bool fresh = known.series == nullptr && IsFresh(step, known);
+    Series& series = *known.series;
     if (fresh) series.step_first = step.step;
     if (fresh || series.attempt != step.attempt) Begin(step.attempt, series);
     std::vector<uint32_t> ranks = Take(step, series);
@@ -125,13 +126,25 @@ class LossNonFinite : public Rule {
     }
   }
 
-  // roles_ is found again.
+  // roles_ and known_ are found again.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(series_);
+    if (archive.reading()) known_ = {};
   }
 
  private:
+  struct Known {
+    bool loss = false;
+    Series* series = nullptr;  // once there is one
+  };
+
+  bool IsFresh(const SiteStep& step, Known& known) {
+    const auto [entry, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});
+    known.series = &entry->second;
+    return fresh;
+  }
+
   bool IsLossName(const std::string& name) {
     constexpr size_t kMost = 4096;
     if (roles_.size() > kMost) roles_.clear();
@@ -219,6 +232,7 @@ class LossNonFinite : public Rule {
   std::map<std::tuple<v1::Role, std::string, std::string>, Series> series_;
   const SeriesRoles said_;  // by the user
   std::unordered_map<std::string, bool> roles_;
+  SiteMemo<Known> known_;
 };
 
 }  // namespace

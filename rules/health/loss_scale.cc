@@ -170,8 +170,9 @@ class LossScale : public Rule {
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    const bool scale = IsLossScale(step.site.op());
-    if (!scale && !CountsSkipped(step.site.op())) return;
+    Known& known = known_.Of(step, [&] { return Find(step.site.op()); });
+    const bool scale = known.scale;
+    if (!scale && !known.skipped) return;
     // All ranks have one scale: the lowest one that tells a number speaks.
     std::optional<double> value;
     bool told = false;
@@ -182,9 +183,13 @@ class LossScale : public Rule {
       if (std::isfinite(v) && (scale ? v > 0 : v >= 0)) value = v;
     }
     if (!told) return;
-    const auto [place, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});
-    ScaleSeries& s = place->second;
-    if (fresh) s.step_first = step.step;
+    if (known.series == nullptr) {
+      const auto [place, fresh] =
+          series_.try_emplace({step.role, step.site.layer(), step.site.op()});
+      known.series = &place->second;
+      if (fresh) known.series->step_first = step.step;
+    }
+    ScaleSeries& s = *known.series;
     if (!value) {
       ++s.unusable;
       return;
@@ -214,9 +219,17 @@ class LossScale : public Rule {
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(series_);
+    if (archive.reading()) known_ = {};
   }
 
  private:
+  // What is known of a site; found again.
+  struct Known {
+    bool scale = false, skipped = false;
+    ScaleSeries* series = nullptr;  // once there is one
+  };
+  Known Find(const std::string& op) const { return {IsLossScale(op), CountsSkipped(op), nullptr}; }
+
   static void Begin(const SiteStep& step, ScaleSeries& s) {
     s.attempt = step.attempt;
     s.points = 0;
@@ -366,6 +379,7 @@ class LossScale : public Rule {
   const SeriesRoles roles_;  // what the user said
   double floor_;
   std::map<std::tuple<v1::Role, std::string, std::string>, ScaleSeries> series_;
+  SiteMemo<Known> known_;
 };
 
 }  // namespace

@@ -132,6 +132,7 @@ class OptimizerState : public Rule {
     }
   }
 
+  bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     for (auto& [rank, counts] : open_) {
       if (!counts.optimizer && !counts.scheduler && counts.masters.empty()) continue;

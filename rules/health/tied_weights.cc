@@ -137,6 +137,7 @@ class TiedWeights : public Rule {
     }
   }
 
+  bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     for (const auto& [rank, open] : open_) {
       TakeShared(step, rank, open, out);

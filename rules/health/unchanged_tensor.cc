@@ -146,6 +146,7 @@ class UnchangedTensor : public Rule {
     }
   }
 
+  bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     uint64_t changed = 0;
     for (const auto& [name, seen] : open_) changed += Changes(step, name, seen) ? 1 : 0;

@@ -164,7 +164,7 @@ class UpdateRatio : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     changes_.Take(step);
-    const SeriesRole role = roles_.Of(step.site.op());
+    const SeriesRole role = known_.Of(step, [&] { return roles_.Of(step.site.op()); });
     for (const Item& item : step.items) {
       const v1::Evidence& evidence = *item.evidence;
       if (evidence.has_scalar()) {
@@ -205,7 +205,7 @@ class UpdateRatio : public Rule {
     }
   }
 
-  // Between steps open_, weights_, rate_ and gradient_ are empty.
+  // Between steps open_, weights_, rate_ and gradient_ are empty; known_ is found again.
   void Persist(Archive& archive) override {
     archive.Version(4, 4);
     archive(sites_, rates_, flat_, deep_);
@@ -369,6 +369,7 @@ class UpdateRatio : public Rule {
   }
 
   const SeriesRoles roles_;  // what the user said
+  SiteMemo<SeriesRole> known_;
   RatioLimits limits_;
   std::map<Place, RatioPoint> open_;           // of this step, as the next three
   std::map<std::string, WeightLook> weights_;  // by layer

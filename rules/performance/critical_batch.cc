@@ -160,6 +160,7 @@ class CriticalBatch : public Rule {
     }
   }
 
+  bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     if (now_.told == (1u << kNoiseSeries) - 1) {
       sums_.Add(step.step, now_, times_);

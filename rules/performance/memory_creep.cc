@@ -200,22 +200,29 @@ class MemoryCreep : public Rule {
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    if (!ReadsScalar(step.site)) return;
-    const bool limit = KindOfMemory(step.site.op()) == MemoryKind::kLimit;
-    std::map<uint32_t, double> least;  // by rank, over the calls of the step
+    Known& known = known_.Of(step, [&] { return Find(step.site); });
+    if (!known.reads) return;
+    std::vector<std::pair<uint32_t, double>>& least = least_;  // by rank, over the step's calls
+    least.clear();
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
       if (!(value >= 0) || !std::isfinite(value)) continue;
-      const auto [known, fresh] = least.emplace(item.source->rank(), value);
-      if (!fresh) known->second = std::min(known->second, value);
+      if (least.empty() || least.back().first != item.source->rank()) {
+        least.emplace_back(item.source->rank(), value);
+      } else {
+        least.back().second = std::min(least.back().second, value);
+      }
     }
-    if (limit) return TakeLimits(least);
-    Series& series = series_[{step.site.layer(), step.site.op()}];
+    if (known.limit) return TakeLimits(least);
+    if (known.series == nullptr) known.series = &series_[{step.site.layer(), step.site.op()}];
+    Series& series = *known.series;
     int64_t steps = 0;
     for (const auto& [rank, value] : least) {
-      if (!series.ranks.contains(rank) && ++watched_ > kMostMemoryCourses) continue;
-      MemoryCourse& course = series.ranks[rank];
+      const auto place = series.ranks.find(rank);
+      const bool fresh = place == series.ranks.end();
+      if (fresh && ++watched_ > kMostMemoryCourses) continue;
+      MemoryCourse& course = fresh ? series.ranks[rank] : place->second;
       course.Add(step.attempt, step.step, value);
       steps = std::max(steps, course.steps);
     }
@@ -233,9 +240,11 @@ class MemoryCreep : public Rule {
     }
   }
 
+  // known_ is found again; least_ is of one call.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(series_, limits_, watched_);
+    if (archive.reading()) known_ = {};
   }
 
  private:
@@ -246,7 +255,16 @@ class MemoryCreep : public Rule {
     void Persist(Archive& a) { a(ranks, told); }
   };
 
-  void TakeLimits(const std::map<uint32_t, double>& told) {
+  // What is known of a site; found again.
+  struct Known {
+    bool reads = false, limit = false;
+    Series* series = nullptr;  // once there is one
+  };
+  Known Find(const v1::Site& site) const {
+    return {ReadsScalar(site), KindOfMemory(site.op()) == MemoryKind::kLimit, nullptr};
+  }
+
+  void TakeLimits(const std::vector<std::pair<uint32_t, double>>& told) {
     for (const auto& [rank, value] : told) {
       if (limits_.size() < kMostMemoryCourses || limits_.contains(rank)) limits_[rank] = value;
     }
@@ -332,7 +350,9 @@ class MemoryCreep : public Rule {
   double limit_;
   std::map<std::pair<std::string, std::string>, Series> series_;  // by layer and op
   std::map<uint32_t, double> limits_;                             // by rank, the newest told
-  uint64_t watched_ = 0;  // courses, and those beyond the bound
+  SiteMemo<Known> known_;
+  std::vector<std::pair<uint32_t, double>> least_;  // memory used again
+  uint64_t watched_ = 0;                            // courses, and those beyond the bound
 };
 
 }  // namespace

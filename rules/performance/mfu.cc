@@ -204,6 +204,7 @@ class Mfu : public Rule {
     }
   }
 
+  bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& /*out*/) override {
     for (const auto& [op, value] : now_) {
       MfuSeries& series = series_[op];

@@ -7,6 +7,8 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -82,6 +84,14 @@ struct Logged {
 struct Series {
   std::vector<Logged> loss, loss_sum, tokens;
   bool missing = false;  // some rank's
+  bool open = false;     // any was told
+  // Its memory is used again.
+  void Close() {
+    loss.clear();
+    loss_sum.clear();
+    tokens.clear();
+    missing = open = false;
+  }
 };
 
 struct Units {
@@ -136,25 +146,59 @@ class LossMeanOfMeans : public Rule {
            PrefixBefore(kTokens, site.op());
   }
 
+  bool judges_unseen_steps() const override { return false; }
+
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    for (const auto& [name, field] :
-         {std::pair{kLoss, &Series::loss}, std::pair{kLossSum, &Series::loss_sum},
-          std::pair{kTokens, &Series::tokens}}) {
-      const std::optional<std::string> prefix = PrefixBefore(name, step.site.op());
-      if (!prefix) continue;
+    for (const Part& part : known_.Of(step, [&] { return PartsOf(step.site); })) {
       for (const Item& item : step.items) {
         if (!item.evidence->has_scalar()) continue;
-        Series& series = open_[{step.site.layer(), *prefix}];
-        (series.*field)
+        Series& series = part.of->second;
+        (series.*part.field)
             .push_back(
                 {item.source->rank(), item.evidence->call(), item.evidence->scalar().value()});
         series.missing |= !step.missing_ranks.empty();
+        if (!std::exchange(series.open, true)) open_.push_back(part.of);
       }
     }
   }
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
-    for (const auto& [key, series] : open_) {
+    const auto before = [](const Of* a, const Of* b) { return a->first < b->first; };
+    if (!std::is_sorted(open_.begin(), open_.end(), before))
+      std::sort(open_.begin(), open_.end(), before);
+    JudgeOpen(step, out);
+    for (Of* of : open_) of->second.Close();
+    open_.clear();
+  }
+
+  // Between steps open_ is empty; series_ and known_ are found again.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(history_);
+  }
+
+ private:
+  using Of = std::map<std::pair<std::string, std::string>, Series>::value_type;
+  // What a site is of the series of its layer and prefix.
+  struct Part {
+    std::vector<Logged> Series::*field;
+    Of* of;
+  };
+
+  std::vector<Part> PartsOf(const v1::Site& site) {
+    std::vector<Part> parts;
+    for (const auto& [name, field] :
+         {std::pair{kLoss, &Series::loss}, std::pair{kLossSum, &Series::loss_sum},
+          std::pair{kTokens, &Series::tokens}}) {
+      const std::optional<std::string> prefix = PrefixBefore(name, site.op());
+      if (prefix) parts.push_back({field, &*series_.try_emplace({site.layer(), *prefix}).first});
+    }
+    return parts;
+  }
+
+  void JudgeOpen(const StepEnd& step, VerdictSink& out) {
+    for (const Of* of : open_) {
+      const auto& [key, series] = *of;
       if (series.loss.empty() || series.loss_sum.empty() || series.tokens.empty()) continue;
       Outcome outcome;
       v1::Verdict verdict = Weigh(series, &outcome);
@@ -176,16 +220,8 @@ class LossMeanOfMeans : public Rule {
       for (const uint32_t rank : ranks) site.add_ranks(rank);
       out.Add(std::move(verdict));
     }
-    open_.clear();
   }
 
-  // Between steps open_ is empty.
-  void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(history_);
-  }
-
- private:
   // What one step says of coincidence.
   struct Outcome {
     double surprise = 0;  // ln of one over the chance that the mean of means was met by accident
@@ -308,7 +344,9 @@ class LossMeanOfMeans : public Rule {
     return found.Take();
   }
 
-  std::map<std::pair<std::string, std::string>, Series> open_;  // (layer, prefix)
+  std::map<std::pair<std::string, std::string>, Series> series_;  // (layer, prefix)
+  std::vector<Of*> open_;                                         // of series_: of this step
+  SiteMemo<std::vector<Part>> known_;
   std::map<std::tuple<v1::Role, std::string, std::string>, History> history_;
 };
 

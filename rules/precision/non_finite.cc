@@ -79,6 +79,7 @@ class NonFinite : public Rule {
   }
 
   bool judges_late() const override { return true; }
+  bool judges_unseen_steps() const override { return false; }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     Group& group = groups_[{step.attempt, step.role}];

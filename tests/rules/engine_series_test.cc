@@ -149,6 +149,64 @@ TEST(EngineSeries, AreJudgedAndStoredAsScalarsOneByOne) {
   }
 }
 
+// One rank's scalars of a step, of two sets whose names lie between each other; a third set in some
+// steps, and a series that is in two of them.
+std::vector<std::vector<Value>> ListsOf(int64_t step, std::mt19937_64& rng) {
+  std::uniform_real_distribution<double> uniform;
+  const double x = static_cast<double>(step);
+  const double kick = step > 60 && step < 64 ? 5 : 0;
+  std::vector<std::vector<Value>> lists = {
+      {{"loss", 3 + kick + 0.01 * uniform(rng)},
+       {"lr", 1e-3 * (step < 90 ? 1 : 0), step % 7 == 3},
+       {"metric", x}},
+      {{"grad_norm", 1 + 0.1 * uniform(rng) + kick}, {"loss_scale", 65536.0}, {"mem", x}}};
+  if (step % 5 == 0)
+    lists.push_back({{"loss/val", step == 70 ? std::numeric_limits<double>::quiet_NaN() : 3.1}});
+  if (step == 33) lists.push_back({Value(lists[0][0])});
+  return lists;
+}
+
+Outcome JudgeLists(bool by_columns) {
+  std::mt19937_64 rng(7);
+  Outcome outcome;
+  auto engine = *Engine::Create(
+      {}, [&](const v1::Verdict& v) { outcome.verdicts.push_back(v.DebugString()); });
+  engine->SetOnSeries(StoreIn(&outcome.stored));
+  for (int64_t step = 0; step < 120; ++step) {
+    v1::Batch batch = Message(0, 1);
+    const auto lists = ListsOf(step, rng);
+    for (size_t i = 0; i < lists.size(); ++i) {
+      const v1::Batch one =
+          by_columns ? ByColumns(0, 1, step, lists[i], true) : OneByOne(0, 1, step, lists[i]);
+      batch.mutable_evidence()->MergeFrom(one.evidence());
+      if (!by_columns) continue;
+      const uint64_t set = lists[i].size() == 1 && step == 33 ? 9 : i + 1;
+      *batch.add_series_sets() = one.series_sets(0);
+      batch.mutable_series_sets(static_cast<int>(i))->set_id(set);
+      *batch.add_series() = one.series(0);
+      batch.mutable_series(static_cast<int>(i))->set_set(set);
+    }
+    SayProgress(&batch, step);
+    EXPECT_TRUE(engine->Add(batch).ok());
+  }
+  engine->Finish();
+  return outcome;
+}
+
+TEST(EngineSeries, RowsThatComeAgainAreJudgedAsThoseThatCameFirst) {
+  const Outcome columns = JudgeLists(true), items = JudgeLists(false);
+  EXPECT_EQ(columns.verdicts, items.verdicts);
+  EXPECT_EQ(columns.stored, items.stored);
+  for (const char* rule : {"health/loss-spike", "health/learning-rate", "health/loss-non-finite"}) {
+    const bool found = std::any_of(columns.verdicts.begin(), columns.verdicts.end(),
+                                   [&](const std::string& verdict) {
+                                     return verdict.find(rule) != std::string::npos &&
+                                            verdict.find("KIND_FINDING") != std::string::npos;
+                                   });
+    EXPECT_TRUE(found) << rule;
+  }
+}
+
 // Two sets a rank, of which rules read one; steps of the other alone among them.
 std::vector<std::string> JudgeTwoSets(bool store, uint64_t seed) {
   std::mt19937_64 rng(seed);

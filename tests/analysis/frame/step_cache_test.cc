@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "analysis/frame/step.h"
+#include "tests/analysis/frame/step_cache_other.h"
 
 namespace plumbline::rules {
 namespace {
@@ -28,6 +29,21 @@ TEST(StepCache, MakesAValueOnceAndOfItsOwnType) {
   EXPECT_EQ(step.cache.Get<Mean>([] { return std::make_shared<Mean>(Mean{7}); })->value, 7);
   EXPECT_EQ(sum()->value, 1);
   EXPECT_EQ(made, 1);
+}
+
+// As rules have them, each in its own file.
+struct Shared {
+  int value;
+};
+
+TEST(StepCache, TypesOfOneNameInTwoFilesAreTwo) {
+  const SiteStep step;
+  const auto own = [&] {
+    return step.cache.Get<Shared>([] { return std::make_shared<Shared>(Shared{3}); })->value;
+  };
+  EXPECT_EQ(own(), 3);
+  EXPECT_EQ(OtherFilesShared(step), "other");
+  EXPECT_EQ(own(), 3);
 }
 
 TEST(StepCache, WhatMakesAValueMayAskForOthers) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "tests/audit/follow/growing_file.h"
@@ -83,6 +84,34 @@ TEST(Send, FaultsInALogBecomeIncidents) {
   EXPECT_EQ(run->lost(), 0u);
   EXPECT_EQ(run->late(), 0u);
   EXPECT_EQ(run->samples(), 5u * 244u);
+}
+
+// Validations that end long after their step, in a file of their own: sent late, judged all the
+// same.
+TEST(Send, ValidationsThatComeLate) {
+  const TempFolder dir;
+  const Plumbd server;
+  const auto at = [](int64_t step, double loss) {
+    return "{\"step\": " + std::to_string(step) + ", \"eval/loss\": " + std::to_string(loss) +
+           "}\n";
+  };
+  dir.Write("train.log", HealthyIterations(1, 900));
+  std::string early;
+  for (int64_t step = 10; step <= 400; step += 10)
+    early += at(step, 3 + 0.01 * std::sin(static_cast<double>(step)));
+  const std::string evaluations = dir.Write("eval.jsonl", early);
+  Process plumb(Following(dir.path(), server.address()));
+  EXPECT_TRUE(Eventually([&] {
+    const auto run = server.Run("exp1");
+    return run && run->closed_step() == 899;
+  }));
+  EXPECT_FALSE(HasIncident(server, "health/*"));
+  std::string late;
+  for (int64_t step = 410; step <= 440; step += 10) late += at(step, 9);
+  Append(evaluations, late);
+  EXPECT_TRUE(Eventually([&] { return HasIncident(server, "health/loss-spike"); }));
+  plumb.Signal(SIGINT);
+  plumb.Wait();
 }
 
 TEST(Send, AFinishedFileAlone) {

@@ -292,6 +292,43 @@ TEST_F(LossRules, ARunThatNeverLearnsIsToldBeforeItsEnd) {
   EXPECT_EQ(found[0].verdict.finding().level(), v1::LEVEL_WARNING);
 }
 
+// An evaluation that ends long after its step: every tenth step's value comes 40 steps later.
+TEST_F(LossRules, AnEvaluationThatComesLateIsJudgedInItsOwnOrder) {
+  const auto evaluation = [](int64_t step) {
+    return Healthy(step) * (step >= 1500 && step < 1600 ? 2 : 1);
+  };
+  const auto run = [&](int64_t lag) {
+    heard_.clear();
+    Begin();
+    for (int64_t step = 0; step < 3000; ++step) {
+      now_ = step;
+      v1::Batch batch = test::BatchOf(test::SourceOf("r"));
+      test::AddScalar(&batch, "loss", step, Healthy(step));
+      const int64_t of = step - lag;
+      if (of >= 0 && of % 10 == 0) {
+        test::AddScalar(&batch, "eval/loss", of, evaluation(of));
+        // Once more, and an older one: neither is news.
+        if (lag > 0) test::AddScalar(&batch, "eval/loss", of, 9 * evaluation(of));
+        if (lag > 0 && of > 0) test::AddScalar(&batch, "eval/loss", of - 10, 9 * evaluation(of));
+      }
+      test::AddProgress(&batch, step);
+      ASSERT_TRUE(engine_->Add(std::move(batch)).ok());
+    }
+    Finish();
+  };
+  run(0);
+  const std::vector<Heard> in_time = Findings("health/loss-spike");
+  ASSERT_FALSE(in_time.empty());
+  run(40);
+  const std::vector<Heard> late = Findings("health/loss-spike");
+  ASSERT_EQ(late.size(), in_time.size());
+  for (size_t i = 0; i < late.size(); ++i) {
+    EXPECT_EQ(late[i].at, in_time[i].at + 40);
+    EXPECT_EQ(Kind(late[i]), Kind(in_time[i]));
+    EXPECT_EQ(late[i].verdict.finding().fingerprint(), in_time[i].verdict.finding().fingerprint());
+  }
+}
+
 TEST_F(LossRules, AResumeThatRepeatsStepsIsNoJump) {
   Begin();
   for (int64_t step = 0; step < 200; ++step)

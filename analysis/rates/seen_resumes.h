@@ -1,0 +1,47 @@
+// Resumes that no attempt tells of.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "analysis/frame/frame.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+inline constexpr std::string_view kScheduleCounter = "scheduler.step",
+                                  kOptimizerCounter = "optimizer.step";
+
+inline bool CountsSteps(const v1::Site& site) {
+  return site.layer().empty() && (site.op() == kScheduleCounter || site.op() == kOptimizerCounter);
+}
+
+// Checkpoints have no attempts: a resume is seen where the schedule's counter falls back and the
+// optimizer's goes on.
+struct SeenResumes {
+  uint32_t count = 0;
+  double scheduler = -1, optimizer = -1;  // the last ones
+  std::optional<double> scheduler_now, optimizer_now;
+
+  void Take(const SiteStep& step) {
+    std::optional<double>& now = step.site.op() == kScheduleCounter ? scheduler_now : optimizer_now;
+    for (const Item& item : step.items) {
+      if (item.evidence->has_scalar())
+        now = std::max(now.value_or(-1), item.evidence->scalar().value());
+    }
+  }
+  void Close() {
+    if (scheduler_now && optimizer_now && *scheduler_now<scheduler&& * optimizer_now> optimizer)
+      ++count;
+    if (scheduler_now) scheduler = *scheduler_now;
+    if (optimizer_now) optimizer = *optimizer_now;
+    scheduler_now.reset();
+    optimizer_now.reset();
+  }
+  // Between steps scheduler_now and optimizer_now are empty.
+  void Persist(Archive& a) { a(count, scheduler, optimizer); }
+};
+
+}  // namespace plumbline::rules

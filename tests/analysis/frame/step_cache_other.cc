@@ -1,0 +1,19 @@
+// A type of the same name as one of step_cache_test.cc, of a file of its own.
+#include "tests/analysis/frame/step_cache_other.h"
+
+#include <string>
+
+namespace plumbline::rules {
+namespace {
+
+struct Shared {
+  std::string text;
+};
+
+}  // namespace
+
+std::string OtherFilesShared(const SiteStep& step) {
+  return step.cache.Get<Shared>([] { return std::make_shared<Shared>(Shared{"other"}); })->text;
+}
+
+}  // namespace plumbline::rules
