@@ -50,10 +50,9 @@ bool WithoutPace(const v1::RanksHung& h) { return h.step_ns() == 0; }
 
 // "where a step takes 0.5 s and the longest pause before took 12 s": what is known of it.
 std::string Usual(const v1::RanksHung& h) {
-  std::string text =
-      WithoutPace(h)
-          ? "where too few steps were seen to know how long one takes"
-          : absl::StrFormat("where a step takes %.3g s", Seconds(h.step_ns()));
+  std::string text = WithoutPace(h)
+                         ? "where too few steps were seen to know how long one takes"
+                         : absl::StrFormat("where a step takes %.3g s", Seconds(h.step_ns()));
   if (h.longest_ns() >= kShortPause)
     absl::StrAppendFormat(&text, " and the longest pause before took %.3g s",
                           Seconds(h.longest_ns()));
