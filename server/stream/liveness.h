@@ -53,8 +53,8 @@ class Liveness {
   // second or so.
   std::vector<v1::RanksHung> Look(Time now);
 
-  // Processes of a run by state: "running", "late" (in a declared stage), "idle" (between steps, for
-  // long), "still", "silent", "gone", "unreachable".
+  // Processes of a run by state: "running", "late" (in a declared stage), "idle" (between steps,
+  // for long), "still", "silent", "gone", "unreachable".
   std::map<std::string, uint64_t> States(const std::string& run, Time now) const;
 
   static constexpr std::chrono::seconds kSilent{5};  // several heartbeats
