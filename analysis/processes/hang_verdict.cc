@@ -12,6 +12,9 @@
 namespace plumbline::rules {
 namespace {
 
+// A server looks twice a second: what it saw of shorter pauses is chance.
+constexpr uint64_t kShortPause = 500'000'000;
+
 double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // "rank 3", "ranks 3, 5 and 12 more".
@@ -42,13 +45,25 @@ std::string TitleOf(const v1::RanksHung& h) {
                       h.step());
 }
 
+// Too few steps were seen to know how long one takes.
+bool WithoutPace(const v1::RanksHung& h) { return h.step_ns() == 0; }
+
+// "where a step takes 0.5 s and the longest pause before took 12 s": what is known of it.
+std::string Usual(const v1::RanksHung& h) {
+  std::string text = WithoutPace(h)
+                         ? "where too few steps were seen to know how long one takes"
+                         : absl::StrFormat("where a step takes %.3g s", Seconds(h.step_ns()));
+  if (h.longest_ns() >= kShortPause)
+    absl::StrAppendFormat(&text, " and the longest pause before took %.3g s",
+                          Seconds(h.longest_ns()));
+  return text;
+}
+
 // How long it lasts, beside what was usual; then who broke off, or who waits for whom.
 std::string Explanation(const v1::RanksHung& h) {
   const bool one = h.ranks_size() == 1;
-  std::string text = absl::StrFormat(
-      "Heartbeats go on, steps do not: %.1f s without a step, where a step takes %.3g s and the "
-      "longest pause before took %.3g s.",
-      Seconds(h.still_ns()), Seconds(h.step_ns()), Seconds(h.longest_ns()));
+  std::string text = absl::StrFormat("Heartbeats go on, steps do not: %.1f s without a step, %s.",
+                                     Seconds(h.still_ns()), Usual(h));
   if (h.cause() == v1::RanksHung::CAUSE_GONE) {
     absl::StrAppend(&text, " ", Ranks(h.ranks(), true),
                     one ? " broke off while its heartbeats came: its process ended."
@@ -112,6 +127,13 @@ void DrawWaits(const v1::RanksHung& h, v1::Finding& finding) {
   PutNumbers(waits, "to", {1});
 }
 
+// A culprit beside ranks that wait for it is an error at once. Without a pace nobody knows what is
+// usual: one level less, at most.
+v1::Level LevelOf(const v1::RanksHung& h, bool named) {
+  if (WithoutPace(h)) return named ? v1::LEVEL_WARNING : v1::LEVEL_NOTE;
+  return named || h.still_ns() >= h.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING;
+}
+
 }  // namespace
 
 v1::Verdict HangVerdict(const v1::RanksHung& h) {
@@ -121,9 +143,8 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
   site.set_step_first(h.step());
   site.set_step_last(h.step());
   *site.mutable_ranks() = h.ranks().empty() ? h.waiting() : h.ranks();
-  // A culprit beside ranks that wait for it is an error at once.
   const bool named = !h.ranks().empty() && !h.waiting().empty();
-  found.Level(named || h.still_ns() >= h.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING)
+  found.Level(LevelOf(h, named))
       .Strength(v1::STRENGTH_BOUNDED)
       .Title(TitleOf(h))
       .Explain(Explanation(h))
@@ -131,8 +152,10 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
       .Cause(CauseId(h), 1)
       .Measured("time without a step", Seconds(h.still_ns()), "s")
       .Threshold(Seconds(h.threshold_ns()),
-                 "the longest of liveness.hang_seconds, 5 median steps and twice the longest pause "
-                 "before");
+                 WithoutPace(h)
+                     ? "30 times liveness.hang_seconds, since no pace is known"
+                     : "the longest of liveness.hang_seconds, 5 median steps and twice the longest "
+                       "pause before");
   found.verdict().add_assumptions("no stage that is not declared takes so long");
   google::protobuf::Struct& details = *found.verdict().mutable_details();
   const auto list = [&](const char* key, const auto& ranks) {

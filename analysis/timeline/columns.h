@@ -11,6 +11,7 @@
 namespace plumbline::timeline {
 
 inline constexpr uint32_t kNoCorrelation = UINT32_MAX;
+inline constexpr uint16_t kNoCollective = UINT16_MAX;
 // Of every time: far from overflow.
 inline constexpr int64_t kMostTime = int64_t{1} << 61;
 
@@ -22,8 +23,10 @@ struct GpuWork {
   uint32_t name = 0;                      // index into Columns::names
   uint32_t correlation = kNoCorrelation;  // with its launch
   uint32_t stream = 0;                    // of its device: a number for both
-  GpuKind kind = GpuKind::kKernel;
-  bool communicates = false;
+  uint16_t collective = kNoCollective;    // index into Columns::collectives
+  uint8_t device = 0;                     // index into Columns::devices
+  GpuKind kind : 4 = GpuKind::kKernel;
+  bool communicates : 4 = false;
 };
 
 struct Launch {
@@ -51,6 +54,18 @@ struct StepMarked {
 // Added to a rank: the stage of one whose kernels send and receive without saying with whom.
 inline constexpr int64_t kStageOfNobodyElse = int64_t{1} << 24;
 
+// Equal collectives of one group: analysis/timeline/collectives.h.
+struct CollectiveTimes {
+  std::string op;      // "all_reduce", "all_gather", "reduce_scatter", "all_to_all"
+  uint32_t ranks = 0;  // N, of the group
+  int64_t first = -1;  // its members are first + i * stride; -1: not said, or no such row
+  int64_t stride = 0;
+  uint64_t bytes = 0;    // B: the whole gathered, scattered or reduced tensor; of an all-to-all the
+                         // sum over ranks
+  uint64_t calls = 0;    // that were looked at
+  uint64_t time_ns = 0;  // the tenth of them that is done soonest takes at most so long
+};
+
 struct Columns {
   std::vector<std::string> names;  // UTF-8
   std::vector<GpuWork> gpu;
@@ -60,7 +75,26 @@ struct Columns {
   uint64_t host_events = 0;  // read, kept or not
   // Where the rank stands in its send and receive group: -1: not known.
   int64_t stage = -1;
+  std::vector<CollectiveTimes> collectives;  // what kernels say that they move; without times
+  std::vector<std::string> devices;  // as the trace numbers them; may be empty where there is one
+  // Nothing in it says that it trains: no step is marked, no gradient, no optimizer. Then who waits
+  // for a batch, or for the GPU, waits for requests: that is no cause of a gap.
+  bool serves = false;
 };
+
+// A process that works on several GPUs is as many timelines, the first that of its main GPU: the
+// lowest that is busy for at least half as long as the busiest. A GPU that is busy for less than a
+// hundredth of that is left out. Of launches each has those of its own work, and those of which
+// nobody knows whose they are.
+struct OfDevice {
+  std::string name;  // of the device; "" for the main one
+  Columns columns;
+};
+struct Devices {
+  std::vector<OfDevice> kept;  // at least one
+  std::vector<std::string> left_out;
+};
+Devices ByDevice(Columns columns);
 
 // The one reduction, of traces and of live spans alike; the columns are sorted by it. What is
 // measured is what v1::Timeline says, by the formulas of reduce.cc.

@@ -156,11 +156,13 @@ class LoopColumns {
   void AddOperation(const Interval& at, uint32_t name, bool communicates) {
     const auto number = static_cast<uint32_t>(out_.launches.size());
     out_.launches.push_back({.start = window_.start, .correlation = number});
-    out_.gpu.push_back({.start = at.start,
-                        .end = at.end,
-                        .name = name,
-                        .correlation = number,
-                        .communicates = communicates});
+    GpuWork work;
+    work.start = at.start;
+    work.end = at.end;
+    work.name = name;
+    work.correlation = number;
+    work.communicates = communicates;
+    out_.gpu.push_back(work);
   }
 
   const std::vector<LoopStep>& steps_;

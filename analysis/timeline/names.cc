@@ -186,6 +186,13 @@ bool IsPointToPoint(std::string_view collective) {
   return name.HasAny({"send", "recv"}) && !name.Has("all");
 }
 
+bool SaysTraining(std::string_view name) {
+  if (name.starts_with("autograd::") || name.starts_with("Optimizer.")) return true;
+  const Small small(WithoutFolders(name), false);
+  return small.HasAny({"backward", "optimizer", "multi_tensor_apply", "wgrad", "dgrad"}) ||
+         small.HasAnyWord({"bwd", "adam", "adamw", "sgd"});
+}
+
 bool StepMark(std::string_view name, int64_t* number) {
   constexpr std::string_view kMark = "ProfilerStep#";
   if (!name.starts_with(kMark)) return false;

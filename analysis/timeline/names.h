@@ -40,6 +40,9 @@ bool IsCommunicationKernel(std::string_view name);
 // "send", "recv": a point-to-point operation of a pipeline by a kernel's collective name.
 bool IsPointToPoint(std::string_view collective);
 
+// Only training does it: gradients, optimizers. By the name of a host span, or of a kernel.
+bool SaysTraining(std::string_view name);
+
 // "ProfilerStep#12" -> true, 12.
 bool StepMark(std::string_view name, int64_t* number);
 

@@ -37,6 +37,7 @@ class Reduction {
       Occupancy();
       Kernels();
       LeaveOutFrames();
+      if (in_.serves) LeaveOutRequests();
       const HostSide host(in_);
       out_.set_launching_threads(host.threads());
       Gaps(host);
@@ -122,6 +123,14 @@ class Reduction {
                            [](const Interval& step, int64_t start) { return step.start < start; });
       return next != steps.end() && next->end <= span.end;
     });
+  }
+
+  // Whoever serves waits for its next batch, and for what the GPU says, whenever there is nothing
+  // to do: that explains no gap.
+  void LeaveOutRequests() {
+    constexpr uint8_t kOfRequests = kDataLoading | kSynchronisation;
+    for (HostSpan& span : in_.spans) span.classes &= static_cast<uint8_t>(~kOfRequests);
+    std::erase_if(in_.spans, [](const HostSpan& span) { return span.classes == 0; });
   }
 
   void Gaps(const HostSide& host) {

@@ -1,10 +1,12 @@
 // Where the time of a rank goes. The room's entry: who stands outside includes this header alone.
 #pragma once
 
-#include "analysis/timeline/columns.h"     // IWYU pragma: export
-#include "analysis/timeline/comb.h"        // IWYU pragma: export
-#include "analysis/timeline/intervals.h"   // IWYU pragma: export
-#include "analysis/timeline/loop.h"        // IWYU pragma: export
-#include "analysis/timeline/names.h"       // IWYU pragma: export
-#include "analysis/timeline/stragglers.h"  // IWYU pragma: export
-#include "analysis/timeline/toll.h"        // IWYU pragma: export
+#include "analysis/timeline/collectives.h"  // IWYU pragma: export
+#include "analysis/timeline/columns.h"      // IWYU pragma: export
+#include "analysis/timeline/comb.h"         // IWYU pragma: export
+#include "analysis/timeline/driver_said.h"  // IWYU pragma: export
+#include "analysis/timeline/intervals.h"    // IWYU pragma: export
+#include "analysis/timeline/loop.h"         // IWYU pragma: export
+#include "analysis/timeline/names.h"        // IWYU pragma: export
+#include "analysis/timeline/stragglers.h"   // IWYU pragma: export
+#include "analysis/timeline/toll.h"         // IWYU pragma: export

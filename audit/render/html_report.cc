@@ -9,6 +9,7 @@
 #include "audit/render/report_page.h"
 #include "audit/render/series_plot.h"
 #include "audit/render/text_util.h"
+#include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
 #include "audit/session/version.h"
 #include "rules/engine/incidents.h"
@@ -76,6 +77,8 @@ class HtmlPage {
         Element("h1", "", "Plumbline report") + Element("p", "", HtmlText(SummaryText(result_)));
     const std::string left_out = LeftOutText(result_);
     if (!left_out.empty()) out += Element("p", " class=\"dim\"", HtmlText(left_out));
+    const std::string toll = TollLineOf(result_);
+    if (!toll.empty()) out += Element("p", "", HtmlText(toll));
     return out + Element("p", " class=\"dim\"", "plumb " + HtmlText(kVersion));
   }
 

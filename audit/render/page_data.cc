@@ -4,6 +4,7 @@
 #include <set>
 
 #include "audit/render/text_util.h"
+#include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
 #include "audit/session/version.h"
 #include "rules/catalogue.h"
@@ -176,6 +177,7 @@ std::string PageData(const AuditResult& result) {
   json["version"] = kVersion;
   json["summary"] = Utf8(SummaryText(result));
   json["left_out"] = Utf8(LeftOutText(result));
+  json["toll"] = TollLineOf(result);
   json["notes"] = Json::array();
   for (const std::string& note : result.notes) json["notes"].push_back(Utf8(note));
   json["coverage"] = {{"judged", result.coverage.judged},

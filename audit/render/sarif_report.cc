@@ -10,6 +10,7 @@
 #include "audit/render/finding_text.h"
 #include "audit/render/rule_text.h"
 #include "audit/render/text_util.h"
+#include "audit/render/toll.h"
 #include "audit/session/version.h"
 #include "rules/catalogue.h"
 
@@ -259,6 +260,15 @@ class SarifRun {
     Sarif properties = {{"judged", coverage.judged},
                         {"inconclusive", coverage.inconclusive},
                         {"dropped", coverage.dropped}};
+    if (const auto tolls = TollsOf(result_); !tolls.empty()) {
+      properties["toll"] = {{"line", TollLineOf(result_)},
+                            {"paid", std::string(tolls[0].id)},
+                            {"share", tolls[0].share}};
+      if (tolls.size() > 1) {
+        properties["toll"]["next"] = std::string(tolls[1].id);
+        properties["toll"]["nextShare"] = tolls[1].share;
+      }
+    }
     if (result_.selection.baseline) properties["leftOutByBaseline"] = chosen_.known;
     if (result_.selection.since) properties["leftOutBySince"] = chosen_.before;
     return properties;

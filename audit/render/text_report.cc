@@ -107,7 +107,7 @@ std::string Passed(const AuditResult& result, const TextStyle& style) {
 
 // The end of a report over time: what is paid, and what is behind it.
 std::string TollText(const AuditResult& result) {
-  const std::string line = timeline::TollLine(TollsOf(result));
+  const std::string line = TollLineOf(result);
   return line.empty() ? "" : line + "\n";
 }
 

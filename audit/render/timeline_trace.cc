@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "analysis/timeline/timeline.h"
 #include "audit/render/text_util.h"
@@ -17,25 +18,23 @@ enum Track : int { kSteps = 1, kGaps = 2, kFindings = 3 };
 
 // Beside those that the original may have.
 constexpr uint32_t kFirstProcess = 1'000'000;
+constexpr uint32_t kMostRanks = 1u << 17;
 
 // Microseconds of a double keep a quarter of one at today's dates: nanoseconds are written as text.
 class TraceEvents {
  public:
-  void Name(uint32_t rank, int track, const char* kind, const std::string& name) {
-    Json event = {{"ph", "M"},
-                  {"name", kind},
-                  {"pid", kFirstProcess + rank},
-                  {"tid", track},
-                  {"args", {{"name", name}}}};
+  void Name(uint32_t process, int track, const char* kind, const std::string& name) {
+    Json event = {
+        {"ph", "M"}, {"name", kind}, {"pid", process}, {"tid", track}, {"args", {{"name", name}}}};
     Add(event.dump());
   }
 
-  void Complete(uint32_t rank, Track track, const std::string& name, int64_t start_ns,
+  void Complete(uint32_t process, Track track, const std::string& name, int64_t start_ns,
                 uint64_t duration_ns, const Json& arguments) {
     const Json event = {{"ph", "X"},
                         {"cat", "plumbline"},
                         {"name", name},
-                        {"pid", kFirstProcess + rank},
+                        {"pid", process},
                         {"tid", static_cast<int>(track)},
                         {"args", arguments}};
     std::string text = event.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -63,21 +62,21 @@ class TraceEvents {
   std::string events_;
 };
 
-void AddGaps(const SeenTimeline& seen, TraceEvents* events) {
+void AddGaps(const SeenTimeline& seen, uint32_t process, TraceEvents* events) {
   const v1::Timeline& t = seen.timeline;
   for (const v1::TimelineGap& gap : t.gaps()) {
     const bool named = gap.name() < static_cast<uint32_t>(t.names_size());
-    events->Complete(seen.rank, kGaps, timeline::CauseName(gap.cause()),
+    events->Complete(process, kGaps, timeline::CauseName(gap.cause()),
                      t.start_ns() + static_cast<int64_t>(gap.start_ns()), gap.duration_ns(),
                      {{"ended_by", named ? t.names(static_cast<int>(gap.name())) : ""},
                       {"occurrence", gap.occurrence()}});
   }
 }
 
-void AddSteps(const SeenTimeline& seen, TraceEvents* events) {
+void AddSteps(const SeenTimeline& seen, uint32_t process, TraceEvents* events) {
   const v1::Timeline& t = seen.timeline;
   for (const v1::TimelineStep& step : t.steps()) {
-    events->Complete(seen.rank, kSteps, "step " + std::to_string(step.number()),
+    events->Complete(process, kSteps, "step " + std::to_string(step.number()),
                      t.start_ns() + step.start_ns(), step.duration_ns(),
                      {{"busy_ns", step.busy_ns()},
                       {"compute_ns", step.compute_ns()},
@@ -88,15 +87,18 @@ void AddSteps(const SeenTimeline& seen, TraceEvents* events) {
 
 bool Speaks(const v1::Finding& finding, const SeenTimeline& seen) {
   const auto& ranks = finding.site().ranks();
+  if (finding.site().op() == rules::kTimelineOp && finding.site().layer() != seen.layer)
+    return false;
   return finding.rule().starts_with("performance/") && finding.site().run() == seen.run &&
          std::find(ranks.begin(), ranks.end(), seen.rank) != ranks.end();
 }
 
 // Over the whole window: a finding speaks of all of it.
-void AddFindings(const AuditResult& result, const SeenTimeline& seen, TraceEvents* events) {
+void AddFindings(const AuditResult& result, const SeenTimeline& seen, uint32_t process,
+                 TraceEvents* events) {
   for (const v1::Finding* finding : result.findings()) {
     if (!Speaks(*finding, seen)) continue;
-    events->Complete(seen.rank, kFindings, finding->title(), seen.timeline.start_ns(),
+    events->Complete(process, kFindings, finding->title(), seen.timeline.start_ns(),
                      seen.timeline.span_ns(),
                      {{"rule", finding->rule()},
                       {"explanation", finding->explanation()},
@@ -109,19 +111,24 @@ void AddFindings(const AuditResult& result, const SeenTimeline& seen, TraceEvent
 
 std::string RenderTimeline(const AuditResult& result) {
   TraceEvents events;
-  std::map<uint32_t, bool> named;
+  // A process of its own for each rank, and for each further GPU of one.
+  std::map<std::pair<std::string, uint32_t>, bool> named;
+  std::map<std::string, uint32_t> layers = {{"", 0}};
   for (const SeenTimeline& seen : result.timelines) {
     if (!rules::WrongWith(seen.timeline).empty()) continue;
-    if (!named[seen.rank]) {
-      events.Name(seen.rank, 0, "process_name", "plumbline: rank " + std::to_string(seen.rank));
-      events.Name(seen.rank, kSteps, "thread_name", "steps");
-      events.Name(seen.rank, kGaps, "thread_name", "GPU idle, by cause");
-      events.Name(seen.rank, kFindings, "thread_name", "findings");
-      named[seen.rank] = true;
+    const auto layer = static_cast<uint32_t>(layers.size());
+    const uint32_t process = kFirstProcess + seen.rank +
+                             kMostRanks * layers.try_emplace(seen.layer, layer).first->second;
+    if (!std::exchange(named[{seen.layer, seen.rank}], true)) {
+      const std::string of = seen.layer.empty() ? "" : ", " + seen.layer;
+      events.Name(process, 0, "process_name", "plumbline: rank " + std::to_string(seen.rank) + of);
+      events.Name(process, kSteps, "thread_name", "steps");
+      events.Name(process, kGaps, "thread_name", "GPU idle, by cause");
+      events.Name(process, kFindings, "thread_name", "findings");
     }
-    AddSteps(seen, &events);
-    AddGaps(seen, &events);
-    AddFindings(result, seen, &events);
+    AddSteps(seen, process, &events);
+    AddGaps(seen, process, &events);
+    AddFindings(result, seen, process, &events);
   }
   return events.Take();
 }

@@ -34,4 +34,6 @@ std::vector<timeline::Toll> TollsOf(const AuditResult& result) {
   return timeline::TollsOf(mean);
 }
 
+std::string TollLineOf(const AuditResult& result) { return timeline::TollLine(TollsOf(result)); }
+
 }  // namespace plumbline::audit

@@ -29,6 +29,7 @@ struct AuditOptions {
 struct SeenTimeline {
   std::string run;
   uint32_t rank = 0;
+  std::string layer;  // "": of the process's main GPU
   v1::Timeline timeline;
 };
 

@@ -165,7 +165,8 @@ void Judgement::TakeTimelines(const v1::Batch& batch) {
   for (const v1::Evidence& evidence : batch.evidence()) {
     if (!evidence.has_timeline()) continue;
     const v1::Source& source = batch.sources(static_cast<int>(evidence.source()));
-    result_.timelines.push_back({source.run(), source.rank(), evidence.timeline()});
+    result_.timelines.push_back(
+        {source.run(), source.rank(), evidence.site().layer(), evidence.timeline()});
   }
 }
 

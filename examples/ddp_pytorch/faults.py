@@ -24,6 +24,8 @@ def add_arguments(parser):
     faults.add_argument("--slow-rank", metavar="RANK:SECONDS", help="one rank's pass takes longer")
     faults.add_argument("--stop", metavar="RANK:STEP",
                         help="one rank stops there, in front of its collective")
+    faults.add_argument("--mismatch", metavar="RANK:STEP",
+                        help="all sum their figures there, and one rank has fewer of them")
 
 
 def _pair(text, second):
@@ -42,6 +44,8 @@ class Faults:
         self._slow = seconds if slow == rank else 0
         stops, step = _pair(options.stop, int)
         self._stop = step if stops == rank else None
+        self._short_rank, self._mismatch = _pair(options.mismatch, int)
+        self._rank = rank
         self._garbage = []
 
     def load(self):
@@ -52,6 +56,14 @@ class Faults:
         if step == self._stop:
             while True:  # a deadlock, a full disk: nothing that ends
                 time.sleep(1)
+
+    def meet(self, step):
+        """An uneven last batch, a conditional metric: what makes shapes differ."""
+        if step != self._mismatch:
+            return
+        figures = torch.ones(1000 if self._rank == self._short_rank else 1024)
+        with self._probes.reducing("figures", figures):
+            torch.distributed.all_reduce(figures)
 
     def end_step(self, step, model):
         options = self._options

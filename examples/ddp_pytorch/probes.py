@@ -17,6 +17,9 @@ class Silent:
     def span(self, kind, name=None):
         return contextlib.nullcontext()
 
+    def reducing(self, name, tensor):
+        return contextlib.nullcontext()
+
     def hook(self, hook):
         return hook
 
@@ -48,7 +51,7 @@ class Probes:
         self._run = import_plumbline().init(run=run, server=server, record=record, budget=budget)
         self._watch, self._patience = set(watch), patience
         self.step, self.scalar, self.span = self._run.step, self._run.scalar, self._run.span
-        self.hook = self._run.observed
+        self.hook, self.reducing = self._run.observed, self._run.reducing
 
     def due(self, kind, layer):
         """Is an update of this kind, "updates", "averages" or "gradients", looked at now?"""

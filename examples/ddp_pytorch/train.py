@@ -129,6 +129,7 @@ class Trainer:
         self.flip_a_bit(step)
         self.probes.weights(self.model)
         self.probes.scalar("loss", loss)
+        self.faults.meet(step)
         self.faults.end_step(step, self.model)
         return {"step": step, "loss": loss, "grad_norm": norm}
 

@@ -61,7 +61,10 @@ class Reducing:
         return self
 
     def __exit__(self, failed, *_):
-        if failed is None and self._tensor is not None:
+        if failed is not None:
+            # What came back is nothing; what was asked for may say why.
+            self._input = self._indices = None
+        if self._tensor is not None and (failed is None or issubclass(failed, Exception)):
             self._observe()
         return False
 

@@ -110,7 +110,14 @@ void SetTimelinePlace(const v1::Timeline& timeline, const SiteStep& step, uint32
     first = timeline.steps(0).number();
     last = std::max(first, timeline.steps(timeline.steps_size() - 1).number());
   }
+  if (timeline.steps_size() > 0) TellSteps(first, last, verdict);
   SetPlace(*verdict, step.site.layer(), step.site.op(), first, last, std::vector<uint32_t>{rank});
+}
+
+void TellSteps(int64_t first, int64_t last, v1::Verdict* verdict) {
+  if (!verdict->has_finding()) return;
+  absl::StrAppend(verdict->mutable_finding()->mutable_explanation(), " Judged of steps ", first,
+                  " to ", last, ".");
 }
 
 void TimelineRule::Judge(const SiteStep& step, VerdictSink& out) {

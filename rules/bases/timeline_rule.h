@@ -46,7 +46,12 @@ class TimelineRule : public Rule {
   TimelineOf whose_ = TimelineOf::kTrace;
 };
 
-// The steps that it reaches over: those marked, else the evidence's own.
+// Says in a finding's words which steps it was judged of: several blocks or traces with one finding
+// are told once, at the steps of all of them, and the numbers are those of one.
+void TellSteps(int64_t first, int64_t last, v1::Verdict* verdict);
+
+// The steps that it reaches over: those marked (told in a finding's words, too), else the
+// evidence's own.
 void SetTimelinePlace(const v1::Timeline& timeline, const SiteStep& step, uint32_t rank,
                       v1::Verdict* verdict);
 

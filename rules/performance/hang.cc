@@ -25,14 +25,18 @@ time limit, 10 minutes with PyTorch's NCCL backend: 4,096 GPUs that wait so long
 their utilisation reads 100 % meanwhile.
 
 **What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which says how
-long its trainer has stood in the same step. `plumbd` takes the processes of a run, an attempt and a role
+long its trainer has stood in the same step, or that it is between two steps and within no span: a notebook between
+two cells, a loop that has ended, a person who thinks. Where all are, nobody hangs; beside others in a later step such a rank is awaited
+as any other. `plumbd` takes the processes of a run, an attempt and a role
 together: when all of them have stood for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
 twice the longest pause that the run came back from, it names those that stand in the earliest step; in one step, where some are
 within a collective (its span is open: `run.span("collective")`, or the wait for the last gradients of
 DistributedDataParallel on the CPU) and others are not, those that are not. A rank
 whose connection broke is named instead: `process-gone` where its heartbeats came until then,
 `network-lost` where it had fallen silent before. It is an `error` where somebody can be named; where
-all stand in one step it is a `warning`, and an `error` after 30 times as long.
+all stand in one step it is a `warning`, and an `error` after 30 times as long. Of a loop that stopped before five looks, half a second
+apart, had seen it go on, nobody knows the pace: told after 30 times `hang_seconds` (five minutes), as a `warning` where somebody can be named,
+else as a `note`. The incident closes when those that stood go on, or say goodbye.
 
 *Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
 launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
@@ -55,14 +59,15 @@ recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of
 for ever, so restart. `network-lost`: the host and its network. A stage that is meant to be long:
 declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
-**Inconclusive when** dumps prove to be of different times (one member completed what another had not launched), nobody waits, more of the awaited ranks left no
-dump than there are dumps, or what they hold explains nothing.
+**Inconclusive when** all that is pending in any dump was launched less than 30 s before the files were written (by the files' own time): somebody asked a job for
+them that may well go on, and dumps of two moments look like ranks that wait. When dumps prove to be of different times (one member completed what another had
+not launched), nobody waits, more of the awaited ranks left no dump than there are dumps, or what they hold explains nothing.
 
 **What it cannot see.** Who holds the others where all stand in the same step, and no span tells who is within a collective. Hangs
-of a run of which any process is not heard of. A run of which five steps were not timed. Records
+of a run of which any process is not heard of. Processes that all stop between two steps, within no span. Records
 have no heartbeats, so an offline audit of them says nothing of this rule; that of a stored run
 (`plumb audit --server`) repeats what was said. Of dumps: what the recorder had overwritten (raise `TORCH_NCCL_TRACE_BUFFER_SIZE`), and
-whether the job stood at all: that dumps are written on a time-out is an assumption.
+whether the job stood at all where files were copied without their times (`cp -p`, `rsync -a` keep them): that dumps are written on a time-out is an assumption.
 
 **Cost.** A heartbeat of some 40 bytes each half second when there is nothing else to send.
 
@@ -327,6 +332,15 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
   return found.Take();
 }
 
+// What is pending was launched moments before the dumps were written. A job that goes on always
+// has something pending, and dumps of two moments look like ranks that wait.
+v1::Verdict MayGoOn(const Frozen& frozen) {
+  return Inconclusive(absl::StrCat(
+      "on-demand: what is pending (", OpWords(frozen.op),
+      ") was launched less than 30 s before the dumps were written: no time limit can have passed, "
+      "and the job may go on; take dumps again in a minute"));
+}
+
 // plumbd speaks for it by the clock (server/stream/liveness.h, analysis/processes/hang_verdict.h):
 // that is no evidence. Of dumps it judges what the ranks' flight recorders hold.
 class Hang : public Rule {
@@ -334,9 +348,11 @@ class Hang : public Rule {
   bool judges_evidence() const override { return false; }
   void Judge(const SiteStep& step, VerdictSink& out) override {
     std::map<uint32_t, const v1::FlightRecorder*> recorders;
+    bool on_demand = true;  // all of them
     for (const Item& item : step.items) {
-      if (item.evidence->has_flight_recorder())
-        recorders.emplace(item.source->rank(), &item.evidence->flight_recorder());
+      if (!item.evidence->has_flight_recorder()) continue;
+      recorders.emplace(item.source->rank(), &item.evidence->flight_recorder());
+      on_demand &= item.evidence->exercised() == v1::EXERCISED_NO;
     }
     if (recorders.empty()) return;
     for (const auto& [rank, recorder] : recorders) {
@@ -346,6 +362,7 @@ class Hang : public Rule {
     const flight::Job job = flight::JoinRecorders(recorders);
     const Frozen frozen = flight::FindFrozen(job);
     v1::Verdict verdict = OfDumps(job, frozen);
+    if (on_demand && verdict.has_finding()) verdict = MayGoOn(frozen);
     const std::vector<uint32_t>& ranks = frozen.ranks.empty() ? frozen.waiting : frozen.ranks;
     SetPlace(verdict, step.site.layer(), step.site.op(), step.step, step.step, ranks);
     out.Add(std::move(verdict));

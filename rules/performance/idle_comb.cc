@@ -52,8 +52,9 @@ data, checkpoints, compilation and garbage collection, and whatever else it does
 got a warning, so that fewer than 0.05 % do (95 %), and 0.3 % a note: three gaps can lie evenly by chance. The 5 %
 between note and warning is customary.
 
-**Inconclusive when** the trace has no GPU events, or idles more than 5 % and marks fewer than three steps
-(without any mark what recurs is told as a note: it may be a server that waits for its next request; a warning where a cause above is at work).
+**Inconclusive when** the trace has no GPU events, or idles more than 5 % and marks fewer than three steps; and where no step is marked and
+no cause above is at work: it may be a server that waits for its next request. In a trace that neither marks steps nor shows a gradient or an
+optimizer, spans that load data or wait for the GPU count as no cause: so does a server wait for requests.
 
 **What it cannot see.** Idle time that does not recur (its share is in the details); multiprocessors that idle inside of a kernel; a
 host thread that the profiler did not record.
@@ -138,6 +139,14 @@ class IdleComb : public TimelineRule {
                           steps, 100 * idle),
           std::move(details));
     }
+    if (comb.gaps > 0 && !IsLoop(steps, comb)) {
+      return Inconclusive(
+          absl::StrFormat("no-steps: %d gaps recur, %.3g %% of the time, but no step is marked and "
+                          "the trace says of no cause: a server that waits for its next request "
+                          "looks so",
+                          comb.gaps, 100 * Share(static_cast<uint64_t>(comb.time_ns), t.span_ns())),
+          std::move(details));
+    }
     if (comb.gaps == 0) {
       return Pass(absl::StrFormat("the GPU idles %.3g %% of the time; no gap recurs", 100 * idle),
                   std::move(details));
@@ -168,13 +177,16 @@ class IdleComb : public TimelineRule {
                            Capitalised(timeline::CauseName(comb.cause)), 100 * comb.cause_share);
   }
 
+  // Without steps nobody knows that there is a loop: a server waits for its next request. Unless a
+  // cause is at work (which waiting is none of, where nothing trains).
+  static bool IsLoop(size_t steps, const timeline::Comb& comb) {
+    return steps >= kFewestSteps || comb.cause != v1::TimelineGap::CAUSE_UNKNOWN;
+  }
+
   v1::Verdict Found(const v1::Timeline& t, const timeline::Comb& comb, double idle) const {
     const double share = Share(static_cast<uint64_t>(comb.time_ns), t.span_ns());
-    // Without steps nobody knows that there is a loop: a server waits for its next request.
-    const bool loop =
-        timeline::StepsWithin(t) >= kFewestSteps || comb.cause != v1::TimelineGap::CAUSE_UNKNOWN;
     const bool much = whose() == TimelineOf::kTrace || share >= kMuchOfLoop;
-    const bool warns = share >= warning_ && loop && much;
+    const bool warns = share >= warning_ && much;
     FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     const std::string& name = t.names(static_cast<int>(comb.longest->name()));
     found.Title(TitleOf(comb.cause))

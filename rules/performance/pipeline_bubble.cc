@@ -102,6 +102,7 @@ class PipelineBubble : public Rule {
     if (!pipeline || WhoseTimeline(step.site) != TimelineOf::kTrace) return;
     std::vector<uint32_t> ranks;
     v1::Verdict verdict = JudgeRanks(step, &ranks);
+    TellSteps(first_, last_, &verdict);
     SetPlace(verdict, step.site.layer(), step.site.op(), first_, last_, ranks);
     out.Add(std::move(verdict));
   }
@@ -131,8 +132,11 @@ class PipelineBubble : public Rule {
         stage.time += static_cast<double>(marked.duration_ns());
         stage.compute += static_cast<double>(marked.compute_ns());
       }
-      first_ = t.steps(0).number();
-      last_ = std::max(first_, t.steps(t.steps_size() - 1).number());
+      // Over all ranks.
+      const int64_t first = t.steps(0).number();
+      const int64_t last = std::max(first, t.steps(t.steps_size() - 1).number());
+      first_ = ranks->size() == 1 ? first : std::min(first_, first);
+      last_ = ranks->size() == 1 ? last : std::max(last_, last);
     }
     // Stages are numbered from 0: a number that nobody has is one without a trace.
     const auto count = static_cast<double>(stages.rbegin()->first) + 1;

@@ -35,6 +35,10 @@ communication is what `run.span("collective")`, or under DistributedDataParallel
 
 **Good.** `no rank takes more than 1.04 times as long as the others`.
 
+*What the driver says* (live and from run records, by NVML where `libnvidia-ml.so.1` is there; once a second, in series `gpu.clocks_held`, `gpu.clock_reasons`,
+`gpu.ecc_uncorrected`, `gpu.xid`) is told of the culprit where half of the others' does not say the same: cause `xid`, `memory-errors`, or `clocks-held`
+(heat, a power brake or a hardware slowdown in half of the looks; a power cap is none). `details.driver` says `not asked` where nobody could be.
+
 **How to fix it.** `slow`: clocks, temperature and ECC counts of that GPU (`nvidia-smi -q -d CLOCK,TEMPERATURE,ECC`), another process on it, a larger
 share of tokens or experts; swap the node. `late`: what its host does: a loader, garbage collection, a checkpoint, a
 throttled CPU; `performance/idle-comb` of that rank names it.
@@ -168,7 +172,10 @@ std::string RankWords(const std::vector<uint32_t>& ranks) {
 
 class StragglerRule : public Rule {
  public:
+  bool ReadsScalar(const v1::Site& site) const override { return timeline::IsOfDriver(site); }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (timeline::IsOfDriver(step.site)) return Remember(step);
     if (std::none_of(step.items.begin(), step.items.end(),
                      [](const Item& item) { return item.evidence->has_timeline(); }))
       return;
@@ -184,7 +191,9 @@ class StragglerRule : public Rule {
     if (!traces.steps.empty()) {
       first = traces.steps.front();
       last = traces.steps.back();
+      TellSteps(first, last, &verdict);
     }
+    if (verdict.has_finding()) TellDriver(step.step, &verdict);
     // The culprits, else all.
     std::vector<uint32_t> ranks;
     if (const auto named = verdict.details().fields().find("ranks");
@@ -198,9 +207,46 @@ class StragglerRule : public Rule {
     SetPlace(verdict, step.site.layer(), step.site.op(), first, last, ranks);
     out.Add(std::move(verdict));
   }
-  void Persist(Archive& /*archive*/) override {}
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(driver_);
+  }
 
  private:
+  void Remember(const SiteStep& step) {
+    for (const Item& item : step.items) {
+      if (item.evidence->has_scalar())
+        driver_[item.source->rank()].Hear(step.site.op(), step.step,
+                                          item.evidence->scalar().value());
+    }
+  }
+
+  // Of the culprit, at the step at which this block ends. What most others' drivers say as well is
+  // no cause.
+  void TellDriver(int64_t step, v1::Verdict* verdict) const {
+    google::protobuf::Struct& details = *verdict->mutable_details();
+    const auto culprit =
+        static_cast<uint32_t>(details.fields().at("ranks").list_value().values(0).number_value());
+    const auto own = driver_.find(culprit);
+    const bool known = own != driver_.end() && own->second.step == step;
+    Put(details, "driver", known ? "nothing" : "not asked");
+    if (!known) return;
+    const timeline::DriverCause cause = timeline::CauseOfDriver(own->second);
+    if (cause.id.empty()) return;
+    size_t same = 0, others = 0;
+    for (const auto& [rank, said] : driver_) {
+      if (rank == culprit || said.step != step) continue;
+      ++others;
+      same += timeline::CauseOfDriver(said).id == cause.id ? 1 : 0;
+    }
+    if (others > 0 && 2 * same >= others) return;
+    Put(details, "driver", std::string(cause.id));
+    v1::Finding& finding = *verdict->mutable_finding();
+    absl::StrAppend(finding.mutable_explanation(), cause.words);
+    finding.mutable_cause()->set_id(std::string(cause.id));
+    finding.set_fix(cause.fix);
+  }
+
   static v1::Verdict JudgeTraces(const Traces& traces, bool on_processors) {
     if (const std::string why = WhyNot(traces); !why.empty()) return Inconclusive(why);
     std::vector<RankSteps> ranks;
@@ -291,6 +337,8 @@ class StragglerRule : public Rule {
     *builder.verdict().mutable_details() = std::move(details);
     return builder.Take();
   }
+
+  std::map<uint32_t, timeline::DriverSaid> driver_;  // by rank
 };
 
 }  // namespace

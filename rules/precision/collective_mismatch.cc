@@ -55,17 +55,17 @@ constexpr RuleInfo kInfo = {"precision/collective-mismatch",
                             kPage,
                             {}};
 
-// The value that most ranks state; of equally many the smallest text.
-std::string Majority(const std::map<std::string, std::vector<uint32_t>>& ranks_of) {
+// The value that most ranks state; nullptr: as many state another, so that nobody is the odd one.
+const std::string* Majority(const std::map<std::string, std::vector<uint32_t>>& ranks_of) {
   const std::string* best = nullptr;
   size_t most = 0;
   for (const auto& [value, ranks] : ranks_of) {
-    if (ranks.size() > most) {
-      most = ranks.size();
-      best = &value;
-    }
+    if (ranks.size() == most) best = nullptr;
+    if (ranks.size() <= most) continue;
+    most = ranks.size();
+    best = &value;
   }
-  return *best;
+  return best;
 }
 
 class CollectiveMismatch : public Rule {
@@ -124,14 +124,14 @@ class CollectiveMismatch : public Rule {
   static v1::Verdict Found(const JoinedReduction& joined, const ReductionMismatch& m) {
     std::map<std::string, std::vector<uint32_t>> ranks_of;
     for (size_t i = 0; i < m.values.size(); ++i) ranks_of[m.values[i]].push_back(m.ranks[i]);
-    const std::string usual = Majority(ranks_of);
+    const std::string* usual = Majority(ranks_of);
     std::vector<std::string> parts;
     std::vector<uint32_t> odd;
     FindingBuilder found;
     for (const auto& [value, ranks] : ranks_of) {
       parts.push_back(absl::StrCat(value, " on ", RankWords(ranks)));
       found.Witness(value, RankWords(ranks));
-      if (value != usual) odd.insert(odd.end(), ranks.begin(), ranks.end());
+      if (usual == nullptr || value != *usual) odd.insert(odd.end(), ranks.begin(), ranks.end());
     }
     for (const uint32_t rank : odd) found.verdict().mutable_site()->add_ranks(rank);
     found.Level(v1::LEVEL_ERROR)

@@ -18,6 +18,9 @@ constexpr size_t kLeastSteps = 5;
 constexpr int64_t kFirstSteps = 3;  // of a process: they compile
 constexpr double kMedians = 5;
 constexpr int kErrorFactor = 30;  // where nobody can be named
+// Times the limit where nobody knows how long a step takes: five minutes, half of the time limit of
+// PyTorch's NCCL backend. A step that compiles anew is over by then.
+constexpr int kNoPaceFactor = 30;
 constexpr std::chrono::hours kForget{1};
 
 double Median(std::deque<double> values) {
@@ -32,6 +35,9 @@ bool Declared(v1::Span::Kind kind) {
   return kind == v1::Span::KIND_CHECKPOINT || kind == v1::Span::KIND_EVALUATION ||
          kind == v1::Span::KIND_COMPILE;
 }
+
+// Between two steps, and within no span.
+bool Idle(v1::Span::Kind kind) { return kind == v1::Span::KIND_OTHER; }
 
 void AddRanks(const std::vector<v1::Source>& sources,
               google::protobuf::RepeatedField<uint32_t>* ranks) {
@@ -214,12 +220,13 @@ std::vector<v1::RanksHung> Liveness::Look(Time now) {
 }
 
 // Does the whole group stand? Then for how long at least, and because of whom. False: it goes on,
-// or that is not known.
+// or that is not known, or there is nothing that it would have to go on with.
 bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const {
   const Group& group = *members.group;
-  if (group.steps.size() < kLeastSteps) return false;
   Nanos still = Nanos::max();
-  int64_t first = INT64_MAX, last = -1;
+  // How far each has come: within a step, or beyond its end.
+  const auto place = [](const Process* p) { return 2 * p->newest + (Idle(p->stage) ? 1 : 0); };
+  int64_t first = INT64_MAX, last = -1, step = INT64_MAX;
   v1::RanksHung::Cause cause = v1::RanksHung::CAUSE_STUCK;
   std::vector<const Process*> lost, standing;
   for (const Process* p : members.all) {
@@ -231,12 +238,15 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
     const bool known = p->tells && p->beat > p->moved && now - p->heard <= kSilent;
     if (!known || p->ended < kFirstSteps || Declared(p->stage)) return false;
     still = std::min<Nanos>(still, now - p->still_since);
-    first = std::min(first, p->newest);
-    last = std::max(last, p->newest);
+    first = std::min(first, place(p));
+    last = std::max(last, place(p));
+    step = std::min(step, p->newest);
     standing.push_back(p);
   }
-  if (standing.empty()) return false;  // nobody waits
-  const double median = Median(group.steps);
+  // Nobody waits: they are gone, or idle.
+  if (std::all_of(standing.begin(), standing.end(),
+                  [](const Process* p) { return Idle(p->stage); }))
+    return false;
   out->set_run(std::get<0>(key));
   out->set_attempt(std::get<1>(key));
   out->set_role(static_cast<v1::Role>(std::get<2>(key)));
@@ -245,7 +255,7 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
     for (const Process* p : lost) {
       if (!p->unreachable) cause = v1::RanksHung::CAUSE_GONE;
       AddRanks(p->sources, out->mutable_ranks());
-      first = std::min(first, p->newest);
+      step = std::min(step, p->newest);
     }
   }
   const bool apart = lost.empty() && first < last;
@@ -254,24 +264,36 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
       lost.empty() && !apart && std::any_of(standing.begin(), standing.end(), waits);
   const bool all_wait = std::all_of(standing.begin(), standing.end(), waits);
   for (const Process* p : standing) {
-    const bool culprit = (apart && p->newest == first) ||
+    const bool culprit = (apart && place(p) == first) ||
                          (lost.empty() && members.all.size() == 1) ||
                          (some_wait && !all_wait && !waits(p));
-    AddRanks(p->sources, culprit ? out->mutable_ranks() : out->mutable_waiting());
+    if (culprit) {
+      AddRanks(p->sources, out->mutable_ranks());
+    } else if (!Idle(p->stage)) {
+      AddRanks(p->sources, out->mutable_waiting());
+    }
   }
   std::sort(out->mutable_ranks()->begin(), out->mutable_ranks()->end());
   std::sort(out->mutable_waiting()->begin(), out->mutable_waiting()->end());
-  const Nanos threshold = std::max({hang_, Seconds(kMedians * median), 2 * group.longest});
+  out->set_cause(cause);
+  out->set_step(std::max<int64_t>(step, 0));
+  out->set_still_ns(static_cast<uint64_t>(std::max<int64_t>(still.count(), 0)));
+  SetLimits(group, out);
+  return true;
+}
+
+// From when on it is told, and from when on it is an error.
+void Liveness::SetLimits(const Group& group, v1::RanksHung* out) const {
+  const bool paced = group.steps.size() >= kLeastSteps;
+  const double median = paced ? Median(group.steps) : 0;
+  const Nanos threshold = std::max(
+      {(paced ? 1 : kNoPaceFactor) * hang_, Seconds(kMedians * median), 2 * group.longest});
   const Nanos error =
       std::max({kErrorFactor * hang_, Seconds(kErrorFactor * median), 3 * group.longest});
-  out->set_cause(cause);
-  out->set_step(std::max<int64_t>(first, 0));
-  out->set_still_ns(static_cast<uint64_t>(std::max<int64_t>(still.count(), 0)));
   out->set_threshold_ns(static_cast<uint64_t>(threshold.count()));
   out->set_error_ns(static_cast<uint64_t>(error.count()));
   out->set_step_ns(static_cast<uint64_t>(median * 1e9));
   out->set_longest_ns(static_cast<uint64_t>(group.longest.count()));
-  return true;
 }
 
 std::map<std::string, uint64_t> Liveness::States(const std::string& run, Time now) const {
@@ -286,6 +308,7 @@ std::map<std::string, uint64_t> Liveness::States(const std::string& run, Time no
     const char* state = !p.connected              ? (p.unreachable ? "unreachable" : "gone")
                         : now - p.heard > kSilent ? "silent"
                         : Declared(p.stage)       ? "late"
+                        : still && Idle(p.stage)  ? "idle"
                         : still                   ? "still"
                                                   : "running";
     states[state] += p.ranks_by_run.at(run);

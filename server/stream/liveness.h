@@ -6,10 +6,15 @@
 // hang. Where all stand in one step, those within a collective (a span of that kind is open) wait
 // for those that are not.
 //
+// A process between two steps and within no span is *idle*: a notebook whose cell is done, a loop
+// that has ended, a person who thinks. Where all are, nobody hangs. Beside others that stand within
+// a later step it is awaited, as any rank that has not come so far; it never waits itself.
+//
 // A rank stands still from max(hang, 5 median steps, twice the longest pause that the run came back
-// from) on, by its own clock; what makes others wait is told of only where all others wait. Where
-// anything is not known (a stream that was not heard of lately, an agent that does not say how long
-// it stands) nothing is said.
+// from) on, by its own clock; where too few steps were seen to know how long one takes (a fast loop
+// that stopped early), from max(30 hang, twice that pause) on. What makes others wait is told of
+// only where all others wait. Where anything is not known (a stream that was not heard of lately,
+// an agent that does not say how long it stands) nothing is said.
 #pragma once
 
 #include <chrono>
@@ -48,8 +53,8 @@ class Liveness {
   // second or so.
   std::vector<v1::RanksHung> Look(Time now);
 
-  // Processes of a run by state: "running", "late" (in a declared stage), "still", "silent",
-  // "gone", "unreachable".
+  // Processes of a run by state: "running", "late" (in a declared stage), "idle" (between steps,
+  // for long), "still", "silent", "gone", "unreachable".
   std::map<std::string, uint64_t> States(const std::string& run, Time now) const;
 
   static constexpr std::chrono::seconds kSilent{5};  // several heartbeats
@@ -93,6 +98,7 @@ class Liveness {
   static void Measure(Group* group, int64_t newest, Time now);
   bool Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const
       PLUMB_REQUIRES(mutex_);
+  void SetLimits(const Group& group, v1::RanksHung* out) const;
 
   const Nanos hang_;
   mutable Mutex mutex_;

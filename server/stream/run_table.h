@@ -181,6 +181,7 @@ class RunTable {
   void Touch(Run& run, uint64_t stream_id, const v1::Source& source, Time now);
   void NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress);
   void SayWentOn(const Run& run, const char* rule, const std::string& why);
+  void NoteNotStuck(Run& run, const v1::Source& source, const std::string& why);
   static RankState* Find(Run& run, uint64_t stream_id, const v1::Source& source);
   Run& RunOf(const v1::Source& source, int64_t unix_ns);
   void AccountItems(const v1::Batch& batch, const std::vector<Run*>& by_source);

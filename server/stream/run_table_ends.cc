@@ -20,6 +20,8 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
   const v1::Ending& ending = progress.ending();
   const bool bad = ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
   run.bad_ends |= progress.finished() && bad;
+  // Who says goodbye, and well, stands no more. Where it ends otherwise the hang may be why.
+  if (progress.finished() && !bad) NoteNotStuck(run, source, "it has ended");
   if (progress.finished() || !progress.any_step()) return;
   if (run.reborn) {
     run.died = run.reborn = false;
@@ -27,15 +29,18 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
         run, rules::kRunDiedRule,
         absl::StrCat("the run goes on: attempt ", run.attempt, ", step ", progress.newest_step()));
   }
+  const std::string words = absl::StrCat("the run goes on, in step ", progress.newest_step());
   const auto stuck = run.stuck.find({source.role(), source.rank()});
-  if (stuck != run.stuck.end() && progress.newest_step() > stuck->second) {
-    run.stuck.erase(stuck);
-    run.unstuck = run.stuck.empty();
-  }
+  if (run.unstuck || (stuck != run.stuck.end() && progress.newest_step() > stuck->second))
+    NoteNotStuck(run, source, words);
+}
+
+// It was told to hang, and does not: once nobody does, that is over.
+void RunTable::NoteNotStuck(Run& run, const v1::Source& source, const std::string& why) {
+  if (run.stuck.erase({source.role(), source.rank()}) > 0) run.unstuck = run.stuck.empty();
   if (!run.unstuck) return;
   run.unstuck = false;
-  SayWentOn(run, rules::kHangRule,
-            absl::StrCat("the run goes on, in step ", progress.newest_step()));
+  SayWentOn(run, rules::kHangRule, why);
 }
 
 std::vector<RunTable::WentOn> RunTable::TakeWentOn(const std::vector<std::string>* runs) {

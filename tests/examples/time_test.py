@@ -3,8 +3,10 @@ who merely waits is blamed."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 import unittest
 
 import support
@@ -12,6 +14,22 @@ import support
 EXAMPLE = support.REPOSITORY / "examples" / "ddp_pytorch" / "train.py"
 SMALL = ["--quiet", "--watch", "weights", "--hidden", "16", "--batch", "2", "--seq", "16"]
 LONG = bool(os.environ.get("PLUMB_LONG"))
+
+# A notebook: steps, a person who thinks until a line comes, steps again.
+NOTEBOOK = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import plumbline
+run = plumbline.init(run="notebook", server=sys.argv[2])
+def cell(first):
+    for step in range(first, first + 40):
+        with run.step(step), run.span("forward"):
+            time.sleep(0.1)
+cell(0)
+sys.stdin.readline()
+cell(40)
+run.finish(60)
+"""
 
 
 def start(*options):
@@ -102,6 +120,54 @@ class TimeTest(unittest.TestCase):
             self.assertEqual(findings[0]["details"]["waiting"], [0])
             self.assertEqual(findings[0]["details"]["kind"], "not-launched")
             self.assertEqual(findings[0]["level"], "error")
+
+    def test_a_notebook_between_two_cells_does_not_hang(self):
+        with support.scratch() as folder:
+            config = folder / "plumbd.toml"
+            config.write_text("[liveness]\nhang_seconds = 1\n")
+            with support.Server(folder, "--data", folder / "data", "--config", config) as server:
+                notebook = subprocess.Popen([sys.executable, "-c", NOTEBOOK, str(support.REPOSITORY / "python"), server.address],
+                                            stdin=subprocess.PIPE, text=True)
+
+                def idle():
+                    runs = support.plumb("runs", "--server", server.address, "--format", "json").splitlines()
+                    return any(support.json.loads(run).get("liveness", {}).get("idle") for run in runs)
+                support.wait_until("the notebook to idle", idle)
+                time.sleep(3)  # several looks: as long again as a hang would need
+                notebook.communicate("on\n")
+                self.assertEqual(notebook.returncode, 0)
+                self.assertEqual(told(support.watched(server, "notebook")), set())
+
+    def test_the_rank_whose_shape_differs_is_named_live(self):
+        """torch checks shapes before the call (else Gloo ends the process within it), and fails on all ranks."""
+        with support.scratch() as folder, support.Server(folder, "--data", folder / "data") as server:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            world = dict(os.environ, WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                         GLOO_SOCKET_IFNAME="lo", TORCH_DISTRIBUTED_DEBUG="DETAIL")
+            # No launcher, which would end the others when the first has failed.
+            trainers = [subprocess.Popen([sys.executable, str(EXAMPLE), *SMALL, "--steps", "12", "--mismatch", "1:8",
+                                          "--run", "shapes", "--server", server.address, "--patience", "60"],
+                                         env=dict(world, RANK=str(rank)), stdout=subprocess.DEVNULL,
+                                         stderr=subprocess.PIPE, text=True) for rank in range(3)]
+            for trainer in trainers:
+                _, errors = trainer.communicate()
+                self.assertNotEqual(trainer.returncode, 0)
+                self.assertIn("figures", errors)  # the call that failed
+
+            def named():
+                text = support.plumb("query", "--rule", "precision/collective-mismatch", "--server", server.address,
+                                     "--format", "json")
+                return text.splitlines()
+            support.wait_until("the mismatch to be told", named)
+            findings = support.findings_in(server, [support.json.loads(line) for line in named()])
+            self.assertEqual([f["site"]["ranks"] for f in findings], [[1]])
+            self.assertEqual(findings[0]["cause"]["id"], "different-count")
+            self.assertIn("1000 on rank 1", findings[0]["explanation"])
+            blamed = [f for f in support.watched(server, "shapes") if f["rule"].startswith("performance/")
+                      and f["level"] != "note"]
+            self.assertEqual(blamed, [])
 
 
 if __name__ == "__main__":

@@ -102,4 +102,16 @@ const DeviceTable* LoadDeviceLibrary(DeviceError* error) {
   return g_table;
 }
 
+void* OpenOfHost(const std::string& name, std::string* why) {
+  pthread_once(&g_watching, WatchForks);
+  const MutexLock lock(g_loading);
+  const SignalsBlocked blocked;
+  void* handle = Open(name);
+  if (handle == nullptr) {
+    const char* said = dlerror();
+    *why = said != nullptr ? said : name;
+  }
+  return handle;
+}
+
 }  // namespace plumbline::agent

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -25,7 +26,8 @@ Drain::Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
       record_(std::move(record)),
       outbox_(std::move(outbox)),
       directives_(std::move(directives)),
-      builder_(run_->options, run_->source, run_->series) {}
+      builder_(run_->options, run_->source, run_->series),
+      ask_driver_(std::getenv("PLUMBLINE_NVML_LIBRARY") != nullptr) {}
 
 bool Drain::Start() {
   return thread_.Start("plumb-drain", [self = shared_from_this()] { self->Loop(); });
@@ -275,6 +277,7 @@ void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBod
 // A step ends once the devices have handed over what was launched in it; until then its end is
 // held.
 void Drain::StepEnded(int64_t step, bool sampled, uint32_t thread, uint64_t at_ns) {
+  if (ask_driver_ || run_->devices->used()) gpu_health_.Start();
   if (loop_.StepEnded(step, thread, at_ns)) AddLoopTimes(step);
   EmptyDevices();
   if (held_ends_.empty() && run_->devices->empty()) return EndStep(step, sampled);
@@ -294,8 +297,25 @@ void Drain::EndPassedSteps() {
   }
 }
 
+// What the driver said of the GPU during the block, as series beside its times. Where nobody could
+// be asked there are none.
+void Drain::AddGpuHealth(int64_t step) {
+  const std::optional<GpuSeen> seen = gpu_health_.Take();
+  if (!seen) return;
+  const auto add = [&](const char* name, double value) {
+    const Site* site = run_->sites.FindOrAdd(SiteKind::kScalar, "", name, step);
+    if (site == nullptr) return run_->CountLoss(LossCause::kTooManySites, nullptr, step);
+    builder_.AddScalar(step, {site, 0, 0, value});
+  };
+  add("gpu.clocks_held", static_cast<double>(seen->held) / static_cast<double>(seen->looks));
+  add("gpu.clock_reasons", static_cast<double>(seen->reasons));
+  add("gpu.ecc_uncorrected", static_cast<double>(seen->uncorrected));
+  add("gpu.xid", static_cast<double>(seen->xid));
+}
+
 // A block of the loop's times as evidence of the step that ends it.
 void Drain::AddLoopTimes(int64_t step) {
+  AddGpuHealth(step);
   const auto layer = run_->devices->used() ? timeline::kLoopOfGpuLayer : timeline::kLoopLayer;
   const Site* site = run_->sites.FindOrAdd(SiteKind::kSpan, layer, "timeline", step);
   if (site == nullptr) return run_->CountLoss(LossCause::kTooManySites, nullptr, step);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/core/devices/gpu_health.h"
 #include "agent/core/run/directives.h"
 #include "agent/core/run/loop_times.h"
 #include "agent/core/run/record_sink.h"
@@ -79,6 +80,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void HandleSpan(const SlotHead& head, const std::byte* body);
   void EndStep(int64_t step, bool sampled);
   void AddLoopTimes(int64_t step);
+  void AddGpuHealth(int64_t step);
   void AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span,
                uint64_t order = 0);
   bool Late(const SlotHead& head);
@@ -113,6 +115,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
   size_t declared_ = 0;
   std::vector<HeldSpan> held_;
   LoopTimes loop_;
+  GpuHealth gpu_health_;
+  const bool ask_driver_;  // although no tensor lay on a GPU
   std::deque<HeldEnd> held_ends_;
   uint64_t flush_ticket_ = 0;  // whose mark is
   probes::DeviceProbe::Mark flush_mark_{};

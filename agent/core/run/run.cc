@@ -72,6 +72,9 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
                                     v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
     if (state.spans.open(kind)) beat->set_open_stage(kind);
   }
+  // Between two steps and in no stage: nobody knows that anything is to come.
+  const bool between = state.open_step.load(std::memory_order_acquire) == kNoStep;
+  if (between && !state.spans.any_open()) beat->set_open_stage(v1::Span::KIND_OTHER);
 }
 
 }  // namespace

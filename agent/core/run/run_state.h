@@ -56,7 +56,8 @@ struct RunState {
 
   std::atomic<int64_t> open_step{kNoStep};
   std::atomic<int64_t> newest_step{kNoStep};
-  std::atomic<uint64_t> moved_ns{0};  // monotonic: when a step last began or ended
+  std::atomic<uint64_t> moved_ns{
+      0};  // monotonic: when a step last began or ended, or a span began between steps
   std::atomic<int64_t> steps_ended{0};
   // The last step whose end found no room in the ring.
   std::atomic<int64_t> missed_end{kNoStep};

@@ -20,6 +20,7 @@
 // | PLUMBLINE_SPOOL_BYTES      | 1 GiB   | of one process, on disk                                                   |
 // | PLUMBLINE_TLS_CA, _CERT, _KEY, PLUMBLINE_TOKEN_FILE | | who we are: transport/credentials.h                 |
 // | PLUMBLINE_CUDA_LIBRARY     |         | path of libplumbline_cuda.so; else beside libplumbline_agent.so           |
+// | PLUMBLINE_NVML_LIBRARY     | libnvidia-ml.so.1 | who is asked for a GPU's clocks and errors                      |
 // clang-format on
 //
 // Those marked (facade) arrive resolved in the options of open; the others are read here, once.

@@ -1,6 +1,7 @@
 // Stages that have begun and not ended. A fixed number, without a lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -30,6 +31,10 @@ class SpanTable {
   bool open(int32_t kind) const {
     const auto k = static_cast<size_t>(kind);
     return k < kKinds && open_[k].load(std::memory_order_relaxed) > 0;
+  }
+  bool any_open() const {
+    return std::any_of(open_.begin(), open_.end(),
+                       [](const auto& n) { return n.load(std::memory_order_relaxed) > 0; });
   }
 
  private:

@@ -1,7 +1,10 @@
 #include "audit/readers/flight_recorder/reader.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -33,6 +36,22 @@ int64_t RankAtEnd(std::string_view path) {
   if (begin == name.size() || name.size() - begin > 6) return -1;
   const int64_t rank = std::stoll(std::string(name.substr(begin)));
   return rank <= kMostDumpRank ? rank : -1;
+}
+
+// Nanoseconds from the launch of the oldest pending operation to the writing of the file, by the
+// clocks of two hosts. Nothing: none is pending, or it does not say when it was launched. A file
+// that was copied since is younger than its dump: then it is too long.
+std::optional<int64_t> AgeOfHead(const v1::FlightRecorder& recorder, const std::string& path) {
+  const auto& ops = recorder.operations();
+  const auto head = std::find_if(ops.begin(), ops.end(), [](const auto& op) {
+    return op.state() != v1::FlightRecorder::STATE_COMPLETED;
+  });
+  struct stat file {};
+  if (head == ops.end() || head->created_ns() == 0 || head->created_ns() > INT64_MAX / 2 ||
+      stat(path.c_str(), &file) != 0)
+    return std::nullopt;
+  const int64_t written = file.st_mtim.tv_sec * int64_t{1'000'000'000} + file.st_mtim.tv_nsec;
+  return written - static_cast<int64_t>(head->created_ns());
 }
 
 class FlightSource : public Source {
@@ -101,10 +120,30 @@ class FlightSource : public Source {
       for (const uint32_t member : group.ranks()) world_ = std::max(world_, member + 1);
     }
     world_ = std::max(world_, static_cast<uint32_t>(rank) + 1);
+    if (const std::optional<int64_t> age = AgeOfHead(recorder, report->path)) {
+      any_age_ = true;
+      oldest_head_ = std::max(oldest_head_, *age);
+    } else if (HasPending(recorder)) {
+      old_enough_ = true;  // nobody knows
+    }
     const bool fresh = dumps_.emplace(static_cast<uint32_t>(rank), std::move(recorder)).second;
     if (!fresh)
       report->Add(0, "expected one dump a rank, found another of rank " + std::to_string(rank));
     given_ = dumps_.begin();
+  }
+
+  static bool HasPending(const v1::FlightRecorder& recorder) {
+    const auto& ops = recorder.operations();
+    return std::any_of(ops.begin(), ops.end(), [](const auto& op) {
+      return op.state() != v1::FlightRecorder::STATE_COMPLETED;
+    });
+  }
+
+  // What is pending on any rank was launched a moment before the dumps were written: no time limit
+  // can have passed, so somebody asked a job for them that may well go on.
+  bool OnDemand() const {
+    constexpr int64_t kMoment = 30'000'000'000, kClocksApart = 60'000'000'000;  // ns
+    return any_age_ && !old_enough_ && oldest_head_ < kMoment && oldest_head_ > -kClocksApart;
   }
 
   size_t Give(v1::Batch* batch) {
@@ -113,7 +152,8 @@ class FlightSource : public Source {
     evidence.set_source(static_cast<uint32_t>(batch->sources_size()) - 1);
     evidence.mutable_site()->set_op("flight-recorder");
     evidence.set_sample_size(static_cast<uint64_t>(given_->second.operations_size()));
-    evidence.set_exercised(v1::EXERCISED_YES);
+    // "No" says that no time limit can have passed.
+    evidence.set_exercised(OnDemand() ? v1::EXERCISED_NO : v1::EXERCISED_YES);
     *evidence.mutable_flight_recorder() = given_->second;
     ++given_;
     return evidence.ByteSizeLong();
@@ -133,6 +173,8 @@ class FlightSource : public Source {
   std::map<uint32_t, v1::FlightRecorder> dumps_;  // by rank
   std::map<uint32_t, v1::FlightRecorder>::iterator given_ = dumps_.end();
   uint32_t world_ = 0;
+  bool any_age_ = false, old_enough_ = false;
+  int64_t oldest_head_ = INT64_MIN;  // over all dumps
 };
 
 }  // namespace

@@ -54,6 +54,20 @@ bool ReadRanks(JsonScan* scan, std::string_view* ranks) {
   return true;
 }
 
+// A scalar, or nothing where it is no such.
+bool ReadText(JsonScan* scan, std::string_view* text) {
+  const char next = scan->Peek();
+  return next == '{' || next == '[' ? scan->Skip() : scan->Scalar(text);
+}
+
+// A whole number; else -1.
+bool ReadCount(JsonScan* scan, int64_t* count) {
+  std::string_view raw;
+  if (!ReadText(scan, &raw)) return false;
+  if (!WholeOf(raw, count)) *count = -1;
+  return true;
+}
+
 bool ReadArguments(JsonScan* scan, TraceEvent* event) {
   if (!scan->Take('{', "'{'")) return false;
   bool first = true;
@@ -69,6 +83,14 @@ bool ReadArguments(JsonScan* scan, TraceEvent* event) {
       read = scan->Scalar(&event->device);
     } else if (key == "Collective name") {
       read = scan->Scalar(&event->collective);
+    } else if (key == "dtype") {
+      read = ReadText(scan, &event->dtype);
+    } else if (key == "In msg nelems") {
+      read = ReadCount(scan, &event->elements_in);
+    } else if (key == "Out msg nelems") {
+      read = ReadCount(scan, &event->elements_out);
+    } else if (key == "Group size") {
+      read = ReadCount(scan, &event->group_size);
     } else if (key == "Process Group Name") {
       read = scan->Scalar(&event->group);
     } else if (key == "Process Group Ranks") {
@@ -88,12 +110,6 @@ bool ReadTime(JsonScan* scan, bool* has, int64_t* ns) {
   if (!scan->Scalar(&raw)) return false;
   *has = NanosecondsOf(raw, ns);
   return true;
-}
-
-// A scalar, or nothing where it is no such.
-bool ReadText(JsonScan* scan, std::string_view* text) {
-  const char next = scan->Peek();
-  return next == '{' || next == '[' ? scan->Skip() : scan->Scalar(text);
 }
 
 bool ReadMember(JsonScan* scan, std::string_view key, TraceEvent* event) {

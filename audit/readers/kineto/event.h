@@ -31,7 +31,10 @@ struct TraceEvent {
   // Of `args`; read where the category has a use for it.
   int64_t correlation = -1;
   std::string_view device, stream;
-  std::string_view collective;   // "Collective name", of a kernel that communicates
+  std::string_view collective;                  // "Collective name", of a kernel that communicates
+  std::string_view dtype;                       // of what it moves
+  int64_t elements_in = -1, elements_out = -1;  // of this rank
+  int64_t group_size = -1;
   std::string_view group;        // "Process Group Name"
   std::string_view group_ranks;  // "Process Group Ranks": "[0, 4, 8]", a list or a text
 };

@@ -11,6 +11,8 @@ namespace {
 constexpr size_t kMostNames = 1u << 16, kMostNameBytes = 16u << 20, kMostName = 4096;
 constexpr size_t kMostTold = 256;  // bytes of a name that may appear in a report
 constexpr size_t kMostTracks = 1u << 16;
+constexpr size_t kMostDevices = 255;
+constexpr size_t kMostCollectives = 1u << 15;
 // Debian's Abseil has a string_view of its own.
 absl::string_view Key(std::string_view text) { return {text.data(), text.size()}; }
 constexpr uint32_t kOtherName = 0, kUnnamed = UINT32_MAX;
@@ -48,6 +50,29 @@ void LeaveOutTimeless(std::vector<timeline::GpuWork>* gpu) {
         return timeless(work) || work.start > kOfAClock;
       }))
     std::erase_if(*gpu, timeless);
+}
+
+// "[0, 4, 8, 12]" -> its first and the distance; false: they are no such row, or not all.
+bool RowOf(std::string_view ranks, int64_t members, int64_t* first, int64_t* stride) {
+  std::vector<int64_t> list;
+  for (size_t at = 0; at < ranks.size();) {
+    if (ranks[at] == '.') return false;  // cut
+    if (!IsDigit(ranks[at])) {
+      ++at;
+      continue;
+    }
+    int64_t value = 0;
+    for (; at < ranks.size() && IsDigit(ranks[at]); ++at)
+      value = std::min<int64_t>(value * 10 + (ranks[at] - '0'), 1 << 30);
+    list.push_back(value);
+  }
+  if (list.size() < 2 || static_cast<int64_t>(list.size()) != members) return false;
+  *first = list[0];
+  *stride = list[1] - list[0];
+  for (size_t i = 1; i < list.size(); ++i) {
+    if (list[i] - list[i - 1] != *stride) return false;
+  }
+  return *stride > 0;
 }
 
 }  // namespace
@@ -99,9 +124,11 @@ void TraceKeeper::TakeGpu(const TraceEvent& event) {
   if (event.correlation > 0) work.correlation = static_cast<uint32_t>(event.correlation);
   work.stream = event.stream.empty() ? streams_.Of(event.process, event.thread)
                                      : streams_.Of(event.device, event.stream);
+  work.device = DeviceOf(event.device.empty() ? event.process : event.device);
   const TraceCategory category = CategoryByProcess(event);
   if (category == TraceCategory::kKernel) {
     work.communicates = name.communicates || !event.collective.empty() || !event.group.empty();
+    if (work.communicates) work.collective = CollectiveOf(event);
     // NCCL's kernels that send and receive serve all-to-all, too: a name decides only alone.
     const bool sends = event.collective.empty()
                            ? name.communicates && timeline::IsPointToPoint(event.name)
@@ -115,6 +142,44 @@ void TraceKeeper::TakeGpu(const TraceEvent& event) {
         category == TraceCategory::kCopy ? timeline::GpuKind::kCopy : timeline::GpuKind::kMemset;
   }
   columns_.gpu.push_back(work);
+}
+
+// Their number; those beyond the bound are the last.
+uint8_t TraceKeeper::DeviceOf(std::string_view name) {
+  auto& devices = columns_.devices;
+  const auto known = std::find(devices.begin(), devices.end(), name.substr(0, 64));
+  if (known != devices.end()) return static_cast<uint8_t>(known - devices.begin());
+  if (devices.size() < kMostDevices) devices.emplace_back(name.substr(0, 64));
+  return static_cast<uint8_t>(devices.size() - 1);
+}
+
+// The number of what the kernel says that it moves; kNoCollective: it does not say enough.
+uint16_t TraceKeeper::CollectiveOf(const TraceEvent& event) {
+  const std::string_view op =
+      timeline::CollectiveOf(event.collective.empty() ? event.name : event.collective);
+  const uint32_t each = timeline::BytesOfType(event.dtype);
+  if (op.empty() || each == 0 || event.elements_in < 0 || event.elements_out < 0 ||
+      event.group_size < 2 || event.group_size > 1 << 17)
+    return timeline::kNoCollective;
+  timeline::CollectiveTimes one;
+  one.op = op;
+  one.ranks = static_cast<uint32_t>(event.group_size);
+  one.bytes = timeline::WholeBytes(op, static_cast<uint64_t>(event.elements_in),
+                                   static_cast<uint64_t>(event.elements_out), one.ranks, each);
+  if (one.bytes == 0) return timeline::kNoCollective;
+  std::string key = one.op + "/" + std::to_string(one.bytes) + "/" + std::to_string(one.ranks) +
+                    "/" + std::string(event.group_ranks.substr(0, 1u << 16));
+  const auto known = collectives_.find(key);
+  if (known != collectives_.end()) return known->second;
+  if (columns_.collectives.size() >= kMostCollectives) return timeline::kNoCollective;
+  if (!RowOf(event.group_ranks, event.group_size, &one.first, &one.stride)) {
+    one.first = -1;
+    one.stride = 0;
+  }
+  columns_.collectives.push_back(std::move(one));
+  const auto number = static_cast<uint16_t>(columns_.collectives.size() - 1);
+  collectives_.emplace(std::move(key), number);
+  return number;
 }
 
 void TraceKeeper::TakeHost(const TraceEvent& event) {
@@ -157,6 +222,7 @@ TraceKeeper::GpuName TraceKeeper::GpuNameOf(std::string_view name) {
   if (const auto known = gpu_names_.find(Key(name)); known != gpu_names_.end())
     return known->second;
   GpuName fresh{kOtherName, timeline::IsCommunicationKernel(name)};
+  trains_ = trains_ || timeline::SaysTraining(name);
   if (!RoomFor(name)) {
     names_left_out_ = true;
     return fresh;
@@ -171,6 +237,7 @@ TraceKeeper::HostName TraceKeeper::HostNameOf(std::string_view name) {
     return known->second;
   HostName fresh{kUnnamed, timeline::ClassesOfHost(name), timeline::IsLaunch(name),
                  name.find("Launch") != name.npos};
+  trains_ = trains_ || timeline::SaysTraining(name);
   const bool room = RoomFor(name);
   if (fresh.classes != 0) fresh.id = room ? Intern(name) : kOtherName;
   if (room) host_names_.emplace(std::string(name), fresh);
@@ -183,6 +250,7 @@ timeline::Columns TraceKeeper::TakeColumns() {
   // Its stage is its own as far as anybody knows: it is compared with no other rank.
   if (rank_ >= 0 && columns_.stage < 0 && sends_to_nobody_known_)
     columns_.stage = timeline::kStageOfNobodyElse + rank_;
+  columns_.serves = columns_.steps.empty() && !trains_;
   return std::move(columns_);
 }
 

@@ -36,6 +36,8 @@ class TraceKeeper {
     uint32_t id = 0;
     bool communicates = false;
   };
+  uint8_t DeviceOf(std::string_view name);
+  uint16_t CollectiveOf(const TraceEvent& event);
   struct HostName {
     uint32_t id = 0;  // kUnnamed: of no class, never told
     uint8_t classes = 0;
@@ -63,9 +65,11 @@ class TraceKeeper {
   ByName<HostName> host_names_;
   size_t name_bytes_ = 0;
   Tracks threads_, streams_;
+  ByName<uint16_t> collectives_;
   int64_t rank_ = -1;
   std::string pipeline_ranks_;          // of the first send or receive
   bool sends_to_nobody_known_ = false;  // kernels send and receive, and do not say with whom
+  bool trains_ = false;                 // some name says so
   uint64_t without_time_ = 0, pairs_ = 0;
   bool names_left_out_ = false;
 };

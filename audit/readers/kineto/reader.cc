@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -22,7 +23,9 @@ struct ReadTrace {
   InputReport* report = nullptr;
   int64_t rank = -1;
   int64_t world_size = 0;
+  std::string device;  // "": the main one of its process
   v1::Timeline timeline;
+  std::vector<timeline::CollectiveTimes> collectives;
 };
 
 // "trace_rank3.json", "rank-12/trace.json" -> the number behind the last "rank"; -1: none.
@@ -117,11 +120,23 @@ class KinetoSource : public Source {
     timeline::Columns columns = open_->keeper().TakeColumns();
     done_bytes_ += open_->bytes_read();
     open_.reset();
-    if (trace.report->records == 0) return;
-    trace.timeline = timeline::Reduce(&columns);
-    if (trace.timeline.gpu_events() == 0)
-      trace.report->Note("no GPU events: the trace says nothing of what the GPU waited for");
-    traces_.push_back(std::move(trace));
+    if (trace.report->records > 0) TakeDevices(std::move(columns), trace);
+  }
+
+  // Each GPU of a process is a trace of its own.
+  void TakeDevices(timeline::Columns columns, const ReadTrace& of) {
+    timeline::Devices devices = timeline::ByDevice(std::move(columns));
+    for (timeline::OfDevice& device : devices.kept) {
+      ReadTrace trace = of;
+      trace.device = std::move(device.name);
+      trace.timeline = timeline::Reduce(&device.columns);
+      trace.collectives = timeline::CollectivesIn(device.columns);
+      if (trace.timeline.gpu_events() == 0)
+        trace.report->Note("no GPU events: the trace says nothing of what the GPU waited for");
+      traces_.push_back(std::move(trace));
+    }
+    for (const std::string& name : devices.left_out)
+      of.report->Note("GPU " + name + " is busy for less than a hundredth of the time: left out");
   }
 
   // Ranks that nobody names are those of the order of the files. What one rank recorded n-th is
@@ -130,21 +145,31 @@ class KinetoSource : public Source {
     placed_ = true;
     NumberByNames();
     int64_t unnamed = 0;
+    const ReadTrace* before_it = nullptr;
     for (ReadTrace& trace : traces_) {
+      const ReadTrace* other = std::exchange(before_it, &trace);
       if (trace.rank >= 0) continue;
+      // Another GPU of the process before it.
+      if (!trace.device.empty() && other != nullptr && other->report == trace.report) {
+        trace.rank = other->rank;
+        continue;
+      }
       while (Taken(unnamed)) ++unnamed;
       trace.rank = unnamed;
-      if (traces_.size() > 1) {
+      if (files_.size() > 1) {
         trace.report->Note("neither the trace nor its name says a rank: taken as rank " +
                            std::to_string(unnamed));
       }
     }
     std::stable_sort(traces_.begin(), traces_.end(), [](const ReadTrace& a, const ReadTrace& b) {
-      return std::make_tuple(a.rank, FirstStep(a.timeline), a.timeline.start_ns()) <
-             std::make_tuple(b.rank, FirstStep(b.timeline), b.timeline.start_ns());
+      return std::tie(a.rank, a.device) < std::tie(b.rank, b.device) ||
+             (std::tie(a.rank, a.device) == std::tie(b.rank, b.device) &&
+              std::make_tuple(FirstStep(a.timeline), a.timeline.start_ns()) <
+                  std::make_tuple(FirstStep(b.timeline), b.timeline.start_ns()));
     });
     for (size_t i = 0; i < traces_.size(); ++i) {
-      const bool again = i > 0 && traces_[i - 1].rank == traces_[i].rank;
+      const bool again = i > 0 && traces_[i - 1].rank == traces_[i].rank &&
+                         traces_[i - 1].device == traces_[i].device;
       nth_.push_back(again ? nth_.back() + 1 : 0);
       const auto [step, fresh] = steps_.try_emplace(nth_[i], FirstStep(traces_[i].timeline));
       if (!fresh) step->second = std::min(step->second, FirstStep(traces_[i].timeline));
@@ -157,18 +182,20 @@ class KinetoSource : public Source {
 
   // Names that end in 0 to n - 1 are those of n ranks; any other numbers may be steps or times.
   void NumberByNames() {
-    std::map<int64_t, ReadTrace*> by_number;
-    size_t unnamed = 0;
+    std::map<int64_t, std::vector<ReadTrace*>> by_number;
+    std::set<const InputReport*> unnamed;
     for (ReadTrace& trace : traces_) {
-      if (trace.rank >= 0) continue;
-      ++unnamed;
-      by_number.emplace(NumberAtEnd(trace.report->path), &trace);
+      if (trace.rank >= 0) return;
+      unnamed.insert(trace.report);
+      by_number[NumberAtEnd(trace.report->path)].push_back(&trace);
     }
-    const bool all = unnamed > 1 && unnamed == traces_.size() && by_number.size() == unnamed &&
+    const bool all = unnamed.size() > 1 && by_number.size() == unnamed.size() &&
                      by_number.begin()->first == 0 &&
-                     by_number.rbegin()->first == static_cast<int64_t>(unnamed) - 1;
+                     by_number.rbegin()->first == static_cast<int64_t>(unnamed.size()) - 1;
     if (!all) return;
-    for (const auto& [number, trace] : by_number) trace->rank = number;
+    for (const auto& [number, traces] : by_number) {
+      for (ReadTrace* trace : traces) trace->rank = number;
+    }
   }
 
   bool Taken(int64_t rank) const {
@@ -185,13 +212,32 @@ class KinetoSource : public Source {
       v1::Evidence& evidence = *batch->add_evidence();
       evidence.set_source(static_cast<uint32_t>(batch->sources_size()) - 1);
       evidence.mutable_site()->set_op(kOp);
+      if (!trace.device.empty()) evidence.mutable_site()->set_layer("GPU " + trace.device);
       evidence.set_step(steps_.at(nth_[next_trace_]));
       evidence.set_sample_size(trace.timeline.gpu_events());
       evidence.set_exercised(v1::EXERCISED_YES);
       *evidence.mutable_timeline() = std::move(trace.timeline);
       bytes += evidence.ByteSizeLong();
+      bytes += GiveCollectives(trace, batch);
       ++next_trace_;
     }
+  }
+
+  // Beside the timeline: of the main GPU alone, which is the rank that collectives know.
+  size_t GiveCollectives(const ReadTrace& trace, v1::Batch* batch) const {
+    size_t bytes = 0;
+    std::map<std::string, uint32_t> calls;  // of the site
+    for (const timeline::CollectiveTimes& times : trace.collectives) {
+      if (!trace.device.empty()) break;
+      v1::Evidence& evidence = *batch->add_evidence();
+      evidence.set_source(static_cast<uint32_t>(batch->sources_size()) - 1);
+      evidence.set_step(steps_.at(nth_[next_trace_]));
+      evidence.set_exercised(v1::EXERCISED_YES);
+      timeline::PutCollective(times, &evidence);
+      evidence.set_call(calls[evidence.site().layer() + "/" + times.op]++);
+      bytes += evidence.ByteSizeLong();
+    }
+    return bytes;
   }
 
   v1::Source Process(uint32_t rank) const {

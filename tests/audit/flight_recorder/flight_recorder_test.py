@@ -108,6 +108,21 @@ for form in FORMS:
     assert not found and verdict[0]["verdict"] == "pass", verdict
 
 
+# Dumps that somebody asks a running job for: rank 1's was written a moment before the others', which looks like a hang.
+for seconds, verdict_is in ((2, "inconclusive"), (700, "finding")):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        dumps = {r: dump(r, completed(r, 5) + [entry(6, "started" if r == 1 else "completed", r)] + ([] if r == 1 else [entry(7, "started", r)]))
+                 for r in range(RANKS)}
+        write(folder, dumps, "json")
+        for path in folder.iterdir():
+            os.utime(path, (1712345678 + seconds, 1712345678 + seconds))
+        _, report = audit(folder)
+        said = [v for v in report["verdicts"] if v["rule"] == "performance/hang"]
+        assert [v["verdict"] for v in said] == [verdict_is], (seconds, said)
+        assert verdict_is == "finding" or said[0]["reason"].startswith("on-demand: "), said
+
+
 class Runs:
     def __reduce__(self):
         return (os.system, ("touch " + MARK,))

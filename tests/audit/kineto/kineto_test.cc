@@ -10,7 +10,9 @@
 
 #include "audit/readers/kineto/reader.h"
 #include "audit/readers/kineto/trace_file.h"
+#include "audit/render/html_report.h"
 #include "audit/render/json_report.h"
+#include "audit/render/sarif_report.h"
 #include "audit/render/text_report.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/audit/kineto/trace_text.h"
@@ -285,6 +287,13 @@ TEST(Kineto, TheTollIsTold) {
   EXPECT_EQ(json["toll"]["paid"], "cable");
   EXPECT_EQ(json["toll"]["next"], "gpu-traffic");
   EXPECT_GT(json["toll"]["share"], 0.3);
+  const std::string line = json["toll"]["line"];
+  EXPECT_THAT(RenderHtml(pays), HasSubstr("<p>" + line + "</p>"));
+  EXPECT_THAT(RenderHtml(pays), HasSubstr("\"toll\":\"" + line + "\""));
+  const auto sarif = nlohmann::json::parse(RenderSarif(pays, 0, "/"))["runs"][0]["properties"];
+  EXPECT_EQ(sarif["toll"]["line"], line);
+  EXPECT_EQ(sarif["toll"]["paid"], "cable");
+  EXPECT_EQ(sarif["toll"]["next"], "gpu-traffic");
 }
 
 // A stage is a rank's place in the group that sends and receives.

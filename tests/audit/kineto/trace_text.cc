@@ -67,8 +67,8 @@ class Writer {
   void Gpu(const timeline::GpuWork& work) {
     static const char* const kCategories[] = {"kernel", "gpu_memcpy", "gpu_memset"};
     std::string args =
-        absl::StrCat("\"External id\": 3, \"device\": 0, \"context\": 1, \"stream\": ", work.stream,
-                     ", \"grid\": [4, 1, 1]");
+        absl::StrCat("\"External id\": 3, \"device\": ", work.device,
+                     ", \"context\": 1, \"stream\": ", work.stream, ", \"grid\": [4, 1, 1]");
     if (work.correlation != timeline::kNoCorrelation)
       absl::StrAppend(&args, ", \"correlation\": ", work.correlation);
     Add(kCategories[static_cast<int>(work.kind)], in_.names[work.name], 1, work.stream, work.start,

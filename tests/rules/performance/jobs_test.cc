@@ -128,6 +128,38 @@ TEST(Jobs, TheSlowRankIsNamedAndNoVictim) {
 }
 
 // A pipeline whose bubble is its schedule's, and one whose stage is too large.
+// An all-reduce of 256 MiB that reaches 70 % of the link, whoever comes late; and one that reaches
+// 40 %.
+TEST(Jobs, LinksThatAreReachedAreNotAccused) {
+  int accused = 0, found = 0;
+  const int jobs = Long() ? 200 : 6;
+  for (int i = 0; i < jobs; ++i) {
+    JobSpec spec;
+    spec.steps = 128;
+    spec.kernels = 8;
+    spec.compute_ms = 20;
+    spec.spread = 0.02 * (i % 4);
+    spec.jitter = 0.3;
+    spec.late_rank = i % 3 == 0 ? 5 : -1;
+    spec.late_ms = 30;
+    spec.collective_mib = 256;
+    spec.seed = static_cast<uint64_t>(9000 + i);
+    const double bytes = 2 * 256.0 * (1 << 20) * 7 / 8;  // that leave a rank
+    const auto told = [&](double gb_s) {
+      spec.transfer_ms = 1e3 * bytes / (1e9 * gb_s);
+      int count = 0;
+      for (const v1::Finding& finding :
+           Findings(JobRun(spec), {"performance/collective-bandwidth.domain_gb_s=45"}))
+        count += finding.rule() == "performance/collective-bandwidth" ? 1 : 0;
+      return count;
+    };
+    accused += told(0.7 * 45);
+    found += told(0.4 * 45);
+  }
+  EXPECT_EQ(accused, 0);
+  EXPECT_EQ(found, jobs);
+}
+
 TEST(Jobs, HealthyPipelinesAreSilentAndALargeStageIsNamed) {
   const std::vector<std::string> told = {"performance/pipeline-bubble.micro_batches=16"};
   int jobs = 0;

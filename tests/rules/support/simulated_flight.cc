@@ -268,7 +268,7 @@ void Set(FlightSpec& s, const std::string& key, const std::string& value) {
   fields.whole = {{"ranks", &s.ranks}, {"stages", &s.stages},   {"steps", &s.steps},
                   {"ahead", &s.ahead}, {"culprit", &s.culprit}, {"culprits", &s.culprits},
                   {"seed", &seed}};
-  fields.flag = {{"dump", &s.dump}};
+  fields.flag = {{"dump", &s.dump}, {"young", &s.young}};
   fields.text = {{"fault", &s.fault}, {"poison", &s.poison}};
   SetField(fields, key, value);
   s.seed = static_cast<uint64_t>(seed);
@@ -299,6 +299,7 @@ v1::Batch FlightRun(const FlightSpec& spec) {
     v1::Evidence& evidence = *batch.add_evidence();
     evidence.set_source(static_cast<uint32_t>(batch.sources_size()) - 1);
     evidence.mutable_site()->set_op("flight-recorder");
+    evidence.set_exercised(spec.young ? v1::EXERCISED_NO : v1::EXERCISED_YES);
     *evidence.mutable_flight_recorder() = std::move(recorder);
   }
   return batch;

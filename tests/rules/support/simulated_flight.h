@@ -26,6 +26,7 @@ struct FlightSpec {
   int culprit = 5;
   int culprits = 1;    // from `culprit` on
   bool dump = true;    // the culprit left one
+  bool young = false;  // written a moment after what is pending was launched
   std::string poison;  // "numbers": sequence numbers and members beyond all bounds
   uint64_t seed = 1;
 };

@@ -48,6 +48,13 @@ class RankTrace {
                   stall.name,
                   KindOf("loader").name};
     if (spec.stages > 1) out_.stage = rank % spec.stages;
+    if (spec.collective_mib > 0) {
+      out_.collectives.push_back({.op = "all_reduce",
+                                  .ranks = static_cast<uint32_t>(spec.ranks),
+                                  .first = 0,
+                                  .stride = 1,
+                                  .bytes = static_cast<uint64_t>(spec.collective_mib * (1 << 20))});
+    }
     if (rank == spec.slow_rank || (spec.slow_stage >= 0 && rank % spec.stages == spec.slow_stage))
       speed_ *= spec.slow;
   }
@@ -84,8 +91,10 @@ class RankTrace {
   }
 
   void Collective(int step, int64_t end) {
-    if (!spec_.alone)
+    if (!spec_.alone) {
       AddWork(at_, end, kAllReduce, kStreamOfCollectives, timeline::GpuKind::kKernel, true);
+      if (!out_.collectives.empty()) out_.gpu.back().collective = 0;
+    }
     if (spec_.marks) out_.steps.push_back({10 + step, begun_, end});
     at_ = end;
   }
@@ -172,28 +181,29 @@ void Poison(const std::string& poison, v1::Timeline* timeline) {
 void Set(JobSpec& s, const std::string& key, const std::string& value) {
   int seed = static_cast<int>(s.seed);
   SpecFields fields;
-  fields.whole = {{"ranks", &s.ranks},
-                  {"steps", &s.steps},
-                  {"kernels", &s.kernels},
-                  {"stall_every", &s.stall_every},
-                  {"stall_rank", &s.stall_rank},
-                  {"slow_rank", &s.slow_rank},
-                  {"late_rank", &s.late_rank},
-                  {"stages", &s.stages},
-                  {"slow_stage", &s.slow_stage},
-                  {"micro_batches", &s.micro_batches},
-                  {"seed", &seed}};
-  fields.number = {{"compute_ms", &s.compute_ms}, {"transfer_ms", &s.transfer_ms},
-                   {"spread", &s.spread},         {"jitter", &s.jitter},
-                   {"stray_gaps", &s.stray_gaps}, {"stray_ms", &s.stray_ms},
-                   {"stall_ms", &s.stall_ms},     {"slow", &s.slow},
-                   {"late_ms", &s.late_ms},       {"launch_us", &s.launch_us}};
+  fields.whole = {{"ranks", &s.ranks},           {"steps", &s.steps},
+                  {"kernels", &s.kernels},       {"stall_every", &s.stall_every},
+                  {"stall_rank", &s.stall_rank}, {"slow_rank", &s.slow_rank},
+                  {"late_rank", &s.late_rank},   {"stages", &s.stages},
+                  {"slow_stage", &s.slow_stage}, {"micro_batches", &s.micro_batches},
+                  {"told_ranks", &s.told_ranks}, {"seed", &seed}};
+  fields.number = {{"compute_ms", &s.compute_ms},
+                   {"transfer_ms", &s.transfer_ms},
+                   {"spread", &s.spread},
+                   {"jitter", &s.jitter},
+                   {"stray_gaps", &s.stray_gaps},
+                   {"stray_ms", &s.stray_ms},
+                   {"stall_ms", &s.stall_ms},
+                   {"slow", &s.slow},
+                   {"late_ms", &s.late_ms},
+                   {"launch_us", &s.launch_us},
+                   {"collective_mib", &s.collective_mib}};
   fields.flag = {{"hidden", &s.hidden},
                  {"alone", &s.alone},
                  {"marks", &s.marks},
                  {"launches", &s.launches},
                  {"gpu", &s.gpu}};
-  fields.text = {{"stall", &s.stall}, {"poison", &s.poison}};
+  fields.text = {{"stall", &s.stall}, {"poison", &s.poison}, {"driver", &s.driver}};
   SetField(fields, key, value);
   s.seed = static_cast<uint64_t>(seed);
 }
@@ -217,10 +227,30 @@ std::vector<timeline::Columns> SimulatedJob(const JobSpec& spec) {
   return columns;
 }
 
+// As the agent of a rank reports it, at the step of its timeline.
+void AddDriver(const JobSpec& spec, int rank, v1::Batch* batch) {
+  if (spec.driver.empty()) return;
+  const bool says = rank == spec.slow_rank || spec.driver == "heat everywhere";
+  const bool heat = says && spec.driver.starts_with("heat");
+  const std::map<std::string_view, double> values = {
+      {timeline::kClocksHeldSeries, heat ? 0.9 : 0},
+      {timeline::kClockReasonsSeries, heat ? 0x40 : 0},
+      {timeline::kMemoryErrorsSeries, says && spec.driver == "ecc" ? 3 : 0},
+      {timeline::kXidSeries, says && spec.driver == "xid" ? 79 : 0}};
+  for (const auto& [series, value] : values) {
+    v1::Evidence& evidence = *batch->add_evidence();
+    evidence.set_source(static_cast<uint32_t>(rank));
+    evidence.mutable_site()->set_op(std::string(series));
+    evidence.set_step(10);
+    evidence.mutable_scalar()->set_value(value);
+  }
+}
+
 v1::Batch JobRun(const JobSpec& spec) {
   v1::Batch batch;
   std::vector<timeline::Columns> columns = SimulatedJob(spec);
-  for (int rank = 0; rank < spec.ranks; ++rank) {
+  const int told = spec.told_ranks > 0 ? spec.told_ranks : spec.ranks;
+  for (int rank = 0; rank < told; ++rank) {
     AddTrainer(rank, spec.ranks, &batch);
     v1::Evidence& evidence = *batch.add_evidence();
     evidence.set_source(static_cast<uint32_t>(rank));
@@ -228,6 +258,14 @@ v1::Batch JobRun(const JobSpec& spec) {
     evidence.set_step(10);
     *evidence.mutable_timeline() = timeline::Reduce(&columns[static_cast<size_t>(rank)]);
     Poison(spec.poison, evidence.mutable_timeline());
+    AddDriver(spec, rank, &batch);
+    for (const auto& times : timeline::CollectivesIn(columns[static_cast<size_t>(rank)])) {
+      v1::Evidence& moved = *batch.add_evidence();
+      moved.set_source(static_cast<uint32_t>(rank));
+      moved.set_step(10);
+      timeline::PutCollective(times, &moved);
+      if (spec.poison == "moved") moved.mutable_span()->set_duration_ns(0);
+    }
   }
   return batch;
 }

@@ -33,13 +33,19 @@ struct JobSpec {
   int stages = 1;  // of a pipeline; a rank's stage is rank % stages
   int slow_stage = -1;
   int micro_batches = 0;  // with stages: they begin and end after one another, as these make them
-  double launch_us = 0;   // the GPU waits so long for each kernel's launch
-  bool hidden = true;     // communication under computation
-  bool alone = false;     // nothing communicates
-  bool marks = true;      // of steps
-  bool launches = true;   // are recorded
-  bool gpu = true;        // events are recorded
-  std::string poison;     // "huge": times beyond any clock; "parts": a part longer than the whole
+  double collective_mib = 0;  // what the collective that ends a step sums; 0: kernels do not say
+  int told_ranks = 0;         // of as many ranks there is a trace; 0: of all
+  double launch_us = 0;       // the GPU waits so long for each kernel's launch
+  // What the driver of the slow rank's GPU says: "heat", "power" (at its cap), "ecc", "xid"; "heat
+  // everywhere": all ranks' do. "": nobody is asked.
+  std::string driver;
+  bool hidden = true;    // communication under computation
+  bool alone = false;    // nothing communicates
+  bool marks = true;     // of steps
+  bool launches = true;  // are recorded
+  bool gpu = true;       // events are recorded
+  std::string poison;    // "huge": times beyond any clock; "parts": a part longer than the whole;
+                         // "moved": figures of collectives that are none
   uint64_t seed = 1;
 };
 

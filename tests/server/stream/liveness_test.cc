@@ -213,6 +213,67 @@ TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   EXPECT_TRUE(told_.empty());
 }
 
+// A notebook between two cells, a loop that has ended, a person who thinks.
+class BetweenStepsTest : public LivenessTest, public ::testing::WithParamInterface<uint32_t> {};
+
+TEST_P(BetweenStepsTest, NobodyHangs) {
+  Begin(GetParam());
+  Train(20);
+  for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_OTHER;
+  Pass(milliseconds(12000));
+  EXPECT_EQ(State("idle"), GetParam());
+  Pass(milliseconds(3600000));
+  EXPECT_TRUE(told_.empty());
+  // The next cell: there it may hang, however long it was idle.
+  for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_UNSPECIFIED;
+  Train(1);
+  Pass(milliseconds(12000));
+  EXPECT_EQ(told_.size(), 1u);
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, BetweenStepsTest, ::testing::Values(1u, 4u));
+
+// The others are within the next step: who does not begin it holds them.
+TEST_F(LivenessTest, WhoDoesNotBeginTheStepOfTheOthersIsNamed) {
+  Begin(3);
+  Train(20);
+  Train(1, {1});
+  ranks_[1].stage = v1::Span::KIND_OTHER;
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
+}
+
+// The others have ended the step and want nothing: nobody is said to wait.
+TEST_F(LivenessTest, WhoHasEndedItsStepDoesNotWait) {
+  Begin(3);
+  Train(20);
+  ranks_[0].stage = ranks_[2].stage = v1::Span::KIND_OTHER;
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_TRUE(told_[0].waiting().empty());
+  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_WARNING);
+}
+
+// Stopped before anybody knows how long a step takes: five minutes, and a level less.
+TEST_F(LivenessTest, AFastLoopThatStopsEarlyIsToldLate) {
+  Begin(2);
+  for (int i = 0; i < 100; ++i) Train(1, {}, milliseconds(i % 50 == 0 ? 250 : 0));
+  Train(1, {1});
+  Pass(milliseconds(290000));
+  EXPECT_TRUE(told_.empty());
+  Pass(milliseconds(20000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  const v1::Verdict verdict = rules::HangVerdict(told_[0]);
+  EXPECT_EQ(verdict.finding().level(), v1::LEVEL_WARNING);
+  EXPECT_NE(verdict.finding().explanation().find("too few steps were seen"), std::string::npos);
+  EXPECT_EQ(verdict.finding().explanation().find("longest pause"), std::string::npos);
+  Pass(milliseconds(3600000));
+  EXPECT_EQ(told_.size(), 1u);
+}
+
 TEST_F(LivenessTest, GoneIsNotUnreachable) {
   Begin(2);
   Train(20);

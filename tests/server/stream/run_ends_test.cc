@@ -168,5 +168,26 @@ TEST_F(RunEndsTest, AHangIsOverWhenAllThatHungGoOn) {
   EXPECT_THAT(WentOn(), ElementsAre("performance/hang")) << "begun again";
 }
 
+TEST_F(RunEndsTest, AHangIsOverWhenWhoHungSaysGoodbye) {
+  Begin();
+  v1::RanksHung hung;
+  hung.set_run("r");
+  hung.set_role(v1::ROLE_TRAINER);
+  hung.set_step(5);
+  hung.add_ranks(0);
+  hung.add_ranks(1);
+  table_.NoteHung(hung);
+  Goodbye(1, Source(0), 1);
+  EXPECT_THAT(WentOn(), IsEmpty());
+  Goodbye(2, Source(1), 2);
+  EXPECT_THAT(WentOn(), ElementsAre("performance/hang"));
+  // Of one that an exception ends the hang may be the reason.
+  Begin();
+  table_.NoteHung(hung);
+  Goodbye(1, Source(0), 3);
+  Goodbye(2, Source(1), 3, v1::Ending::HOW_EXCEPTION);
+  EXPECT_THAT(WentOn(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace plumbline::server

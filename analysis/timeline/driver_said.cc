@@ -1,0 +1,60 @@
+#include "analysis/timeline/driver_said.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
+namespace plumbline::timeline {
+namespace {
+
+// Half of the looks: a moment's heat explains no slow block.
+constexpr double kHeldOften = 0.5;
+
+// NVML's bits.
+const char* HolderOfClocks(double reasons) {
+  const auto bits = static_cast<uint64_t>(reasons);
+  if ((bits & (0x20 | 0x40)) != 0) return "Heat";
+  return (bits & 0x80) != 0 ? "The power supply's brake" : "A hardware slowdown";
+}
+
+}  // namespace
+
+bool IsOfDriver(const v1::Site& site) {
+  if (!site.layer().empty() || !site.op().starts_with("gpu.")) return false;
+  const std::string_view op = site.op();
+  return op == kClocksHeldSeries || op == kClockReasonsSeries || op == kMemoryErrorsSeries ||
+         op == kXidSeries;
+}
+
+void DriverSaid::Hear(std::string_view series, int64_t at, double value) {
+  if (!(value >= 0 && value < 1e15)) return;
+  step = std::max(step, at);
+  if (series == kClocksHeldSeries) held = value;
+  if (series == kClockReasonsSeries) reasons = value;
+  if (series == kMemoryErrorsSeries) errors = value;
+  if (series == kXidSeries) xid = value;
+}
+
+void DriverSaid::Persist(Archive& archive) { archive(step, held, reasons, errors, xid); }
+
+DriverCause CauseOfDriver(const DriverSaid& said) {
+  if (said.xid > 0) {
+    return {"xid", absl::StrFormat(" Its driver reports XID %.0f.", said.xid),
+            "Look the XID up (dmesg, NVIDIA's list of XID errors); drain the node."};
+  }
+  if (said.errors > 0) {
+    return {"memory-errors",
+            absl::StrFormat(" Its driver counts %.0f uncorrected memory errors.", said.errors),
+            "Reset the GPU (rows are remapped then); swap it if errors come again."};
+  }
+  if (said.held >= kHeldOften) {
+    return {"clocks-held",
+            absl::StrFormat(" %s holds its clocks down, in %.0f %% of the looks.",
+                            HolderOfClocks(said.reasons), 100 * said.held),
+            "Look at that node's cooling and power (nvidia-smi -q -d CLOCK,TEMPERATURE,POWER); "
+            "swap it."};
+  }
+  return {};
+}
+
+}  // namespace plumbline::timeline

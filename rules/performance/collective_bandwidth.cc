@@ -1,0 +1,262 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "analysis/timeline/timeline.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# performance/collective-bandwidth
+
+Collectives move their bytes far more slowly than the links could.
+
+**Why.** One cable of eight that runs at half its rate, a ring that leaves its node through one network card where eight could carry it, a library that
+fell back to sockets: no error says so. An all-reduce of 1 GiB among 64 GPUs takes 42 ms at 50 GB/s and 423 ms at 5.
+
+**What it checks.** Of traces whose communication kernels say what they move (PyTorch's profiler writes `Collective name`, `In msg nelems`, `Out msg
+nelems`, `dtype`, `Group size` and `Process Group Ranks` to NCCL's): with B the whole gathered, scattered or reduced tensor (for all-to-all the sum over
+ranks), N the members and T the time of the kernel, what leaves one GPU in a second is B(N−1)/(N·T) for all-gather and reduce-scatter, twice that for
+all-reduce, an N-th of it for all-to-all. A kernel's time has waiting in it, so the best counts: calls under which nothing else communicates,
+of these the tenth that is done soonest, over all members that left a trace, and over all sizes from 16 MiB on. At least 100 such calls of a member. It is a finding
+where that is under half of what the links give: `domain_gb_s` where all members are of one domain (`domain` ranks that follow each other), else
+`link_gb_s` for each member that a domain has (each GPU with its own card, all of them used), at most `domain_gb_s`.
+`flat`: members share domains, and no more is reached than a single card gives: the ring does not use the others.
+
+**Bad.** `all_reduce among 8 ranks moves 14.7 GB/s at best, 33 % of the 45 that the links give`.
+
+**Good.** `all_reduce among 8 ranks moves 38.1 GB/s at best, 85 % of the 45 that the links give`.
+
+**How to fix it.**
+- Run the library's own test on these hosts (`all_reduce_perf -b 16M -e 1G -g 8`): is it as slow there, look at cables and cards (`ibstatus`,
+  `nvidia-smi nvlink -s`, error counters); else at what the job sets.
+- `NCCL_DEBUG=INFO`: which transport (`NET/IB`, not `NET/Socket`), how many channels, does each GPU use its own card (`NCCL_IB_HCA`, `GPU Direct RDMA`)?
+- `flat`: `NCCL_ALGO`, `NCCL_CROSS_NIC`, a topology file; groups whose members follow each other within a node.
+
+**Strength.** `heuristic`: half of the link is customary, and what the links give is what the options say.
+
+**Inconclusive when** no option says what the links give (what was measured stands in the details), fewer than 100 calls of 16 MiB were alone on the link, or the group's
+members are not known although the group may reach over domains. Where not all members left a trace, one that always comes last may be among the others: a `note`.
+
+**What it cannot see.** A link that is slow now and then; collectives whose kernels do not say what they move; latency of small ones; other jobs on the same network.
+
+**Cost.** A median a size and group.
+
+**Sources.** NVIDIA, nccl-tests, `doc/PERFORMANCE.md` (bus bandwidth); Thakur et al. 2005, "Optimization of Collective Communication Operations in MPICH".
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "link_gb_s",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "GB/s a GPU, in one direction",
+     .default_value = "0",
+     .reason = "0: not told, and no trace tells it (400 Gbit/s are 50)",
+     .low = 0,
+     .high = 1e6},
+    {.name = "domain_gb_s",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "GB/s a GPU, in one direction",
+     .default_value = "0",
+     .reason = "0: not told (NVLink of an H100: 450)",
+     .low = 0,
+     .high = 1e6},
+    {.name = "domain",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "ranks",
+     .default_value = "8",
+     .reason = "GPUs of most hosts",
+     .low = 1,
+     .high = 131072},
+    {.name = "share",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "of the link",
+     .default_value = "0.5",
+     .reason = "customary",
+     .low = 0,
+     .high = 1},
+};
+
+constexpr RuleInfo kInfo = {"performance/collective-bandwidth",
+                            "collectives run far below the link",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr uint64_t kFewestCalls = 100;
+constexpr double kGigabyte = 1e9;
+// Of one card's bandwidth: above it more than one carries.
+constexpr double kOneCard = 1.1;
+
+using timeline::CollectiveTimes;
+
+// One group, as those of its members saw it that left a trace.
+struct Moved {
+  std::map<uint32_t, uint64_t> calls;  // by rank
+  double best = 0;                     // bytes/s that leave one member
+  CollectiveTimes at;                  // where that was
+  uint64_t most_calls() const {
+    uint64_t most = 0;
+    for (const auto& [rank, count] : calls) most = std::max(most, count);
+    return most;
+  }
+  std::vector<uint32_t> ranks() const {
+    std::vector<uint32_t> list;
+    for (const auto& [rank, count] : calls) list.push_back(rank);
+    return list;
+  }
+};
+
+class CollectiveBandwidth : public Rule {
+ public:
+  explicit CollectiveBandwidth(const Options& options)
+      : link_(options.Number("link_gb_s") * kGigabyte),
+        domain_link_(options.Number("domain_gb_s") * kGigabyte),
+        domain_(static_cast<int64_t>(options.Number("domain"))),
+        share_(options.Number("share")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (!step.site.layer().starts_with(timeline::kCollectivesLayer)) return;
+    std::map<std::pair<int64_t, int64_t>, Moved> groups;
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_span()) continue;
+      CollectiveTimes times;
+      if (!timeline::ReadCollective(*item.evidence, &times))
+        return out.Add(Inconclusive("wrong-figures: a collective's figures are none"));
+      Moved& group = groups[{times.first, times.stride}];
+      group.calls[item.source->rank()] += times.calls;
+      const double speed = timeline::BusBandwidth(times);
+      if (speed <= group.best) continue;
+      group.best = speed;
+      group.at = times;
+    }
+    if (groups.empty()) return;
+    // The group that lies lowest speaks for all.
+    std::vector<std::pair<double, const Moved*>> order;
+    for (const auto& [members, group] : groups) {
+      const double link = LinkOf(group.at);
+      order.emplace_back(link > 0 ? group.best / link : group.best, &group);
+    }
+    const Moved& lowest = *std::min_element(order.begin(), order.end())->second;
+    v1::Verdict verdict = JudgeGroup(lowest);
+    SetPlace(verdict, step.site.layer(), step.site.op(), step.step, step.step, lowest.ranks());
+    out.Add(std::move(verdict));
+  }
+  void Persist(Archive& /*archive*/) override {}
+
+ private:
+  // Members that each domain has; 0: not known.
+  int64_t Sharing(const CollectiveTimes& at) const {
+    if (at.first < 0) return at.ranks <= 1 ? 1 : 0;
+    int64_t count = 0;
+    const int64_t domain = at.first / domain_;
+    while (count < at.ranks && (at.first + count * at.stride) / domain_ == domain) ++count;
+    return count;
+  }
+
+  // Bytes/s that a member could send; 0: not told.
+  double LinkOf(const CollectiveTimes& at) const {
+    const int64_t sharing = Sharing(at);
+    if (sharing == at.ranks) return domain_link_;
+    const double out = link_ * static_cast<double>(std::max<int64_t>(1, sharing));
+    return domain_link_ > 0 ? std::min(domain_link_, out) : out;
+  }
+
+  v1::Verdict JudgeGroup(const Moved& group) const {
+    const CollectiveTimes& at = group.at;
+    const double link = LinkOf(at);
+    const uint64_t calls = group.most_calls();
+    google::protobuf::Struct details;
+    Put(details, "gb_s", group.best / kGigabyte);
+    Put(details, "link_gb_s", link / kGigabyte);
+    Put(details, "bytes", static_cast<double>(at.bytes));
+    Put(details, "ms", 1e-6 * static_cast<double>(at.time_ns));
+    Put(details, "calls", static_cast<double>(calls));
+    Put(details, "members", at.ranks);
+    Put(details, "members_traced", static_cast<double>(group.calls.size()));
+    std::string words = absl::StrFormat("%s among %d ranks moves %.3g GB/s at best", at.op,
+                                        at.ranks, group.best / kGigabyte);
+    if (calls < kFewestCalls) {
+      return Inconclusive(
+          absl::StrFormat("few-calls: %d calls of 16 MiB or more were alone on the link, %d are "
+                          "needed; %s",
+                          calls, kFewestCalls, words),
+          std::move(details));
+    }
+    if (Sharing(at) == 0 && link_ <= 0) {
+      return Inconclusive(
+          absl::StrCat("no-members: the trace does not list the group's ranks; ", words),
+          std::move(details));
+    }
+    if (!(link > 0)) {
+      return Inconclusive(
+          absl::StrFormat("no-link: say what the links give, --set "
+                          "performance/collective-bandwidth.%s=GB/S; %s",
+                          Sharing(at) == at.ranks ? "domain_gb_s" : "link_gb_s", words),
+          std::move(details));
+    }
+    absl::StrAppendFormat(&words, ", %.3g %% of the %.4g that the links give",
+                          100 * group.best / link, link / kGigabyte);
+    if (!(group.best < share_ * link)) return Pass(words, std::move(details));
+    return Found(group, link, words, std::move(details));
+  }
+
+  v1::Verdict Found(const Moved& group, double link, const std::string& words,
+                    google::protobuf::Struct details) const {
+    const CollectiveTimes& at = group.at;
+    const bool all = group.calls.size() >= at.ranks;
+    const int64_t sharing = Sharing(at);
+    const bool flat = sharing > 1 && sharing < at.ranks && group.best <= kOneCard * link_;
+    FindingBuilder found(all ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
+    found
+        .Title(flat ? "collectives use one network card where several could carry them"
+                    : "collectives move their bytes far below what the links give")
+        .Explain(absl::StrFormat(
+            "%s: of %d calls, looked at where nothing else communicates, the soonest tenth takes "
+            "%.4g ms for %.4g MiB.%s",
+            Capitalised(words), group.most_calls(), 1e-6 * static_cast<double>(at.time_ns),
+            static_cast<double>(at.bytes) / (1 << 20),
+            flat ? " That is what a single card gives." : ""))
+        .Cause(flat ? "flat" : "slow-link", all ? 0.7 : 0.5)
+        .Measured("bytes that leave one member in a second, at best", group.best / kGigabyte,
+                  "GB/s")
+        .Threshold(share_ * link / kGigabyte, "half of what the options say that the links give")
+        .Samples(group.most_calls())
+        .Assume("the links give what the options say")
+        .Assume(all ? "in a tenth of the calls some member that is traced comes last"
+                    : "no member without a trace always comes last")
+        .Witness("bytes", static_cast<double>(at.bytes))
+        .Witness("ms", 1e-6 * static_cast<double>(at.time_ns))
+        .Witness("members", at.ranks)
+        .Fix(flat ? "Look at how the library leaves a host: NCCL_DEBUG=INFO (channels, NET/IB, "
+                    "NCCL_IB_HCA, NCCL_ALGO), a topology file; groups whose ranks follow each "
+                    "other."
+                  : "Run nccl-tests on these hosts: as slow there, look at cables and cards "
+                    "(ibstatus, nvidia-smi nvlink -s); else at NCCL_DEBUG=INFO: NET/IB or "
+                    "NET/Socket, channels.");
+    *found.verdict().mutable_details() = std::move(details);
+    return found.Take();
+  }
+
+  const double link_, domain_link_;  // bytes/s
+  const int64_t domain_;
+  const double share_;
+};
+
+}  // namespace
+
+CatalogueEntry collective_bandwidth() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<CollectiveBandwidth>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
