@@ -56,9 +56,14 @@ absl::Status CheckSampled(const ReductionCall& call) {
 }
 
 absl::Status CheckTensors(const ReductionCall& call) {
-  if (absl::Status s = CheckTensor("input", call.input, Content::kNumber); !s.ok()) return s;
-  if (absl::Status s = CheckTensor("output", call.output, Content::kNumber); !s.ok()) return s;
-  if (absl::Status s = CheckTensor("offsets", call.offsets, Content::kInteger); !s.ok()) return s;
+  absl::Status s = CheckTensor("input", call.input, Content::kNumber, Place::kAny);
+  if (s.ok()) s = CheckTensor("output", call.output, Content::kNumber, Place::kAny);
+  if (s.ok()) s = CheckTensor("offsets", call.offsets, Content::kInteger, Place::kAny);
+  if (s.ok() && call.input.present() && call.output.present())
+    s = CheckSamePlace("output", call.output, "input", call.input.device);
+  if (s.ok() && call.input.present() && !call.offsets.on_host())
+    s = CheckSamePlace("offsets", call.offsets, "input", call.input.device);
+  if (!s.ok()) return s;
   if (call.input.present() != call.output.present()) {
     return absl::InvalidArgumentError("input and output: expected both or neither");
   }
@@ -103,26 +108,33 @@ absl::Status Gather(const TensorView& from, int64_t rows, const std::vector<uint
   return absl::OkStatus();
 }
 
+// The step's sampled elements of `count`.
+void ChooseOffsets(const MeasureOptions& options, uint64_t count, ReductionScratch* scratch) {
+  scratch->offsets.resize(std::min<uint64_t>(count, kReductionSamples));
+  for (uint64_t i = 0; i < scratch->offsets.size(); ++i)
+    scratch->offsets[i] = SampleIndex(options.key, count, i);
+}
+
+TensorView OffsetsOf(uint64_t count, ReductionScratch* scratch) {
+  const auto extent = static_cast<int64_t>(scratch->offsets.size());
+  if (count > uint64_t{UINT32_MAX} + 1)
+    return TensorView::Dense(scratch->offsets.data(), DType::kU64, extent);
+  scratch->narrow.assign(scratch->offsets.begin(), scratch->offsets.end());  // half the traffic
+  return TensorView::Dense(scratch->narrow.data(), DType::kU32, extent);
+}
+
 absl::Status SampleWhole(const MeasureOptions& options, ReductionScratch* scratch,
                          ReductionCall* call) {
   const uint64_t count = Elements(call->output);
   const int64_t rows = WholeRows(call->input, call->output);
-  const uint64_t m = std::min<uint64_t>(count, kReductionSamples);
-  scratch->offsets.resize(m);
-  for (uint64_t i = 0; i < m; ++i) scratch->offsets[i] = SampleIndex(options.key, count, i);
+  ChooseOffsets(options, count, scratch);
   TensorView input, output;
   absl::Status s = Gather(call->input, rows, scratch->offsets, &scratch->input, &input);
   if (s.ok()) s = Gather(call->output, 1, scratch->offsets, &scratch->output, &output);
   if (!s.ok()) return s;
   call->input = input;
   call->output = output;
-  const auto extent = static_cast<int64_t>(m);
-  if (count - 1 > UINT32_MAX) {
-    call->offsets = TensorView::Dense(scratch->offsets.data(), DType::kU64, extent);
-  } else {  // half the traffic
-    scratch->narrow.assign(scratch->offsets.begin(), scratch->offsets.end());
-    call->offsets = TensorView::Dense(scratch->narrow.data(), DType::kU32, extent);
-  }
+  call->offsets = OffsetsOf(count, scratch);
   return absl::OkStatus();
 }
 
@@ -139,6 +151,14 @@ absl::Status CheckOffsets(const ReductionCall& call) {
     }
   }
   return absl::OkStatus();
+}
+
+// Elements [m] or [rows,m] of a slot, which a device is to fill.
+TensorView Awaited(const TensorView& whole, int64_t rows, int64_t m) {
+  TensorView v = rows == 1 ? TensorView::Dense(nullptr, whole.dtype, m)
+                           : TensorView::Dense(nullptr, whole.dtype, rows, m);
+  if (v.elements() > 0) v.device = whole.device;
+  return v;
 }
 
 void DropSample(std::string_view reason, ReductionCall* call) {
@@ -159,6 +179,27 @@ struct ReductionParts {
   std::array<TensorView, 4> tensors;
   CallParts all;
 };
+
+// The elements of whole tensors, gathered where they lie.
+void CarryWhole(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call,
+                ReductionCarry* carry) {
+  const TensorView input = call->input, output = call->output;
+  const uint64_t count = Elements(output);
+  const int64_t rows = WholeRows(input, output);
+  ChooseOffsets(options, count, scratch);
+  const auto m = static_cast<int64_t>(scratch->offsets.size());
+  call->input = Awaited(input, rows, m);
+  call->output = Awaited(output, 1, m);
+  call->offsets = OffsetsOf(count, scratch);
+  if (m == 0) return;
+  const ReductionParts parts(*call);
+  const uint64_t row_bytes = static_cast<uint64_t>(m) * DTypeSize(input.dtype);
+  for (int64_t row = 0; row < rows; ++row) {
+    carry->gathers.push_back({Row(input, rows, row),
+                              PlaceInSlot(parts.all, 0) + static_cast<uint64_t>(row) * row_bytes});
+  }
+  carry->gathers.push_back({output, PlaceInSlot(parts.all, 1)});
+}
 
 absl::Status FillSample(const ReductionCall& call, v1::ReductionSample* out) {
   if (absl::Status s = PackTensor(call.input, out->mutable_inputs()); !s.ok()) return s;
@@ -223,16 +264,35 @@ void Complete(ReductionCall* call) {
   }
 }
 
+namespace {
+
+// Are the call's elements kept? If not, they are dropped.
+bool Keeps(const MeasureOptions& options, ReductionCall* call) {
+  if (!call->input.present()) return false;
+  const bool fits = SampleBytes(*call) <= options.sample_max_bytes;
+  if (!options.sampled || !fits) DropSample(options.sampled ? kTooLarge : "", call);
+  return call->input.present();
+}
+
+}  // namespace
+
+absl::Status Carry(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call,
+                   ReductionCarry* carry) {
+  if (!Keeps(options, call)) return absl::OkStatus();
+  if (!call->offsets.present()) {
+    CarryWhole(options, scratch, call, carry);
+    return absl::OkStatus();
+  }
+  scratch->offsets.clear();
+  if (call->offsets.on_host()) {
+    if (absl::Status s = CheckOffsets(*call); !s.ok()) return s;
+  }
+  CarryTensors(ReductionParts(*call).all, &carry->copies);  // of two axes at most
+  return absl::OkStatus();
+}
+
 absl::Status Sample(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call) {
-  if (!call->input.present()) return absl::OkStatus();
-  if (!options.sampled) {
-    DropSample("", call);
-    return absl::OkStatus();
-  }
-  if (SampleBytes(*call) > options.sample_max_bytes) {
-    DropSample(kTooLarge, call);
-    return absl::OkStatus();
-  }
+  if (!Keeps(options, call)) return absl::OkStatus();
   return call->offsets.present() ? CheckOffsets(*call) : SampleWhole(options, scratch, call);
 }
 
@@ -279,6 +339,7 @@ absl::Status Measure(const ReductionCall& call, const MeasureOptions&, v1::Evide
                      : ranks == 1 ? v1::EXERCISED_NO
                                   : v1::EXERCISED_YES);
   if (!call.input.present()) return absl::OkStatus();
+  if (absl::Status s = CheckOffsets(call); !s.ok()) return s;  // they may come from a device
   out->set_sample_size(Elements(call.offsets));
   return FillSample(call, reduction->mutable_sample());
 }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "probes/calls/carried.h"
 #include "probes/calls/measure.h"
 
 namespace plumbline::probes {
@@ -56,6 +57,19 @@ struct ReductionScratch {
 // was OK and Complete was called. InvalidArgument: an offset beyond count.
 absl::Status Sample(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call);
 
+// What a slot of a call needs from a device. The indices are the scratch's offsets.
+struct ReductionCarry {
+  std::vector<CarriedCopy> copies;
+  std::vector<CarriedGather> gathers;
+
+  bool empty() const { return copies.empty() && gathers.empty(); }
+};
+
+// Sample of tensors on a device: the call's are then those of its slot, still to come. Empty: the
+// step keeps none. Offsets that lie on the device are looked at when the call is measured.
+absl::Status Carry(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call,
+                   ReductionCarry* carry);
+
 // As of a call whose tensors are complete, before Sample.
 uint64_t SampleBytes(const ReductionCall& call);
 uint64_t SummaryBytes(const ReductionCall& call);
@@ -64,7 +78,7 @@ size_t SlotBytes(const ReductionCall& call);
 void StoreCall(const ReductionCall& call, std::byte* slot);
 ReductionCall LoadReductionCall(const std::byte* slot);
 
-// Fills reduction, sample_size and exercised from a sampled call.
+// Fills reduction, sample_size and exercised from a sampled call. InvalidArgument as Sample's.
 absl::Status Measure(const ReductionCall& call, const MeasureOptions& options, v1::Evidence* out);
 
 }  // namespace plumbline::probes

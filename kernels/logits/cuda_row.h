@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "kernels/core/device_load.h"
 #include "kernels/logits/core.h"
+#include "kernels/logits/lane_round.h"
 #include "kernels/logits/pair.h"
 
 namespace plumbline {
@@ -65,12 +66,16 @@ struct LogitWords {
   static constexpr int kLoads = static_cast<int>(sizeof(Raw)) / 2;
   uint4 load[kLoads];
 
-  __device__ __forceinline__ static LogitWords Load(const Raw* from) {
+  __device__ __forceinline__ static LogitWords Load(const LogitWords* from) {
     LogitWords words;
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i)
-      words.load[i] = __ldg(reinterpret_cast<const uint4*>(from) + i);
+    for (int i = 0; i < kLoads; ++i) words.load[i] = __ldg(&from->load[i]);
     return words;
+  }
+  // Of bf16: the larger of four, twice.
+  __device__ __forceinline__ uint32_t Most() const {
+    using internal::LargerBF16;
+    return LargerBF16(LargerBF16(load[0].x, load[0].y), LargerBF16(load[0].z, load[0].w));
   }
   __device__ __forceinline__ void Widen(float* out) const {
 #pragma unroll
@@ -129,30 +134,40 @@ struct LogitRowView {
            plan.allowed.data == nullptr;
   }
 
-  // Of plain rows: f(train, rollout) for each of the thread's whole vectors, the next ones under
-  // way while one is measured. Returns the first pair that is left, where that is the thread's;
-  // else -1.
+  // Of plain rows: f(train, rollout, most) for each of the thread's whole vectors, the next ones
+  // under way while one is measured. Returns the first pair that is left, where that is the
+  // thread's; else -1.
   template <typename Raw, typename F>
   __device__ __forceinline__ int64_t EachWhole(int lane, F f) const {
     using Words = LogitWords<Raw>;
-    const Raw* train_from = static_cast<const Raw*>(plan.side[0].data) + at[0];
-    const Raw* rollout_from = static_cast<const Raw*>(plan.side[1].data) + at[1];
+    const auto* train_from =
+        reinterpret_cast<const Words*>(static_cast<const Raw*>(plan.side[0].data) + at[0]);
+    const auto* rollout_from =
+        reinterpret_cast<const Words*>(static_cast<const Raw*>(plan.side[1].data) + at[1]);
     const auto whole = static_cast<int>(plan.vocabulary / kVector);
-    Words next_train{}, next_rollout{};
-    if (lane < whole) {
-      next_train = Words::Load(train_from + int64_t{lane} * kVector);
-      next_rollout = Words::Load(rollout_from + int64_t{lane} * kVector);
-    }
+    Words words[2] = {};
+    if (lane < whole)
+      words[0] = Words::Load(train_from + lane), words[1] = Words::Load(rollout_from + lane);
+    // Widened at the end of a round: the words' registers are free for the next load by then.
+    float train[kVector], rollout[kVector];
+    uint32_t most[2];
+    const auto widen = [&] {
+      words[0].Widen(train);
+      words[1].Widen(rollout);
+      for (int s = 0; s < 2; ++s) most[s] = sizeof(Raw) == 2 ? words[s].Most() : 0;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) internal::Keep(&train[i]), internal::Keep(&rollout[i]);
+    };
+    widen();
 #pragma unroll 1
-    for (int i = lane; i < whole; i += kThreads) {
-      float train[kVector], rollout[kVector];
-      next_train.Widen(train);
-      next_rollout.Widen(rollout);
-      if (i + kThreads < whole) {
-        next_train = Words::Load(train_from + (int64_t{i} + kThreads) * kVector);
-        next_rollout = Words::Load(rollout_from + (int64_t{i} + kThreads) * kVector);
+    for (int i = lane; i < whole;) {
+      i += kThreads;
+      if (i < whole) {
+        words[0] = Words::Load(train_from + i);
+        words[1] = Words::Load(rollout_from + i);
       }
-      f(train, rollout);
+      f(train, rollout, most);
+      widen();
     }
     const int64_t rest = int64_t{whole} * kVector;
     return rest < plan.vocabulary && whole % kThreads == lane ? rest : -1;
@@ -193,6 +208,24 @@ __device__ __forceinline__ T Shuffled(const T& value, int mask) {
   for (size_t i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_xor_sync(kAll, words[i], mask);
   memcpy(&out, words, sizeof(T));
   return out;
+}
+
+// The row's token, where its logits lie at `sides` and its mask at `allowed_at`.
+__device__ inline void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row,
+                                const int64_t* sides, int64_t allowed_at) {
+  const LogitPart& tokens = plan.tokens;
+  if (tokens.data == nullptr) return;
+  const int64_t token = CalledLoadInt64(tokens.data, tokens.dtype, tokens.rows.Offset(at));
+  if (token < 0 || token >= plan.vocabulary) return;
+  row->token = token;
+  const bool allowed =
+      plan.allowed.data == nullptr ||
+      LoadRaw<uint8_t>(plan.allowed.data, allowed_at + token * plan.allowed.stride) != 0;
+  for (int s = 0; s < 2; ++s) {
+    const LogitPart& part = plan.side[s];
+    const double z = CalledLoadDouble(part.data, part.dtype, sides[s] + token * part.stride);
+    row->logprob[s] = allowed ? z - row->lse[s] : NoLogit();
+  }
 }
 
 }  // namespace plumbline

@@ -6,11 +6,10 @@
 // exactly. s0, s1, s2 are the sums of 2^y, 2^y y and 2^y y^2; the others as in core.h.
 //
 // Eight pairs at a time are a round. One whose logits are all finite and below 1e9 is ordinary:
-// its sums need no branch. The sum of d^2, x^2 and the squares of the reference tells, which NaN,
-// infinities and masks of -3e38 do not leave small.
-// Where all |d| <= 1/8 besides, the pairs of f32 lanes add to the sums of 2^y d^n for n up to 5, y
-// of the first side: both divergences are made of them at the end, since the other side's 2^y is
-// this one's times e^-d and a constant.
+// its sums need no branch. The sum of d^2 and x^2 tells, which NaN, infinities and masks of -3e38
+// do not leave small. Where all |d| <= 1/8 besides, the pairs of f32 lanes add to the sums of 2^y
+// d^n for n up to 4, y of the first side: both divergences are made of them at the end, since the
+// other side's 2^y is this one's times e^-d and a constant.
 //
 // Above 2^30 neighbouring floats lie so far apart that every other logit's exponential is zero, and
 // no float is near enough to a unit. There s0 counts the logits equal to the largest, `unit` is
@@ -23,6 +22,7 @@
 #include "kernels/core/device_code.h"
 #include "kernels/logits/core.h"
 #include "kernels/logits/lane_math.h"
+#include "kernels/logits/lane_round.h"
 
 namespace plumbline {
 
@@ -30,36 +30,42 @@ namespace plumbline {
 template <typename Real>
 class LogitLane {
  public:
-  Real top[2] = {static_cast<Real>(-__builtin_inf()),
-                 static_cast<Real>(-__builtin_inf())};  // the largest logit of each side
+  // A side has a logit z, known before its rounds: what it raises is raised at once.
+  PLUMB_HD void Start(int s, float z) {
+    if (z > -__builtin_inff() && !IsHuge(z)) RaiseUnit(s, z);
+  }
 
-  // Takes kLogitVector pairs; -inf on both sides where there are fewer.
-  template <bool kExactTrain = false, bool kExactRollout = false>
-  PLUMB_HD void Add(const float* train, const float* rollout, const LogitReference& r) {
-    const Real from[2] = {static_cast<Real>(r.train), static_cast<Real>(r.rollout)};
+  // The largest logit of a side.
+  PLUMB_HD Real top(int s) const {
+    return internal::LargerOf(top_[s], static_cast<Real>(internal::LargerHalf(packed_top_[s])));
+  }
+
+  // Takes kLogitVector pairs; -inf on both sides where there are fewer. `most`: a PackedMost of
+  // them, where they are bf16.
+  template <bool kExactTrain = false, bool kExactRollout = false, typename Most = NotPacked>
+  PLUMB_HD void Add(const float* train, const float* rollout, const LaneReference<Real>& r,
+                    const Most& most = {}) {
     Real d[kLogitVector];
     Real sum_x = 0, sum_d = 0, xx = 0, dd = 0, xd = 0;
     PLUMB_UNROLL for (int i = 0; i < kLogitVector; ++i) {
       // Each less its reference first: what a float keeps of the difference is then the most.
-      const Real x = static_cast<Real>(rollout[i]) - from[1];
-      d[i] = (static_cast<Real>(train[i]) - from[0]) - x;
-      sum_x += x;
-      sum_d += d[i];
+      const Real x = static_cast<Real>(rollout[i]) - r.rollout;
+      d[i] = (static_cast<Real>(train[i]) - r.train) - x;
+      sum_x = i == 0 ? x : sum_x + x;
+      sum_d = i == 0 ? d[i] : sum_d + d[i];
       xx += x * x;
-      dd += d[i] * d[i];
+      dd = i == 0 ? d[i] * d[i] : dd + d[i] * d[i];
       xd += x * d[i];
     }
-    const Real all = (xx + dd) + (from[0] * from[0] + from[1] * from[1]);
-    if (!(all < static_cast<Real>(kHuge))) {
-      AddRest(train, rollout, r);
-      return;
-    }
-    Raise(0, train);
-    Raise(1, rollout);
-    Real most = d[0], least = d[0];
-    PLUMB_UNROLL for (int i = 1; i < kLogitVector; ++i) {
-      most = internal::LargerOf(most, d[i]);
-      least = internal::SmallerOf(least, d[i]);
+    internal::Keep(&sum_x);
+    const bool ordinary = xx + dd < r.limit;
+    if (static_cast<unsigned>(!ordinary) | static_cast<unsigned>(Above(train, rollout, most))) {
+      if (!ordinary) {
+        AddRest(train, rollout, r.whole());
+        return;
+      }
+      Raise(0, train);
+      Raise(1, rollout);
     }
     ++rounds_;
     x_ += sum_x;
@@ -67,12 +73,9 @@ class LogitLane {
     xx_ += xx;
     dd_ += dd;
     xd_ += xd;
-    max_d_ = internal::LargerOf(max_d_, most);
-    min_d_ = internal::SmallerOf(min_d_, least);
     if (!kExactTrain) side_[0].exact += kLogitVector - InexactOf(train);
     if (!kExactRollout) side_[1].exact += kLogitVector - InexactOf(rollout);
-    const bool near =
-        most <= static_cast<Real>(kSmallDelta) && least >= static_cast<Real>(-kSmallDelta);
+    const bool near = range_.Take(d, static_cast<Real>(kSmallDelta));
     if (near) {
       PLUMB_UNROLL for (int i = 0; i < kLogitVector; ++i) {
         if constexpr (kMoments) {
@@ -105,7 +108,6 @@ class LogitLane {
   // `r`: as Add was given.
   PLUMB_HD LogitSums<double> Sums(const LogitReference& r, bool exact_train = false,
                                   bool exact_rollout = false) const {
-    constexpr double kLn2 = 0.69314718055994530942;
     LogitSums<double> sums;
     const uint32_t pairs = rounds_ * kLogitVector;
     for (int s = 0; s < 2; ++s) {
@@ -115,7 +117,7 @@ class LogitLane {
       to.faults = from.faults;
       to.exact = (s == 0 ? exact_train : exact_rollout) ? to.finite : from.exact;
       if (to.finite == 0) continue;
-      to.max = IsHuge(top[s]) ? static_cast<double>(top[s]) : static_cast<double>(from.unit) * kLn2;
+      to.max = huge_[s] > 0 ? static_cast<double>(huge_[s]) : static_cast<double>(from.unit) * kLn2;
       to.s0 = from.s0;
       to.s1 = static_cast<double>(from.s1) * kLn2;
       to.s2 = static_cast<double>(from.s2) * (kLn2 * kLn2);
@@ -130,19 +132,20 @@ class LogitLane {
     sums.d = rest_.d + d_;
     sums.dd = rest_.dd + dd_;
     sums.xd = rest_.xd + xd_;
-    sums.max_d = rest_.max_d > max_d_ ? rest_.max_d : max_d_;
-    sums.min_d = rest_.min_d < min_d_ ? rest_.min_d : min_d_;
+    sums.max_d = rest_.max_d > range_.most() ? rest_.max_d : range_.most();
+    sums.min_d = rest_.min_d < range_.least() ? rest_.min_d : range_.least();
     sums.common = common_ + pairs;
     return sums;
   }
 
  private:
-  static constexpr bool kMoments = sizeof(Real) == 4;  // five are too few for f64
-  static constexpr double kHuge = 1e18;
-  static constexpr double kLog2E = 1.44269504088896340736;
+  static constexpr bool kMoments = sizeof(Real) == 4;  // four are too few for f64
+  static constexpr double kLog2E = 1.44269504088896340736, kLn2 = 0.69314718055994530942;
+  static constexpr int kHeadroom = 2;
 
   struct Side {
-    Real unit = static_cast<Real>(-1e38);  // none yet
+    Real unit = static_cast<Real>(-1e38);      // none yet
+    Real limit = static_cast<Real>(-3.38e38);  // logits up to it need no larger unit
     Real s0 = 0, s1 = 0, s2 = 0, t1 = 0, k = 0, l0 = 0, l1 = 0;
     uint32_t finite = 0, exact = 0, faults = 0;  // beside those of ordinary rounds
   };
@@ -153,47 +156,65 @@ class LogitLane {
     double max_d = -__builtin_inf(), min_d = __builtin_inf();
   };
 
-  PLUMB_HD static bool IsHuge(Real z) {
-    return sizeof(Real) == 4 && z > static_cast<Real>(1 << 30);
-  }
+  PLUMB_HD static bool IsHuge(Real z) { return sizeof(Real) == 4 && z > Real{1 << 30}; }
 
-  // What the moments m_n, sums of p d^n, say of divergences. e^-d - 1 + d and, with the other
-  // side's q = c p e^-d, q (e^d - 1 - d) = c p (1 - (1 + d) e^-d) are series in d; their terms of
-  // d^6 and d^7 are replaced by what lies nearest to them on |d| <= h: d^4 by h^2 d^2 - h^4 / 8. So
-  // each is off by at most h^4 / 576 of itself, 4e-7.
+  // Both divergences from the moments of near rounds.
   PLUMB_HD void AddMoments(const LogitReference& r, LogitSums<double>* sums) const {
-    const double m[6] = {0, m1_, m2_, m3_, m4_, m5_};
-    if (!(m[2] > 0)) {
-      sums->side[0].t1 += m[1];
-      return;
-    }
-    constexpr double kSquare = kSmallDelta * kSmallDelta;
-    constexpr double kEighth = kSquare * kSquare / 8;
+    const double m[5] = {0, m1_, m2_, m3_, m4_};
+    sums->side[0].t1 += m[1];
+    if (!(m[2] > 0)) return;
     const double c = exp2(static_cast<double>(side_[0].unit) - static_cast<double>(side_[1].unit) -
                           (r.train - r.rollout) * kLog2E);
-    sums->side[0].t1 += m[1];
-    sums->side[0].k += m[2] * (1.0 / 2 - kEighth / 720) - m[3] * (1.0 / 6 - kEighth / 5040) +
-                       m[4] * (1.0 / 24 + kSquare / 720) - m[5] * (1.0 / 120 + kSquare / 5040);
-    sums->side[1].k += c * (m[2] * (1.0 / 2 - kEighth / 144) - m[3] * (1.0 / 3 - kEighth / 840) +
-                            m[4] * (1.0 / 8 + kSquare / 144) - m[5] * (1.0 / 30 + kSquare / 840));
+    sums->side[0].k += internal::MomentsForward(m);
+    sums->side[1].k += c * internal::MomentsBackward(m);
   }
 
-  // Raises a side's largest logit, and its unit to no less than that. -inf: none.
-  PLUMB_HD void Raise(int s, const float* z) {
+  PLUMB_HD static Real MostOf(const float* z) {
     Real most = static_cast<Real>(z[0]);
     PLUMB_UNROLL for (int i = 1; i < kLogitVector; ++i) {
       most = internal::LargerOf(most, static_cast<Real>(z[i]));
     }
-    if (!(most > top[s])) return;
-    top[s] = most;
+    return most;
+  }
+
+  // Takes the round's largest logits; is one of them above its side's limit? Of an ordinary round.
+  PLUMB_HD bool Above(const float* train, const float* rollout, NotPacked /*none*/) {
+    const Real most[2] = {MostOf(train), MostOf(rollout)};
+    for (int s = 0; s < 2; ++s) top_[s] = internal::LargerOf(top_[s], most[s]);
+    return static_cast<unsigned>(most[0] > side_[0].limit) |
+           static_cast<unsigned>(most[1] > side_[1].limit);
+  }
+  PLUMB_HD bool Above(const float* /*train*/, const float* /*rollout*/, const PackedMost& most) {
+    bool above[2];
+    for (int s = 0; s < 2; ++s) {
+      packed_top_[s] = internal::LargerBF16(packed_top_[s], most.side[s]);
+      above[s] = internal::LargerBF16(most.side[s], packed_limit_[s]) != packed_limit_[s];
+    }
+    return static_cast<unsigned>(above[0]) | static_cast<unsigned>(above[1]);
+  }
+
+  // Takes a side's largest logit, and raises the unit to no less than that. -inf: none.
+  PLUMB_HD void Raise(int s, const float* z) {
+    const Real most = MostOf(z);
     Side& side = side_[s];
     if (IsHuge(most)) {
+      if (!(most > huge_[s])) return;
+      huge_[s] = top_[s] = most;
       Scale(s, 0);
-      side.unit = static_cast<Real>(3e38);
+      side.unit = side.limit = static_cast<Real>(3e38);
       return;
     }
-    const Real unit = ceil(most * static_cast<Real>(kLog2E));
+    top_[s] = internal::LargerOf(top_[s], most);
+    if (most > side.limit) RaiseUnit(s, most);
+  }
+
+  // To a little more than the largest so far: a warp waits for whoever raises.
+  PLUMB_HD void RaiseUnit(int s, Real most) {
+    Side& side = side_[s];
+    const Real unit = ceil(most * static_cast<Real>(kLog2E)) + kHeadroom;
     if (!(unit > side.unit)) return;
+    packed_limit_[s] = internal::BothBF16Below(static_cast<float>(unit * static_cast<Real>(kLn2)));
+    side.limit = __builtin_bit_cast(float, packed_limit_[s] & 0xffff0000u);
     const Real down = side.unit - unit;
     side.unit = unit;
     if (side.s0 == 0) return;  // so are the others
@@ -222,7 +243,6 @@ class LogitLane {
     m2_ *= c;
     m3_ *= c;
     m4_ *= c;
-    m5_ *= c;
   }
 
   // How many of them bf16 does not hold: their lower halves, two by two, are not zero.
@@ -260,7 +280,6 @@ class LogitLane {
     m2_ += pdd;
     m3_ += pdd * d;
     m4_ += pdd * dd;
-    m5_ += pdd * (dd * d);
   }
 
   template <bool kNear>
@@ -355,8 +374,8 @@ class LogitLane {
   PLUMB_HD Real AddAnySide(int s, float z) {
     Side& side = side_[s];
     if (z == -__builtin_inff()) return 0;
-    if (IsHuge(top[s])) {
-      const Real equal = static_cast<Real>(z) == top[s] ? 1 : 0;
+    if (huge_[s] > 0) {
+      const Real equal = static_cast<Real>(z) == huge_[s] ? 1 : 0;
       side.s0 += equal;
       return equal;
     }
@@ -364,12 +383,16 @@ class LogitLane {
     return y < static_cast<Real>(-4000) ? static_cast<Real>(0) : AddSide(s, z);
   }
 
+  Real top_[2] = {static_cast<Real>(-__builtin_inf()), static_cast<Real>(-__builtin_inf())};
+  Real huge_[2] = {0, 0};  // the largest logit above 2^30; 0: none is
   Side side_[2];
-  Real m1_ = 0, m2_ = 0, m3_ = 0, m4_ = 0, m5_ = 0;  // of near rounds
-  Real x_ = 0, xx_ = 0, d_ = 0, dd_ = 0, xd_ = 0;    // of ordinary rounds
+  Real m1_ = 0, m2_ = 0, m3_ = 0, m4_ = 0;         // of near rounds
+  Real x_ = 0, xx_ = 0, d_ = 0, dd_ = 0, xd_ = 0;  // of ordinary rounds
   Rest rest_;
-  Real max_d_ = static_cast<Real>(-__builtin_inf());
-  Real min_d_ = static_cast<Real>(__builtin_inf());
+  internal::DeltaRange<Real> range_;  // of ordinary rounds
+  // Of bf16: the largest, in two parts; the limit, twice.
+  uint32_t packed_top_[2] = {0xff80ff80u, 0xff80ff80u},
+           packed_limit_[2] = {0xff7fff7fu, 0xff7fff7fu};
   uint32_t rounds_ = 0;  // ordinary ones
   uint32_t common_ = 0;  // pairs of others
 };

@@ -39,6 +39,7 @@ struct Shared {
   float best[2];   // the largest logit
   bool shared_top;
   LogitReference reference;
+  float begun[2];  // a large logit of each side, of the row's first; -inf: none was seen
   LogitRow row;
   unsigned long long reads;
 };
@@ -61,11 +62,20 @@ __device__ void MergeGroup(const LogitGroup<kThreads>& group, LogitSums<double> 
   }
 }
 
-// The first logit of the row that both sides have: found in its first vectors, nearly always.
+__device__ __forceinline__ float MostOfWarp(float z) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) z = fmaxf(z, __shfl_xor_sync(kAll, z, mask));
+  return z;
+}
+
+// The first logit of the row that both sides have: found in its first vectors, nearly always. The
+// largest logits of these are where all threads begin.
 template <int kThreads>
 __device__ void FindReference(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
                               Shared<kThreads>* shared) {
-  if (group.lane == 0) shared->reference = LogitReference{};
+  if (group.lane == 0) {
+    shared->reference = LogitReference{};
+    shared->begun[0] = shared->begun[1] = NegativeInfinity();
+  }
   group.Sync();
   if (group.lane >= kWarp) {
     group.Sync();
@@ -77,14 +87,21 @@ __device__ void FindReference(const LogitRowView<kThreads>& view, const LogitGro
     const int64_t first = start + group.lane * kVector;
     const int n = first < vocabulary ? view.Load(first, train, rollout) : 0;
     LogitReference found;
+    float most[2] = {NegativeInfinity(), NegativeInfinity()};
 #pragma unroll
     for (int i = kVector - 1; i >= 0; --i) {
-      if (i < n && fabsf(train[i]) <= FLT_MAX && fabsf(rollout[i]) <= FLT_MAX)
-        found = {train[i], rollout[i], true};
+      if (i >= n || !(fabsf(train[i]) <= FLT_MAX) || !(fabsf(rollout[i]) <= FLT_MAX)) continue;
+      found = {train[i], rollout[i], true};
+      most[0] = fmaxf(most[0], train[i]);
+      most[1] = fmaxf(most[1], rollout[i]);
     }
     const unsigned who = __ballot_sync(kAll, found.set);
     if (who == 0) continue;
-    if (group.lane == __ffs(static_cast<int>(who)) - 1) shared->reference = found;
+    for (int s = 0; s < 2; ++s) most[s] = MostOfWarp(most[s]);
+    if (group.lane == __ffs(static_cast<int>(who)) - 1) {
+      shared->reference = found;
+      for (int s = 0; s < 2; ++s) shared->begun[s] = most[s];
+    }
     break;
   }
   group.Sync();
@@ -247,22 +264,11 @@ __device__ void MeasureTails(const LogitRowView<kThreads>& view, const LogitGrou
   row.second_reads += 2 * static_cast<uint64_t>(view.plan.vocabulary);
 }
 
-__device__ void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row, const int64_t* sides,
-                         int64_t allowed_at) {
-  const LogitPart& tokens = plan.tokens;
-  if (tokens.data == nullptr) return;
-  const int64_t token = CalledLoadInt64(tokens.data, tokens.dtype, tokens.rows.Offset(at));
-  if (token < 0 || token >= plan.vocabulary) return;
-  row->token = token;
-  const bool allowed =
-      plan.allowed.data == nullptr ||
-      LoadRaw<uint8_t>(plan.allowed.data, allowed_at + token * plan.allowed.stride) != 0;
-  for (int s = 0; s < 2; ++s) {
-    const LogitPart& part = plan.side[s];
-    const double z = CalledLoadDouble(part.data, part.dtype, sides[s] + token * part.stride);
-    row->logprob[s] = allowed ? z - row->lse[s] : NoLogit();
-  }
-}
+// Where a row's threads begin.
+struct LaneBegin {
+  LogitReference reference;
+  float most[2];
+};
 
 // What a thread knows of its pairs.
 struct LaneFound {
@@ -272,43 +278,49 @@ struct LaneFound {
 
 // Each way of reading has a text of its own, and as many registers as it needs: called, once a row.
 template <int kThreads, typename Raw>
-PLUMB_CALLED void MeasurePlain(const LogitRowView<kThreads>& view, int at,
-                               const LogitReference& reference, LaneFound* found) {
+PLUMB_CALLED void MeasurePlain(const LogitRowView<kThreads>& view, int at, const LaneBegin& begin,
+                               LaneFound* found) {
   constexpr bool kExact = sizeof(Raw) == 2;  // bf16
   LogitLane<float> lane;
-  const LogitReference r = reference;
-  const int64_t rest =
-      view.template EachWhole<Raw>(at, [&](const float* train, const float* rollout) {
-        lane.template Add<kExact, kExact>(train, rollout, r);
+  const LaneReference<float> r(begin.reference);
+  for (int s = 0; s < 2; ++s) lane.Start(s, begin.most[s]);
+  const int64_t rest = view.template EachWhole<Raw>(
+      at, [&](const float* train, const float* rollout, const uint32_t* most) {
+        if constexpr (kExact) {
+          lane.template Add<true, true>(train, rollout, r, PackedMost{most[0], most[1]});
+        } else {
+          lane.Add(train, rollout, r);
+        }
       });
   if (rest >= 0) {
     float train[kVector], rollout[kVector];
     view.Load(rest, train, rollout);
-    lane.AddRest(train, rollout, r);
+    lane.AddRest(train, rollout, begin.reference);
   }
-  *found = {lane.Sums(r, kExact, kExact), {lane.top[0], lane.top[1]}};
+  *found = {lane.Sums(begin.reference, kExact, kExact), {lane.top(0), lane.top(1)}};
 }
 
 template <int kThreads>
-PLUMB_CALLED void MeasureAny(const LogitRowView<kThreads>& view, int at,
-                             const LogitReference& reference, LaneFound* found) {
+PLUMB_CALLED void MeasureAny(const LogitRowView<kThreads>& view, int at, const LaneBegin& begin,
+                             LaneFound* found) {
   LogitLane<float> lane;
-  const LogitReference r = reference;
+  const LaneReference<float> r(begin.reference);
+  for (int s = 0; s < 2; ++s) lane.Start(s, begin.most[s]);
   view.Each(at, [&](int64_t, int, const float* train, const float* rollout) {
     lane.Add(train, rollout, r);
   });
-  *found = {lane.Sums(r), {lane.top[0], lane.top[1]}};
+  *found = {lane.Sums(begin.reference), {lane.top(0), lane.top(1)}};
 }
 
 template <int kThreads>
-__device__ void MeasureLane(const LogitRowView<kThreads>& view, int at,
-                            const LogitReference& reference, LaneFound* found) {
+__device__ void MeasureLane(const LogitRowView<kThreads>& view, int at, const LaneBegin& begin,
+                            LaneFound* found) {
   if (view.Plain(DType::kBF16)) {
-    MeasurePlain<kThreads, uint16_t>(view, at, reference, found);
+    MeasurePlain<kThreads, uint16_t>(view, at, begin, found);
   } else if (view.Plain(DType::kF32)) {
-    MeasurePlain<kThreads, uint32_t>(view, at, reference, found);
+    MeasurePlain<kThreads, uint32_t>(view, at, begin, found);
   } else {
-    MeasureAny(view, at, reference, found);
+    MeasureAny(view, at, begin, found);
   }
 }
 
@@ -319,7 +331,7 @@ __device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
   FindReference(view, group, shared);
   const LogitReference reference = shared->reference;
   LaneFound found;
-  MeasureLane(view, group.lane, reference, &found);
+  MeasureLane(view, group.lane, LaneBegin{reference, {shared->begun[0], shared->begun[1]}}, &found);
   MergeGroup(group, found.sums, shared);
   if (group.lane == 0) shared->row = FinishLogits(shared->sums[0], reference);
   group.Sync();

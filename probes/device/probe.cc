@@ -42,7 +42,9 @@ void DeviceProbe::Observe(const CarriedCall& call, int ordinal, void* stream, co
                           DeviceReply* reply) {
   DeviceRing* ring = RingOf(ordinal, reply);
   if (ring == nullptr) return;
-  reply->outcome = ring->Observe(call, stream, tag, &reply->error);
+  bool prepared = false;
+  reply->outcome = ring->Observe(call, stream, tag, &prepared, &reply->error);
+  reply->prepared |= prepared;
   reply->crowded = ring->crowded();
 }
 

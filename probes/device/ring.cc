@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstring>
 #include <iterator>
 #include <new>
 #include <tuple>
@@ -265,14 +266,15 @@ DeviceOutcome DeviceRing::Failure(DeviceError* error) const {
 
 // ---- the drain thread --------------------------------------------------------------------------
 
-const DeviceRing::Record* DeviceRing::FrontRecord() {
-  const std::byte* memory = ring_.Front();
-  return memory == nullptr ? nullptr : std::launder(reinterpret_cast<const Record*>(memory));
+DeviceRing::Record* DeviceRing::FrontRecord() {
+  const std::byte* memory = ring_.Front();  // of our own pages
+  return memory == nullptr ? nullptr
+                           : std::launder(reinterpret_cast<Record*>(pages_ + (memory - pages_)));
 }
 
-void DeviceRing::Show(const Record& record, DeviceItem* item) {
-  const std::byte* body = reinterpret_cast<const std::byte*>(&record) + PartBytes<Record>();
-  switch (record.kind) {
+void DeviceRing::Show(Record* record, DeviceItem* item) {
+  std::byte* body = Body(record);
+  switch (record->kind) {
     case Kind::kRouting: {
       const auto* slot = std::launder(reinterpret_cast<const RoutingSlot*>(body));
       item->call = LoadRoutingCall(body + PartBytes<RoutingSlot>());
@@ -289,17 +291,22 @@ void DeviceRing::Show(const Record& record, DeviceItem* item) {
     case Kind::kUpdate:
       item->update = std::launder(reinterpret_cast<const UpdateJob*>(body));
       break;
-    case Kind::kCarried:
+    case Kind::kCarried: {
+      // What was gathered lies behind the body, and belongs into it.
+      const auto* pieces =
+          std::launder(reinterpret_cast<const CarriedPiece*>(body + record->pieces_at));
+      for (uint32_t i = 0; i < record->gathered; ++i)
+        std::memcpy(body + pieces[i].to, body + pieces[i].from, pieces[i].bytes);
       item->carried = body;
       break;
+    }
     case Kind::kGraph:
       break;
   }
 }
 
 bool DeviceRing::Front(DeviceItem* item) {
-  for (const Record* record = FrontRecord(); record != nullptr;
-       PopRecord(), record = FrontRecord()) {
+  for (Record* record = FrontRecord(); record != nullptr; PopRecord(), record = FrontRecord()) {
     const DeviceStatus passed = Passed(*record);
     if (passed == kDeviceNotYet) return false;
     if (!record->launched) continue;  // Observe has said so
@@ -309,7 +316,7 @@ bool DeviceRing::Front(DeviceItem* item) {
     if (record->kind == Kind::kGraph) {
       if (!ShowReplay(*record, item->measured, item)) continue;
     } else if (item->measured) {
-      Show(*record, item);
+      Show(record, item);
       item->gpu_ns = GpuTime(*record);
     } else {
       Unmeasured(item);

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/byte_ring.h"
 #include "kernels/device/table.h"
@@ -70,8 +71,9 @@ class DeviceRing {
   DeviceOutcome Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
 
-  // The same of a call that is measured on the host: refused by the ring alone.
-  DeviceOutcome Observe(const CarriedCall& call, void* stream, const DeviceTag& tag,
+  // The same of a call that is measured on the host. Refused: by the ring, or indices that no
+  // tensor could be gathered at.
+  DeviceOutcome Observe(const CarriedCall& call, void* stream, const DeviceTag& tag, bool* prepared,
                         DeviceError* error);
 
   // Graphs (device/ring_graph.cc). Any thread: puts a call, as above, into the graph that `stream`
@@ -133,7 +135,12 @@ class DeviceRing {
     uint32_t event = 0;
     Workspace* workspace = nullptr;  // null: none is needed
     uint32_t timer = kNoTimer;
-    bool timed = false;  // both of its marks were enqueued
+    bool timed = false;      // both of its marks were enqueued
+    uint32_t gathered = 0;   // of a carried call: pieces that are not in its body yet
+    uint64_t pieces_at = 0;  // CarriedPiece's, from the body's begin
+  };
+  struct CarriedPiece {
+    uint64_t from, to, bytes;  // both places from the body's begin
   };
   // What a call holds until its record is committed.
   struct Claim {
@@ -175,6 +182,11 @@ class DeviceRing {
                            const DeviceTag& tag, bool* prepared, DeviceError* error);
   DeviceStatus Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,
                       void* stream, DeviceError* error);
+  DeviceStatus Launch(const CarriedCall& call, Record* record, const Claim& claim, void* stream,
+                      DeviceError* error);
+  DeviceStatus Gather(const CarriedGather& gather, std::span<const uint64_t> indices,
+                      CarriedPiece* piece, std::byte* body, uint64_t staging, const Claim& claim,
+                      void* stream, DeviceError* error);
 
   // device/ring_graph.cc. Of the record at the front: its next replay; false: there is none left.
   std::byte* ReserveGraph(uint32_t* replays, bool* elements);
@@ -186,8 +198,8 @@ class DeviceRing {
   void Break(Broken how, const DeviceError& error);
   DeviceOutcome Failure(DeviceError* error) const;
   std::byte* Alias(const std::byte* p) const { return alias_ + (p - pages_); }
-  const Record* FrontRecord();
-  static void Show(const Record& record, DeviceItem* item);
+  Record* FrontRecord();
+  static void Show(Record* record, DeviceItem* item);
   uint64_t GpuTime(const Record& record);
   DeviceStatus Passed(const Record& record);
 

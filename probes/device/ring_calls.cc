@@ -3,10 +3,12 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "kernels/sample/batch.h"
 #include "probes/device/ring.h"
 
 namespace plumbline::probes {
@@ -91,24 +93,88 @@ DeviceOutcome DeviceRing::Observe(const MatmulCall& call, const ProductPlan& pla
 
 // ---- calls that are measured on the host -------------------------------------------------------
 
+namespace {
+
+constexpr uint64_t AlignedTo(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+// One tensor's elements: a batch of its own, whose items are the tensor and its indices.
+BatchShape BatchOf(const CarriedGather& gather, size_t indices) {
+  BatchShape shape;
+  shape.device = gather.from.device;
+  shape.items = 1;
+  shape.work = static_cast<int64_t>(indices);
+  shape.item_bytes = sizeof(GatherItem) + indices * sizeof(uint64_t);
+  shape.result_bytes = GatherBytes(gather.from.dtype, shape.work);
+  return shape;
+}
+
+// The body, what is to be said of each gather, and their batches: from the body's begin.
+struct CarriedLayout {
+  uint64_t pieces_at, batches_at, bytes;
+
+  explicit CarriedLayout(const CarriedCall& call)
+      : pieces_at(AlignedTo(call.bytes, 64)), batches_at(pieces_at), bytes(call.bytes) {
+    if (call.gathers.empty()) return;
+    batches_at = AlignedTo(pieces_at + call.gathers.size() * 3 * sizeof(uint64_t), 64);
+    bytes = batches_at;
+    for (const CarriedGather& gather : call.gathers)
+      bytes += AlignedTo(BatchOf(gather, call.indices.size()).bytes(), 64);
+  }
+};
+
+}  // namespace
+
 DeviceOutcome DeviceRing::Observe(const CarriedCall& call, void* stream, const DeviceTag& tag,
-                                  DeviceError* error) {
+                                  bool* prepared, DeviceError* error) {
+  *prepared = false;
   if (failed()) return Failure(error);
+  const CarriedLayout layout(call);
+  if (call.indices.size() > kMaxSamples)
+    return Refuse(absl::InvalidArgumentError("expected at most 4096 elements of a tensor"), error);
   Claim claim;
-  bool prepared = false;
-  const DeviceOutcome got = Acquire(nullptr, stream, &claim, &prepared, error);
+  Width* width = call.gathers.empty() ? nullptr : WidthOfJobs();
+  const DeviceOutcome got = Acquire(width, stream, &claim, prepared, error);
   if (got != DeviceOutcome::kTaken) return got;
-  std::byte* memory = Reserve(call.bytes);
+  std::byte* memory = Reserve(layout.bytes);
   if (memory == nullptr) return DeviceOutcome::kRingFull;
   Record* record = Begin(memory, Kind::kCarried, tag, &claim, stream);
+  record->pieces_at = layout.pieces_at;
+  call.store(call.call, Body(record));
+  const DeviceStatus launched = Launch(call, record, claim, stream, error);
+  return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
+}
+
+DeviceStatus DeviceRing::Launch(const CarriedCall& call, Record* record, const Claim& claim,
+                                void* stream, DeviceError* error) {
   std::byte* body = Body(record);
-  call.store(call.call, body);
   DeviceStatus launched = kDeviceOk;
   for (const CarriedCopy& copy : call.copies) {
     if (launched == kDeviceOk)
       launched = table_->copy(device_, &copy.from, Alias(body + copy.to), stream, error);
   }
-  return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
+  uint64_t at = CarriedLayout(call).batches_at;
+  static_assert(sizeof(CarriedPiece) == 3 * sizeof(uint64_t));
+  for (const CarriedGather& gather : call.gathers) {
+    if (launched != kDeviceOk) break;
+    auto* piece =
+        new (body + record->pieces_at + record->gathered++ * sizeof(CarriedPiece)) CarriedPiece{};
+    launched = Gather(gather, call.indices, piece, body, at, claim, stream, error);
+    at += AlignedTo(BatchOf(gather, call.indices.size()).bytes(), 64);
+  }
+  return launched;
+}
+
+// The batch lies `staging` bytes from the body's begin.
+DeviceStatus DeviceRing::Gather(const CarriedGather& gather, std::span<const uint64_t> indices,
+                                CarriedPiece* piece, std::byte* body, uint64_t staging,
+                                const Claim& claim, void* stream, DeviceError* error) {
+  const BatchShape shape = BatchOf(gather, indices.size());
+  const GatherItem item = PlanItem(gather.from, shape.work);
+  std::memcpy(body + staging, &item, sizeof(item));
+  std::memcpy(body + staging + sizeof(item), indices.data(), indices.size_bytes());
+  *piece = {staging + shape.results_at(), gather.to, indices.size() * DTypeSize(gather.from.dtype)};
+  return table_->gather(device_, &shape, Alias(body + staging), claim.workspace->memory,
+                        claim.workspace_bytes, stream, error);
 }
 
 // ---- tensors and updates -----------------------------------------------------------------------

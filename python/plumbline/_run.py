@@ -118,11 +118,10 @@ class Run(Observations):
 
     Every method may be called from any thread; `step` from one thread at a time. Tensors are torch
     tensors, numpy arrays, objects with `__dlpack__`, or (small) nested lists; they are only read,
-    and on the CPU they may be changed again as soon as the call returns. On a GPU router calls,
-    matrix products, tensors, updates of whole tensors, logits and log-probabilities are read in the
-    order of the current stream (torch's, for torch tensors), as any kernel of the trainer's there
-    would; all tensors of one call lie on one device. Reductions must be on the CPU: as CUDA tensors
-    they are counted as lost (`device-tensor-not-read`).
+    and on the CPU they may be changed again as soon as the call returns. On a GPU they are read in
+    the order of the current stream (torch's, for torch tensors), as any kernel of the trainer's
+    there would; all tensors of one call lie on one device. Updates of sampled elements must be on
+    the CPU: as CUDA tensors they are counted as lost (`device-tensor-not-read`).
     """
 
     _mistake = PlumblineError

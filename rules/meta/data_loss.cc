@@ -64,7 +64,7 @@ longer than the agent's queue could hold.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
 - `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).
-- `device-tensor-not-read`: reductions and sampled elements of CUDA tensors are not read, nor what
+- `device-tensor-not-read`: sampled elements of updates are not read from CUDA tensors, nor what
   must be copied whole and is larger than a sample may be; hand it over on the host (`.cpu()`).
 - `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
   more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.

@@ -50,18 +50,20 @@ def measure(row, kernels):
 def errors(found):
     """What exceeds its limit: [text]."""
     row, out = found.row, []
-    where = f"{row.name}, sm_{found.kernel.architecture}"
+    architecture = found.kernel.architecture
+    where = f"{row.name}, sm_{architecture}"
+    most, spills = row.of(row.most, architecture), row.of(row.spills, architecture)
     if found.pipes.get("unknown"):
         out.append(f"{where}: {found.pipes['unknown']:.2f} instructions a {row.unit} that "
                    "tools/budget/opcodes.py does not know")
-    if found.kernel.architecture == 90 and found.instructions > row.most:
+    if found.instructions > most:
         out.append(f"{where}: {found.instructions:.1f} instructions a {row.unit}, expected at most "
-                   f"{row.most:g}")
+                   f"{most:g}")
     if found.kernel.registers > row.registers:
         out.append(f"{where}: {found.kernel.registers} registers, expected at most {row.registers}")
-    if found.spills > row.spills:
+    if found.spills > spills:
         out.append(f"{where}: {found.spills} loads and stores of a thread's own memory "
-                   f"a round, expected at most {row.spills}")
+                   f"a round, expected at most {spills}")
     return out
 
 
@@ -75,7 +77,7 @@ def counts(all_found):
     rows = []
     for f in all_found:
         rows.append([f.row.name, f"sm_{f.kernel.architecture}", f"{f.instructions:.1f}",
-                     f"{f.row.most:g}" if f.kernel.architecture == 90 else "",
+                     f"{f.row.of(f.row.most, f.kernel.architecture):g}",
                      f"{f.row.goal:g}" if f.row.goal and f.kernel.architecture == 90 else "",
                      *(f"{f.pipes.get(p, 0):.1f}" for p in SHOWN), f"{f.whole:.0f}",
                      str(f.kernel.registers), str(f.spills)])

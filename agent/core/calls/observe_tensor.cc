@@ -35,7 +35,6 @@ absl::Status ViewsOf(std::initializer_list<NamedTensor> tensors) {
 }
 
 // ---- from the C structs to a probe's call, which views the caller's tensors --------------------
-
 absl::Status CallOf(const plumbline_tensor_t& given, probes::TensorCall* call) {
   call->role = TextOf(given.role);
   call->replicas = TextOf(given.replicas);
@@ -165,8 +164,8 @@ plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
   return PLUMBLINE_OK;
 }
 
-// On the host: small tensors are copied and measured later, large ones measured at once, on the
-// caller's thread, so that only their evidence is kept.
+// On the host: small tensors are copied and measured later, of large ones, measured at once on the
+// caller's thread, the evidence alone is kept.
 template <typename Call>
 plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* why) {
   if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again
@@ -182,7 +181,7 @@ plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* 
   return Put(head, body.data(), body.size());
 }
 
-// The device measures in the caller's stream; the drain thread fetches what it has finished.
+// The drain thread fetches what the device has measured in the caller's stream.
 template <typename Call>
 plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
                                      int device, void* stream, bool* prepared,
@@ -202,11 +201,14 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
 template <typename Call>
 plumbline_status_t Run::CarryFromDevice(const char* name, const SlotHead& head, const Call& call,
                                         std::span<const probes::CarriedCopy> copies, int device,
-                                        void* stream, bool* prepared, plumbline_error_t* error) {
+                                        void* stream, bool* prepared, plumbline_error_t* error,
+                                        std::span<const probes::CarriedGather> gathers,
+                                        std::span<const uint64_t> indices) {
   const auto store = [](const void* what, std::byte* body) {
     probes::StoreCall(*static_cast<const Call*>(what), body);
   };
-  const probes::CarriedCall carried{probes::SlotBytes(call), copies, store, &call};
+  const probes::CarriedCall carried{
+      probes::SlotBytes(call), copies, gathers, indices, store, &call};
   if (carried.bytes > state_->options.sample_max_bytes) {
     state_->CountLoss(LossCause::kHostOnly, head.site, head.step);
     return PLUMBLINE_DROPPED;
@@ -220,10 +222,12 @@ plumbline_status_t Run::CarryFromDevice(const char* name, const SlotHead& head, 
 template plumbline_status_t Run::CarryFromDevice(const char*, const SlotHead&,
                                                  const probes::CarriedLogprobs&,
                                                  std::span<const probes::CarriedCopy>, int, void*,
-                                                 bool*, plumbline_error_t*);
+                                                 bool*, plumbline_error_t*,
+                                                 std::span<const probes::CarriedGather>,
+                                                 std::span<const uint64_t>);
 
 // What all kinds have in common: counts what is dropped or refused, and charges the time to the
-// site's cost, by which the governor keeps the trainer's budget.
+// site.
 template <typename Body>
 plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step,
                                    plumbline_error_t* error, Body body) {
@@ -261,37 +265,48 @@ plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_
         NoteBytes(head, call);
         if (call.values.on_host()) return KeepCall(head, call, why);
         // Kernels measure floats; integers are carried to the host.
-        if (!IsFloating(call.values.dtype)) {
-          if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
-          std::vector<probes::CarriedCopy> copies;
-          if (!probes::Carry(call, &copies)) {
-            *why = absl::UnavailableError("values lie on a device so that they cannot be copied");
-            return PLUMBLINE_DROPPED;
-          }
-          return CarryFromDevice(kName, head, call, copies, call.values.device, tensor.cuda_stream,
-                                 prepared, error);
+        const int device = call.values.device;
+        if (IsFloating(call.values.dtype))
+          return KeepOnDevice(kName, head, call, device, tensor.cuda_stream, prepared, error);
+        if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
+        std::vector<probes::CarriedCopy> copies;
+        if (!probes::Carry(call, &copies)) {
+          *why = absl::UnavailableError("values lie on a device so that they cannot be copied");
+          return PLUMBLINE_DROPPED;
         }
-        return KeepOnDevice(kName, head, call, call.values.device, tensor.cuda_stream, prepared,
-                            error);
+        return CarryFromDevice(kName, head, call, copies, device, tensor.cuda_stream, prepared,
+                               error);
       });
 }
 
 plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
                                          const plumbline_reduction_t& reduction,
                                          plumbline_error_t* error) {
+  constexpr const char* kName = "observe_reduction";
   thread_local probes::ReductionScratch scratch;  // keeps its memory from call to call
-  return ObserveOne("observe_reduction", site, step, error,
-                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
-                      probes::ReductionCall call;
-                      *why = CallOf(reduction, &call);
-                      if (why->ok()) *why = probes::CheckCall(call);
-                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
-                      probes::Complete(&call);
-                      NoteBytes(head, call);
-                      *why = probes::Sample(OptionsOf(*state_, head), &scratch, &call);
-                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
-                      return KeepCall(head, call, why);
-                    });
+  return ObserveOne(
+      kName, site, step, error,
+      [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
+        probes::ReductionCall call;
+        *why = CallOf(reduction, &call);
+        if (why->ok()) *why = probes::CheckCall(call);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        probes::Complete(&call);
+        NoteBytes(head, call);
+        const TensorView input = call.input;
+        if (!input.present() || input.on_host()) {
+          *why = probes::Sample(OptionsOf(*state_, head), &scratch, &call);
+          return why->ok() ? KeepCall(head, call, why) : PLUMBLINE_INVALID_ARGUMENT;
+        }
+        // On a device only the sampled elements are read, and none in other steps.
+        if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
+        probes::ReductionCarry carry;
+        *why = probes::Carry(OptionsOf(*state_, head), &scratch, &call, &carry);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        if (carry.empty()) return KeepCall(head, call, why);
+        return CarryFromDevice(kName, head, call, carry.copies, input.device, reduction.cuda_stream,
+                               prepared, error, carry.gathers, scratch.offsets);
+      });
 }
 
 plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,

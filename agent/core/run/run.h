@@ -121,11 +121,13 @@ class Run {
   plumbline_status_t KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
                                   int device, void* stream, bool* prepared,
                                   plumbline_error_t* error);
-  // Of tensors on a device that the host measures: they are copied off it.
+  // Of tensors on a device that the host measures: they, or elements of them, are copied off it.
   template <typename Call>
   plumbline_status_t CarryFromDevice(const char* name, const SlotHead& head, const Call& call,
                                      std::span<const probes::CarriedCopy> copies, int device,
-                                     void* stream, bool* prepared, plumbline_error_t* error);
+                                     void* stream, bool* prepared, plumbline_error_t* error,
+                                     std::span<const probes::CarriedGather> gathers = {},
+                                     std::span<const uint64_t> indices = {});
   plumbline_status_t Taken(const char* name, const SlotHead& head, const probes::DeviceReply& reply,
                            int device, plumbline_error_t* error);
   void FreeDevices(Clock::time_point deadline);

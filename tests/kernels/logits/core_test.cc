@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 #include <string>
@@ -48,16 +49,35 @@ TEST(LogitPair, AnyProcessorGivesTheSame) {
     EXPECT_TRUE(Near(tails[1].downward[k], tails[0].downward[k], 1e-13, 0));
 }
 
-// A row as a block of device threads sums it: f32 lanes, merged in f64.
+// The largest of a round's bf16 as a device packs them.
+PackedMost MostOf(const float (&pairs)[2][kLogitVector]) {
+  PackedMost most{};
+  for (int s = 0; s < 2; ++s) {
+    const auto half = [&](int first) {
+      const float z = *std::max_element(&pairs[s][first], &pairs[s][first] + kLogitVector / 2);
+      return std::bit_cast<uint32_t>(z) >> 16;
+    };
+    most.side[s] = half(kLogitVector / 2) << 16 | half(0);
+  }
+  return most;
+}
+
+// A row as a block of device threads sums it: f32 lanes, merged in f64. `packed`: of bf16, as the
+// device reads them. `begun`: a logit of each side that the lanes begin with.
 template <typename Real>
-LogitRow ByLanes(const Rows& rows, int64_t row, int lanes) {
+LogitRow ByLanes(const Rows& rows, int64_t row, int lanes, bool packed = false,
+                 const float* begun = nullptr) {
   const float* z[2];
   for (int s = 0; s < 2; ++s) z[s] = rows.z[s].data() + row * rows.vocabulary;
   LogitReference r;
   for (int64_t i = 0; i < rows.vocabulary && !r.set; ++i) {
     if (std::isfinite(z[0][i]) && std::isfinite(z[1][i])) r = {z[0][i], z[1][i], true};
   }
+  const LaneReference<Real> of_rounds(r);
   std::vector<LogitLane<Real>> lane(static_cast<size_t>(lanes));
+  for (auto& l : lane) {
+    for (int s = 0; begun != nullptr && s < 2; ++s) l.Start(s, begun[s]);
+  }
   for (int64_t i = 0; i < rows.vocabulary; i += kLogitVector) {
     float pairs[2][kLogitVector];
     for (int s = 0; s < 2; ++s) {
@@ -66,19 +86,21 @@ LogitRow ByLanes(const Rows& rows, int64_t row, int lanes) {
       }
     }
     auto& taker = lane[static_cast<size_t>(i / kLogitVector % lanes)];
-    if (i + kLogitVector <= rows.vocabulary) {
-      taker.Add(pairs[0], pairs[1], r);
+    if (i + kLogitVector <= rows.vocabulary && packed) {
+      taker.template Add<true, true>(pairs[0], pairs[1], of_rounds, MostOf(pairs));
+    } else if (i + kLogitVector <= rows.vocabulary) {
+      taker.Add(pairs[0], pairs[1], of_rounds);
     } else {
       taker.AddRest(pairs[0], pairs[1], r);
     }
   }
   LogitSums<double> sums;
-  for (const auto& l : lane) MergeLogits(&sums, l.Sums(r));
+  for (const auto& l : lane) MergeLogits(&sums, l.Sums(r, packed, packed));
   LogitRow found = FinishLogits(sums, r);
   // As the threads do that have a largest logit: they look at their pairs again.
   Real top[2] = {-INFINITY, -INFINITY};
   for (const auto& l : lane) {
-    for (int s = 0; s < 2; ++s) top[s] = std::max(top[s], l.top[s]);
+    for (int s = 0; s < 2; ++s) top[s] = std::max(top[s], l.top(s));
   }
   bool shared = false;
   for (int64_t i = 0; i < rows.vocabulary; ++i) {
@@ -116,6 +138,63 @@ TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
       EXPECT_EQ(found.top1_differs, expected.top1_differs);
       EXPECT_EQ(found.common, expected.common);
     }
+  }
+}
+
+// bf16 in packed words: the same sums to the last bit, whatever is largest and where, and about the
+// same where the lanes begin with a large logit.
+TEST(LogitPair, LanesTakePackedBF16) {
+  for (const int64_t v : {8, 1000, 30000}) {
+    Rows rows(1, v);
+    rows.Draw(static_cast<uint64_t>(v), 0.05f);
+    float most[2] = {-INFINITY, -INFINITY};
+    for (int s = 0; s < 2; ++s) {
+      for (int64_t i = 0; i < v; ++i) {
+        float& z = rows.At(s, 0, i);
+        z = i % 97 == 13 ? kMasked : std::bit_cast<float>(std::bit_cast<uint32_t>(z) & 0xffff0000u);
+        most[s] = std::max(most[s], z);
+      }
+    }
+    const LogitRow plain = ByLanes<float>(rows, 0, 5), packed = ByLanes<float>(rows, 0, 5, true);
+    for (int s = 0; s < 2; ++s) {
+      EXPECT_EQ(packed.lse[s], plain.lse[s]);
+      EXPECT_EQ(packed.entropy[s], plain.entropy[s]);
+      EXPECT_EQ(packed.varentropy[s], plain.varentropy[s]);
+      EXPECT_EQ(packed.lattice[s], 1.0);
+    }
+    EXPECT_EQ(packed.kl_train_rollout, plain.kl_train_rollout);
+    EXPECT_EQ(packed.kl_rollout_train, plain.kl_rollout_train);
+    EXPECT_EQ(packed.top1_differs, plain.top1_differs);
+    EXPECT_EQ(packed.max_abs_delta, plain.max_abs_delta);
+    const LogitRow expected = rows.Expected(0);
+    for (const float above : {0.0f, 5.0f}) {
+      const float begun[2] = {most[0] + above, most[1]};
+      const LogitRow found = ByLanes<float>(rows, 0, 64, true, begun);
+      for (int s = 0; s < 2; ++s) {
+        EXPECT_TRUE(Near(found.lse[s], expected.lse[s], 1e-6, 0));
+        EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 2e-6, 2e-6));
+        EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], 1e-5, 1e-5));
+      }
+      EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, 2e-4, 1e-12));
+      EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, 2e-4, 1e-12));
+      EXPECT_EQ(found.top1_differs, expected.top1_differs);
+    }
+  }
+}
+
+// Differences at the bound of the moments, all of one sign: what is left out of the series is most.
+TEST(LogitPair, MomentsLeaveOutLittle) {
+  for (const float d : {0.125f, -0.125f, 0.1f}) {
+    Rows rows(1, 4096);
+    rows.Draw(7, 0.0f);
+    for (int64_t i = 1; i < rows.vocabulary; ++i) {
+      rows.At(1, 0, i) = std::round(rows.At(1, 0, i) * 64) / 64;
+      rows.At(0, 0, i) = rows.At(1, 0, i) + d;
+    }
+    rows.At(0, 0, 0) = rows.At(1, 0, 0) = 1;  // the reference
+    const LogitRow expected = rows.Expected(0), found = ByLanes<float>(rows, 0, 32);
+    EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, 1e-4, 1e-6));
+    EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, 1e-4, 1e-6));
   }
 }
 

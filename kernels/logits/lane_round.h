@@ -1,0 +1,137 @@
+// What a round of a device lane (lane.h) is looked at for as a whole: its largest logits and
+// differences, in as few operations as they can be had.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/core/device_code.h"
+#include "kernels/logits/core.h"
+#include "kernels/logits/lane_math.h"
+
+namespace plumbline {
+
+// The largest of a round's bf16, in two parts: each the larger of four, by a side.
+struct PackedMost {
+  uint32_t side[2];
+};
+struct NotPacked {};
+
+// The reference as rounds take it. `limit`: what the squares of an ordinary one are below.
+template <typename Real>
+struct LaneReference {
+  Real train, rollout, limit;
+
+  // Of a reference of f32 logits.
+  PLUMB_HD explicit LaneReference(const LogitReference& r)
+      : train(static_cast<Real>(r.train)),
+        rollout(static_cast<Real>(r.rollout)),
+        limit(static_cast<Real>(1e18) - (train * train + rollout * rollout)) {}
+  PLUMB_HD LogitReference whole() const { return {train, rollout, true}; }
+};
+
+namespace internal {
+
+// Takes the value as it is here: a compiler that puts off a sum makes its terms a second time.
+PLUMB_HD inline void Keep(float* sum) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+f"(*sum));
+#else
+  (void)sum;
+#endif
+}
+PLUMB_HD inline void Keep(double* /*sum*/) {}
+
+template <typename Int>
+PLUMB_HD inline Int Largest(Int a, Int b, Int c) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (Int(-1) < Int(0)) {
+    return __vimax3_s32(a, b, c);
+  } else {
+    return __vimax3_u32(a, b, c);
+  }
+#else
+  return std::max(a, std::max(b, c));
+#endif
+}
+
+// The largest and the least difference of a row, which has both signs or zero: at the reference it
+// is zero. So integers may compare floats: of signed words the positive float is the larger one,
+// of unsigned ones the negative float that is farther from zero.
+template <typename Real>
+class DeltaRange {
+ public:
+  PLUMB_HD Real most() const { return most_; }
+  PLUMB_HD Real least() const { return least_; }
+  // Takes a round, none of them NaN; are all within `small` of zero?
+  PLUMB_HD bool Take(const Real* d, Real small) {
+    bool near = true;
+    for (int i = 0; i < kLogitVector; ++i) {
+      most_ = LargerOf(most_, d[i]);
+      least_ = SmallerOf(least_, d[i]);
+      near &= d[i] <= small && d[i] >= -small;
+    }
+    return near;
+  }
+
+ private:
+  Real most_ = 0, least_ = 0;
+};
+
+template <>
+class DeltaRange<float> {
+ public:
+  PLUMB_HD float most() const { return __builtin_bit_cast(float, most_); }
+  PLUMB_HD float least() const { return __builtin_bit_cast(float, least_); }
+  PLUMB_HD bool Take(const float* d, float small) {
+    const int32_t most = LargestOf<int32_t>(d);
+    const uint32_t least = LargestOf<uint32_t>(d);
+    most_ = most > most_ ? most : most_;
+    least_ = least > least_ ? least : least_;
+    return most <= __builtin_bit_cast(int32_t, small) &&
+           least <= __builtin_bit_cast(uint32_t, -small);
+  }
+
+ private:
+  template <typename Int>
+  PLUMB_HD static Int LargestOf(const float* d) {
+    Int bits[kLogitVector];
+    PLUMB_UNROLL for (int i = 0; i < kLogitVector; ++i) bits[i] = __builtin_bit_cast(Int, d[i]);
+    static_assert(kLogitVector == 8);
+    const Int most = Largest(Largest(bits[0], bits[1], bits[2]), bits[3], bits[4]);
+    return Largest(Largest(most, bits[5], bits[6]), bits[7], bits[7]);
+  }
+
+  int32_t most_ = 0;
+  uint32_t least_ = 0x80000000u;  // -0
+};
+
+// Two bf16 in a word: the larger ones.
+PLUMB_HD inline uint32_t LargerBF16(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+  uint32_t larger;
+  asm("max.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+#else
+  const auto half = [](uint32_t x, uint32_t y) {
+    const auto p = __builtin_bit_cast(float, x << 16), q = __builtin_bit_cast(float, y << 16);
+    return q > p || p != p ? y & 0xffffu : x & 0xffffu;
+  };
+  return half(a >> 16, b >> 16) << 16 | half(a & 0xffffu, b & 0xffffu);
+#endif
+}
+
+// The larger one of two.
+PLUMB_HD inline float LargerHalf(uint32_t word) {
+  return LargerOf(__builtin_bit_cast(float, word << 16),
+                  __builtin_bit_cast(float, word & 0xffff0000u));
+}
+// The largest bf16 that is not above z, twice. z is finite.
+PLUMB_HD inline uint32_t BothBF16Below(float z) {
+  const auto bits = __builtin_bit_cast(uint32_t, z);
+  const uint32_t high = (z < 0 ? bits + 0xffffu : bits) & 0xffff0000u;
+  return high | high >> 16;
+}
+
+}  // namespace internal
+}  // namespace plumbline

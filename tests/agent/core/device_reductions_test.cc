@@ -1,0 +1,193 @@
+// Reductions of CUDA tensors, through the agent and over the fake device: their sampled elements
+// are gathered in the stream's order, and the record holds the same bytes as if they had been on
+// the host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/agent/core/on_device.h"
+
+namespace plumbline::agent {
+namespace {
+
+using namespace testing;  // NOLINT: the tests' own
+
+constexpr DLDataType kFloat = {PLUMBLINE_DL_FLOAT, 32, 1};
+constexpr DLDataType kIndex = {PLUMBLINE_DL_INT, 64, 1};
+
+template <typename T>
+struct Buffer {
+  Buffer(std::vector<int64_t> dims, DLDataType dtype, DLDevice device) : shape(std::move(dims)) {
+    size_t n = 1;
+    for (const int64_t extent : shape) n *= static_cast<size_t>(extent);
+    values.resize(n);
+    for (size_t i = 0; i < n; ++i) values[i] = static_cast<T>(i % 1009);
+    t.data = values.data();
+    t.device = device;
+    t.dtype = dtype;
+    t.ndim = static_cast<int32_t>(shape.size());
+    t.shape = shape.data();
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::vector<T> values;
+  std::vector<int64_t> shape;
+  DLTensor t{};
+};
+
+// A site a way of handing over: whole, whole of few elements, three ranks' at once, transposed, and
+// elements at offsets.
+struct Reductions {
+  Reductions(TestRun* of, DLDevice device)
+      : run(of),
+        whole(Shape{50, 100}, kFloat, device),
+        few(Shape{5}, kFloat, device),
+        stacked(Shape{3, 2000}, kFloat, device),
+        reduced(Shape{2000}, kFloat, device),
+        columns(Shape{100, 50}, kFloat, device),
+        chosen(Shape{7}, kFloat, device),
+        offsets(Shape{7}, kIndex, device) {
+    columns.t.strides = transposed;
+    for (const char* layer : {"whole", "few", "stacked", "columns", "chosen"}) Declare(layer);
+  }
+
+  std::vector<plumbline_status_t> At(int64_t step) {
+    const std::pair<const DLTensor*, const DLTensor*> tensors[] = {{&whole.t, &whole.t},
+                                                                   {&few.t, &few.t},
+                                                                   {&stacked.t, &reduced.t},
+                                                                   {&columns.t, &whole.t},
+                                                                   {&chosen.t, &chosen.t}};
+    std::vector<plumbline_status_t> statuses;
+    for (size_t i = 0; i < sites.size(); ++i) {
+      plumbline_reduction_t reduction = PLUMBLINE_REDUCTION_INIT;
+      reduction.op = PLUMBLINE_REDUCE_SUM;
+      reduction.input = tensors[i].first;
+      reduction.output = tensors[i].second;
+      if (i == 4) reduction.offsets = &offsets.t, reduction.count = 100;
+      reduction.group = "data";
+      reduction.group_size = 3;
+      reduction.cuda_stream = Stream(3);
+      statuses.push_back(run->run().ObserveReduction(sites[i], step, reduction, &error));
+    }
+    return statuses;
+  }
+
+  using Shape = std::vector<int64_t>;
+  TestRun* run;
+  int64_t transposed[2] = {1, 100};
+  Buffer<float> whole, few, stacked, reduced, columns, chosen;
+  Buffer<int64_t> offsets;
+  uint64_t due = 0;
+  std::vector<Site*> sites;
+  plumbline_error_t error{};
+
+ private:
+  void Declare(const char* layer) {
+    plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_REDUCTION, layer, "sum", 0, &due};
+    void* made = nullptr;
+    EXPECT_EQ(run->run().DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
+    sites.push_back(static_cast<Site*>(made));
+  }
+};
+
+std::vector<std::string> Recorded(DLDevice device, DLDevice offsets_on) {
+  TempFolder dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.traffic_bytes = 40000;  // so that some steps are not sampled
+  TestRun run(options);
+  Reductions reductions(&run, device);
+  reductions.offsets.t.device = offsets_on;
+  for (int64_t step = 0; step < 20; ++step) {
+    for (float& v : reductions.whole.values) v += 1;
+    run.run().StepBegin(step);
+    EXPECT_THAT(reductions.At(step), ::testing::Each(PLUMBLINE_OK)) << reductions.error.text;
+    run.run().StepEnd(step);
+  }
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
+  std::vector<std::string> items;
+  for (const v1::Batch& batch : Batches(dir)) {
+    for (const v1::Evidence& e : batch.evidence()) items.push_back(e.SerializeAsString());
+  }
+  std::sort(items.begin(), items.end());
+  return items;
+}
+
+TEST_F(Device, ReductionsAreTheHostsByteForByte) {
+  const auto host = Recorded({kDLCPU, 0}, {kDLCPU, 0});
+  EXPECT_EQ(g_fake->calls("gather"), 0u);
+  EXPECT_GE(host.size(), 100u);
+  EXPECT_EQ(Recorded({kDLCUDA, 1}, {kDLCUDA, 1}), host);
+  EXPECT_GT(g_fake->calls("gather"), 0u);
+  EXPECT_EQ(Recorded({kDLCUDA, 1}, {kDLCPU, 0}), host);
+  EXPECT_EQ(Held(), 0u);
+}
+
+// The elements are those that the stream's earlier kernels left.
+TEST_F(Device, ReductionsComeInTheStreamsOrder) {
+  TestRun run(RecordOptions(dir_.path()));
+  Reductions reductions(&run, {kDLCUDA, 0});
+  g_fake->hold(true);
+  run.run().StepBegin(0);
+  EXPECT_THAT(reductions.At(0), ::testing::Each(PLUMBLINE_OK)) << reductions.error.text;
+  reductions.few.values.assign(5, 1000);  // by a kernel before ours, say
+  run.run().StepEnd(0);
+  g_fake->hold(false);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  int found = 0;
+  for (const v1::Batch& batch : Batches(dir_)) {
+    for (const v1::Evidence& e : batch.evidence()) {
+      if (!e.has_reduction() || e.sample_size() != 5) continue;
+      ++found;
+      const std::vector<float> thousand(5, 1000);
+      EXPECT_EQ(e.reduction().sample().output().data(),
+                std::string(reinterpret_cast<const char*>(thousand.data()), 20));
+    }
+  }
+  EXPECT_EQ(found, 1);
+}
+
+// Offsets that lie on the device are looked at when they are here.
+TEST_F(Device, OffsetsOfADeviceThatAreBeyondTheCountAreCounted) {
+  TestRun run(RecordOptions(dir_.path()));
+  Reductions reductions(&run, {kDLCUDA, 0});
+  reductions.offsets.values[3] = 100;
+  run.run().StepBegin(0);
+  EXPECT_THAT(reductions.At(0), ::testing::Each(PLUMBLINE_OK));
+  run.run().StepEnd(0);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.lost_by_cause.at("invalid"), 1u);
+  EXPECT_EQ(account.items, 4u);
+}
+
+TEST_F(Device, AGatherThatFailsIsCounted) {
+  g_fake->fail("gather", 0, kDeviceFailed, false);
+  TestRun run(RecordOptions(dir_.path()));
+  Reductions reductions(&run, {kDLCUDA, 0});
+  run.run().StepBegin(0);
+  EXPECT_THAT(reductions.At(0), ::testing::Each(PLUMBLINE_DROPPED));
+  run.run().StepEnd(0);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  EXPECT_EQ(AccountOf(Batches(dir_)).lost_by_cause.at("device-error"), 5u);
+}
+
+// Input and output on different sides are no call that could be read.
+TEST_F(Device, AReductionLiesOnOneDevice) {
+  TestRun run(RecordOptions(dir_.path()));
+  Reductions reductions(&run, {kDLCUDA, 0});
+  reductions.reduced.t.device = {kDLCPU, 0};
+  run.run().StepBegin(0);
+  EXPECT_EQ(reductions.At(0)[2], PLUMBLINE_INVALID_ARGUMENT);
+  EXPECT_THAT(reductions.error.text, ::testing::HasSubstr("output: expected on device 0"));
+  run.run().StepEnd(0);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+}
+
+}  // namespace
+}  // namespace plumbline::agent
