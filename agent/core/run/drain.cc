@@ -16,6 +16,7 @@ namespace plumbline::agent {
 namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
+constexpr uint32_t kIdleFactor = 2;
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace
@@ -64,12 +65,13 @@ void Drain::Loop() {
     if (flush && std::exchange(flush_ticket_, ticket) != ticket) {
       flush_mark_ = run_->devices->Position();
     }
+    const bool work = !run_->ring.empty() || !run_->devices->empty();
     Pass(flush);
     // Not passed: a record is still being filled, or a device still at work.
     if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
       flush_done_.store(ticket, std::memory_order_release);
     }
-    Sleep();
+    Sleep(!work);
   }
   // Closing: everything that was observed, then what devices still hold, then the last step's end.
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -86,13 +88,13 @@ void Drain::Loop() {
   Ship();
 }
 
-// Until it is rung, or the next look is due.
-void Drain::Sleep() {
+// Until it is rung, or the next look is due; the looks are rarer where the last one found nothing.
+void Drain::Sleep(bool idle) {
+  const uint32_t ms = run_->options.poll_ms * (idle ? kIdleFactor : 1);
   MutexLock lock(run_->bell_mutex);
-  run_->bell.WaitFor(lock, std::chrono::milliseconds(run_->options.poll_ms),
-                     [&]() PLUMB_REQUIRES(run_->bell_mutex) {
-                       return run_->rung.load(std::memory_order_acquire);
-                     });
+  run_->bell.WaitFor(lock, std::chrono::milliseconds(ms), [&]() PLUMB_REQUIRES(run_->bell_mutex) {
+    return run_->rung.load(std::memory_order_acquire);
+  });
   run_->rung.store(false, std::memory_order_relaxed);
 }
 
