@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum Track : int { kSteps = 1, kGaps = 2, kFindings = 3 };
+enum Track : int { kSteps = 1, kGaps = 2, kFindings = 3, kWaits = 4 };
 
 // Beside those that the original may have.
 constexpr uint32_t kFirstProcess = 1'000'000;
@@ -85,6 +85,19 @@ void AddSteps(const SeenTimeline& seen, uint32_t process, TraceEvents* events) {
   }
 }
 
+// What the host waited in, by class: over the whole window, since no single span is kept.
+void AddWaits(const SeenTimeline& seen, uint32_t process, TraceEvents* events) {
+  const v1::Timeline& t = seen.timeline;
+  for (const v1::TimelineWait& wait : t.waits()) {
+    events->Complete(process, kWaits, timeline::CauseName(wait.cause()), t.start_ns(), t.span_ns(),
+                     {{"spans", wait.spans()},
+                      {"union_ns", wait.union_ns()},
+                      {"idle_ns", wait.idle_ns()},
+                      {"median_ns", wait.median_ns()},
+                      {"longest", wait.name()}});
+  }
+}
+
 bool Speaks(const v1::Finding& finding, const SeenTimeline& seen) {
   const auto& ranks = finding.site().ranks();
   if (finding.site().op() == rules::kTimelineOp && finding.site().layer() != seen.layer)
@@ -125,9 +138,11 @@ std::string RenderTimeline(const AuditResult& result) {
       events.Name(process, kSteps, "thread_name", "steps");
       events.Name(process, kGaps, "thread_name", "GPU idle, by cause");
       events.Name(process, kFindings, "thread_name", "findings");
+      events.Name(process, kWaits, "thread_name", "host waits, by class");
     }
     AddSteps(seen, process, &events);
     AddGaps(seen, process, &events);
+    AddWaits(seen, process, &events);
     AddFindings(result, seen, process, &events);
   }
   return events.Take();

@@ -335,14 +335,16 @@ TEST(Kineto, WhatWasSeenIsWrittenAsATrace) {
   const auto trace = nlohmann::json::parse(test::ReadFile(written));
   std::set<std::string> starts;
   for (const timeline::GpuWork& work : columns.gpu) starts.insert(std::to_string(work.start));
-  int loading = 0, steps = 0, findings = 0;
+  int loading = 0, steps = 0, findings = 0, waits = 0;
   for (const auto& event : trace["traceEvents"]) {
     if (event["ph"] != "X") continue;
     steps += event["tid"] == 1 ? 1 : 0;
     findings += event["tid"] == 3 ? 1 : 0;
-    loading += event["name"] == "data-loading" ? 1 : 0;
+    loading += event["tid"] == 2 && event["name"] == "data-loading" ? 1 : 0;
+    waits += event["tid"] == 4 ? 1 : 0;
   }
   EXPECT_EQ(loading, 15);
+  EXPECT_GE(waits, 1);
   EXPECT_EQ(steps, 16);
   EXPECT_EQ(findings, 2);  // the comb, and the stall
   // Nanoseconds are in the text, though not in a double of it.
