@@ -9,7 +9,7 @@
 
 #include "kernels/core/batch_ends.h"
 #include "kernels/core/batch_shape.h"
-#include "kernels/core/capture.h"
+#include "kernels/core/graph_slot.h"
 #include "kernels/core/wide_sum.h"
 
 namespace plumbline {
@@ -54,8 +54,8 @@ int EnqueueBatch(const BatchShape& batch, void* staging, void* workspace, void* 
   return ReturnBatch(batch, workspace, staging, stream);
 }
 
-// The same of a batch that a graph holds: its items stand in the workspace, its results go to the
-// section. run(items, results, stream).
+// The same of a batch that a graph holds, in one launch: its items stand in the workspace, its
+// results go to the section. run(items, results, stream), also where there is no work.
 template <typename Run>
 int CaptureBatch(const BatchShape& batch, void* workspace, const GraphCall& call, void* stream,
                  Run run) {
@@ -63,11 +63,8 @@ int CaptureBatch(const BatchShape& batch, void* workspace, const GraphCall& call
     return cudaErrorInvalidValue;
   }
   auto* on = static_cast<std::byte*>(workspace);
-  std::byte* results = on + batch.results_at();
-  if (const int code = CaptureBegin(call, stream); code != cudaSuccess) return code;
-  if (batch.work > 0) run(on, results, static_cast<cudaStream_t>(stream));
-  const cudaError_t code = cudaGetLastError();
-  return code != cudaSuccess ? code : CaptureDeliver(results, batch.result_bytes, call, stream);
+  run(on, on + batch.results_at(), static_cast<cudaStream_t>(stream));
+  return cudaGetLastError();
 }
 
 // Adds the digits of `sums` sums, each kept by `copies` copies one after the other, to the sums in

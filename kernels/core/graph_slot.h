@@ -8,13 +8,15 @@
 //   slot (device)       section -> the next replay's place in a record of pinned memory, or 0
 //   section (pinned)    GraphWork, written by the host: what goes where; then the record's own data
 //
-// A call's first launch, of one thread, takes the section down into a word of the call's own; all
-// others go by that word, so that a slot which changes under them cannot divide them. They return
-// where it is 0, or measure into device memory of the call's own; the last one writes results and
-// sampled elements into the section, and the last of its blocks moves the slot to the next one. So
-// a step may replay a graph any number of times, also not at all, and a replay outside of a due
-// step costs empty launches. Begin and end are counted in the section: where a replay spans the
-// step's begin or end, or overlaps another of the same call, the two do not both come to one.
+// Most calls are one launch (sample/replay.h). Its blocks each ask for the section, return where
+// there is none, or measure into device memory of the call's own, and tell what they were told; the
+// last one writes the results, and moves the slot to the next section, if all were told the same.
+// A router's call has several launches: the first, of one thread, takes the section down into a
+// word of the call's own, and all others go by that word, so that a slot which changes under them
+// cannot divide them. So a step may replay a graph any number of times, also not at all, and a
+// replay outside of a due step costs an empty launch. Begin and end are counted in the section,
+// once for each block that may write there: where a replay spans the step's begin or end, or
+// overlaps another of the same call, the two are not the same.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +53,8 @@ struct GraphWork {
   uint64_t gathered_at = 0;  // the gathers' results
   uint64_t plan_at = 0;      // ProductPlan; 0: none
   uint64_t plan_to = 0;
+  uint64_t began_ns = 0;  // by the device's clock: how long the replay took
+  uint64_t ended_ns = 0;
   GraphCopy copy[kGraphCopies];  // set up to `copies`: a step has many sections
 };
 
@@ -71,8 +75,9 @@ struct GraphSlot {
 // What a captured call's launches are given. Device memory.
 struct GraphCall {
   GraphSlot* slot = nullptr;
-  uint64_t* section = nullptr;  // of the replay that is under way
-  uint32_t* arrived = nullptr;  // blocks of its last launch that are done; 0 between replays
+  uint64_t* section = nullptr;  // of the replay that is under way: a router's
+  uint32_t* arrived = nullptr;  // blocks that are done; 0 between replays
+  uint64_t* told = nullptr;     // the sum of what they were told; 0 between replays
 };
 
 PLUMB_HD inline GraphWork* WorkOf(uint64_t section) {
@@ -85,11 +90,42 @@ PLUMB_HD inline unsigned char* PlaceIn(uint64_t section, uint64_t at) {
 namespace internal {
 
 // Replays that are beside their step may count at the same time.
-PLUMB_HD inline void CountOne(uint32_t* count) {
+PLUMB_HD inline void Count(uint32_t* count, uint32_t n) {
 #if defined(__CUDA_ARCH__)
-  atomicAdd(count, 1u);
+  atomicAdd(count, n);
 #else
-  ++*count;
+  *count += n;
+#endif
+}
+
+// Nanoseconds of a clock that all of a device has in common; where there is none, of one that goes
+// on when it is looked at.
+PLUMB_HD inline uint64_t DeviceNs() {
+#if defined(__CUDA_ARCH__)
+  uint64_t ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  return ns;
+#else
+  static uint64_t looks = 0;
+  return looks += 500;
+#endif
+}
+
+// To or from a word of a call's own.
+PLUMB_HD inline void AddToWord(uint64_t* word, uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  atomicAdd(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
+#else
+  *word += value;
+#endif
+}
+PLUMB_HD inline uint64_t TakeWord(uint64_t* word) {
+#if defined(__CUDA_ARCH__)
+  return atomicExch(reinterpret_cast<unsigned long long*>(word), 0ull);
+#else
+  const uint64_t value = *word;
+  *word = 0;
+  return value;
 #endif
 }
 
@@ -108,13 +144,26 @@ PLUMB_HD inline bool ArriveLast(uint32_t* arrived, uint32_t blocks) {
 #endif
 }
 
+// A replay is over that was measured for `section`, to which `writers` blocks wrote; 0: there were
+// more replays than sections.
+PLUMB_HD inline void MoveOn(GraphSlot* slot, uint64_t section, uint32_t writers) {
+  ++reinterpret_cast<GraphCounts*>(slot->tally)->replays;
+  if (section == 0) return;
+  WorkOf(section)->ended_ns = DeviceNs();
+  Count(&WorkOf(section)->done, writers);
+  slot->section = --slot->left == 0 ? 0 : section + slot->stride;
+  slot->stride = slot->later_stride;
+}
+
 }  // namespace internal
 
 // The first word of a replay: one thread's.
 PLUMB_HD inline void BeginReplay(const GraphCall& call) {
   const uint64_t section = call.slot->section;
   *call.section = section;
-  if (section != 0) internal::CountOne(&WorkOf(section)->begun);
+  if (section == 0) return;
+  WorkOf(section)->began_ns = internal::DeviceNs();
+  internal::Count(&WorkOf(section)->begun, 1);
 }
 
 // May the replay still write to its section? If not, the step was closed under it.
@@ -128,14 +177,54 @@ PLUMB_HD inline void EndReplay(const GraphCall& call) {
   if (slot->tally == 0) return;
   const uint64_t section = *call.section;
   if (slot->section != section) {  // the step was opened, or another replay ended, in the meantime
-    if (slot->section != 0) internal::CountOne(&WorkOf(slot->section)->done);
+    if (slot->section != 0) internal::Count(&WorkOf(slot->section)->done, 1);
     return;
   }
-  ++reinterpret_cast<GraphCounts*>(slot->tally)->replays;
-  if (section == 0) return;  // more replays than sections: counted
-  internal::CountOne(&WorkOf(section)->done);
-  slot->section = --slot->left == 0 ? 0 : section + slot->stride;
-  slot->stride = slot->later_stride;
+  internal::MoveOn(slot, section, 1);
+}
+
+// ---- a replay of one launch ----
+
+// The step may be opened or closed while blocks are at work.
+PLUMB_HD inline uint64_t SectionNow(const GraphCall& call) {
+  return *static_cast<const volatile uint64_t*>(&call.slot->section);
+}
+
+// The first word of block `number`: one thread's. `writes`: it writes to the section before the
+// launch's end, as the first block does.
+PLUMB_HD inline uint64_t AskSection(const GraphCall& call, uint32_t number, bool writes) {
+  const uint64_t section = SectionNow(call);
+  if (section != 0 && number == 0) WorkOf(section)->began_ns = internal::DeviceNs();
+  if (section != 0 && writes) internal::Count(&WorkOf(section)->begun, 1);
+  return section;
+}
+
+struct ReplayEnd {
+  bool last;      // the others are set for it alone
+  bool agreed;    // every block was told the same, and each is there once
+  bool measured;  // a block was told of a section
+};
+
+// Its last word, once all its threads have read and written all that they do.
+PLUMB_HD inline ReplayEnd TellSection(const GraphCall& call, uint64_t told, uint32_t number,
+                                      uint32_t blocks) {
+  // With the block's number: of two replays that overlap the sum is another.
+  internal::AddToWord(call.told, told + number);
+  if (!internal::ArriveLast(call.arrived, blocks)) return {false, false, false};
+  const uint64_t sum = internal::TakeWord(call.told);
+  const uint64_t numbers = uint64_t{blocks} * (blocks - 1) / 2;
+  return {true, sum == blocks * told + numbers, sum != numbers};
+}
+
+// The last word of the last block: one thread's. `writers`: blocks that asked in order to write.
+PLUMB_HD inline void EndTold(const GraphCall& call, uint64_t told, bool agreed, uint32_t writers) {
+  GraphSlot* slot = call.slot;
+  if (slot->tally == 0) return;
+  if (agreed && slot->section == told) {
+    internal::MoveOn(slot, told, writers);
+  } else if (slot->section != 0) {
+    internal::Count(&WorkOf(slot->section)->done, writers);
+  }
 }
 
 // One of `threads` threads' part in each of what follows, of a section that may be written.
@@ -156,9 +245,9 @@ PLUMB_HD inline void CopyRows(const GraphWork& work, uint64_t section, int64_t t
   }
 }
 
-PLUMB_HD inline void PutResults(const GraphWork& work, uint64_t section, const uint32_t* results,
+PLUMB_HD inline void PutResults(uint64_t section, uint64_t results_at, const uint32_t* results,
                                 uint64_t words, uint64_t thread, uint64_t threads) {
-  auto* to = reinterpret_cast<uint32_t*>(PlaceIn(section, work.results_at));
+  auto* to = reinterpret_cast<uint32_t*>(PlaceIn(section, results_at));
   for (uint64_t i = thread; i < words; i += threads) to[i] = results[i];
 }
 

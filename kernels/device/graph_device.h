@@ -11,8 +11,8 @@ namespace plumbline {
 int LoadGraphKernels();
 
 // Enqueues, on a stream that is being captured, what a graph is to hold of one call. The plan
-// stands in the section; `threads`: ProductThreads of the largest. What else: core's capture.h. 0,
-// or a cudaError_t. Thread-safe.
+// stands in the section; `threads`: ProductThreads of the largest. 0, or a cudaError_t.
+// Thread-safe.
 int CaptureProduct(int64_t threads, const GraphCall& call, void* stream);
 
 }  // namespace plumbline

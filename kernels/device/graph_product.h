@@ -14,28 +14,38 @@ struct PlanPlace {
   uint64_t section;
   uint64_t plan_at;
   uint64_t plan_to;
+  ProductPlan plan;
 };
 
-// The plan stands in the section, across the bus: it is read once a block, into `plan`. The block's
-// threads are `first`, `first` + 1, ... of `all` that share the work, `threads` of them.
+// The whole launch, as block `number` of `blocks`. The plan stands in the section, across the bus:
+// it is read once a block.
 template <typename Block>
 PLUMB_DEVICE void GatherPlanned(const Block& block, const GraphCall& call, int threads,
-                                int64_t first, int64_t all, PlanPlace* place, ProductPlan* plan) {
-  if (DecideSection(block, call, &place->section) == 0) return;
-  // Is there a plan, and where? One thread's word again.
+                                uint32_t number, uint32_t blocks, PlanPlace* place) {
+  // Is there a section, and a plan, and where? One thread's word.
   block.Each([&](int thread) {
     if (thread != 0) return;
-    const GraphWork& work = *WorkOf(place->section);
-    place->plan_at = work.plan_at;
-    place->plan_to = work.plan_to;
+    place->section = AskSection(call, number, true);
+    const GraphWork* work = place->section == 0 ? nullptr : WorkOf(place->section);
+    place->plan_at = work == nullptr ? 0 : work->plan_at;
+    place->plan_to = work == nullptr ? 0 : work->plan_to;
   });
   block.Sync();
-  if (place->plan_at == 0) return;
-  TakeDown(block, threads, PlaceIn(place->section, place->plan_at), sizeof(ProductPlan), plan);
-  unsigned char* out = PlaceIn(place->section, place->plan_to);
-  const int64_t count = ProductThreads(*plan);
+  if (place->plan_at != 0) {
+    TakeDown(block, threads, PlaceIn(place->section, place->plan_at), sizeof(ProductPlan),
+             &place->plan);
+    unsigned char* out = PlaceIn(place->section, place->plan_to);
+    const int64_t count = ProductThreads(place->plan), all = int64_t{blocks} * threads;
+    block.Each([&](int thread) {
+      for (int64_t i = int64_t{number} * threads + thread; i < count; i += all)
+        GatherProductOne(place->plan, i, out);
+    });
+  }
+  block.Sync();
   block.Each([&](int thread) {
-    for (int64_t i = first + thread; i < count; i += all) GatherProductOne(*plan, i, out);
+    if (thread != 0) return;
+    const ReplayEnd end = TellSection(call, place->section, number, blocks);
+    if (end.last) EndTold(call, place->section, end.agreed, blocks);
   });
 }
 

@@ -23,7 +23,7 @@
 
 namespace plumbline {
 
-inline constexpr uint32_t kDeviceTableVersion = 5;
+inline constexpr uint32_t kDeviceTableVersion = 6;
 inline constexpr char kDeviceTableSymbol[] = "plumbline_device_table";
 
 // What, and the device's own words. Set with every negative status; NUL-terminated.

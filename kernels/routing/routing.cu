@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "kernels/core/capture.h"
 #include "kernels/core/cuda_gate.h"
 #include "kernels/routing/cuda_routing.h"
 #include "kernels/routing/device.h"

@@ -29,7 +29,8 @@ class CodeTiles {
     if (vectors_.WholeAt(first)) {
       Rounds(first, keys);
     } else {
-      PLUMB_LOOP for (int b = 0; b < kTileBlocks; ++b) PartBlock(first, b, keys);
+      const int blocks = vectors_.BlocksAt(first);
+      PLUMB_LOOP for (int b = 0; b < blocks; ++b) PartBlock(first, b, keys);
     }
     LookCloser<Warp, uint32_t, uint8_t>(item_, first, quarter_, false, sink_);
   }

@@ -99,7 +99,9 @@ class LeanTiles {
         sums_[l] = OrderedSums{};
         range_[l] = Range::None();
       });
-      PLUMB_LOOP for (int b = 0; b < kTileBlocks; b += kSumBlocks) PartRound(first, b, keys);
+      // A round without elements would add zeros to sums that are no negative zeros.
+      const int blocks = vectors_.BlocksAt(first);
+      PLUMB_LOOP for (int b = 0; b < blocks; b += kSumBlocks) PartRound(first, b, keys);
     }
     return Figures();
   }
@@ -227,7 +229,7 @@ class LeanTiles {
     Warp::Each([&](int l) {
       uint32_t zeros = 0;
       uint32_t subnormals = 0;
-      PLUMB_LOOP for (int b = 0; b < kTileBlocks; ++b) {
+      PLUMB_LOOP for (int b = 0; b < vectors_.BlocksAt(first); ++b) {
         const int64_t at = vectors_.ElementAt(first, b, l);
         const int valid = vectors_.ValidAt(at);
         if (valid == 0) continue;

@@ -4,6 +4,7 @@
 #include "kernels/core/cuda_batch.h"
 #include "kernels/core/cuda_gate.h"
 #include "kernels/core/cuda_warp.h"
+#include "kernels/sample/replay.h"
 #include "kernels/tensor/batch.h"
 #include "kernels/tensor/codes.h"
 #include "kernels/tensor/device.h"
@@ -179,11 +180,27 @@ __device__ __noinline__ void Flush(const TensorItem& item, TensorRaw* raw) {
   }
 }
 
-// Eight blocks a processor. A block takes every so-manieth span, and flushes when the item changes.
-__global__ void __launch_bounds__(kThreads, 8)
-    TensorStatsKernel(const TensorItem* items, int count, int64_t spans, std::byte* results,
-                      const uint64_t* section) {
-  if (Closed(section)) return;
+// What a captured call's block was told: not in a register, which the hot loops would lack.
+__shared__ uint64_t told;
+
+// Of a captured call, before and after the block's work.
+__device__ __noinline__ void BeginReplayed(const GraphCall& call) {
+  static_assert(sizeof(ReplayPlace) <= sizeof(memory));
+  const uint64_t section = BeginBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x,
+                                      reinterpret_cast<ReplayPlace*>(&memory));
+  if (threadIdx.x == 0) told = section;
+  __syncthreads();
+}
+__device__ __noinline__ void EndReplayed(const GraphCall& call, std::byte* results,
+                                         uint64_t bytes) {
+  EndBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, told,
+           reinterpret_cast<uint32_t*>(results), bytes / sizeof(uint32_t),
+           reinterpret_cast<ReplayPlace*>(&memory));
+}
+
+// This block's spans of all items: every so-manieth, and it flushes when the item changes.
+__device__ __forceinline__ void MeasureItems(const TensorItem* items, int count, int64_t spans,
+                                             std::byte* results) {
   for (int64_t span = blockIdx.x; span < spans;) {
     auto* words = reinterpret_cast<uint32_t*>(&memory);
     for (unsigned i = threadIdx.x; i < sizeof(memory) / 4; i += kThreads) words[i] = 0;
@@ -199,31 +216,41 @@ __global__ void __launch_bounds__(kThreads, 8)
   }
 }
 
+// Eight blocks a processor. `call`: of a graph, or of nulls.
+__global__ void __launch_bounds__(kThreads, 8)
+    TensorStatsKernel(const TensorItem* items, int count, int64_t spans, std::byte* results,
+                      uint64_t result_bytes, const __grid_constant__ GraphCall call) {
+  if (call.slot != nullptr) BeginReplayed(call);
+  if (call.slot == nullptr || told != 0) MeasureItems(items, count, spans, results);
+  if (call.slot != nullptr) EndReplayed(call, results, result_bytes);
+}
+
 }  // namespace
 
 int LoadTensorStatsKernel() { return LoadKernel(TensorStatsKernel); }
 
 namespace {
 
-// One launch; `section`: a captured call's, or null.
-auto Runner(const BatchShape& batch, int processors, const uint64_t* section) {
-  return
-      [&batch, processors, section](const std::byte* items, std::byte* results, cudaStream_t on) {
-        TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
-            reinterpret_cast<const TensorItem*>(items), batch.items, batch.work, results, section);
-      };
+// One launch; `call`: of a graph, or of nulls.
+auto Runner(const BatchShape& batch, int processors, const GraphCall& call) {
+  return [&batch, processors, &call](const std::byte* items, std::byte* results, cudaStream_t on) {
+    TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+        reinterpret_cast<const TensorItem*>(items), batch.items, batch.work, results,
+        batch.result_bytes, call);
+  };
 }
 
 }  // namespace
 
 int LaunchTensorStats(const BatchShape& batch, int processors, void* staging, void* workspace,
                       void* stream) {
-  return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, nullptr));
+  const GraphCall none;
+  return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, none));
 }
 
 int CaptureTensorStats(const BatchShape& batch, int processors, void* workspace,
                        const GraphCall& call, void* stream) {
-  return CaptureBatch(batch, workspace, call, stream, Runner(batch, processors, call.section));
+  return CaptureBatch(batch, workspace, call, stream, Runner(batch, processors, call));
 }
 
 }  // namespace plumbline

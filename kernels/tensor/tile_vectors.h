@@ -48,6 +48,13 @@ class TileVectors {
     return aligned_ && item_.count - first >= static_cast<int64_t>(kSumTileBytes / sizeof(Raw));
   }
 
+  // Of a tile's blocks, those that the tensor has an element in: a small one has few.
+  PLUMB_DEVICE int BlocksAt(int64_t first) const {
+    constexpr int64_t kBlock = kDigestBlockBytes / sizeof(Raw);
+    const int64_t blocks = (item_.count - first + kBlock - 1) / kBlock;
+    return blocks < kTileBlocks ? static_cast<int>(blocks) : kTileBlocks;
+  }
+
   // Of the lane's vector in a block: its first element, its address, how many elements it has.
   PLUMB_DEVICE int64_t ElementAt(int64_t first, int block, int l) const {
     constexpr int64_t kBlock = kDigestBlockBytes / sizeof(Raw);

@@ -3,6 +3,7 @@
 #include "kernels/core/cuda_batch.h"
 #include "kernels/core/cuda_gate.h"
 #include "kernels/core/cuda_warp.h"
+#include "kernels/sample/replay.h"
 #include "kernels/update/batch.h"
 #include "kernels/update/device.h"
 #include "kernels/update/tile.h"
@@ -38,10 +39,8 @@ struct DeviceSink {
   }
 };
 
-__global__ void __launch_bounds__(kThreads)
-    UpdateCheckKernel(const UpdateItem* items, int count, int64_t spans, std::byte* results,
-                      const uint64_t* section) {
-  if (Closed(section)) return;
+__device__ __forceinline__ void CheckItems(const UpdateItem* items, int count, int64_t spans,
+                                           std::byte* results) {
   __shared__ WideDigits wides[kWarps][kUpdateSums];
   const int warp = static_cast<int>(threadIdx.x) / kUpdateLanes;
   for (int64_t span = blockIdx.x; span < spans; span += gridDim.x) {
@@ -63,31 +62,47 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// `call`: of a graph, or of nulls.
+__global__ void __launch_bounds__(kThreads)
+    UpdateCheckKernel(const UpdateItem* items, int count, int64_t spans, std::byte* results,
+                      uint64_t result_bytes, const __grid_constant__ GraphCall call) {
+  __shared__ uint64_t memory[(sizeof(ReplayPlace) + 7) / 8];
+  auto* place = reinterpret_cast<ReplayPlace*>(memory);
+  const bool captured = call.slot != nullptr;
+  const uint64_t told =
+      captured ? BeginBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, place) : 0;
+  if (!captured || told != 0) CheckItems(items, count, spans, results);
+  if (!captured) return;
+  EndBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, told,
+           reinterpret_cast<uint32_t*>(results), result_bytes / sizeof(uint32_t), place);
+}
+
 }  // namespace
 
 int LoadUpdateCheckKernel() { return LoadKernel(UpdateCheckKernel); }
 
 namespace {
 
-// One launch; `section`: a captured call's, or null.
-auto Runner(const BatchShape& batch, int processors, const uint64_t* section) {
-  return
-      [&batch, processors, section](const std::byte* items, std::byte* results, cudaStream_t on) {
-        UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
-            reinterpret_cast<const UpdateItem*>(items), batch.items, batch.work, results, section);
-      };
+// One launch; `call`: of a graph, or of nulls.
+auto Runner(const BatchShape& batch, int processors, const GraphCall& call) {
+  return [&batch, processors, &call](const std::byte* items, std::byte* results, cudaStream_t on) {
+    UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+        reinterpret_cast<const UpdateItem*>(items), batch.items, batch.work, results,
+        batch.result_bytes, call);
+  };
 }
 
 }  // namespace
 
 int LaunchUpdateChecks(const BatchShape& batch, int processors, void* staging, void* workspace,
                        void* stream) {
-  return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, nullptr));
+  const GraphCall none;
+  return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, none));
 }
 
 int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace,
                         const GraphCall& call, void* stream) {
-  return CaptureBatch(batch, workspace, call, stream, Runner(batch, processors, call.section));
+  return CaptureBatch(batch, workspace, call, stream, Runner(batch, processors, call));
 }
 
 }  // namespace plumbline

@@ -54,8 +54,8 @@ bool GraphRecord::Ordered() const {
   for (uint32_t e = 0; e < entries; ++e) {
     const uint64_t ended = std::min<uint64_t>(tally(e).replays, replays);
     for (uint32_t r = 0; r < replays; ++r) {
-      const uint32_t want = r < ended ? 1 : 0;
-      if (work(e, r).begun != want || work(e, r).done != want) return false;
+      const GraphWork& of_replay = work(e, r);
+      if (of_replay.begun != of_replay.done || (of_replay.done != 0) != (r < ended)) return false;
     }
   }
   return true;
@@ -83,14 +83,15 @@ DeviceStatus GraphCalls::NewMemory(CapturedGraph* graph, const std::vector<std::
 DeviceStatus GraphCalls::MakeSlots(DeviceError* error) {
   if (slots_ != nullptr) return kDeviceOk;
   const std::vector<std::byte> zeros(kMaxCaptured *
-                                     (sizeof(GraphSlot) + sizeof(uint64_t) + sizeof(uint32_t)));
+                                     (sizeof(GraphSlot) + 2 * sizeof(uint64_t) + sizeof(uint32_t)));
   void* memory = nullptr;
   DeviceStatus s = table_->allocate(device_, zeros.size(), &memory, error);
   if (s == kDeviceOk) s = table_->write_memory(device_, memory, zeros.data(), zeros.size(), error);
   if (s != kDeviceOk) return s;
   slots_ = static_cast<GraphSlot*>(memory);
   sections_ = reinterpret_cast<uint64_t*>(slots_ + kMaxCaptured);
-  arrived_ = reinterpret_cast<uint32_t*>(sections_ + kMaxCaptured);
+  told_ = sections_ + kMaxCaptured;
+  arrived_ = reinterpret_cast<uint32_t*>(told_ + kMaxCaptured);
   return s;
 }
 
@@ -115,7 +116,7 @@ DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, 
   if (s == kDeviceOk) s = prepare(call->graph.get(), &memory);
   if (s != kDeviceOk) return OutcomeOf(s);
   const uint32_t at = call->place;
-  s = launch(memory, GraphCall{slots_ + at, sections_ + at, arrived_ + at});
+  s = launch(memory, GraphCall{slots_ + at, sections_ + at, arrived_ + at, told_ + at});
   *broken = s == kDeviceFailed;
   if (s != kDeviceOk) return OutcomeOf(s);
   Publish(std::move(call), replays_on);

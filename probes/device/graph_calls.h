@@ -178,7 +178,8 @@ class GraphCalls {
   bool named_ PLUMB_GUARDED_BY(capturing_) = false;
   void* replays_on_ = nullptr;    // as slots_; once named_
   uint64_t* sections_ = nullptr;  // of GraphCall, behind the slots
-  uint32_t* arrived_ = nullptr;   // the same, behind those
+  uint64_t* told_ = nullptr;      // the same, behind those
+  uint32_t* arrived_ = nullptr;   // and those
   GraphSlot* slots_ = nullptr;    // set before size_ is more than 0
   // Held for moments: the stepping thread waits for no capture.
   Mutex calls_mutex_ PLUMB_ACQUIRED_AFTER(capturing_);

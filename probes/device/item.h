@@ -40,7 +40,7 @@ struct DeviceItem {
   DeviceTag tag;
   bool measured = false;   // false: the device failed or was given up; `why` alone is set
   bool abandoned = false;  // it was given up
-  uint64_t gpu_ns = 0;     // the GPU's time for it, of sampled calls; 0: not timed
+  uint64_t gpu_ns = 0;     // the GPU's time for it, of sampled calls and of replays; 0: not timed
   uint64_t unkept = 0;     // so many replays of a graph found no room: nothing else is set
   DeviceError why{};
   // One of these, or a router's call, below.

@@ -168,6 +168,8 @@ bool DeviceRing::ShowReplay(const Record& record, bool measured, DeviceItem* ite
     item->tag.order += uint64_t{at_.replay} * graph.entries;
     item->tag.sampled = entry.tag.sampled && at_.replay == 0;
     if (at_.replay < kept) {
+      const GraphWork& work = graph.work(at_.entry, at_.replay);
+      item->gpu_ns = work.ended_ns > work.began_ns ? work.ended_ns - work.began_ns : 1;
       entry.call->Show(body + entry.SectionAt(at_.replay) + PartBytes<GraphWork>(), item);
       return true;
     }

@@ -157,35 +157,6 @@ TEST_F(GraphRing, AThousandSteps) {
   EXPECT_EQ(owner_.expected, 3u) << "the most replays that a step had";
 }
 
-// What is enqueued ahead of the device is measured when it gets there.
-TEST_F(GraphRing, TheStreamsOrderCounts) {
-  const auto ring = Open();
-  void* graph = Stream(9);
-  const TensorCase c(3);
-  ASSERT_EQ(Capture(ring.get(), c.device(), graph, Site(0)), DeviceOutcome::kTaken);
-  fake_.hold(true);
-  for (int64_t step = 0; step < 20; ++step) {
-    const auto number = static_cast<uint32_t>(step);
-    ASSERT_EQ(Step(ring.get(), step, graph, Site(0), OptionsOf(number, step % 2 == 0)),
-              DeviceOutcome::kTaken);
-  }
-  DeviceItem item;
-  EXPECT_FALSE(ring->Front(&item));
-  fake_.advance(6);  // slots, begin, measurement, delivery, slots, the first step's event
-  ASSERT_TRUE(ring->Front(&item));
-  EXPECT_EQ(EvidenceOf(item, OptionsOf(0, true)), HostEvidence(c.host(), OptionsOf(0, true)));
-  ring->Pop();
-  EXPECT_FALSE(ring->Front(&item));
-  fake_.hold(false);
-  for (uint32_t step = 1; step < 20; ++step) {
-    ASSERT_TRUE(ring->Front(&item));
-    EXPECT_EQ(item.tag.step, step);
-    const MeasureOptions options = OptionsOf(step, step % 2 == 0);
-    EXPECT_EQ(EvidenceOf(item, options), HostEvidence(c.host(), options));
-    ring->Pop();
-  }
-}
-
 TEST_F(GraphRing, NothingIsMeasuredOutsideOfDueSteps) {
   const auto ring = Open();
   void* graph = Stream(9);

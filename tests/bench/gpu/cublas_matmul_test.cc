@@ -1,9 +1,9 @@
-#include "bench/gpu/cublas_matmul.h"
+#include "bench/gpu/gemm/cublas_matmul.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/gpu/gemm_probe.h"
+#include "bench/gpu/gemm/gemm_probe.h"
 #include "tests/bench/gpu/fake_cublas_lt.h"
 
 namespace plumbline::bench {

@@ -1,9 +1,9 @@
-// cuBLASLt's functions over host memory, for a table of them (bench/gpu/cublas_lt.h): the last rows
-// of A times the first columns of B, left folds in f32, K in as many parts as the algorithm says.
-// One of it in the process: not thread-safe.
+// cuBLASLt's functions over host memory, for a table of them (bench/gpu/gemm/cublas_lt.h): the last
+// rows of A times the first columns of B, left folds in f32, K in as many parts as the algorithm
+// says. One of it in the process: not thread-safe.
 #pragma once
 
-#include "bench/gpu/cublas_lt.h"
+#include "bench/gpu/gemm/cublas_lt.h"
 
 namespace plumbline::bench {
 

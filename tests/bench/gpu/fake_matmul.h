@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/half.h"
-#include "bench/gpu/gemm_values.h"
-#include "bench/gpu/matmul.h"
+#include "bench/gpu/gemm/gemm_values.h"
+#include "bench/gpu/gemm/matmul.h"
 
 namespace plumbline::bench {
 

@@ -1,4 +1,4 @@
-#include "bench/gpu/gemm_probe.h"
+#include "bench/gpu/gemm/gemm_probe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

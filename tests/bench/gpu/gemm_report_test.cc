@@ -1,4 +1,4 @@
-#include "bench/gpu/gemm_report.h"
+#include "bench/gpu/gemm/gemm_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/sums/contract.h"
-#include "bench/gpu/gemm_run.h"
+#include "bench/gpu/gemm/gemm_run.h"
 #include "tests/bench/gpu/fake_matmul.h"
 #include "tests/support/files.h"
 

@@ -1,12 +1,12 @@
-#include "bench/gpu/gemm_values.h"
+#include "bench/gpu/gemm/gemm_values.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
 
-#include "bench/gpu/gemm_dump.h"
-#include "bench/gpu/gemm_report.h"
+#include "bench/gpu/gemm/gemm_dump.h"
+#include "bench/gpu/gemm/gemm_report.h"
 #include "tests/bench/gpu/fake_matmul.h"
 
 namespace plumbline::bench {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -140,6 +141,42 @@ TEST_F(DriverTest, ALaunchReachesTheDriver) {
   EXPECT_STREQ(error_.text, "copy: driver error");
   Stub().fail.clear();
   EXPECT_EQ(table_->copy(device_, &view, to.data(), stream, &error_), kDeviceOk);
+}
+
+// A replay of a tensor's, an update's or a product's is one launch, whether its step is due or not:
+// the graph holds no other.
+TEST_F(DriverTest, ACapturedCallIsOneLaunch) {
+  Stub().capturing = true;
+  GraphSlot slot;
+  uint64_t words[2] = {};
+  uint32_t arrived = 0;
+  const GraphCall call{&slot, &words[0], &arrived, &words[1]};
+  alignas(256) static std::byte workspace[16384];
+  void* stream = reinterpret_cast<void*>(uintptr_t{8});
+  for (const int64_t work : {0, 1, 1 << 20}) {
+    const BatchShape shape{0, 1, work, 512, 1024};
+    const std::pair<const char*, std::function<DeviceStatus()>> calls[] = {
+        {"TensorStatsKernel",
+         [&] {
+           return table_->capture_tensor(device_, &shape, workspace, &call, stream, &error_);
+         }},
+        {"UpdateCheckKernel",
+         [&] {
+           return table_->capture_update(device_, &shape, workspace, &call, stream, &error_);
+         }},
+        {"GraphProductKernel",
+         [&] { return table_->capture_product(device_, work, &call, stream, &error_); }},
+    };
+    for (const auto& [kernel, capture] : calls) {
+      SCOPED_TRACE(kernel);
+      Stub().launches.clear();
+      ASSERT_EQ(capture(), kDeviceOk) << error_.text;
+      ASSERT_EQ(Stub().launches.size(), 1u);
+      EXPECT_THAT(Stub().launches[0].kernel, HasSubstr(kernel));
+      EXPECT_GE(Stub().launches[0].grid, 1u);
+      EXPECT_EQ(Stub().launches[0].stream, stream);
+    }
+  }
 }
 
 // What the stub does as CUDA does: memory, events, captures.

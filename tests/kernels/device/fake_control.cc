@@ -1,4 +1,6 @@
 // The test's side of the fake device.
+#include <utility>
+
 #include "tests/kernels/device/fake_state.h"
 
 namespace plumbline::fake {
@@ -52,7 +54,11 @@ void Capture(void* stream, bool yes) {
 void Replay(void* captured, void* stream) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
-  for (const Work& work : f.graphs[captured]) f.Enqueue(stream, work);
+  const uint64_t replay = ++f.last_replay;
+  for (Work work : f.graphs[captured]) {
+    work.run = [run = std::move(work.of_replay), replay] { run(replay); };
+    f.Enqueue(stream, std::move(work));
+  }
 }
 
 // Done while their works may be under way: those hold their graph.

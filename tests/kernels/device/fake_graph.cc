@@ -1,10 +1,14 @@
 #include "tests/kernels/device/fake_graph.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <utility>
 
-#include "kernels/device/graph_deliver.h"
 #include "kernels/device/graph_product.h"
+#include "kernels/sample/replay.h"
 #include "tests/kernels/device/emulated_batch.h"
 #include "tests/kernels/device/emulated_block.h"
 #include "tests/kernels/device/fake_state.h"
@@ -12,7 +16,8 @@
 namespace plumbline::fake {
 namespace {
 
-constexpr int kThreads = 7;  // that a launch's work is split among
+constexpr int kThreads = 7;  // that a block's work is split among
+constexpr uint32_t kBlocks = 3;
 
 DeviceStatus Refused(DeviceError* error) {
   std::snprintf(error->text, sizeof(error->text),
@@ -20,7 +25,7 @@ DeviceStatus Refused(DeviceError* error) {
   return kDeviceRefused;
 }
 
-// Keeps `work` for the stream's graph.
+// Keeps `work` for the stream's graph, each piece to be given the replay's number.
 template <typename... Works>
 DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void* stream,
                      DeviceError* error, Works... work) {
@@ -34,33 +39,46 @@ DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void
     f.of_graphs.insert(memory);
   }
   if (f.watched[stream].empty()) f.Fault("a call was captured into a graph that nobody watches");
-  const auto keep = [&](std::function<void()> run) {
-    f.graphs[stream].push_back({std::move(run), {call.slot, memory}, f.watched[stream].back()});
+  const auto keep = [&](std::function<void(uint64_t)> run) {
+    f.graphs[stream].push_back(
+        {nullptr, {call.slot, memory}, f.watched[stream].back(), std::move(run)});
   };
-  keep([call] { BeginReplay(call); });  // as BeginKernel, or the router's first, does
   (keep(std::move(work)), ...);
   return kDeviceOk;
 }
 
-// As DeliverKernel, in blocks that come in any order.
-void Deliver(std::byte* results, uint64_t bytes, const GraphCall& call) {
-  for (const uint32_t number : {2, 0, 1}) {
-    DeliverPlace place;
-    DeliverReplay(EmulatedBlock{kThreads, {}}, call, kThreads, number, 3,
-                  reinterpret_cast<uint32_t*>(results), bytes / 4, &place);
-  }
-}
-
+// One launch of three blocks, in three pieces, so that a slot may change under it: two blocks
+// begin; the third does, and all measure; they end.
 template <typename Run>
 DeviceStatus CaptureBatch(const char* name, const BatchShape& batch, void* workspace,
                           const GraphCall& call, void* stream, DeviceError* error, Run run) {
   auto* on = static_cast<std::byte*>(workspace);
   std::byte* results = on + batch.results_at();
-  const auto measure = [=] {
-    if (*call.section != 0) run(on, batch.items, results);
+  auto replays = std::make_shared<std::map<uint64_t, std::array<uint64_t, kBlocks>>>();
+  const EmulatedBlock block{kThreads, {}};
+  const auto begin = [=](uint64_t replay, uint32_t number) {
+    ReplayPlace place;
+    (*replays)[replay][number] = BeginBlock(block, call, kThreads, number, kBlocks, &place);
   };
-  const auto deliver = [=] { Deliver(results, batch.result_bytes, call); };
-  return Capture(name, workspace, call, stream, error, measure, deliver);
+  const auto first = [=](uint64_t replay) {
+    begin(replay, 2);
+    begin(replay, 0);
+  };
+  const auto measure = [=](uint64_t replay) {
+    begin(replay, 1);
+    const auto& told = (*replays)[replay];
+    if (std::any_of(told.begin(), told.end(), [](uint64_t section) { return section != 0; }))
+      run(on, batch.items, results);
+  };
+  const auto end = [=](uint64_t replay) {
+    for (const uint32_t number : {2, 0, 1}) {
+      ReplayPlace place;
+      EndBlock(block, call, kThreads, number, kBlocks, (*replays)[replay][number],
+               reinterpret_cast<uint32_t*>(results), batch.result_bytes / 4, &place);
+    }
+    replays->erase(replay);
+  };
+  return Capture(name, workspace, call, stream, error, first, measure, end);
 }
 
 }  // namespace
@@ -135,10 +153,11 @@ DeviceStatus CaptureRouter(void*, const RoutingPlan* plan, void* workspace, uint
                            const GraphCall* captured, void* stream, DeviceError* error) {
   const GraphCall call = *captured;
   auto* raw = static_cast<RoutingRaw*>(workspace);
-  const auto measure = [plan = *plan, call, raw] {
+  const auto begin = [call](uint64_t) { BeginReplay(call); };
+  const auto measure = [plan = *plan, call, raw](uint64_t) {
     if (*call.section != 0) *raw = MeasureRouting(plan, 1);
   };
-  const auto finish = [call, raw] {
+  const auto finish = [call, raw](uint64_t) {
     const EmulatedBlock block{kThreads};
     uint64_t decided = 0;
     if (const uint64_t section = DecideSection(block, call, &decided); section != 0) {
@@ -149,21 +168,19 @@ DeviceStatus CaptureRouter(void*, const RoutingPlan* plan, void* workspace, uint
     }
     EndReplay(call);
   };
-  return Capture("capture_routing", workspace, call, stream, error, measure, finish);
+  return Capture("capture_routing", workspace, call, stream, error, begin, measure, finish);
 }
 
 DeviceStatus CaptureProductOf(void*, int64_t, const GraphCall* captured, void* stream,
                               DeviceError* error) {
   const GraphCall call = *captured;
-  const auto gather = [call] {
-    PlanPlace place;
-    ProductPlan plan;
-    for (const int64_t first : {0, kThreads}) {  // two blocks
-      GatherPlanned(EmulatedBlock{kThreads}, call, kThreads, first, 2 * kThreads, &place, &plan);
-    }
+  const auto gather = [call](uint32_t number) {
+    return [call, number](uint64_t) {
+      PlanPlace place;
+      GatherPlanned(EmulatedBlock{kThreads, {}}, call, kThreads, number, 2, &place);
+    };
   };
-  const auto deliver = [call] { Deliver(nullptr, 0, call); };
-  return Capture("capture_product", nullptr, call, stream, error, gather, deliver);
+  return Capture("capture_product", nullptr, call, stream, error, gather(1), gather(0));
 }
 
 }  // namespace plumbline::fake

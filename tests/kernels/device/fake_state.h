@@ -45,6 +45,8 @@ struct Work {
   std::function<void()> run;
   std::vector<const void*> touches;
   std::shared_ptr<void> graph;  // that it is part of, kept until it is done
+  std::function<void(uint64_t)> of_replay =
+      {};  // of a graph's work: `run`, given the replay's number
 };
 
 struct Fake {
@@ -58,7 +60,7 @@ struct Fake {
   std::map<std::string, Failure> failures;
   std::set<void*> capturing;
   std::map<void*, uint64_t> captures;  // each stream's last
-  uint64_t last_capture = 0;
+  uint64_t last_capture = 0, last_replay = 0;
   std::map<void*, std::vector<Work>> graphs;  // by the stream that they were captured on
   std::map<void*, std::vector<std::shared_ptr<void>>> watched;  // the same; each tells its end
   std::set<void*> of_graphs;                                    // memory that graphs may touch

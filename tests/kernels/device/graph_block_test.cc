@@ -5,11 +5,12 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <utility>
 #include <vector>
 
-#include "kernels/device/graph_deliver.h"
 #include "kernels/device/graph_product.h"
+#include "kernels/sample/replay.h"
 #include "tests/kernels/device/emulated_block.h"
 
 namespace plumbline {
@@ -22,9 +23,9 @@ class GraphBlock : public ::testing::Test {
  protected:
   GraphBlock() {
     work_ = new (memory_.data()) GraphWork;
-    slot_ = {At(), reinterpret_cast<uint64_t>(&tally_), 1, 0, 0, 0};
-    BeginReplay(call_);
+    Open();
   }
+  void Open() { slot_ = {At(), reinterpret_cast<uint64_t>(&tally_), 1, 0, 0, 0}; }
   uint64_t At() const { return reinterpret_cast<uint64_t>(memory_.data()); }
   void Close() { slot_ = GraphSlot{}; }
 
@@ -34,7 +35,8 @@ class GraphBlock : public ::testing::Test {
   GraphSlot slot_;
   uint64_t section_ = 0;
   uint32_t arrived_ = 0;
-  const GraphCall call_{&slot_, &section_, &arrived_};
+  uint64_t told_ = 0;
+  const GraphCall call_{&slot_, &section_, &arrived_, &told_};
 };
 
 // D = A B of so many rows, columns and products.
@@ -61,6 +63,7 @@ struct Product {
 };
 
 TEST_F(GraphBlock, OneThreadDecides) {
+  BeginReplay(call_);
   uint64_t decided = 1;
   const EmulatedBlock closing{kThreads, [&] { Close(); }};
   EXPECT_EQ(DecideSection(closing, call_, &decided), At()) << "it was open when it was asked for";
@@ -73,11 +76,11 @@ class GraphProductBlock : public GraphBlock {
     work_->plan_at = 1024;
     work_->plan_to = 16384;
     std::memcpy(memory_.data() + work_->plan_at, &product_.plan, sizeof(ProductPlan));
-    std::memset(static_cast<void*>(&plan_), 0x5a, sizeof(plan_));  // as memory that was used before
+    std::memset(static_cast<void*>(&place_), 0x5a, sizeof(place_));  // as memory used before
   }
   void Gather(const EmulatedBlock& block) {
-    for (const int64_t first : {0, kThreads}) {
-      GatherPlanned(block, call_, kThreads, first, 2 * kThreads, &place_, &plan_);
+    for (const uint32_t number : {0, 1}) {
+      GatherPlanned(block, call_, kThreads, number, 2, &place_);
     }
   }
   std::vector<std::byte> Written() const {
@@ -87,18 +90,21 @@ class GraphProductBlock : public GraphBlock {
 
   const Product product_;
   PlanPlace place_;
-  ProductPlan plan_;
 };
 
 TEST_F(GraphProductBlock, AllPartsAreGathered) {
   Gather(EmulatedBlock{kThreads, nullptr});
   EXPECT_EQ(Written(), product_.Gathered());
+  EXPECT_EQ(slot_.section, 0u) << "the only section";
+  EXPECT_EQ(tally_.replays, 1u);
+  EXPECT_EQ(work_->begun, 2u) << "once a block";
+  EXPECT_EQ(work_->done, 2u);
 }
 
 // The first block has its plan whole, though its slot was closed under it; the second does nothing.
 TEST_F(GraphProductBlock, AStepThatClosesMeanwhileLeavesAWholePlan) {
   Gather(EmulatedBlock{kThreads, [&] { Close(); }});
-  EXPECT_EQ(std::memcmp(&plan_, &product_.plan, sizeof(plan_)), 0);
+  EXPECT_EQ(std::memcmp(&place_.plan, &product_.plan, sizeof(ProductPlan)), 0);
   const std::vector<std::byte> written = Written(), whole = product_.Gathered();
   for (size_t i = 0; i < written.size(); i += 4) {
     if (written[i] != std::byte{0}) {
@@ -111,9 +117,9 @@ TEST_F(GraphProductBlock, AStepThatClosesMeanwhileLeavesAWholePlan) {
 TEST_F(GraphProductBlock, WhereThePlanLiesIsOneThreadsWord) {
   int told = 0;
   Gather(EmulatedBlock{kThreads, [&] {
-                         if (++told == 2) work_->plan_at = 0;
+                         if (++told == 1) work_->plan_at = 0;
                        }});
-  EXPECT_EQ(std::memcmp(&plan_, &product_.plan, sizeof(plan_)), 0);
+  EXPECT_EQ(std::memcmp(&place_.plan, &product_.plan, sizeof(ProductPlan)), 0);
 }
 
 TEST_F(GraphProductBlock, AClosedStepIsLeftAlone) {
@@ -122,24 +128,110 @@ TEST_F(GraphProductBlock, AClosedStepIsLeftAlone) {
   EXPECT_EQ(Written(), std::vector<std::byte>(product_.plan.bytes));
 }
 
-TEST_F(GraphBlock, ResultsLeaveAsAWholeOrNotAtAll) {
-  const std::vector<uint32_t> figures(100, 7);
-  work_->results_at = 4096;
-  for (const bool closed_before : {false, true}) {
-    const GraphSlot open = slot_;
-    std::vector<uint32_t> results = figures;
-    if (closed_before) Close();
-    const EmulatedBlock block{kThreads, [&] { Close(); }};
-    DeliverPlace place;
-    std::memset(memory_.data() + 4096, 0, 400);
-    DeliverReplay(block, call_, kThreads, 0, 1, results.data(), results.size(), &place);
+// One launch of three blocks over results that are zero between replays. `before(number)` comes
+// before a block asks, `after` when all have measured.
+struct OneLaunch {
+  static constexpr uint32_t kBlocks = 3;
+  std::vector<uint32_t> results = std::vector<uint32_t>(100);
+
+  void Run(const GraphCall& call, const std::function<void(uint32_t)>& before,
+           const std::function<void()>& after) {
+    uint64_t told[kBlocks];
+    for (const uint32_t number : {1, 0, 2}) {
+      before(number);
+      ReplayPlace place;
+      told[number] =
+          BeginBlock(EmulatedBlock{kThreads, {}}, call, kThreads, number, kBlocks, &place);
+      for (size_t i = number; told[number] != 0 && i < results.size(); i += kBlocks) results[i] = 7;
+    }
+    after();
+    for (const uint32_t number : {2, 1, 0}) {
+      ReplayPlace place;
+      EndBlock(EmulatedBlock{kThreads, {}}, call, kThreads, number, kBlocks, told[number],
+               results.data(), results.size(), &place);
+    }
+  }
+};
+
+class GraphOneLaunch : public GraphBlock {
+ protected:
+  GraphOneLaunch() { work_->results_at = 4096; }
+  std::vector<uint32_t> Left() const {
     std::vector<uint32_t> found(100);
     std::memcpy(found.data(), memory_.data() + 4096, 400);
-    EXPECT_EQ(found, closed_before ? std::vector<uint32_t>(100) : figures);
-    EXPECT_EQ(results, std::vector<uint32_t>(100)) << "zeros for the next replay";
-    EXPECT_EQ(tally_.replays, 0u) << "a step that was closed counts it no more";
-    slot_ = open;
+    return found;
   }
+  // As the next replay needs them.
+  void ExpectAtRest() const {
+    EXPECT_EQ(launch_.results, std::vector<uint32_t>(100));
+    EXPECT_EQ(arrived_, 0u);
+    EXPECT_EQ(told_, 0u);
+  }
+
+  OneLaunch launch_;
+};
+
+TEST_F(GraphOneLaunch, TheLastBlockLeavesTheResultsAndMovesTheSlot) {
+  launch_.Run(
+      call_, [](uint32_t) {}, [] {});
+  EXPECT_EQ(Left(), std::vector<uint32_t>(100, 7));
+  EXPECT_EQ(tally_.replays, 1u);
+  EXPECT_EQ(slot_.section, 0u);
+  EXPECT_EQ(work_->begun, OneLaunch::kBlocks);
+  EXPECT_EQ(work_->done, OneLaunch::kBlocks);
+  ExpectAtRest();
+  launch_.Run(
+      call_, [](uint32_t) {}, [] {});  // more replays than sections: counted
+  EXPECT_EQ(tally_.replays, 2u);
+  EXPECT_EQ(work_->begun, OneLaunch::kBlocks);
+  ExpectAtRest();
+}
+
+// A step that is opened or closed while the blocks are at work: nothing leaves, what began is not
+// what ended, and all is zero again.
+TEST_F(GraphOneLaunch, BlocksThatAreToldDifferentlyLeaveNothing) {
+  const auto nothing = [] {};
+  for (const uint32_t until : {0u, 2u, 3u}) {  // blocks come as 1, 0, 2; 3: when all have measured
+    for (const bool closes : {true, false}) {
+      SCOPED_TRACE(testing::Message() << (closes ? "closed" : "opened") << " at block " << until);
+      *work_ = GraphWork{};
+      work_->results_at = 4096;
+      tally_ = {};
+      Open();
+      if (!closes) Close();
+      const auto change = [&] { closes ? Close() : Open(); };
+      const auto before = [&](uint32_t number) {
+        if (number == until) change();
+      };
+      launch_.Run(call_, before, until == 3 ? std::function<void()>(change) : nothing);
+      EXPECT_EQ(Left(), std::vector<uint32_t>(100));
+      EXPECT_EQ(tally_.replays, 0u);
+      EXPECT_NE(work_->begun, work_->done);
+      ExpectAtRest();
+    }
+  }
+}
+
+// Two replays at once: blocks of both make up the number, but not each of them once.
+TEST_F(GraphOneLaunch, BlocksOfTwoReplaysAreNotOne) {
+  EXPECT_FALSE(TellSection(call_, At(), 0, 3).last);
+  EXPECT_FALSE(TellSection(call_, At(), 0, 3).last);
+  const ReplayEnd mixed = TellSection(call_, At(), 1, 3);
+  EXPECT_TRUE(mixed.last);
+  EXPECT_FALSE(mixed.agreed);
+  for (const uint32_t number : {2, 0}) EXPECT_FALSE(TellSection(call_, At(), number, 3).last);
+  const ReplayEnd whole = TellSection(call_, At(), 1, 3);
+  EXPECT_TRUE(whole.last);
+  EXPECT_TRUE(whole.agreed);
+}
+
+TEST_F(GraphOneLaunch, AStepThatIsNotDueCostsNoAccessToTheRecord) {
+  Close();
+  const auto before = memory_;
+  launch_.Run(
+      call_, [](uint32_t) {}, [] {});
+  EXPECT_EQ(std::memcmp(before.data(), memory_.data(), memory_.size()), 0);
+  ExpectAtRest();
 }
 
 // Every element once, wherever the blocks' and the rows' ends fall; the slot moves with the last
@@ -148,21 +240,21 @@ TEST_F(GraphBlock, BlocksShareTheRowsAndTheLastMovesTheSlot) {
   std::vector<uint16_t> matrix(40 * 50);
   for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<uint16_t>(i + 1);
   for (const auto& [rows, columns] : {std::pair{1, 1}, {1, 50}, {40, 1}, {13, 7}, {40, 33}}) {
-    for (const uint32_t blocks : {1u, 3u, 16u}) {
+    for (const uint32_t blocks : {1u, 3u, 16u, 20u}) {
       SCOPED_TRACE(testing::Message() << rows << " x " << columns << ", " << blocks << " blocks");
       memory_.fill(std::byte{0});
       work_ = new (memory_.data()) GraphWork;
-      slot_ = {At(), reinterpret_cast<uint64_t>(&tally_), 1, 0, 0, 0};
+      Open();
       tally_.replays = 0;
-      BeginReplay(call_);
       work_->copies = 2;  // by rows, and by columns
       work_->copy[0] = {matrix.data(), rows, columns, 50, 1, 4096, 2, 0};
       work_->copy[1] = {matrix.data(), columns, rows, 1, 50, 16384, 2, 0};
       for (uint32_t number = blocks; number-- > 0;) {
         EXPECT_EQ(slot_.section, At());
-        DeliverPlace place;
-        DeliverReplay(EmulatedBlock{kThreads, nullptr}, call_, kThreads, number, blocks, nullptr, 0,
-                      &place);
+        ReplayPlace place;
+        const EmulatedBlock block{kThreads, nullptr};
+        const uint64_t told = BeginBlock(block, call_, kThreads, number, blocks, &place);
+        EndBlock(block, call_, kThreads, number, blocks, told, nullptr, 0, &place);
       }
       EXPECT_EQ(slot_.section, 0u);
       EXPECT_EQ(tally_.replays, 1u);
@@ -196,8 +288,8 @@ TEST_F(GraphBlock, ElementsOfSeveralTensorsAreGathered) {
     for (int64_t i = 0; i < kEach; ++i) indices[t * kEach + i] = static_cast<uint64_t>(7 * i + t);
   }
   for (const uint32_t number : {1, 0}) {
-    DeliverPlace place;
-    DeliverReplay(EmulatedBlock{kThreads, nullptr}, call_, kThreads, number, 2, nullptr, 0, &place);
+    ReplayPlace place;
+    BeginBlock(EmulatedBlock{kThreads, nullptr}, call_, kThreads, number, 2, &place);
   }
   for (size_t t = 0; t < 6; ++t) {
     for (size_t i = 0; i < kEach; ++i) {

@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "kernels/core/capture.h"
 #include "kernels/device/cuda_context.h"
 #include "kernels/device/graph_device.h"
 #include "kernels/device/pack_device.h"

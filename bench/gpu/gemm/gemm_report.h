@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "bench/gpu/gemm_probe.h"
+#include "bench/gpu/gemm/gemm_probe.h"
 
 namespace plumbline::bench {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "bench/gpu/gemm_probe.h"
-#include "bench/gpu/gemm_report.h"
+#include "bench/gpu/gemm/gemm_probe.h"
+#include "bench/gpu/gemm/gemm_report.h"
 
 namespace plumbline::bench {
 

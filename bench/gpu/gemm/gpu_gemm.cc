@@ -10,9 +10,9 @@
 #include <regex>
 
 #include "base/command_line/usage.h"
-#include "bench/gpu/cublas_lt.h"
-#include "bench/gpu/cublas_matmul.h"
-#include "bench/gpu/gemm_run.h"
+#include "bench/gpu/gemm/cublas_lt.h"
+#include "bench/gpu/gemm/cublas_matmul.h"
+#include "bench/gpu/gemm/gemm_run.h"
 #include "tests/support/gpu.h"
 
 namespace plumbline::bench {

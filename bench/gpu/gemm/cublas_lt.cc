@@ -1,4 +1,4 @@
-#include "bench/gpu/cublas_lt.h"
+#include "bench/gpu/gemm/cublas_lt.h"
 
 #include <dlfcn.h>
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "bench/gpu/gemm_product.h"
+#include "bench/gpu/gemm/gemm_product.h"
 
 namespace plumbline::bench {
 

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "bench/gpu/cublas_lt.h"
-#include "bench/gpu/gemm_product.h"
-#include "bench/gpu/matmul.h"
+#include "bench/gpu/gemm/cublas_lt.h"
+#include "bench/gpu/gemm/gemm_product.h"
+#include "bench/gpu/gemm/matmul.h"
 
 namespace plumbline::bench {
 

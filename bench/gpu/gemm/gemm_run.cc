@@ -1,4 +1,4 @@
-#include "bench/gpu/gemm_run.h"
+#include "bench/gpu/gemm/gemm_run.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "bench/gpu/gemm_product.h"
+#include "bench/gpu/gemm/gemm_product.h"
 
 #include <algorithm>
 

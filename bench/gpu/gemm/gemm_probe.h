@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "analysis/sums/fingerprint.h"
-#include "bench/gpu/gemm_product.h"
-#include "bench/gpu/matmul.h"
+#include "bench/gpu/gemm/gemm_product.h"
+#include "bench/gpu/gemm/matmul.h"
 
 namespace plumbline::bench {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "bench/gpu/gemm_product.h"
-#include "bench/gpu/matmul.h"
+#include "bench/gpu/gemm/gemm_product.h"
+#include "bench/gpu/gemm/matmul.h"
 #include "tests/audit/dump_builder.h"
 
 namespace plumbline::bench {

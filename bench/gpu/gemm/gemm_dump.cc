@@ -1,11 +1,11 @@
-#include "bench/gpu/gemm_dump.h"
+#include "bench/gpu/gemm/gemm_dump.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "analysis/sums/random.h"
 #include "base/half.h"
-#include "bench/gpu/gemm_values.h"
+#include "bench/gpu/gemm/gemm_values.h"
 
 namespace plumbline::bench {
 namespace {

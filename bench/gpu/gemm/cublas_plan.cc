@@ -1,4 +1,4 @@
-#include "bench/gpu/cublas_plan.h"
+#include "bench/gpu/gemm/cublas_plan.h"
 
 #include <cstring>
 #include <vector>

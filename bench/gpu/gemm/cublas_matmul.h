@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "bench/gpu/cublas_lt.h"
-#include "bench/gpu/matmul.h"
+#include "bench/gpu/gemm/cublas_lt.h"
+#include "bench/gpu/gemm/matmul.h"
 
 namespace plumbline::bench {
 

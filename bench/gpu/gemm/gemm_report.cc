@@ -1,4 +1,4 @@
-#include "bench/gpu/gemm_report.h"
+#include "bench/gpu/gemm/gemm_report.h"
 
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "bench/gpu/gemm_values.h"
+#include "bench/gpu/gemm/gemm_values.h"
 
 #include <algorithm>
 #include <cmath>

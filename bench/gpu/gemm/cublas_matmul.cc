@@ -1,4 +1,4 @@
-#include "bench/gpu/cublas_matmul.h"
+#include "bench/gpu/gemm/cublas_matmul.h"
 
 #include <cuda_runtime_api.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "bench/gpu/cublas_plan.h"
+#include "bench/gpu/gemm/cublas_plan.h"
 
 namespace plumbline::bench {
 namespace {

@@ -1,10 +1,10 @@
-#include "bench/gpu/gemm_probe.h"
+#include "bench/gpu/gemm/gemm_probe.h"
 
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "bench/gpu/gemm_dump.h"
-#include "bench/gpu/gemm_values.h"
+#include "bench/gpu/gemm/gemm_dump.h"
+#include "bench/gpu/gemm/gemm_values.h"
 
 namespace plumbline::bench {
 namespace {

@@ -1,0 +1,107 @@
+// A captured call (core/graph_slot.h) whose replay is one launch: what each of its blocks does
+// before and after it measures. Arithmetic that kernels and their emulation share.
+//
+// A block asks for the section itself, copies its share of the sampled elements there, measures if
+// there is a section, and tells what it was told. The last one to do so writes the results, if all
+// were told the same and the step is still open, and moves the slot on.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/graph_block.h"
+#include "kernels/core/graph_slot.h"
+#include "kernels/sample/batch.h"
+
+namespace plumbline {
+
+// A row may be long, and the bus wants many bytes under way; but each block that copies asks across
+// the bus first.
+inline constexpr uint32_t kReplayCopiers = 16;
+
+// A block's common memory.
+struct ReplayPlace {
+  uint64_t told;
+  ReplayEnd end;
+  uint64_t results_at;  // 0: they do not leave
+  GraphWork work;
+  GatherItem items[kGraphGathers];
+};
+
+PLUMB_HD inline uint32_t CopiersOf(uint32_t blocks) {
+  return blocks < kReplayCopiers ? blocks : kReplayCopiers;
+}
+
+// A section that was given up under the replay may hold anything by now.
+PLUMB_HD inline uint32_t GathersOf(const GraphWork& work) {
+  return work.gathers <= kGraphGathers ? work.gathers : 0;
+}
+
+// One of `threads` threads' part, of a section that may be written.
+PLUMB_HD inline void GatherElements(const ReplayPlace& place, uint64_t section, int64_t thread,
+                                    int64_t threads) {
+  const GraphWork& work = place.work;
+  const uint32_t count = GathersOf(work);
+  if (count == 0) return;
+  const auto* indices = reinterpret_cast<const uint64_t*>(PlaceIn(section, work.gather_at) +
+                                                          count * sizeof(GatherItem));
+  for (int64_t i = thread; i < work.samples; i += threads) {
+    const GatherItem& item = place.items[ItemOfSpan(place.items, static_cast<int>(count), i)];
+    GatherOne(item, i - item.first_span, indices[i], PlaceIn(section, work.gathered_at));
+  }
+}
+
+// Block `number` of `blocks` begins: the section that it measures for, or 0. Elements leave at
+// once: they are the trainer's own.
+template <typename Block>
+PLUMB_DEVICE uint64_t BeginBlock(const Block& block, const GraphCall& call, int threads,
+                                 uint32_t number, uint32_t blocks, ReplayPlace* place) {
+  block.Each([&](int thread) {
+    if (thread == 0) place->told = AskSection(call, number, number < CopiersOf(blocks));
+  });
+  block.Sync();
+  const uint64_t told = place->told;
+  const uint32_t copiers = CopiersOf(blocks);
+  if (told != 0 && number < copiers) {
+    TakeDown(block, threads, WorkOf(told), sizeof(GraphWork), &place->work);
+    TakeDown(block, threads, PlaceIn(told, place->work.gather_at),
+             GathersOf(place->work) * sizeof(GatherItem), place->items);
+    const int64_t all = int64_t{copiers} * threads;
+    block.Each([&](int thread) {
+      const int64_t of_all = int64_t{number} * threads + thread;
+      GatherElements(*place, told, of_all, all);
+      CopyRows(place->work, told, of_all, all);
+    });
+  }
+  block.Sync();  // the place may be used for other things
+  return told;
+}
+
+// The block ends, and has added what it measured to the results, `words` of four bytes that are
+// zero between replays.
+template <typename Block>
+PLUMB_DEVICE void EndBlock(const Block& block, const GraphCall& call, int threads, uint32_t number,
+                           uint32_t blocks, uint64_t told, uint32_t* results, uint64_t words,
+                           ReplayPlace* place) {
+  block.Sync();
+  block.Each([&](int thread) {
+    if (thread != 0) return;
+    place->end = TellSection(call, told, number, blocks);
+    const bool leave = place->end.last && place->end.agreed && SectionNow(call) == told;
+    place->results_at = leave && told != 0 ? WorkOf(told)->results_at : 0;
+  });
+  block.Sync();
+  if (!place->end.last) return;
+  block.Each([&](int thread) {
+    const auto of_results = static_cast<uint64_t>(thread);
+    const auto all = static_cast<uint64_t>(threads);
+    if (place->results_at != 0)
+      PutResults(told, place->results_at, results, words, of_results, all);
+    if (place->end.measured) ClearResults(results, words, of_results, all);
+  });
+  block.Sync();
+  block.Each([&](int thread) {
+    if (thread == 0) EndTold(call, told, place->end.agreed, CopiersOf(blocks));
+  });
+}
+
+}  // namespace plumbline
