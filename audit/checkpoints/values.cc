@@ -42,10 +42,10 @@ RankValues OpenRank(std::span<const WholeCheckpoint> ranks, const char* side, Eq
   RankValues values;
   for (const WholeCheckpoint& rank : ranks) {
     for (const WholeCheckpoint::Part& part : rank.files) {
-      FileValues& file = values.files.emplace_back(OpenValues(part.report->path, *part.file));
+      FileValues& file = values.files.emplace_back(OpenValues(part.path, *part.file));
       if (!file.wrong.empty())
         out->unread.push_back(
-            absl::StrCat("values of ", side, "'s ", part.report->path, " (", file.wrong, ")"));
+            absl::StrCat("values of ", side, "'s ", part.path, " (", file.wrong, ")"));
     }
   }
   EntryList list;
@@ -68,7 +68,7 @@ class SideValues {
   SideValues(const CheckpointSide& side, const char* name) : side_(side), name_(name) {
     // Parts of a distributed checkpoint hold each thing once, whatever their number.
     whole_ = !side.ranks.empty() && !side.ranks[0].files.empty() &&
-             IsDistributedPart(side.ranks[0].files[0].report->path);
+             IsDistributedPart(side.ranks[0].files[0].path);
   }
 
   size_t ranks() const { return whole_ ? 1 : side_.ranks.size(); }

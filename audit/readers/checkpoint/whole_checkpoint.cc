@@ -78,7 +78,7 @@ class Assembly {
     FileFindings told;  // when it was planned
     if (auto problem = ReadContents(plan.path, *kept, &share.contents, &told))
       return plan.report->Add(problem->offset, std::move(problem->text));
-    out_.files.push_back({plan.report, std::move(kept)});
+    out_.files.push_back({plan.report, std::move(kept), plan.path});
     shares_.push_back(std::move(share));
   }
 

@@ -34,6 +34,7 @@ struct WholeCheckpoint {
   struct Part {
     InputReport* report = nullptr;
     std::unique_ptr<InputFile> file;
+    std::string path;  // of the file; the report may be its index's
   };
   std::vector<Part> files;
   std::vector<SitedTensor> tensors;

@@ -107,9 +107,10 @@ class Written(Case):
         for change, said in (({}, "equal: 7 tensors"), ({"extra": {"lr": 0.2}}, "first difference: extra.lr: 0.1 in A, 0.2 in B"), ({"global_step": 71}, "first difference: global_step: 70 in A, 71 in B")):
             with self.subTest(said):
                 two = self.write({**self.state(), **change}, "b/step-7")
-                done = subprocess.run([PLUMB, "diff", one, two, "--expect-equal"], capture_output=True, text=True)
-                self.assertEqual(done.returncode, 1 if change else 0, done.stdout + done.stderr)
-                self.assertIn(said, done.stdout)
+                for of in (two, two / ".metadata"):
+                    done = subprocess.run([PLUMB, "diff", one, of, "--expect-equal"], capture_output=True, text=True)
+                    self.assertEqual(done.returncode, 1 if change else 0, done.stdout + done.stderr)
+                    self.assertIn(said, done.stdout)
 
     def test_a_fault_is_found(self):
         for step in (7, 8):
