@@ -47,7 +47,7 @@ class FuzzRounds {
 
  private:
   static int Seconds(const char* said) {
-    if (said == nullptr) return 0;
+    if (said == nullptr || *said == '\0') return 0;
     const int seconds = std::atoi(said);
     return seconds > 1 ? seconds : 20;
   }
