@@ -40,7 +40,8 @@ bool AgentInProcess(char* path, size_t bytes) {
   found.name = kAgent;
   found.count = 0;
   dl_iterate_phdr(Keep, &found);
-  return found.count > 0 && static_cast<size_t>(snprintf(path, bytes, "%s", found.paths[0])) < bytes;
+  return found.count > 0 &&
+         static_cast<size_t>(snprintf(path, bytes, "%s", found.paths[0])) < bytes;
 }
 
 void ShareAllocator(const plumbline_allocator_t& allocator) {

@@ -131,7 +131,8 @@ bool Acceptable(const plumbline_agent_table_t* table) {
   snprintf(
       g_reason.text, sizeof(g_reason.text),
       "the agent library has table version %u of %u bytes; expected version %u of at least %zu "
-      "bytes: libplumbline.so and the libplumbline_agent.so in the process come from different builds",
+      "bytes: libplumbline.so and the libplumbline_agent.so in the process come from different "
+      "builds",
       table->version, table->size, PLUMBLINE_AGENT_TABLE_VERSION, PLUMBLINE_AGENT_TABLE_LEAST);
   return false;
 }

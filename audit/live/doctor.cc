@@ -164,13 +164,16 @@ bool CheckServer(Client& client, const std::string& address, bool asked, Report&
 
 // ---- what can be hooked --------------------------------------------------------------------
 
-// The Python of the environment that a wheel was installed in: PREFIX/lib/pythonX.Y/site-packages/plumbline/bin/plumb.
+// The Python of the environment that a wheel was installed in:
+// PREFIX/lib/pythonX.Y/site-packages/plumbline/bin/plumb.
 std::string EnvironmentsPython() {
   const fs::path package = OwnFolder().parent_path();
-  if (package.filename() != "plumbline" || package.parent_path().filename() != "site-packages") return {};
+  if (package.filename() != "plumbline" || package.parent_path().filename() != "site-packages")
+    return {};
   const fs::path python = package.parent_path() / "../../../bin/python3";
   std::error_code error;
-  return fs::exists(python, error) ? fs::canonical(python.parent_path(), error) / "python3" : fs::path();
+  return fs::exists(python, error) ? fs::canonical(python.parent_path(), error) / "python3"
+                                   : fs::path();
 }
 
 std::vector<std::string> Pythons() {

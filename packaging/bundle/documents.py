@@ -1,6 +1,6 @@
 """What users read, for a tree: README.md and docs/, without what was decided and measured on the way.
 
-A link to what the tree does not hold becomes its text, so that none is dead.
+A link to what the tree does not hold becomes its text, so that none is dead; a picture goes.
 """
 
 import pathlib
@@ -9,7 +9,7 @@ import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = "share/doc/plumbline"
-_LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s]+)\)")
+_LINK = re.compile(r"(!?)\[([^\]\[]*)\]\(([^)\s]+)\)")
 
 
 def sources():
@@ -22,11 +22,11 @@ def without_links(text, holds):
     """`holds(link)`: is the relative link good where the text will lie?"""
 
     def one(found):
-        words, link = found.groups()
+        picture, words, link = found.groups()
         target = link.partition("#")[0]
         if re.match(r"[a-z]+:", link) or not target or holds(target):
             return found.group()
-        return words
+        return "" if picture else words
 
     return _LINK.sub(one, text)
 

@@ -102,7 +102,7 @@ constexpr std::string_view kFlags[] = {"--accumulate-allreduce-grads-in-fp32",
                                        "--calculate-per-token-loss"};
 // Words in capitals that are no placeholders.
 constexpr std::string_view kConstants[] = {
-    "NCCL_ALGO", "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "CLOCK", "TEMPERATURE", "ECC",
+    "NCCL_ALGO", "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "CLOCK", "TEMPERATURE", "ECC", "POWER",
     "POST",      "NVIDIA_TF32_OVERRIDE"};
 
 bool OneOf(std::string_view word, std::span<const std::string_view> words) {

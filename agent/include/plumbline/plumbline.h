@@ -215,8 +215,8 @@ PLUMBLINE_API plumbline_status_t plumbline_note_ending(plumbline_run_t* run,
 
 /* From now on SIGTERM makes the process's runs say goodbye, for three seconds at most, before the
  * signal does what it does by default: it ends the process, also where no thread of the trainer
- * would have got to handle it. Only where the signal has its default action: FAILED_PRECONDITION otherwise. A
- * handler that the trainer installs later takes this one's place. */
+ * would have got to handle it. Only where the signal has its default action: FAILED_PRECONDITION
+ * otherwise. A handler that the trainer installs later takes this one's place. */
 PLUMBLINE_API plumbline_status_t plumbline_watch_sigterm(void);
 
 /* ---- sites -------------------------------------------------------------------------------------
