@@ -93,6 +93,7 @@ class Watch:
         self._tokens, self._backwards, self._micro = 0, 0, 0
         self._accumulation = None
         self._own_step = self.in_closure = self._repeated = False
+        self._evaluated = -1.0
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._undo, self._routers = [], None
         if len(optimizers) > 1:
@@ -116,6 +117,8 @@ class Watch:
 
     def _hook(self, model):
         self._undo.append(self._given.register_forward_pre_hook(OnlyHere(self._forward)).remove)
+        if self._ddp is not None:  # evaluated without its wrapper, as a rule
+            self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
         for optimizer in self._optimizers:
             self._undo.append(hook(self, optimizer, self._updates[id(optimizer)]))
         if self._ddp is not None:
@@ -209,7 +212,7 @@ class Watch:
         if self._routers is not None:
             self._routers.forward(training, inputs)
         if not training:
-            return
+            return self._evaluates()
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         self._open()
@@ -218,6 +221,18 @@ class Watch:
             if torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1:
                 self._tokens += value.numel()
                 break
+
+    def _forward_within(self, module, _inputs):
+        if not (module.training and sys.modules["torch"].is_grad_enabled()):
+            self._guarded(self._evaluates)
+
+    def _evaluates(self):
+        """A rank that evaluates, while others wait for it, does not hang: said once a second."""
+        now = perf_counter()
+        if now - self._evaluated >= 1:
+            self._evaluated = now
+            self.stages.begin("evaluation")
+            self.stages.end("evaluation")
 
     def _before_backward(self, loss):
         self.stages.end("forward")

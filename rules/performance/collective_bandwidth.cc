@@ -28,7 +28,8 @@ ranks), N the members and T the time of the kernel, what leaves one GPU in a sec
 all-reduce, an N-th of it for all-to-all. A kernel's time has waiting in it, so the best counts: calls under which nothing else communicates,
 of these the tenth that is done soonest, over all members that left a trace, and over all sizes from 16 MiB on. At least 100 such calls of a member. It is a finding
 where that is under half of what the links give: `domain_gb_s` where all members are of one domain (`domain` ranks that follow each other), else
-`link_gb_s` for each member that a domain has (each GPU with its own card, all of them used), at most `domain_gb_s`.
+`link_gb_s` for each member that a domain has (D, the fewest; each GPU with its own card, all of them used), at most `domain_gb_s`; of an all-to-all
+`link_gb_s` (N−1)/(N−D), as each member sends N−D of its N−1 parts by its own card.
 `flat`: members share domains, and no more is reached than a single card gives: the ring does not use the others.
 
 **Bad.** `all_reduce among 8 ranks moves 14.7 GB/s at best, 33 % of the 45 that the links give`.
@@ -44,7 +45,7 @@ where that is under half of what the links give: `domain_gb_s` where all members
 **Strength.** `heuristic`: half of the link is customary, and what the links give is what the options say.
 
 **Inconclusive when** no option says what the links give (what was measured stands in the details), fewer than 100 calls of 16 MiB were alone on the link, or the group's
-members are not known although the group may reach over domains. Where not all members left a trace, one that always comes last may be among the others: a `note`.
+members are not known (not listed, or not at equal distances). A trace without such calls says nothing. Where not all members left a trace, one that always comes last may be among the others: a `note`.
 
 **What it cannot see.** A link that is slow now and then; collectives whose kernels do not say what they move; latency of small ones; other jobs on the same network.
 
@@ -153,21 +154,33 @@ class CollectiveBandwidth : public Rule {
   void Persist(Archive& /*archive*/) override {}
 
  private:
-  // Members that each domain has; 0: not known.
+  // Members of the domain that has fewest of them; 0: not known.
   int64_t Sharing(const CollectiveTimes& at) const {
-    if (at.first < 0) return at.ranks <= 1 ? 1 : 0;
-    int64_t count = 0;
-    const int64_t domain = at.first / domain_;
-    while (count < at.ranks && (at.first + count * at.stride) / domain_ == domain) ++count;
-    return count;
+    if (at.ranks <= 1) return 1;
+    if (at.first < 0) return 0;
+    int64_t fewest = at.ranks, count = 0;
+    for (int64_t i = 0; i < at.ranks; ++i) {
+      const int64_t member = at.first + i * at.stride;
+      ++count;
+      if (i + 1 < at.ranks && (member + at.stride) / domain_ == member / domain_) continue;
+      fewest = std::min(fewest, count);
+      count = 0;
+    }
+    return fewest;
   }
 
-  // Bytes/s that a member could send; 0: not told.
+  // Bytes/s that a member could send; 0: not told. Over domains a ring leaves one by all cards of
+  // its members; in an all-to-all each member uses its own, for the N-D of N-1 parts that leave its
+  // domain.
   double LinkOf(const CollectiveTimes& at) const {
     const int64_t sharing = Sharing(at);
     if (sharing == at.ranks) return domain_link_;
-    const double out = link_ * static_cast<double>(std::max<int64_t>(1, sharing));
-    return domain_link_ > 0 ? std::min(domain_link_, out) : out;
+    const auto d = static_cast<double>(std::max<int64_t>(1, sharing));
+    const auto n = static_cast<double>(at.ranks);
+    const bool direct = at.op == "all_to_all";
+    const double out = link_ * (direct ? (n - 1) / (n - d) : d);
+    if (!(domain_link_ > 0)) return out;
+    return std::min(out, direct && d > 1 ? domain_link_ * (n - 1) / (d - 1) : domain_link_);
   }
 
   v1::Verdict JudgeGroup(const Moved& group) const {
@@ -191,7 +204,7 @@ class CollectiveBandwidth : public Rule {
                           calls, kFewestCalls, words),
           std::move(details));
     }
-    if (Sharing(at) == 0 && link_ <= 0) {
+    if (Sharing(at) == 0) {
       return Inconclusive(
           absl::StrCat("no-members: the trace does not list the group's ranks; ", words),
           std::move(details));
@@ -214,7 +227,8 @@ class CollectiveBandwidth : public Rule {
     const CollectiveTimes& at = group.at;
     const bool all = group.calls.size() >= at.ranks;
     const int64_t sharing = Sharing(at);
-    const bool flat = sharing > 1 && sharing < at.ranks && group.best <= kOneCard * link_;
+    const bool flat = at.op != "all_to_all" && sharing > 1 && sharing < at.ranks &&
+                      group.best <= kOneCard * link_;
     FindingBuilder found(all ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found
         .Title(flat ? "collectives use one network card where several could carry them"

@@ -36,7 +36,7 @@ bool Declared(v1::Span::Kind kind) {
          kind == v1::Span::KIND_COMPILE;
 }
 
-// Between two steps, and within no span.
+// Between two steps or two stages of one, and within no span.
 bool Idle(v1::Span::Kind kind) { return kind == v1::Span::KIND_OTHER; }
 
 void AddRanks(const std::vector<v1::Source>& sources,
@@ -132,6 +132,8 @@ void Liveness::Heard(uint64_t stream_id, const v1::Batch& batch, Time now) {
   for (const v1::Progress& progress : batch.progress()) {
     Advance(&process, progress.newest_step(), now);
     finished &= progress.finished();
+    if (progress.any_step())
+      process.complete = std::max(process.complete, progress.complete_through());
   }
   process.finished |= finished && batch.progress_size() >= static_cast<int>(process.sources.size());
 }
@@ -225,7 +227,10 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
   const Group& group = *members.group;
   Nanos still = Nanos::max();
   // How far each has come: within a step, or beyond its end.
-  const auto place = [](const Process* p) { return 2 * p->newest + (Idle(p->stage) ? 1 : 0); };
+  const auto place = [](const Process* p) {
+    const bool within = p->complete >= 0 && p->complete < p->newest;
+    return 2 * p->newest + (Idle(p->stage) && !within ? 1 : 0);
+  };
   int64_t first = INT64_MAX, last = -1, step = INT64_MAX;
   v1::RanksHung::Cause cause = v1::RanksHung::CAUSE_STUCK;
   std::vector<const Process*> lost, standing;
@@ -263,8 +268,12 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
   const bool some_wait =
       lost.empty() && !apart && std::any_of(standing.begin(), standing.end(), waits);
   const bool all_wait = std::all_of(standing.begin(), standing.end(), waits);
+  // Of those that have come least far, those that wait wait for the others.
+  const auto late = [&](const Process* p) { return apart && place(p) == first; };
+  const bool all_late_wait = std::all_of(standing.begin(), standing.end(),
+                                         [&](const Process* p) { return !late(p) || waits(p); });
   for (const Process* p : standing) {
-    const bool culprit = (apart && place(p) == first) ||
+    const bool culprit = (late(p) && (all_late_wait || !waits(p))) ||
                          (lost.empty() && members.all.size() == 1) ||
                          (some_wait && !all_wait && !waits(p));
     if (culprit) {

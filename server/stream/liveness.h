@@ -7,8 +7,10 @@
 // for those that are not.
 //
 // A process between two steps and within no span is *idle*: a notebook whose cell is done, a loop
-// that has ended, a person who thinks. Where all are, nobody hangs. Beside others that stand within
-// a later step it is awaited, as any rank that has not come so far; it never waits itself.
+// that has ended, a person who thinks. So is one between the stages of a step that has stages: the
+// step of a loop that was left in the middle stays open. Where all are, nobody hangs. Beside others
+// that stand within a later step it is awaited, as any rank that has not come so far; it never
+// waits itself.
 //
 // A rank stands still from max(hang, 5 median steps, twice the longest pause that the run came back
 // from) on, by its own clock; where too few steps were seen to know how long one takes (a fast loop
@@ -73,7 +75,7 @@ class Liveness {
     Time beat{};         // the last heartbeat
     Time still_since{};  // on this host's clock, by what the last heartbeat said
     Time moved{};        // its steps went on, as batches show
-    int64_t newest = -1;
+    int64_t newest = -1, complete = -1;
     int64_t ended = 0;   // steps
     bool tells = false;  // how long it stands
     v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;

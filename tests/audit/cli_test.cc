@@ -394,7 +394,7 @@ TEST_F(Cli, DocsAreThePages) {
   EXPECT_EQ(ReadFile(docs + "/causality/moe-future-leak.md"),
             RunPlumb({"explain", "causality/moe-future-leak"}).output);
   EXPECT_THAT(ReadFile(docs + "/README.md"), HasSubstr("(causality/moe-future-leak.md)"));
-  EXPECT_FALSE(std::filesystem::exists(docs + "/performance/collective-bandwidth.md"));  // planned
+  EXPECT_FALSE(std::filesystem::exists(docs + "/causality/label-shift.md"));  // planned
 }
 
 }  // namespace

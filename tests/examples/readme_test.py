@@ -40,7 +40,7 @@ def commands():
     lines = [line for block in blocks("") for line in block.splitlines()]
     lines = [line for line in lines if re.match(r"(plumbd?|tools/\w+|cmake) ?", line)]
     return [part.strip() for line in lines
-            for part in re.sub(r"\s+#.*", "", line).split(";")]
+            for part in re.split(";|&&", re.sub(r"\s+#.*", "", line))]
 
 
 class Started:

@@ -72,9 +72,16 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
                                     v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
     if (state.spans.open(kind)) beat->set_open_stage(kind);
   }
-  // Between two steps and in no stage: nobody knows that anything is to come.
-  const bool between = state.open_step.load(std::memory_order_acquire) == kNoStep;
-  if (between && !state.spans.any_open()) beat->set_open_stage(v1::Span::KIND_OTHER);
+  // Between two steps, or between the stages of one, and in no stage: nobody knows that anything is
+  // to come.
+  const bool between = state.open_step.load(std::memory_order_acquire) == kNoStep ||
+                       state.spans.ever(v1::Span::KIND_FORWARD) ||
+                       state.spans.ever(v1::Span::KIND_BACKWARD);
+  // The forward stage lasts until the backward pass, which may never come. Among ranks it counts:
+  // others may wait in it.
+  const bool open = state.options.world_size > 1 ? state.spans.any_open()
+                                                 : state.spans.any_open_but(v1::Span::KIND_FORWARD);
+  if (between && !open) beat->set_open_stage(v1::Span::KIND_OTHER);
 }
 
 }  // namespace

@@ -182,8 +182,9 @@ plumbline_status_t Run::SpanBegin(int64_t step, const char* kind, const char* na
   open.start_unix_ns = UnixNs();
   open.start_monotonic_ns = MonotonicNs();
   *span = state_->spans.Begin(open);
-  // Between steps the trainer has come back to its loop.
-  if (state_->open_step.load(std::memory_order_relaxed) == kNoStep)
+  // Between steps the trainer has come back to its loop; an evaluation goes on.
+  if (state_->open_step.load(std::memory_order_relaxed) == kNoStep ||
+      open.kind == v1::Span::KIND_EVALUATION)
     state_->moved_ns.store(open.start_monotonic_ns, std::memory_order_relaxed);
   if (*span != 0) return PLUMBLINE_OK;
   state_->CountLoss(LossCause::kOpenSpans, open.site, step);

@@ -1,7 +1,6 @@
 // Stages that have begun and not ended. A fixed number, without a lock.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -32,9 +31,18 @@ class SpanTable {
     const auto k = static_cast<size_t>(kind);
     return k < kKinds && open_[k].load(std::memory_order_relaxed) > 0;
   }
-  bool any_open() const {
-    return std::any_of(open_.begin(), open_.end(),
-                       [](const auto& n) { return n.load(std::memory_order_relaxed) > 0; });
+  bool any_open() const { return any_open_but(-1); }
+  bool any_open_but(int32_t kind) const {
+    for (size_t k = 0; k < kKinds; ++k) {
+      if (static_cast<int32_t>(k) != kind && open_[k].load(std::memory_order_relaxed) > 0)
+        return true;
+    }
+    return false;
+  }
+  // Has a stage of that kind ever begun? Any thread.
+  bool ever(int32_t kind) const {
+    const auto k = static_cast<size_t>(kind);
+    return k < kKinds && (begun_.load(std::memory_order_relaxed) >> k & 1) != 0;
   }
 
  private:
@@ -48,10 +56,13 @@ class SpanTable {
   static constexpr size_t kKinds = 16;
   void Count(int32_t kind, int64_t n) {
     const auto k = static_cast<size_t>(kind);
-    if (k < kKinds) open_[k].fetch_add(n, std::memory_order_relaxed);
+    if (k >= kKinds) return;
+    open_[k].fetch_add(n, std::memory_order_relaxed);
+    if (n > 0) begun_.fetch_or(uint32_t{1} << k, std::memory_order_relaxed);
   }
   std::atomic<uint64_t> hint_{0};
   std::array<std::atomic<int64_t>, kKinds> open_{};  // by kind
+  std::atomic<uint32_t> begun_{0};                   // a bit a kind
 };
 
 }  // namespace plumbline::agent

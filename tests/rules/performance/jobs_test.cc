@@ -160,6 +160,40 @@ TEST(Jobs, LinksThatAreReachedAreNotAccused) {
   EXPECT_EQ(found, jobs);
 }
 
+// Hosts of four and cards of 50 GB/s. In an all-to-all each member sends by its own card what
+// leaves its host; a ring over hosts of unequal size leaves by the cards of the smallest.
+TEST(Jobs, CardsThatAreUsedWhollyAreNotAccused) {
+  struct {
+    const char* op;
+    int ranks;
+    double gb_s;  // by the formulas of the page, at best
+  } constexpr kBest[] = {{"all_to_all", 8, 50.0 * 7 / 4},
+                         {"all_to_all", 16, 50.0 * 15 / 12},
+                         {"all_reduce", 8, 200},
+                         {"all_reduce", 5, 50},
+                         {"all_to_all", 6, 50.0 * 5 / 4}};
+  for (const auto& best : kBest) {
+    JobSpec spec;
+    spec.ranks = best.ranks;
+    spec.steps = 128;
+    spec.kernels = 4;
+    spec.compute_ms = 20;
+    spec.collective = best.op;
+    spec.collective_mib = 256;
+    const double n = best.ranks, whole = 256.0 * (1 << 20) * (n - 1) / n;
+    const double bytes = spec.collective == "all_reduce" ? 2 * whole : whole / n;
+    for (const double share : {1.0, 0.6, 0.4}) {
+      spec.transfer_ms = 1e3 * bytes / (1e9 * share * best.gb_s);
+      int count = 0;
+      for (const v1::Finding& finding :
+           Findings(JobRun(spec), {"performance/collective-bandwidth.link_gb_s=50",
+                                   "performance/collective-bandwidth.domain=4"}))
+        count += finding.rule() == "performance/collective-bandwidth" ? 1 : 0;
+      EXPECT_EQ(count, share < 0.5 ? 1 : 0) << best.op << " of " << best.ranks << ", " << share;
+    }
+  }
+}
+
 TEST(Jobs, HealthyPipelinesAreSilentAndALargeStageIsNamed) {
   const std::vector<std::string> told = {"performance/pipeline-bubble.micro_batches=16"};
   int jobs = 0;

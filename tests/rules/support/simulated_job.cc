@@ -49,7 +49,7 @@ class RankTrace {
                   KindOf("loader").name};
     if (spec.stages > 1) out_.stage = rank % spec.stages;
     if (spec.collective_mib > 0) {
-      out_.collectives.push_back({.op = "all_reduce",
+      out_.collectives.push_back({.op = spec.collective,
                                   .ranks = static_cast<uint32_t>(spec.ranks),
                                   .first = 0,
                                   .stride = 1,

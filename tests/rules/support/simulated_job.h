@@ -34,8 +34,9 @@ struct JobSpec {
   int slow_stage = -1;
   int micro_batches = 0;  // with stages: they begin and end after one another, as these make them
   double collective_mib = 0;  // what the collective that ends a step sums; 0: kernels do not say
-  int told_ranks = 0;         // of as many ranks there is a trace; 0: of all
-  double launch_us = 0;       // the GPU waits so long for each kernel's launch
+  std::string collective = "all_reduce";
+  int told_ranks = 0;    // of as many ranks there is a trace; 0: of all
+  double launch_us = 0;  // the GPU waits so long for each kernel's launch
   // What the driver of the slow rank's GPU says: "heat", "power" (at its cap), "ecc", "xid"; "heat
   // everywhere": all ranks' do. "": nobody is asked.
   std::string driver;

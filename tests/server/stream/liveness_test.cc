@@ -54,6 +54,7 @@ class LivenessTest : public ::testing::Test {
         v1::Batch batch;
         v1::Progress& progress = *batch.add_progress();
         progress.set_newest_step(rank.step);
+        progress.set_complete_through(rank.step - 1);
         progress.set_any_step(rank.ended > 0);
         live_.Heard(r + 1, batch, now_);
       }
@@ -62,6 +63,19 @@ class LivenessTest : public ::testing::Test {
   }
 
   // Time goes by; ranks that beat say how they stand. What is told meanwhile is kept.
+  // They end the step that they are in, and stay there.
+  void EndStep(std::initializer_list<uint32_t> ranks) {
+    for (const uint32_t r : ranks) {
+      v1::Batch batch;
+      v1::Progress& progress = *batch.add_progress();
+      progress.set_newest_step(ranks_[r].step);
+      progress.set_complete_through(ranks_[r].step);
+      progress.set_any_step(true);
+      live_.Heard(r + 1, batch, now_);
+      ranks_[r].stage = v1::Span::KIND_OTHER;
+    }
+  }
+
   void Pass(milliseconds time) {
     for (milliseconds left = time; left > milliseconds(0); left -= milliseconds(250)) {
       now_ += milliseconds(250);
@@ -244,11 +258,36 @@ TEST_F(LivenessTest, WhoDoesNotBeginTheStepOfTheOthersIsNamed) {
   EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
 }
 
+// A loop that was left between the stages of a step: alone it is idle, beside others that wait it
+// holds them.
+TEST_F(LivenessTest, WhoStandsBetweenTheStagesOfAStepIsNamedWhereOthersWait) {
+  Begin(3);
+  Train(20);
+  ranks_[0].stage = ranks_[2].stage = v1::Span::KIND_COLLECTIVE;
+  ranks_[1].stage = v1::Span::KIND_OTHER;
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
+}
+
+// Two groups of ranks: 0 and 1 wait in the next step, 2 waits in this one for 3.
+TEST_F(LivenessTest, OfThoseThatAreBehindWhoWaitsIsNotNamed) {
+  Begin(4);
+  Train(20);
+  Train(1, {2, 3});
+  for (const uint32_t r : {0, 1, 2}) ranks_[r].stage = v1::Span::KIND_COLLECTIVE;
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{3}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 1, 2}));
+}
+
 // The others have ended the step and want nothing: nobody is said to wait.
 TEST_F(LivenessTest, WhoHasEndedItsStepDoesNotWait) {
   Begin(3);
   Train(20);
-  ranks_[0].stage = ranks_[2].stage = v1::Span::KIND_OTHER;
+  EndStep({0, 2});
   Pass(milliseconds(12000));
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
