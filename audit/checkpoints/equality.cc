@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "audit/checkpoints/bit_difference.h"
 #include "audit/checkpoints/values.h"
+#include "audit/readers/checkpoint/distributed.h"
 #include "audit/render/text_util.h"
 
 namespace plumbline::audit {
@@ -39,13 +40,11 @@ void CompareNumber(const char* name, const std::optional<double>& a, const std::
       {name, absl::StrCat(ExactNumber(*a), " in A, ", ExactNumber(*b), " in B")});
 }
 
-// Steps and rates, which files of all kinds tell. What was told here is not told again by the
-// places that it was read from: the last parts of their names.
+// Rates, and the steps of what made them, which files of all kinds tell. What was told here is not
+// told again by the places that it was read from: the last parts of their names.
 std::set<std::string> CompareNumbers(const CheckpointSide& a, const CheckpointSide& b,
                                      const NamesMap& names, LeftOut* left_out, Equality* out) {
   std::set<std::string> told;
-  if (a.stepped && b.stepped && a.step != b.step && !left_out->Take(names, "step"))
-    out->unequal.push_back({"step", absl::StrCat(a.step, " in A, ", b.step, " in B")});
   const auto compare = [&](const std::string& name, const std::optional<double>& of_a,
                            const std::optional<double>& of_b, const char* key) {
     const size_t before = out->unequal.size();
@@ -57,6 +56,41 @@ std::set<std::string> CompareNumbers(const CheckpointSide& a, const CheckpointSi
   for (size_t i = 0; i < a.rates.size() && i < b.rates.size(); ++i)
     compare(absl::StrCat("lr of group ", i), a.rates[i], b.rates[i], "lr");
   return told;
+}
+
+// What safetensors say in their metadata, or conversions elsewhere: where no value told it. Names
+// of files say where a checkpoint lies, and not what it is.
+void CompareSteps(const CheckpointSide& a, const CheckpointSide& b, const NamesMap& names,
+                  LeftOut* left_out, Equality* out) {
+  if (!a.told_step || !b.told_step || *a.told_step == *b.told_step) return;
+  if (left_out->Take(names, "step")) return;
+  out->unequal.push_back({"step", absl::StrCat(*a.told_step, " in A, ", *b.told_step, " in B")});
+}
+
+// Does it keep tensors of this kind? An optimizer that has rates and no state has lost it.
+bool Keeps(const CheckpointSide& side, TensorKind kind, bool conversion) {
+  return side.Has(kind) || (kind == TensorKind::kOptimizer && !conversion && !side.rates.empty());
+}
+
+enum class Form { kTorch, kDistributed, kOther };
+
+std::set<Form> FormsOf(const CheckpointSide& side) {
+  std::set<Form> forms;
+  for (const WholeCheckpoint& rank : side.ranks) {
+    for (const WholeCheckpoint::Part& part : rank.files) {
+      const absl::StatusOr<std::string> head = part.file->Head(4);
+      const bool zip = head.ok() && *head == "PK\x03\x04";
+      forms.insert(IsDistributedPart(part.path) ? Form::kDistributed
+                   : zip                        ? Form::kTorch
+                                                : Form::kOther);
+    }
+  }
+  return forms;
+}
+
+// Renamed by the map, of other ranks or written by another library.
+bool IsConversion(const CheckpointSide& a, const CheckpointSide& b, const NamesMap& names) {
+  return names.Renames() || a.ranks.size() != b.ranks.size() || FormsOf(a) != FormsOf(b);
 }
 
 // A tensor of a type that is not read on either side: what can be told without its elements.
@@ -166,12 +200,17 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
                                      const NamesMap& names,
                                      const std::function<void(size_t)>& on_tensor) {
   Equality out;
+  out.conversion = IsConversion(a, b, names);
+  const auto keeps = [&](const CheckpointSide& side, TensorKind kind) {
+    return Keeps(side, kind, out.conversion);
+  };
   std::map<std::string, const ComparedTensor*> of_b;
   for (const ComparedTensor& tensor : b.tensors) of_b[tensor.name] = &tensor;
   for (const TensorKind kind :
        {TensorKind::kModel, TensorKind::kAverage, TensorKind::kOptimizer, TensorKind::kOther}) {
-    if (a.Has(kind) != b.Has(kind))
-      out.aside.push_back(absl::StrCat(a.Has(kind) ? "A" : "B", " alone has ", WordsOf(kind)));
+    if (keeps(a, kind) == keeps(b, kind)) continue;
+    out.kinds_aside = true;
+    out.aside.push_back(absl::StrCat(keeps(a, kind) ? "A" : "B", " alone has ", WordsOf(kind)));
   }
   // Tensors of A beside B's of the same name, bit by bit.
   PieceReader reader;
@@ -181,7 +220,7 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
   size_t done = 0;
   for (const ComparedTensor& tensor : a.tensors) {
     on_tensor(done++);
-    if (!b.Has(tensor.kind) || left_out.Take(names, tensor.layer)) continue;
+    if (!keeps(b, tensor.kind) || left_out.Take(names, tensor.layer)) continue;
     const auto at = of_b.find(names.OfB(tensor.name, tensor.layer.size()));
     if (at == of_b.end()) {
       only_a.push_back(&tensor);
@@ -199,15 +238,17 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     out.bytes += BytesOf(tensor);
   }
   for (const ComparedTensor& tensor : b.tensors) {
-    if (!a.Has(tensor.kind) || met.contains(&tensor) || left_out.Take(names, tensor.layer))
+    if (!keeps(a, tensor.kind) || met.contains(&tensor) || left_out.Take(names, tensor.layer))
       continue;
     only_b.push_back(&tensor);
     out.unequal.push_back({tensor.name, "in B alone"});
   }
   // What lies beside the tensors.
   const std::set<std::string> told = CompareNumbers(a, b, names, &left_out, &out);
+  const size_t before = out.unequal.size();
   if (absl::Status s = CompareValues(a, b, names, told, &reader, &left_out, &out); !s.ok())
     return s;
+  if (out.unequal.size() == before) CompareSteps(a, b, names, &left_out, &out);
   TellTheMap(names, a, left_out, &out);
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> renamed =
       FindRenamed(only_a, only_b);

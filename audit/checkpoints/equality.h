@@ -27,11 +27,17 @@ struct Equality {
   std::vector<std::string> unread;  // tensors of both sides that could not be compared, and why
   std::vector<std::string> notes;  // how tensors were laid together; lines of the map that fit none
 
+  // One side is another form of the other (renamed, cut into shards, exported): values beside its
+  // tensors may be missing.
+  bool conversion = false;
+  bool kinds_aside = false;  // tensors of some kind were set aside
+
   // All that both sides have was compared, and is the same.
   bool equal() const { return unequal.empty() && unread.empty(); }
 };
 
-// What only one side has at all (no optimizer in an export, no average) is set aside and said;
+// What only one side has at all (no optimizer in an export, no average) is set aside and said; a
+// value that one side lacks beside others that both have is a difference, but of a conversion;
 // tensors of types that are not read leave the answer open. Whatever both sides tell beside their
 // tensors (values.h) counts as tensors do. Names: A's as the map has them. Equal is equal in dtype
 // and bits. `on_tensor` is called before each with the number that are done.

@@ -79,6 +79,11 @@ std::vector<std::string> NamesMap::Unfitted(const std::vector<std::string>& name
   return out;
 }
 
+bool NamesMap::Renames() const {
+  return std::any_of(patterns_.begin(), patterns_.end(),
+                     [](const auto& pattern) { return !pattern.second.empty(); });
+}
+
 void NamesMap::Add(std::string a, std::string b) {
   leaves_out_ |= b.empty();
   patterns_.emplace_back(std::move(a), std::move(b));

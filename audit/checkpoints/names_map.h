@@ -26,6 +26,8 @@ class NamesMap {
     return OfB(name_of_a.substr(0, layer_size)) + name_of_a.substr(layer_size);
   }
   bool empty() const { return patterns_.empty(); }
+  // Does it name anything anew? One that only leaves names out does not.
+  bool Renames() const;
   // The pattern by which a name is left out: the first that fits it, where nothing stands on its
   // right. nullptr: it is not.
   const std::string* LeavesOut(const std::string& name) const;

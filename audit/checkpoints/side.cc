@@ -100,12 +100,14 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
     WholeCheckpoint& whole = side->ranks.emplace_back(
         ReadCheckpoint(std::span(plans).subspan(first, last - first), &names));
     Collect(side.get(), whole, plans[first].rank, &known);
-    side->stepped |= plans[first].stepped;
+    if (!side->told_step) side->told_step = plans[first].told_step;
     if (side->rates.empty()) side->rates = whole.rates;
     if (!side->optimizer_step) side->optimizer_step = whole.optimizer_step;
     if (!side->scheduler_step) side->scheduler_step = whole.scheduler_step;
     first = last;
   }
+  // A name chooses among files; what the content says stands.
+  if (side->told_step) side->step = *side->told_step;
   return side;
 }
 

@@ -34,9 +34,9 @@ struct ComparedTensor {
 struct CheckpointSide {
   std::string path, run;
   int64_t step = 0;
-  bool stepped = false;  // a name or the content says the step
-  size_t steps = 1;      // that were found; of several the newest was taken
-  Inputs inputs;         // with what is wrong with them
+  std::optional<int64_t> told_step;  // by the content, whatever names say
+  size_t steps = 1;                  // that were found; of several the newest was taken
+  Inputs inputs;                     // with what is wrong with them
   std::vector<WholeCheckpoint> ranks;
   std::vector<ComparedTensor> tensors;  // in the order of the files
   std::vector<double> rates;

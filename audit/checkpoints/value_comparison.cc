@@ -36,6 +36,39 @@ std::string ElementOf(const std::string& bytes, size_t i, const NumpyValue& of) 
   return ElementText(reinterpret_cast<const std::byte*>(element.data()), of.dtype, 0);
 }
 
+// Something that is lost where it is missing, whatever it holds: None, an empty container, a
+// number.
+bool IsPlain(const Value& value) {
+  switch (FormOfValue(value.file(), value.id)) {
+    case ValueForm::kDict:
+    case ValueForm::kList:
+    case ValueForm::kTuple:
+      return value.tree().items(value.id).empty();
+    case ValueForm::kCall:
+      return false;
+    default:
+      return !value.named();
+  }
+}
+
+// "args" of "args.lr", which a flat dict has; "" of a part's own name.
+std::string_view SectionOf(std::string_view name) {
+  const size_t dot = name.find('.');
+  return dot == std::string_view::npos ? "" : name.substr(0, dot);
+}
+
+// Does a name that these entries lack belong beside them? Below the outermost dicts it does.
+auto BesideOthers(const std::string& place, const std::vector<ValueEntry>& entries) {
+  absl::flat_hash_set<std::string_view> sections;
+  for (const ValueEntry& entry : entries) {
+    if (place.empty()) sections.insert(SectionOf(entry.name));
+  }
+  sections.erase("");
+  return [inner = !place.empty(), sections = std::move(sections)](std::string_view name) {
+    return inner || sections.contains(SectionOf(name));
+  };
+}
+
 }  // namespace
 
 absl::Status ValueComparison::Compare(const std::vector<ValueEntry>& a,
@@ -66,7 +99,8 @@ void ValueComparison::CompareEntries(const std::vector<ValueEntry>& a,
                                      const std::vector<ValueEntry>& b, const std::string& place) {
   absl::flat_hash_map<std::string_view, const ValueEntry*> of_b;
   for (const ValueEntry& entry : b) of_b.emplace(entry.key, &entry);
-  absl::flat_hash_set<std::string_view> keys;
+  const auto beside_b = BesideOthers(place, b), beside_a = BesideOthers(place, a);
+  absl::flat_hash_set<std::string_view> keys, names_alone;
   for (const ValueEntry& entry : a) {
     if (!keys.insert(entry.key).second) continue;
     const std::string name = PlaceUnder(place, entry.name);
@@ -74,22 +108,59 @@ void ValueComparison::CompareEntries(const std::vector<ValueEntry>& a,
     if (at != of_b.end()) {
       CompareOne(entry.value, at->second->value, name);
     } else {
-      counter_.Count(entry.value, name, &only_a);
+      names_alone.insert(entry.name);
+      TellAlone(entry, name, beside_b(entry.name), true);
     }
   }
   for (const ValueEntry& entry : b) {
-    if (keys.insert(entry.key).second)
-      counter_.Count(entry.value, PlaceUnder(place, entry.name), &only_b);
+    if (!keys.insert(entry.key).second) continue;
+    const std::string name = PlaceUnder(place, entry.name);
+    // A tensor of the same name, which is compared by it: 1 and "1".
+    if (entry.value.named() && names_alone.contains(entry.name) && !out_.conversion)
+      Tell(name, "keys of two types, which read the same");
+    TellAlone(entry, name, beside_a(entry.name), false);
   }
 }
 
-void ValueComparison::CompareOne(const Value& a, const Value& b, const std::string& place) {
+// What one side lacks: a whole part of the file may be left out, a value beside others not.
+void ValueComparison::TellAlone(const ValueEntry& entry, const std::string& name, bool beside,
+                                bool of_a) {
+  if (!beside || out_.conversion)
+    return counter_.Count(entry.value, name, of_a ? &only_a : &only_b);
+  Alone lost;
+  lost_.Count(entry.value, name, &lost);
+  // A tensor is told by its name, but where its kind was set aside.
+  size_t visits = out_.kinds_aside ? 4096 : 0;
+  const bool plain =
+      (IsPlain(entry.value) || (lost.count == 0 && HasNamed(entry.value, &visits))) &&
+      !left_out_.Take(names_, name);
+  if (plain || lost.count > 0) {
+    Tell(plain ? name : lost.first,
+         absl::StrCat("in ", of_a ? "A" : "B", " alone",
+                      lost.count > 1 ? absl::StrCat(" (1 of ", lost.count, " values)") : ""));
+  }
+}
+
+// A schedule that keeps one of its own methods drags itself in by it, with its optimizer.
+bool ValueComparison::SkipMethods(const Value& a, const Value& b, const std::string& place) {
+  const std::string of_a = MethodOf(a.tree(), a.id);
+  if (of_a.empty() || of_a != MethodOf(b.tree(), b.id)) return false;
+  out_.notes.push_back(
+      absl::StrCat(place, " is ", of_a, ", a method: what hangs below is no state"));
+  ++out_.values;
+  return true;
+}
+
+void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std::string& place) {
+  const Value a{of_a.root, TextOrItself(of_a.tree(), of_a.id)};
+  const Value b{of_b.root, TextOrItself(of_b.tree(), of_b.id)};
   if (++visits_ > kMostVisits || !status_.ok() || left_out_.Take(names_, place)) return;
   const ValueForm form = FormOfValue(a.file(), a.id);
   if (form != FormOfValue(b.file(), b.id)) {
-    // Another layout around tensors that are compared by their names is no difference.
+    // A conversion may lay tensors that are compared by their names out in another way.
     size_t visits_a = 4096, visits_b = 4096;
-    if (!HasNamed(a, &visits_a) && !HasNamed(b, &visits_b)) return TellBoth(a, b, place);
+    if (!out_.conversion || (!HasNamed(a, &visits_a) && !HasNamed(b, &visits_b)))
+      return TellBoth(a, b, place);
     counter_.Count(a, place, &only_a);
     counter_.Count(b, place, &only_b);
     return;
@@ -214,6 +285,7 @@ void ValueComparison::CompareSets(const Value& a, const Value& b, const std::str
 void ValueComparison::CompareCalls(const Value& a, const Value& b, const std::string& place) {
   const std::string name = CalleeName(a.tree(), a.id);
   if (name != CalleeName(b.tree(), b.id)) return TellBoth(a, b, place);
+  if (SkipMethods(a, b, place)) return;
   ++out_.values;  // its class
   const auto parts = [](const Value& value) {
     const PickleCall& call = value.tree().call(value.id);

@@ -28,10 +28,12 @@ class ValueComparison {
         reader_(*reader),
         left_out_(*left_out),
         out_(*out),
-        counter_(names, left_out) {}
+        counter_(names, left_out),
+        lost_(names, left_out) {}
 
   absl::Status Compare(const std::vector<ValueEntry>& a, const std::vector<ValueEntry>& b);
 
+  // Whole parts that the other side has none of, and in conversions all that it lacks.
   Alone only_a, only_b;
 
  private:
@@ -40,6 +42,8 @@ class ValueComparison {
 
   void CompareEntries(const std::vector<ValueEntry>& a, const std::vector<ValueEntry>& b,
                       const std::string& place);
+  void TellAlone(const ValueEntry& entry, const std::string& name, bool beside, bool of_a);
+  bool SkipMethods(const Value& a, const Value& b, const std::string& place);
   void CompareOne(const Value& a, const Value& b, const std::string& place);
   void CompareScalars(const Value& a, const Value& b, const std::string& place);
   void CompareStrings(const Value& a, const Value& b, const std::string& place);
@@ -59,7 +63,8 @@ class ValueComparison {
   PieceReader& reader_;
   LeftOut& left_out_;
   Equality& out_;
-  ValueCounter counter_;
+  ValueCounter counter_;  // of what is set aside
+  ValueCounter lost_;     // of what is missing beside others
   absl::Status status_;
   size_t visits_ = 0;
   uint64_t over_ = 0;     // differences beyond those that are told

@@ -107,6 +107,22 @@ std::string CalleeName(const PickleTree& tree, PickleId id) {
   return ValidUtf8(name);
 }
 
+PickleId TextOrItself(const PickleTree& tree, PickleId id) {
+  if (tree.callee(id) != "torch.torch_version.TorchVersion") return id;
+  const std::vector<PickleId>& items = tree.items(tree.call(id).arguments);
+  return items.size() == 1 && tree.Is(items[0], PickleKind::kText) ? items[0] : id;
+}
+
+std::string MethodOf(const PickleTree& tree, PickleId id) {
+  if (tree.callee(id) != "builtins.getattr") return "";
+  const std::vector<PickleId>& items = tree.items(tree.call(id).arguments);
+  if (items.size() != 2 || !tree.Is(items[1], PickleKind::kText)) return "";
+  PickleId object = items[0];
+  if (tree.Is(object, PickleKind::kCircle)) object = tree.circle(object).call;
+  if (!tree.Is(object, PickleKind::kCall)) return "";
+  return absl::StrCat(CalleeName(tree, object), ".", ValidUtf8(tree.text(items[1])));
+}
+
 ValueForm FormOfValue(const TorchFile& file, PickleId id) {
   const PickleTree& tree = file.tree();
   switch (tree.kind(id)) {

@@ -38,6 +38,13 @@ std::string DescribeValue(const TorchFile& file, PickleId id);
 // keys and the items of sets.
 std::string ValueKey(const PickleTree& tree, PickleId id);
 
+// Texts of a class of their own (torch's version) are their texts; any other value is itself.
+PickleId TextOrItself(const PickleTree& tree, PickleId id);
+
+// "torch.optim.lr_scheduler.OneCycleLR._annealing_cos" of a bound method of an object; "": it is
+// none.
+std::string MethodOf(const PickleTree& tree, PickleId id);
+
 // The name of what a call calls, numpy's modules by one name of theirs.
 std::string CalleeName(const PickleTree& tree, PickleId id);
 

@@ -63,6 +63,23 @@ RankValues OpenRank(std::span<const WholeCheckpoint> ranks, const char* side, Eq
   return values;
 }
 
+// Parts that one side leaves out as a whole are set aside; where each side has something that the
+// other lacks, neither is a part of the other.
+void TellAlone(const Alone& only_a, const Alone& only_b, Equality* out) {
+  if (out->conversion || only_a.count == 0 || only_b.count == 0) {
+    SetAside("A alone tells", only_a, out);
+    SetAside("B alone tells", only_b, out);
+    return;
+  }
+  const auto tell = [&](const Alone& alone, const char* where) {
+    out->unequal.push_back(
+        {alone.first, alone.count == 1 ? std::string(where)
+                                       : absl::StrCat(where, " (1 of ", alone.count, " values)")});
+  };
+  tell(only_a, "in A alone");
+  tell(only_b, "in B alone");
+}
+
 class SideValues {
  public:
   SideValues(const CheckpointSide& side, const char* name) : side_(side), name_(name) {
@@ -117,8 +134,7 @@ absl::Status CompareValues(const CheckpointSide& a, const CheckpointSide& b, con
     only_a.Add(comparison.only_a);
     only_b.Add(comparison.only_b);
   }
-  SetAside("A alone tells", only_a, out);
-  SetAside("B alone tells", only_b, out);
+  TellAlone(only_a, only_b, out);
   if (paired) return absl::OkStatus();
   if (absl::Status s = of_a.SetRanksAside(names, reader, left_out, out); !s.ok()) return s;
   return of_b.SetRanksAside(names, reader, left_out, out);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ struct PlannedFile {
   std::string path;
   std::string run;
   int64_t step = 0;
-  bool stepped = false;  // a name or the content says it
+  std::optional<int64_t> told_step;  // by the content, whatever names say
   uint32_t rank = 0;
   RankTag tag;
 };

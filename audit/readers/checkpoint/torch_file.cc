@@ -99,7 +99,8 @@ bool IsNumpyCall(std::string_view name) {
 
 bool IsKnownRecord(std::string_view callee) {
   return IsRebuild(callee) || IsNumpyCall(callee) || callee == "torch.Size" ||
-         callee == "torch.device" || callee == "torch.serialization._get_layout";
+         callee == "torch.device" || callee == "torch.serialization._get_layout" ||
+         callee == "torch.torch_version.TorchVersion";
 }
 
 bool IsDataClass(std::string_view callee) {

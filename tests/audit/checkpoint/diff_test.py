@@ -301,10 +301,24 @@ class Equal(Case):
         self.assertIn("1 differ, 2 equal", out)
         del base["epoch"]
         self.assertIn("not compared: A alone tells 1 value (epoch)", self.equal(a, self.save("c.pt", base)))
-        # The step of the names, too; a name that says none says nothing.
+
+    def test_names_of_files_say_no_step(self):
+        """The content does; of two copies it is one."""
+        x = {"w": torch.ones(2)}
         one, two = self.save("x/step-4/m.pt", x), self.save("y/step-8/m.pt", x)
-        self.assertIn("first difference: step: 4 in A, 8 in B", self.equal(one, two))
+        self.assertIn("equal: 1 tensor", self.equal(one, two))
         self.assertIn("equal: 1 tensor", self.equal(one, self.save("last.pt", x)))
+        a, b = (self.save(name, {"model": x, "step": 3}) for name in ("step-9.pt", "best.pt"))
+        out = self.equal(a, b)
+        self.assertIn("equal: 1 tensor", out)
+        self.assertIn("(step 3 of ", out)
+        for key in ("step", "global_step"):
+            out = self.equal(self.save("c/step-9.pt", {"model": x, key: 3}), self.save("d/step-9.pt", {"model": x, key: 4}))
+            self.assertIn(f"first difference: {key}: 3 in A, 4 in B", out)
+            self.assertIn("1 differ, 1 equal", out)
+        # Of one that another library wrote, by its metadata.
+        exported = [self.write(f"{step}/e.safetensors", safetensors({"layer.w": torch.ones(2)}, {"format": "pt", "step": str(step)})) for step in (3, 4)]
+        self.assertIn("first difference: step: 3 in A, 4 in B", self.equal(*exported))
 
     def test_the_witness_is_exact(self):
         """What is printed of both sides is never the same text."""
@@ -378,8 +392,9 @@ class Equal(Case):
             checkpoint["ema"] = {"decay": 0.9, "optimization_step": step, "shadow_params": list(average.values())}
             torch.save(checkpoint, path)
             by_name = self.save(f"named/step-{step}/model.pt", {**checkpoint, "ema": average})
-            out = self.equal(path, by_name)
-            self.assertIn("equal: 32 tensors", out)
+            listed = self.save(f"listed/step-{step}/model.pt", {**checkpoint, "ema": {"shadow_params": list(average.values())}})
+            self.assertIn("equal: 32 tensors", self.equal(listed, by_name))
+            self.assertIn("first difference: ema.decay: in A alone", self.equal(path, by_name))
         _, report = audit(self.folder / "exp")
         self.assertIn("averages: 8 of 8 parameters named by order and shape", notes(report))
         self.assertEqual((problems(report), serious(report)), ("", []))

@@ -23,7 +23,7 @@ except ImportError:
     print("skipped: torch is not there")
     sys.exit(77)
 
-from files import PLUMB, safetensors, train
+from files import PLUMB, audit, safetensors, train
 
 
 def python_random(seed):
@@ -239,6 +239,66 @@ class Aside(Case):
         self.assertEqual(status, 0)
         self.assertIn("not compared: A alone tells 2 values (epoch, ...)", out)
 
+    def test_what_is_lost_beside_others(self):
+        """A value whose neighbours both sides have is no part that an export leaves out."""
+        w = torch.ones(3)
+
+        def state(**more):
+            return {"model": {"w.a": w}, "optimizer": {"state": {0: {"exp_avg": w, "step": 5}}, "param_groups": [{"lr": 0.1, "eps": 1e-8, "params": [0]}]},
+                    "scaler": {"scale": 2.0, "_growth_tracker": 3}, "seen": {5: True, 7: True}, "epoch": 3, **more}
+
+        def without(section, key):
+            value = state()
+            del value[section][key]
+            return value
+
+        counted = collections.Counter
+        for name, a, b, said in (
+            ("tracker", state(), without("scaler", "_growth_tracker"), "scaler._growth_tracker: in A alone"),
+            ("emptied", state(), state(scaler={}), "scaler.scale: in A alone"),
+            ("eps", state(), state(optimizer={**state()["optimizer"], "param_groups": [{"lr": 0.1, "params": [0]}]}), "optimizer.param_groups.0.eps: in A alone"),
+            ("no state", state(), state(optimizer={**state()["optimizer"], "state": {}}), "w.a/exp_avg: in A alone"),
+            ("seen", state(), state(seen={5: True, 9: True}), "seen.7: in A alone"),
+            ("counter", state(c=counted({3: 1, 6: 1})), state(c=counted({3: 1, 7: 1})), "c.6: in A alone"),
+            ("none", state(x={"a": None, "b": 1}), state(x={"b": 1}), "x.a: in A alone"),
+            ("empty", state(x={"a": {}, "b": 1}), state(x={"b": 1}), "x.a: in A alone"),
+            ("key", state(x={1: "a"}), state(x={"1": "a"}), "x.1: in A alone"),
+            ("key of a tensor", state(x={1: w}), state(x={"1": w}), "x.1: keys of two types, which read the same"),
+            ("the only tensor", state(x={"a": w}), state(x={}), "x.a: in A alone"),
+            ("none or a tensor", state(best=None), state(best=torch.tensor(0.7)), "best: None in A, a tensor in B"),
+            ("number or a tensor", state(best=0.3), state(best=torch.tensor(0.3)), "best: 0.3 in A, a tensor in B"),
+            ("tuple or list", (w,), [w], "(the file): a tuple of 1 in A, a list of 1 in B"),
+            ("list or dict", state(x=[w]), state(x={0: w}), "x: a list of 1 in A, a dict of 1 in B"),
+            ("both", state(a={"lr": 1}), state(b={"lr": 2}), "a.lr: in A alone"),
+            ("flat", {"args.lr": 1, "args.wd": 2, "w.a": w}, {"args.lr": 1, "w.a": w}, "args.wd: in A alone"),
+        ):
+            with self.subTest(name):
+                status, out = self.diff(self.save("a.pt", a), self.save("b.pt", b))
+                self.assertIn("first difference: " + said, out)
+                self.assertEqual(status, 1)
+                self.assertEqual(self.diff(self.folder / "b.pt", self.folder / "a.pt")[0], 1)
+        # Whole parts that one side has none of are set aside, and so is what conversions leave out.
+        status, out = self.diff(self.save("a.pt", state()), self.save("b.pt", {"model": {"w.a": w}}))
+        self.assertEqual(status, 0, out)
+        self.assertIn("not compared: A alone tells ", out)
+        names = self.folder / "names.toml"
+        for text, expected in (('"w.*" = "v.*"', 0), ('"epoch" = ""', 1), ('"scaler._growth_tracker" = ""', 0)):
+            names.write_text(f"[names]\n{text}\n")
+            lost = without("scaler", "_growth_tracker")
+            b = self.save("b.pt", {**lost, "model": {"v.a": w}} if "v." in text else lost)
+            status, out = self.diff(self.folder / "a.pt", b, "--map", names)
+            self.assertEqual(status, expected, out)
+
+    def test_torchs_version(self):
+        """A text of a class of its own."""
+        version = torch.torch_version.TorchVersion
+        paths = [self.save(f"{i}.pt", {"model": {"w.a": torch.ones(3)}, "torch": of}) for i, of in enumerate((version("1.13.1"), version("2.0"), "2.0"))]
+        status, out = self.diff(paths[0], paths[1])
+        self.assertEqual(status, 1)
+        self.assertIn('first difference: torch: "1.13.1" in A, "2.0" in B', out)
+        self.assertEqual(self.diff(paths[1], paths[2])[0], 0)
+        self.assertEqual(audit(paths[0])[1]["inputs"][0]["problems"], [])
+
     def test_left_out(self):
         """Clocks, folders and arguments differ between two runs that are the same: a line of the map leaves them out."""
         def state(seconds, folder, scale=1.0):
@@ -261,7 +321,7 @@ class Aside(Case):
         report = json.loads(done.stdout)
         self.assertEqual(([t["name"] for t in report["tensors"]], report["only_in_a"] if "only_in_a" in report else [], report["map_unfitted"]), (["w.a"], [], []))
         # Steps and rates by the names that they are told by.
-        one, two = self.save("x/step-4/m.pt", {"w.a": torch.ones(2)}), self.save("y/step-8/m.pt", {"w.a": torch.ones(2)})
+        one, two = (self.save(f"{step}.pt", {"model": {"w.a": torch.ones(2)}, "step": step}) for step in (4, 8))
         self.assertEqual(self.diff(one, two)[0], 1)
         names.write_text('[names]\n"step" = ""\n')
         self.assertEqual(self.diff(one, two, "--map", names)[0], 0)
