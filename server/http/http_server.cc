@@ -175,7 +175,7 @@ class HttpServerImpl : public HttpServer {
   // The library would pack again what is packed: such an answer is written here.
   static std::string PackedText(const RequestHead& request, const WebAnswer& answer) {
     std::string text = absl::StrCat("HTTP/1.1 200 OK\r\nContent-Type: ", answer.type,
-                                    "\r\nContent-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
+                                    "\r\nContent-Encoding: gzip\r\n"
                                     "X-Content-Type-Options: nosniff\r\nContent-Length: ",
                                     answer.body.size(), "\r\n");
     for (const auto& [name, value] : answer.headers)

@@ -51,6 +51,36 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
+// The next of a list's parts, which `mark` separates.
+std::string_view NextPart(std::string_view* rest, char mark) {
+  const size_t end = std::min(rest->find(mark), rest->size());
+  const std::string_view part = Trimmed(rest->substr(0, end));
+  rest->remove_prefix(std::min(end + 1, rest->size()));
+  return part;
+}
+
+// RFC 9110, 12.4.2: a weight of nothing but zeros.
+bool Refuses(std::string_view parameters) {
+  while (!parameters.empty()) {
+    const std::string_view one = NextPart(&parameters, ';');
+    if (one.size() < 3 || !Same(one.substr(0, 2), "q=")) continue;
+    return one.find_first_not_of("0.", 2) == std::string_view::npos;
+  }
+  return false;
+}
+
+// RFC 9110, 12.5.3: named itself it is as it says there, else as "*" says.
+bool TakesGzip(std::string_view accepted) {
+  bool any = false;
+  while (!accepted.empty()) {
+    std::string_view one = NextPart(&accepted, ',');
+    const std::string_view name = NextPart(&one, ';');
+    if (Same(name, "gzip") || Same(name, "x-gzip")) return !Refuses(one);
+    if (name == "*") any = !Refuses(one);
+  }
+  return any;
+}
+
 std::string_view NextLine(std::string_view* rest) {
   const size_t end = rest->find(kLineEnd);
   const std::string_view line = rest->substr(0, end);
@@ -84,7 +114,7 @@ int ReadHeader(std::string_view line, Seen* seen, RequestHead* head) {
   if (Same(name, "Authorization") && ++seen->authorizations > 1) return 400;
   if (Same(name, "Connection")) head->close |= Contains(value, "close");
   // The other packings that the library knows cost it a hundred times as much.
-  if (Same(name, "Accept-Encoding") && Contains(value, "gzip")) {
+  if (Same(name, "Accept-Encoding") && TakesGzip(value)) {
     absl::StrAppend(&head->forwarded, "Accept-Encoding: gzip\r\n");
   }
   for (const std::string_view one : kForwarded) {

@@ -241,6 +241,7 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
     out["run_step"] = info.newest_step();
     out["run_world"] = std::max(info.world_size(), info.ranks_seen());
     out["run_connected"] = info.ranks_connected();
+    out["run_over"] = Over(info);
   }
   out["also"] = Json::array();
   for (const auto& other : IncidentsSeen(lease, run, "")) {
@@ -252,6 +253,24 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
                            {"title_short", rules::ShortOf(other.incident.finding()).title}});
   }
   return out;
+}
+
+absl::Status WebViews::CheckStep(const v1::IncidentUpdate& update, const std::string& run) const {
+  if (update.action() != v1::IncidentUpdate::ACTION_SILENCE || !update.has_until_step())
+    return absl::OkStatus();
+  for (const v1::RunInfo& info : sources_.query.judge->Runs()) {
+    if (info.run() != run) continue;
+    if (Over(info)) {
+      return absl::InvalidArgumentError(
+          "until_step: the run is over and takes no step any more: silence it until a time");
+    }
+    if (update.until_step() <= info.newest_step()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("until_step: expected a step that is still to come, and the run is at step ",
+                       info.newest_step()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& name,
@@ -268,6 +287,7 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
                                                     " does not give admin over this run: you can "
                                                     "read, and not acknowledge or silence"));
   }
+  if (auto s = CheckStep(*update, change->incident.finding().site().run()); !s.ok()) return s;
   // An incident that is found again has another revision; what people decided is its state.
   const auto seen = asked.find("seen");
   if (seen != asked.end() && seen->is_string() &&

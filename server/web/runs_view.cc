@@ -24,10 +24,6 @@ int Hurt(const v1::Finding& finding) {
   return finding.rule().find("non-finite") != std::string::npos ? 3 : 2;
 }
 
-bool Over(const v1::RunInfo& run) {
-  return run.ranks_finished() > 0 && run.ranks_finished() >= run.ranks_seen();
-}
-
 struct State {
   const char* state;  // of the page's marks: error, warning, none, ok, done
   const char* word;
@@ -173,6 +169,10 @@ struct Gathered {
 
 }  // namespace
 
+bool Over(const v1::RunInfo& run) {
+  return run.ranks_finished() > 0 && run.ranks_finished() >= run.ranks_seen();
+}
+
 bool WorseThan(const IncidentTable::Change& a, const IncidentTable::Change& b) {
   const auto key = [](const Change& change) {
     return std::make_tuple(-Hurt(change.incident.finding()), -change.incident.opened_unix_ns(),
@@ -210,7 +210,11 @@ Json WebViews::Runs(const Lease& lease) const {
     const auto key = [](const Json& row) {
       const Json& worst = row.at("worst");
       const Json& since = worst.is_null() ? row.at("last_seen") : worst.at("opened");
-      return std::make_pair(row.at("order").get<int>(), -std::stoll(since.get<std::string>()));
+      // Of errors those come first whose run still burns hours.
+      const int order = row.at("order").get<int>();
+      const bool error = row.at("state") == "error";
+      return std::make_tuple(error ? 0 : order, row.at("over").get<bool>(), order,
+                             -std::stoll(since.get<std::string>()));
     };
     return key(a) < key(b);
   });

@@ -72,6 +72,8 @@ class WebViews {
   std::vector<v1::RunInfo> RunsSeen(const Lease& lease) const;
   std::vector<IncidentTable::Change> IncidentsSeen(const Lease& lease, const std::string& run,
                                                    const std::string& rule) const;
+  // A silence ends at a step that the run is still to take. InvalidArgument.
+  absl::Status CheckStep(const v1::IncidentUpdate& update, const std::string& run) const;
   absl::StatusOr<std::string> Resolve(const Lease& lease, const std::string& name) const;
   Json CapsuleJson(const std::string& fingerprint) const;
   Json HistoryJson(const std::string& fingerprint) const;
@@ -85,6 +87,9 @@ class WebViews {
 std::string ParamOf(const WebViews::Params& params, std::string_view name);
 // Of a parameter that is a whole number; `otherwise` where it is none.
 int64_t NumberOf(const WebViews::Params& params, std::string_view name, int64_t otherwise);
+
+// All its ranks said that they are done.
+bool Over(const v1::RunInfo& run);
 
 // What hurts most comes first.
 bool WorseThan(const IncidentTable::Change& a, const IncidentTable::Change& b);

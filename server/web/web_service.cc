@@ -127,10 +127,30 @@ WebAnswer AbsentPage() {
   return answer;
 }
 
+// Of what is sent: packed it is another thing than plain.
+std::string TagOf(const PageAsset& asset, bool gzip) {
+  if (!gzip) return std::string(asset.tag);
+  return absl::StrCat(std::string(asset.tag.substr(0, asset.tag.size() - 1)), "-gzip\"");
+}
+
+// If-None-Match (RFC 9110, 13.1.2): a list, weak or not, or "*" for whatever there is.
+bool Knows(std::string_view known, std::string_view tag) {
+  constexpr std::string_view kBetween = " \t,";
+  while (true) {
+    known.remove_prefix(std::min(known.find_first_not_of(kBetween), known.size()));
+    if (known.empty()) return false;
+    std::string_view one = known.substr(0, known.find_first_of(kBetween));
+    known.remove_prefix(one.size());
+    if (one.substr(0, 2) == "W/") one.remove_prefix(2);
+    if (one == "*" || one == tag) return true;
+  }
+}
+
 WebAnswer Asset(const WebRequest& request) {
   if (PageAssets().empty() && request.path == "/") return AbsentPage();
   for (const PageAsset& asset : PageAssets()) {
     if (asset.path != request.path) continue;
+    const std::string tag = TagOf(asset, request.takes_gzip);
     WebAnswer answer;
     answer.type = asset.type;
     answer.headers = {{"Content-Security-Policy", kContentPolicy},
@@ -138,8 +158,9 @@ WebAnswer Asset(const WebRequest& request) {
                       {"Cross-Origin-Opener-Policy", "same-origin"},
                       {"Cross-Origin-Resource-Policy", "same-origin"},
                       {"Cache-Control", "no-cache"},
-                      {"ETag", std::string(asset.tag)}};
-    answer.status = request.known_tag == asset.tag ? 304 : 200;
+                      {"Vary", "Accept-Encoding"},
+                      {"ETag", tag}};
+    answer.status = Knows(request.known_tag, tag) ? 304 : 200;
     answer.gzip = request.takes_gzip;
     if (answer.status == 200) answer.body = answer.gzip ? asset.gzip : asset.bytes;
     return answer;
@@ -163,16 +184,18 @@ int64_t NumberOf(const WebViews::Params& params, std::string_view name, int64_t 
 
 Json WebViews::Server(const Lease& lease) const {
   const v1::StoreInfo store = sources_.query.store->Info();
-  return {{"version", sources_.query.version},
-          {"now", NsText(static_cast<int64_t>(UnixNs()))},
-          {"grpc", sources_.grpc_address},
-          {"keeps", sources_.keeps},
-          {"access", lease.Names()},
-          {"guarded", sources_.query.gate != nullptr && sources_.query.gate->guarded()},
-          {"may_change", lease.Somewhere(Scope::kAdmin)},
-          {"replay", sources_.query.judge->catching_up()},
-          {"store_problem", store.problem()},
-          {"store_bytes", store.bytes()}};
+  Json out = {{"version", sources_.query.version},
+              {"now", NsText(static_cast<int64_t>(UnixNs()))},
+              {"grpc", sources_.grpc_address},
+              {"keeps", sources_.keeps},
+              {"access", lease.Names()},
+              {"guarded", sources_.query.gate != nullptr && sources_.query.gate->guarded()},
+              {"may_change", lease.Somewhere(Scope::kAdmin)},
+              {"replay", sources_.query.judge->catching_up()},
+              {"store_problem", store.problem()}};
+  // How it grows tells what others write.
+  if (lease.Everywhere(Scope::kRead)) out["store_bytes"] = store.bytes();
+  return out;
 }
 
 std::shared_ptr<void> Listeners::Enter(const std::string& entry) {

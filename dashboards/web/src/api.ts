@@ -1,4 +1,4 @@
-// What the server says: JSON under /api/v1, and one stream of events.
+// What the server says: JSON under /api/v1.
 import { path } from './address';
 
 export interface IncidentRow {
@@ -105,6 +105,7 @@ export interface IncidentPage extends IncidentRow {
   run_step?: number;
   run_world?: number;
   run_connected?: number;
+  run_over?: boolean;
 }
 
 export interface Points {
@@ -150,7 +151,7 @@ export interface ServerInfo {
   may_change: boolean;
   replay: boolean;
   store_problem: string;
-  store_bytes: number;
+  store_bytes?: number;  // of who may read all runs
 }
 
 export interface RulePage {
@@ -170,7 +171,7 @@ export class ApiError extends Error {
   }
 }
 
-const BASE = '/api/v1/';
+export const BASE = '/api/v1/';
 export { path };
 // A file: the browser asks for it and keeps it.
 export const capsuleAddress = (fingerprint: string): string => BASE + path('incidents', fingerprint, 'capsule');
@@ -183,6 +184,40 @@ async function failed(answer: Response): Promise<ApiError> {
     // No JSON: a refusal of the front.
   }
   return new ApiError(answer.status, words);
+}
+
+// Nobody has answered in time: the server, or a browser that has no connection left for this tab.
+export class Unanswered extends Error {}
+export const PATIENCE = 15000;  // ms; a change may take the server ten seconds
+
+// Who shows whether questions are answered.
+let onAnswered: (answered: boolean) => void = () => undefined;
+export function tellAnswered(listener: (answered: boolean) => void): void {
+  onAnswered = listener;
+}
+
+// One question and its whole answer, within PATIENCE.
+async function ask<T>(fetched: (signal: AbortSignal) => Promise<Response>, read: (answer: Response) => Promise<T>): Promise<T> {
+  const stop = new AbortController();
+  let timer = 0;
+  const late = new Promise<never>((_, fail) => {
+    timer = window.setTimeout(() => {
+      fail(new Unanswered());
+      stop.abort();
+      onAnswered(false);
+    }, PATIENCE);
+  });
+  const whole = (async () => {
+    const answer = await fetched(stop.signal);
+    onAnswered(true);
+    if (!answer.ok) throw await failed(answer);
+    return read(answer);
+  })();
+  try {
+    return await Promise.race([whole, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 type Params = Record<string, string | number | undefined>;
@@ -205,18 +240,14 @@ export function dropEarly(): void {
   early?.clear();
 }
 
-export async function get<T>(address: string, params: Params = {}, signal?: AbortSignal): Promise<T> {
+export async function get<T>(address: string, params: Params = {}): Promise<T> {
   if (source) return source(address, params) as T;
   const text = address + query(params);
-  const answer = await (takeEarly(text) ?? fetch(BASE + text, { signal, credentials: 'same-origin' }));
-  if (!answer.ok) throw await failed(answer);
-  return (await answer.json()) as T;
+  return ask((signal) => takeEarly(text) ?? fetch(BASE + text, { signal, credentials: 'same-origin' }), (answer) => answer.json() as Promise<T>);
 }
 
-export async function getBytes(address: string, params: Params, signal?: AbortSignal): Promise<Uint8Array> {
-  const answer = await fetch(BASE + address + query(params), { signal, credentials: 'same-origin' });
-  if (!answer.ok) throw await failed(answer);
-  return new Uint8Array(await answer.arrayBuffer());
+export async function getBytes(address: string, params: Params): Promise<Uint8Array> {
+  return ask((signal) => fetch(BASE + address + query(params), { signal, credentials: 'same-origin' }), async (answer) => new Uint8Array(await answer.arrayBuffer()));
 }
 
 function query(params: Params): string {
@@ -237,13 +268,8 @@ function base64(text: string): string {
 
 // A change has no body: it stands in a header that pages of other sites cannot send.
 export async function setState(fingerprint: string, update: Record<string, unknown>): Promise<IncidentPage> {
-  const answer = await fetch(BASE + path('incidents', fingerprint, 'state'), {
-    method: 'POST',
-    headers: { 'Plumbline-Update': 'b64.' + base64(JSON.stringify(update)) },
-    credentials: 'same-origin',
-  });
-  if (!answer.ok) throw await failed(answer);
-  return (await answer.json()) as IncidentPage;
+  const headers = { 'Plumbline-Update': 'b64.' + base64(JSON.stringify(update)) };
+  return ask((signal) => fetch(BASE + path('incidents', fingerprint, 'state'), { method: 'POST', headers, signal, credentials: 'same-origin' }), (answer) => answer.json() as Promise<IncidentPage>);
 }
 
 // The token goes in a header once; what stays is a cookie that no script can read.
@@ -253,132 +279,4 @@ export async function signIn(token: string): Promise<void> {
 }
 export async function signOut(): Promise<void> {
   await fetch(BASE + 'session', { method: 'DELETE' });
-}
-
-// ---- events ----
-
-export interface RunStep {
-  run: string;
-  newest_step: number;
-  closed_step: number;
-  connected: number;
-  finished: number;
-  last_seen: string;
-  open_incidents: number;
-  lost: number;
-}
-export type LiveEvent =
-  | { kind: 'incident'; row: IncidentRow }
-  | { kind: 'runs'; runs: RunStep[] }
-  | { kind: 'again' };  // after a break: anything may have changed
-
-export interface LiveState {
-  state: 'connecting' | 'live' | 'starting' | 'offline';
-  lag: number;        // ms that the judge is behind
-  since: number;      // when the server was heard last
-  next: number;       // when it is tried again, while offline
-}
-
-const TRIES = [500, 1000, 2000, 4000, 5000];
-
-// Comes again by itself; the last event's id goes along, so nothing is missed and nothing is told twice.
-export class Live {
-  state: LiveState = { state: 'connecting', lag: 0, since: Date.now(), next: 0 };
-  private lastId = '';
-  private tries = 0;
-  private stop: AbortController | null = null;
-  private timer = 0;
-  private watchdog = 0;
-
-  constructor(private readonly onEvent: (event: LiveEvent) => void, private readonly onState: () => void,
-              private readonly onTime: (now: string) => void, private readonly onDenied: () => void) {}
-
-  connect(): void {
-    clearTimeout(this.timer);
-    this.stop?.abort();
-    this.stop = new AbortController();
-    void this.read(this.stop);
-  }
-  close(): void {
-    clearTimeout(this.timer);
-    clearTimeout(this.watchdog);
-    this.stop?.abort();
-  }
-
-  private async read(stop: AbortController): Promise<void> {
-    try {
-      const headers: Record<string, string> = this.lastId ? { 'Last-Event-ID': this.lastId } : {};
-      const answer = await fetch(BASE + 'events', { signal: stop.signal, headers, credentials: 'same-origin' });
-      if (answer.status === 401) return this.onDenied();
-      if (answer.status === 403) return;  // the views say what is missing
-      if (!answer.ok || !answer.body) throw new Error('no stream');
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      let text = '';
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) break;
-        text += value;
-        for (let end = text.indexOf('\n\n'); end >= 0; end = text.indexOf('\n\n')) {
-          this.take(text.slice(0, end));
-          text = text.slice(end + 2);
-        }
-      }
-    } catch {
-      // Told below: whatever happened, the stream is over.
-    }
-    if (stop.signal.aborted) return;
-    this.lost();
-  }
-
-  private take(block: string): void {
-    let name = '';
-    let data = '';
-    for (const line of block.split('\n')) {
-      if (line.startsWith('event: ')) name = line.slice(7);
-      else if (line.startsWith('data: ')) data += line.slice(6);
-      else if (line.startsWith('id: ')) this.lastId = line.slice(4);
-    }
-    if (!name) return;
-    this.heard();
-    const value = JSON.parse(data);
-    if (name === 'hello') {
-      this.onTime(value.now);
-      if (this.tries > 0 || this.state.state === 'offline') this.onEvent({ kind: 'again' });
-      this.tries = 0;
-      this.set({ state: 'live', lag: 0 });
-    } else if (name === 'beat') {
-      this.onTime(value.now);
-      const was = this.state.state;
-      this.set({ state: value.replay ? 'starting' : 'live', lag: value.lag_ms });
-      if (was === 'starting' && !value.replay) this.onEvent({ kind: 'again' });
-    } else if (name === 'incident') {
-      this.onEvent({ kind: 'incident', row: value });
-    } else if (name === 'runs') {
-      this.onEvent({ kind: 'runs', runs: value });
-    }
-  }
-
-  // Silence of a connection that looks whole is a break, too: beats come each second.
-  private heard(): void {
-    this.state.since = Date.now();
-    clearTimeout(this.watchdog);
-    this.watchdog = window.setTimeout(() => this.stalled(), 6000);
-  }
-  private stalled(): void {
-    this.stop?.abort();
-    this.lost();
-  }
-  private lost(): void {
-    clearTimeout(this.watchdog);
-    const wait = TRIES[Math.min(this.tries, TRIES.length - 1)];
-    this.tries++;
-    // A stream that ends each hour comes back at once: nothing is said of that.
-    const offline = Date.now() - this.state.since > 2000 || this.tries > 2;
-    this.set({ state: offline ? 'offline' : this.state.state, lag: 0, next: Date.now() + wait });
-    this.timer = window.setTimeout(() => this.connect(), wait);
-  }
-  private set(change: Partial<LiveState>): void {
-    Object.assign(this.state, change);
-    this.onState();
-  }
 }

@@ -1,11 +1,11 @@
 // One incident: what is wrong, the witness, how sure, what to do; acknowledge and silence.
 import type { IncidentPage, ServerInfo } from './api';
-import { ApiError, capsuleAddress, get, path, setState } from './api';
+import { ApiError, capsuleAddress, get, path, setState, Unanswered } from './api';
 import { card, command, copy, h, mark, time, toast } from './dom';
 import { at, bytes, clean, count, ms, now, sentence, steps, whole } from './format';
 import { fixes, howSure, sites, why } from './incident_parts';
 import { incidentText } from './text';
-import { alarm, incidentAddress, runAddress, type Shell, type View } from './view';
+import { alarm, gone, incidentAddress, runAddress, type Shell, type View } from './view';
 import { drawWitness } from './witness';
 
 function banner(page: IncidentPage, reopen: () => void): HTMLElement | null {
@@ -41,6 +41,7 @@ function shellWord(word: string): string {
 
 function judgeYourself(page: IncidentPage, server: ServerInfo | null): HTMLElement {
   const capsule = page.capsule;
+  const asks = !page.run_over && (page.run_connected ?? 0) > 0;
   const held = capsule.state === 'complete' || capsule.state === 'partial';
   const words = held ? `A capsule is held: ${bytes(capsule.bytes ?? 0)} of ${count(capsule.ranks ?? 0, 'rank')}, step ${whole(capsule.step ?? 0)}` + (capsule.state === 'partial' ? ' (some ranks are missing).' : '.')
     : capsule.state === 'taking' || capsule.state === 'waiting' ? 'A capsule is being taken from the ranks.' : `No capsule: ${clean(capsule.why, 300)}`;
@@ -53,6 +54,7 @@ function judgeYourself(page: IncidentPage, server: ServerInfo | null): HTMLEleme
   const whole_ = server?.keeps ? [note('All that this server holds of the run, by this rule:'), command(['plumb audit', ...options, '--run', shellWord(page.run), '--rules', page.rule].join(' '), true)]
     : [note('This server keeps no journal, so nothing of it can be fetched: start plumbd with --data.')];
   const taken = held ? [note(words + less), h('p', {}, h('a', { class: 'btn', href: capsuleAddress(page.fingerprint), download: true }, 'Download the capsule')), command(`tar -xf ${folder}.tar && plumb audit ${folder}`, true)]
+    : server?.keeps && capsule.state === 'none' && !asks ? [note('No capsule of one call, either: ' + (page.run_over ? 'the run is over' : 'no process of the run is connected') + ', so nobody is there who could send its inputs.')]
     : server?.keeps && capsule.state === 'none' ? [note('Inputs of one call, from the ranks while they run.' + less), command(['plumb capsule', name, ...options, '--output', folder, '&& plumb audit', folder].join(' '), true)]
       : [note(words)];
   return h('section', { class: 'card' }, h('div', { class: 'bd' }, h('dl', {},
@@ -119,7 +121,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
       send.disabled = true;
       change(kind, fields).then(() => dialog.close(), (e: unknown) => {
         send.disabled = false;
-        error.textContent = e instanceof ApiError ? e.message : 'The server does not answer: nothing was changed.';
+        error.textContent = e instanceof ApiError ? e.message : e instanceof Unanswered ? 'The server has not answered in time: look again whether it was changed.' : 'The server does not answer: nothing was changed.';
         if (e instanceof ApiError && e.status === 409) void load();
       });
     } },
@@ -199,8 +201,8 @@ export function incidentView(fingerprint: string, shell: Shell): View {
       const moved = event.kind === 'incident' && event.row.state !== page?.state;
       timer = window.setTimeout(() => {
         timer = 0;
-        if (!document.hidden && !document.querySelector('dialog[open]')) load().catch(() => undefined);
-      }, moved ? 100 : 2000);
+        if (!document.hidden && !document.querySelector('dialog[open]')) load().catch((error: unknown) => { if (gone(main, error)) page = null; });
+      }, moved || event.kind === 'again' ? 100 : 2000);
     },
     onKey(key) {
       const calm = page?.state === 'acknowledged' || page?.state === 'silenced';

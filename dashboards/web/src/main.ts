@@ -1,16 +1,17 @@
 // The page: addresses, keys, the one stream of events, and what stands above every view.
 import { partsOf } from './address';
-import { ApiError, dropEarly, get, Live, signIn, signOut, type IncidentRow, type LiveEvent, type RunRow, type ServerInfo } from './api';
+import { ApiError, dropEarly, get, signIn, signOut, tellAnswered, type IncidentRow, type RunRow, type ServerInfo } from './api';
 import { compareView } from './compare';
 import { copy, h, mark, message } from './dom';
 import { clean, clock, now, setServerTime, span, whole } from './format';
 import { incidentView } from './incident';
 import { incidentsView } from './incidents';
+import { Live, type LiveEvent } from './live';
 import { ruleView, rulesView } from './rules';
 import { runView } from './run';
 import { runsView } from './runs';
 import { nextTheme, setTheme, startTheme } from './theme';
-import { failure, incidentAddress, ruleAddress, runAddress, type Shell, type View } from './view';
+import { failure, incidentAddress, ruleAddress, runAddress, UNANSWERED, type Shell, type View } from './view';
 
 const main = document.querySelector<HTMLElement>('#main')!;
 const dialogBox = document.querySelector<HTMLDialogElement>('#dlg')!;
@@ -102,6 +103,11 @@ async function route(again = false): Promise<void> {
 let back = '#/';
 // A token that ran out, or was taken back.
 function askToken(): void {
+  live.pause('out');
+  shell.server = null;
+  openErrors.clear();
+  showErrors();
+  document.querySelector('footer')!.replaceChildren();
   if (location.hash === '#/signin') return;
   back = location.hash || '#/';
   location.hash = '#/signin';
@@ -137,6 +143,7 @@ let openErrors = new Map<string, boolean>();
 async function countErrors(): Promise<void> {
   try {
     const { incidents } = await get<{ incidents: IncidentRow[] }>('incidents', { state: 'open' });
+    if (live.state.state === 'out') return;
     openErrors = new Map(incidents.filter((one) => one.level === 'error' && !one.suppressed).map((one) => [one.fingerprint, true]));
     showErrors();
   } catch {
@@ -164,20 +171,29 @@ function onEvent(event: LiveEvent): void {
   setTitle();
 }
 
+let answered = true;
+tellAnswered((now_) => {
+  if (now_ === answered) return;
+  answered = now_;
+  showLive();
+});
 function showLive(): void {
-  const { state, lag, since, next } = live.state;
+  const { lag, since, next } = live.state;
+  const state = live.state.state === 'live' && !answered ? 'unanswered' : live.state.state;
   const box = document.querySelector('.link-state')!;
-  const words = { connecting: 'connecting', live: 'live', starting: 'starting', offline: 'offline' }[state];
+  const words = { connecting: 'connecting', live: 'live', starting: 'starting', offline: 'offline', out: 'not signed in', unanswered: 'not answered' }[state];
   const behind = state === 'live' ? h('span', { class: 'lg' }, lag >= 100 ? `, ${whole(lag / 100) === '0' ? '0.1' : (lag / 1000).toFixed(1)}\u00a0s behind` : '') : '';
   const text = words + (behind ? behind.textContent : '');
-  if (box.textContent !== text) box.replaceChildren(mark(state === 'offline' ? 'off' : state === 'live' ? 'live' : 'warning'), h('span', {}, words, behind));
-  document.body.classList.toggle('stale', state === 'offline' || state === 'starting');
+  if (box.textContent !== text) box.replaceChildren(mark(state === 'offline' ? 'off' : state === 'out' ? 'none' : state === 'live' ? 'live' : 'warning'), h('span', {}, words, behind));
+  document.body.classList.toggle('stale', state === 'offline' || state === 'starting' || state === 'unanswered');
   if (state === 'offline') {
     const wait = Math.max(0, Math.round((next - Date.now()) / 1000));
     banner.replaceChildren(h('div', { class: 'banner err', role: 'alert' }, mark('off'), h('div', { class: 'grow' }, h('b', {}, `No connection to ${location.host} for ${span(Date.now() - since)}`),
       h('div', { class: 'small sub' }, `What you see is of ${clock(since)}\u00a0UTC and may be wrong by now. Next try in ${wait}\u00a0s. If it stays so: is plumbd running, is the tunnel open?`)), h('button', { onclick: () => live.connect() }, 'Try now')));
   } else if (state === 'starting') {
     banner.replaceChildren(h('div', { class: 'banner warn', role: 'status' }, mark('warning'), h('div', { class: 'grow' }, h('b', {}, 'The server was started again and still judges its journal'), h('div', { class: 'small sub' }, 'Nothing that was acknowledged is lost; what it had found before may be missing until it is through. This page goes on by itself.'))));
+  } else if (state === 'unanswered') {
+    banner.replaceChildren(h('div', { class: 'banner warn', role: 'status' }, mark('warning'), h('div', { class: 'grow' }, h('b', {}, 'What you see may be old'), h('div', { class: 'small sub' }, UNANSWERED))));
   } else if (banner.childElementCount) {
     banner.replaceChildren();
   }
@@ -276,8 +292,13 @@ document.querySelector('.skip')!.addEventListener('click', (event) => {
 });
 dialogBox.addEventListener('click', (event) => { if (event.target === dialogBox) dialogBox.close(); });
 addEventListener('hashchange', () => void route());
-// A tab that was hidden has drawn nothing meanwhile.
-document.addEventListener('visibilitychange', () => { if (!document.hidden) view?.onEvent?.({ kind: 'again' }); });
+// A tab that is hidden draws nothing, and leaves its connection to the others.
+document.addEventListener('visibilitychange', () => {
+  if (live.state.state === 'out' || !shell.server) return;
+  if (document.hidden) return live.pause('connecting');
+  live.connect();
+  onEvent({ kind: 'again' });
+});
 
 startTheme();
 void route();

@@ -8,13 +8,14 @@ import { drawLanes, drawMini, type Range } from './run_axis';
 import { drawHeat } from './run_heat';
 import { drawRail, drawTop } from './run_rail';
 import { seriesCard } from './run_series';
-import { runAddress, type View } from './view';
+import { gone, runAddress, type View } from './view';
 
 export function runView(name: string, params: URLSearchParams): View {
   let run: RunPage | null = null;
   let coverage: Coverage | null = null;
   let main: HTMLElement | null = null;
   let loss: Points | null = null;       // of the whole run
+  let parts: HTMLElement[] = [];        // of `main`
   let timers: number[] = [];
   let cells: Cells | null = null;
   let busy = false;
@@ -218,7 +219,14 @@ export function runView(name: string, params: URLSearchParams): View {
   });
 
   async function loadRun(): Promise<void> {
-    [run, coverage] = await Promise.all([get<RunPage>(path('runs', name)), get<Coverage>(path('runs', name, 'coverage'))]);
+    try {
+      [run, coverage] = await Promise.all([get<RunPage>(path('runs', name)), get<Coverage>(path('runs', name, 'coverage'))]);
+    } catch (error) {
+      gone(main, error);
+      throw error;
+    }
+    // It was gone meanwhile.
+    if (parts.length && !top.isConnected) main?.replaceChildren(...parts);
     drawAll();
   }
   function each(key: number, wait: number, what: () => Promise<void>): void {
@@ -272,7 +280,8 @@ export function runView(name: string, params: URLSearchParams): View {
       const timeline = h('section', { class: 'card', 'aria-label': 'Timeline' },
         h('div', { class: 'hd' }, h('h2', {}, 'Timeline'), h('span', { class: 'muted small hide-s' }, 'drag to choose steps, [ and ] go from finding to finding'), h('span', { class: 'grow' }), rangeBar),
         h('div', { class: 'plotpad' }, mini, lanes, plotTitle, plot.element, readout, heatTitle, heatBox));
-      main.replaceChildren(top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, list.element), rail));
+      parts = [top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, list.element), rail)];
+      main.replaceChildren(...parts);
       drawAll();
       // Once the facts stand: what curves need is as much to read as all the rest.
       this.whole = Promise.all([soon(), loadCoverage(), loadLoss().then(loadPlots)]).then(() => resized.observe(timeline));

@@ -1,8 +1,9 @@
 // All runs, what hurts most first.
-import type { LiveEvent, Points, RunRow } from './api';
+import type { Points, RunRow } from './api';
 import { get, path } from './api';
 import { command, h, mark, say, tag, time } from './dom';
 import { clean, count, seconds, sentence, span, whole, now, ms } from './format';
+import type { LiveEvent } from './live';
 import { spark } from './plots';
 import { alarm, incidentAddress, isCalm, runAddress, type Shell, type View } from './view';
 

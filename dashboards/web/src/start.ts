@@ -9,7 +9,7 @@ if (what === 'incident' && rest.length === 1) asked.push(path('incidents', rest[
 if (what !== 'signin') {
   const early = new Map<string, Promise<Response>>();
   for (const address of asked) {
-    const answer = fetch('/api/v1/' + address, { credentials: 'same-origin' });
+    const answer = fetch('/api/v1/' + address, { credentials: 'same-origin', signal: AbortSignal.timeout(30000) });
     // Whoever takes it is told; nobody else has to be.
     answer.catch(() => undefined);
     early.set(address, answer);

@@ -1,8 +1,9 @@
 // What every view is, and what several of them show: the four facts, rows of incidents.
-import type { IncidentRow, LiveEvent, ServerInfo } from './api';
-import { ApiError } from './api';
+import type { IncidentRow, ServerInfo } from './api';
+import { ApiError, Unanswered } from './api';
 import { command, h, mark, message, tag, time } from './dom';
 import { clean, at, ms, num, sentence, steps, whole } from './format';
+import type { LiveEvent } from './live';
 
 export interface View {
   title: string;
@@ -73,6 +74,15 @@ export function incidentRow(row: IncidentRow, withRun: boolean): HTMLElement {
       h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word)));
 }
 
+export const UNANSWERED = 'What this page asked was not answered in time. A browser has six connections to a host: are many of its tabs or windows open at once?';
+
+// After a load that was not the first: what is there no more is not shown as if it were. True: it is gone.
+export function gone(main: HTMLElement | null, error: unknown): boolean {
+  if (!main || !(error instanceof ApiError) || error.status !== 404) return false;
+  main.replaceChildren(failure(error));
+  return true;
+}
+
 // What went wrong, in words of somebody who cares.
 export function failure(error: unknown): HTMLElement {
   if (error instanceof ApiError) {
@@ -82,5 +92,6 @@ export function failure(error: unknown): HTMLElement {
     }
     return message('The server could not answer', `${error.message} (HTTP ${num(error.status)})`);
   }
+  if (error instanceof Unanswered) return message('The server does not answer', UNANSWERED, 'This page tries again by itself.');
   return message('The server does not answer', 'Is plumbd running, and is the tunnel to it open? This page tries again by itself.');
 }

@@ -7,6 +7,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import assert from 'node:assert/strict';
 import { axeSource, bin, endAll, eventually, feed, json, open, patient, settled, startBrowser, startServer } from './page_support.mjs';
+import { lifeTests } from './page_life.mjs';
 
 const shots = process.env.PLUMB_PAGE_SHOTS ?? '';
 if (shots) mkdirSync(shots, { recursive: true });
@@ -365,6 +366,8 @@ async function main() {
     assert.ok(received < 200000 && received > 10000, String(received));
     await fresh.close();
   });
+
+  await lifeTests(test, browser, server, { leak, run: 'dense-1b-baseline-12' });
 
   await test('a server that is gone and comes back', async () => {
     await open(page, server, '/');

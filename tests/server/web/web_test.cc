@@ -155,6 +155,9 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_EQ(seen[0]["run"], "mine-1");
   EXPECT_EQ(Get("runs/other", Bearer(reader)).status, 403);
+  // How the store grows tells what others write.
+  EXPECT_TRUE(Get("server", Bearer(admin)).value().contains("store_bytes"));
+  EXPECT_FALSE(Get("server", Bearer(reader)).value().contains("store_bytes"));
   std::string mine, other;
   const json all = Get("incidents", Bearer(admin)).value();
   for (const json& row : all["incidents"]) {
@@ -216,9 +219,67 @@ TEST_F(WebTest, ThePageComesWithAPolicyOrSaysWhyItIsAbsent) {
   const Answer plain = Send("GET", "/page.js");
   EXPECT_THAT(plain.head, Not(HasSubstr("Content-Encoding")));
   EXPECT_GT(plain.body.size(), 2 * script.body.size());
-  const size_t at = script.head.find("ETag: ") + 6;
-  const std::string tag = script.head.substr(at, script.head.find('\r', at) - at);
-  EXPECT_EQ(Send("GET", "/page.js", "If-None-Match: " + tag + "\r\n").status, 304);
+}
+
+std::string TagOf(const Answer& answer) {
+  const size_t at = answer.head.find("ETag: ") + 6;
+  return answer.head.substr(at, answer.head.find('\r', at) - at);
+}
+
+TEST_F(WebTest, PackedOrPlainIsAsTheClientSaysAndEachHasItsTag) {
+  Start();
+  if (Send("GET", "/").status == 503) GTEST_SKIP() << "built without its page";
+  const auto of = [&](const std::string& headers) { return Send("GET", "/page.js", headers); };
+  const auto packed = HasSubstr("Content-Encoding: gzip");
+  for (const char* takes : {"gzip", "br, GZIP;q=0.5", "*", "deflate, *;q=0.1", "x-gzip"}) {
+    EXPECT_THAT(of(std::string("Accept-Encoding: ") + takes + "\r\n").head, packed) << takes;
+  }
+  for (const char* refuses :
+       {"gzip;q=0", "gzip ; Q=0.000", "x-gzipfoo", "gzip;q=0, *", "br, *;q=0", "identity", ""}) {
+    EXPECT_THAT(of(std::string("Accept-Encoding: ") + refuses + "\r\n").head, Not(packed))
+        << refuses;
+  }
+  const Answer plain = of(""), small = of("Accept-Encoding: gzip\r\n");
+  const std::string tag = TagOf(plain);
+  EXPECT_NE(tag, TagOf(small));
+  EXPECT_THAT(TagOf(small), testing::MatchesRegex("\"[^\"]+\""));
+  for (const Answer& one : {plain, small}) {
+    EXPECT_THAT(one.head, HasSubstr("Vary: Accept-Encoding"));
+    EXPECT_EQ(one.head.find("Vary"), one.head.rfind("Vary"));
+  }
+  for (const std::string& known : {tag, "W/" + tag, "\"other\", " + tag, std::string("*")}) {
+    EXPECT_EQ(of("If-None-Match: " + known + "\r\n").status, 304) << known;
+  }
+  for (const std::string& other : {TagOf(small), std::string("\"other\", W/\"x\""), tag + "x"}) {
+    EXPECT_EQ(of("If-None-Match: " + other + "\r\n").status, 200) << other;
+  }
+  EXPECT_EQ(of("Accept-Encoding: gzip\r\nIf-None-Match: W/" + TagOf(small) + "\r\n").status, 304);
+}
+
+// Both have an error: what still burns hours comes first, though it was found before.
+TEST_F(WebTest, ARunThatTrainsComesBeforeOneThatIsOverAndASilenceEndsAtAStepToCome) {
+  Start();
+  const std::string trains = Leak("trains", 1), over = Leak("over", 2);
+  ASSERT_EQ(Get("runs").value()["runs"][0]["run"], "over") << "found last";
+  agents_[1]->Send(Goodbye(SourceOf("over"), 0), 2);
+  ASSERT_TRUE(agents_[1]->Acknowledged(2));
+  ASSERT_TRUE(Eventually([&] { return Get("runs/over").value()["over"] == true; }));
+  EXPECT_EQ(Get("runs").value()["runs"][0]["run"], "trains");
+  EXPECT_EQ(Get("runs").value()["runs"][1]["run"], "over");
+  EXPECT_EQ(Get("incidents/" + over).value()["run_over"], true);
+  EXPECT_EQ(Get("incidents/" + trains).value()["run_over"], false);
+
+  const auto silence = [&](const std::string& fingerprint, int step) {
+    return Change(fingerprint, {{"state", "silenced"}, {"reason", "r"}, {"until_step", step}},
+                  "Sec-Fetch-Site: same-origin\r\n");
+  };
+  const Answer never = silence(over, 1000), past = silence(trains, 0);
+  EXPECT_EQ(never.status, 400);
+  EXPECT_THAT(never.body, HasSubstr("the run is over"));
+  EXPECT_EQ(past.status, 400);
+  EXPECT_THAT(past.body, HasSubstr("the run is at step 0"));
+  EXPECT_EQ(Get("incidents/" + trains).value()["state"], "open");
+  EXPECT_EQ(silence(trains, 1000).status, 200);
 }
 
 }  // namespace

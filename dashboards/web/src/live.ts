@@ -1,0 +1,137 @@
+// The one stream of events, while somebody looks.
+import { BASE, PATIENCE, type IncidentRow } from './api';
+
+export interface RunStep {
+  run: string;
+  newest_step: number;
+  closed_step: number;
+  connected: number;
+  finished: number;
+  last_seen: string;
+  open_incidents: number;
+  lost: number;
+}
+export type LiveEvent =
+  | { kind: 'incident'; row: IncidentRow }
+  | { kind: 'runs'; runs: RunStep[] }
+  | { kind: 'again' };  // after a break: anything may have changed
+
+export interface LiveState {
+  state: 'connecting' | 'live' | 'starting' | 'offline' | 'out';  // out: nobody is signed in
+  lag: number;        // ms that the judge is behind
+  since: number;      // when the server was heard last
+  next: number;       // when it is tried again, while offline
+}
+
+const TRIES = [500, 1000, 2000, 4000, 5000];
+
+// Comes again by itself; the last event's id goes along, so nothing is missed and nothing is told twice.
+export class Live {
+  state: LiveState = { state: 'connecting', lag: 0, since: Date.now(), next: 0 };
+  private lastId = '';
+  private tries = 0;
+  private stop: AbortController | null = null;
+  private timer = 0;
+  private watchdog = 0;
+
+  constructor(private readonly onEvent: (event: LiveEvent) => void, private readonly onState: () => void,
+              private readonly onTime: (now: string) => void, private readonly onDenied: () => void) {}
+
+  // Not while the tab is hidden: a browser has six connections to a host, for all of its tabs.
+  connect(): void {
+    this.close();
+    if (document.hidden) return;
+    if (this.state.state === 'out') this.set({ state: 'connecting', since: Date.now() });
+    this.stop = new AbortController();
+    this.watchdog = window.setTimeout(() => this.stalled(), PATIENCE);
+    void this.read(this.stop);
+  }
+  // Until it is connected again.
+  pause(state: 'connecting' | 'out'): void {
+    this.close();
+    this.tries = 0;
+    this.set({ state, lag: 0, since: Date.now() });
+  }
+  private close(): void {
+    clearTimeout(this.timer);
+    clearTimeout(this.watchdog);
+    this.stop?.abort();
+  }
+
+  private async read(stop: AbortController): Promise<void> {
+    try {
+      const headers: Record<string, string> = this.lastId ? { 'Last-Event-ID': this.lastId } : {};
+      const answer = await fetch(BASE + 'events', { signal: stop.signal, headers, credentials: 'same-origin' });
+      if (answer.status === 401) return this.onDenied();
+      if (answer.status === 403) return clearTimeout(this.watchdog);  // the views say what is missing
+      if (!answer.ok || !answer.body) throw new Error('no stream');
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let text = '';
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        text += value;
+        for (let end = text.indexOf('\n\n'); end >= 0; end = text.indexOf('\n\n')) {
+          this.take(text.slice(0, end));
+          text = text.slice(end + 2);
+        }
+      }
+    } catch {
+      // Told below: whatever happened, the stream is over.
+    }
+    if (stop.signal.aborted) return;
+    this.lost();
+  }
+
+  private take(block: string): void {
+    let name = '';
+    let data = '';
+    for (const line of block.split('\n')) {
+      if (line.startsWith('event: ')) name = line.slice(7);
+      else if (line.startsWith('data: ')) data += line.slice(6);
+      else if (line.startsWith('id: ')) this.lastId = line.slice(4);
+    }
+    if (!name) return;
+    this.heard();
+    const value = JSON.parse(data);
+    if (name === 'hello') {
+      this.onTime(value.now);
+      if (this.tries > 0 || this.state.state === 'offline') this.onEvent({ kind: 'again' });
+      this.tries = 0;
+      this.set({ state: 'live', lag: 0 });
+    } else if (name === 'beat') {
+      this.onTime(value.now);
+      const was = this.state.state;
+      this.set({ state: value.replay ? 'starting' : 'live', lag: value.lag_ms });
+      if (was === 'starting' && !value.replay) this.onEvent({ kind: 'again' });
+    } else if (name === 'incident') {
+      this.onEvent({ kind: 'incident', row: value });
+    } else if (name === 'runs') {
+      this.onEvent({ kind: 'runs', runs: value });
+    }
+  }
+
+  // Silence of a connection that looks whole is a break, too: beats come each second.
+  private heard(): void {
+    this.state.since = Date.now();
+    clearTimeout(this.watchdog);
+    this.watchdog = window.setTimeout(() => this.stalled(), 6000);
+  }
+  private stalled(): void {
+    this.stop?.abort();
+    this.lost();
+  }
+  private lost(): void {
+    clearTimeout(this.watchdog);
+    const wait = TRIES[Math.min(this.tries, TRIES.length - 1)];
+    this.tries++;
+    // A stream that ends each hour comes back at once: nothing is said of that.
+    const offline = Date.now() - this.state.since > 2000 || this.tries > 2;
+    this.set({ state: offline ? 'offline' : this.state.state, lag: 0, next: Date.now() + wait });
+    this.timer = window.setTimeout(() => this.connect(), wait);
+  }
+  private set(change: Partial<LiveState>): void {
+    Object.assign(this.state, change);
+    this.onState();
+  }
+}

@@ -1,0 +1,113 @@
+// What becomes of tabs: hidden, many, left without an answer, of a server that knows a thing no more, signed out.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { bin, open, patient, startServer } from './page_support.mjs';
+
+// A headless browser shows all tabs at once: a page is told that it is hidden, or shown.
+export const hide = (page, hidden) => page.evaluate((value) => {
+  Object.defineProperty(document, 'hidden', { configurable: true, get: () => value });
+  document.dispatchEvent(new Event('visibilitychange'));
+}, hidden);
+const says = (page, words) => page.waitForFunction((w) => document.querySelector('.link-state').textContent.startsWith(w), words);
+const reads = (page, words) => page.waitForFunction((w) => document.querySelector('main').innerText.includes(w), words);
+// The next look at the server answers what is wanted.
+async function lookAgain(page) {
+  await hide(page, true);
+  await hide(page, false);
+}
+
+async function manyTabs(browser, server) {
+  const context = patient(await browser.newContext());
+  const tabs = [];
+  for (let i = 0; i < 8; i++) {
+    const tab = await context.newPage();
+    await open(tab, server, '/');
+    await says(tab, 'live');
+    await hide(tab, true);
+    await says(tab, 'connecting');
+    tabs.push(tab);
+  }
+  await hide(tabs[0], false);
+  await says(tabs[0], 'live');
+  await context.close();
+}
+
+async function unanswered(browser, server, fingerprint) {
+  const page = patient(await browser.newPage());
+  await open(page, server, '/');
+  await says(page, 'live');
+  await page.route('**/api/v1/incidents/**', () => undefined);
+  await page.evaluate((one) => { location.hash = '#/incident/' + one; }, fingerprint);
+  await says(page, 'not answered');
+  await reads(page, 'The server does not answer');
+  assert.match(await page.locator('#banner').innerText(), /may be old/);
+  await page.unroute('**/api/v1/incidents/**');
+  await says(page, 'live');
+  await page.close();
+}
+
+// As after a restart without its data.
+async function gone(browser, server, { address, asked, back }) {
+  const page = patient(await browser.newPage());
+  await open(page, server, address);
+  await reads(page, back);
+  await page.route(asked, (route) => route.fulfill({ status: 404, json: { error: 'no such thing' } }));
+  await lookAgain(page);
+  await reads(page, 'There is no such thing here');
+  // It is judged again, or sent again.
+  await page.unroute(asked);
+  await lookAgain(page);
+  await reads(page, back);
+  await page.close();
+}
+
+// Nobody is there who could send a capsule.
+async function overRun(browser, server, fingerprint) {
+  for (const [change, words] of [[{ run_over: true }, 'the run is over'], [{ run_over: false, run_connected: 0 }, 'no process of the run is connected']]) {
+    const page = patient(await browser.newPage());
+    await page.route('**/api/v1/incidents/' + fingerprint + '*', async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, json: { ...(await answer.json()), capsule: { state: 'none', why: 'none was asked for' }, ...change } });
+    });
+    await open(page, server, '/incident/' + fingerprint);
+    const judge = await page.locator('.judge').innerText();
+    assert.ok(judge.includes(words) && judge.includes('plumb audit --server') && !judge.includes('plumb capsule'), judge);
+    await page.close();
+  }
+}
+
+async function signedOut(browser, folder) {
+  const made = execFileSync(join(bin, 'plumbd'), ['--new-token', join(folder, 'gone.token')], { encoding: 'utf8' });
+  const accepted = join(folder, 'gone.tokens');
+  writeFileSync(accepted, made.split('\n').filter((one) => one.startsWith('sha256:')).join('\n') + '\n', { mode: 0o600 });
+  const server = await startServer(`[[access]]\nname = 'who-left'\ntoken_file = '${accepted}'\nscopes = ['read']\nruns = ['*']\n`);
+  const page = patient(await browser.newPage());
+  // An open error for the badge.
+  await page.route('**/api/v1/incidents?state=open', (route) => route.fulfill({ json: { incidents: [{ fingerprint: 'f', level: 'error', suppressed: false }] } }));
+  await open(page, server, '/rules');
+  await page.waitForFunction(() => location.hash === '#/signin');
+  await says(page, 'not signed in');
+  await page.fill('input[type=password]', readFileSync(join(folder, 'gone.token'), 'utf8').trim());
+  await page.keyboard.press('Enter');
+  await says(page, 'live');
+  await page.waitForFunction(() => !document.querySelector('.nav .count').hidden && document.querySelector('footer').innerText.includes('who-left'));
+  writeFileSync(accepted, '# nobody\n', { mode: 0o600 });
+  await page.waitForFunction(() => location.hash === '#/signin');
+  await says(page, 'not signed in');
+  assert.equal(await page.evaluate(() => document.querySelector('.nav .count').hidden), true);
+  assert.ok(!(await page.locator('footer').innerText()).includes('who-left'));
+  await page.close();
+}
+
+export async function lifeTests(test, browser, server, { leak, run }) {
+  await test('a tab that is hidden leaves its connection to the others', () => manyTabs(browser, server));
+  await test('what is not answered in time is said', () => unanswered(browser, server, leak));
+  await test('what the server knows no more is not shown as if it were', async () => {
+    await gone(browser, server, { address: '/incident/' + leak, asked: '**/api/v1/incidents/' + leak, back: 'Judge it yourself' });
+    await gone(browser, server, { address: '/run/' + run, asked: '**/api/v1/runs/' + run, back: 'Timeline' });
+  });
+  await test('no capsule is offered of a run whose processes are gone', () => overRun(browser, server, leak));
+  await test('whose token is taken back is told, and nothing of it stays', () => signedOut(browser, server.folder));
+}
