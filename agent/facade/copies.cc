@@ -18,39 +18,42 @@ bool IsCalled(const char* path, const char* name) {
   return strcmp(slash != nullptr ? slash + 1 : path, name) == 0;
 }
 
-struct Found {
+struct Copies {
   const char* name;
-  size_t count = 0;
+  size_t count;
   char paths[kMostCopies][kPathBytes];
 };
 
-int Keep(dl_phdr_info* object, size_t /*size*/, void* to) {
-  Found* found = static_cast<Found*>(to);
-  if (object->dlpi_name == nullptr || !IsCalled(object->dlpi_name, found->name)) return 0;
-  if (found->count == kMostCopies) return 1;
-  const int n = snprintf(found->paths[found->count], kPathBytes, "%s", object->dlpi_name);
-  if (n > 0 && static_cast<size_t>(n) < kPathBytes) ++found->count;
+// Under LoadLock; too large for the stack of a small thread.
+Copies g_copies;
+
+int Keep(dl_phdr_info* object, size_t /*size*/, void* /*data*/) {
+  if (object->dlpi_name == nullptr || !IsCalled(object->dlpi_name, g_copies.name)) return 0;
+  if (g_copies.count == kMostCopies) return 1;
+  const int n = snprintf(g_copies.paths[g_copies.count], kPathBytes, "%s", object->dlpi_name);
+  if (n > 0 && static_cast<size_t>(n) < kPathBytes) ++g_copies.count;
   return 0;
+}
+
+// Of the libraries of that name in the process: nothing may be opened while they are listed.
+void Find(const char* name) {
+  g_copies.name = name;
+  g_copies.count = 0;
+  dl_iterate_phdr(Keep, nullptr);
 }
 
 }  // namespace
 
 bool AgentInProcess(char* path, size_t bytes) {
-  static Found found;  // too large for a small thread's stack; under LoadLock
-  found.name = kAgent;
-  found.count = 0;
-  dl_iterate_phdr(Keep, &found);
-  return found.count > 0 &&
-         static_cast<size_t>(snprintf(path, bytes, "%s", found.paths[0])) < bytes;
+  Find(kAgent);
+  if (g_copies.count == 0) return false;
+  return static_cast<size_t>(snprintf(path, bytes, "%s", g_copies.paths[0])) < bytes;
 }
 
 void ShareAllocator(const plumbline_allocator_t& allocator) {
-  static Found found;
-  found.name = kFacade;
-  found.count = 0;
-  dl_iterate_phdr(Keep, &found);
-  for (size_t i = 0; i < found.count; ++i) {
-    void* copy = dlopen(found.paths[i], RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  Find(kFacade);
+  for (size_t i = 0; i < g_copies.count; ++i) {
+    void* copy = dlopen(g_copies.paths[i], RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (copy == nullptr) continue;
     auto* table = static_cast<plumbline_allocator_t*>(dlsym(copy, "plumbline_process_allocator"));
     if (table != nullptr && table->malloc_fn == nullptr) *table = allocator;

@@ -76,7 +76,7 @@ const char* SanitizerInProcess() {
   return nullptr;
 }
 
-// `path` with its last component replaced; false when it does not fit.
+// The agent beside it: `path` with its last component replaced; false when it does not fit.
 bool Sibling(const char* path, char* out) {
   const char* slash = strrchr(path, '/');
   const int prefix = slash != nullptr ? static_cast<int>(slash - path + 1) : 0;
@@ -113,6 +113,7 @@ void* OpenBeside() {
   return nullptr;
 }
 
+// Another copy's agent, which is here already; what the environment names; ours.
 void* OpenAgent() {
   char path[kPathBytes];
   if (AgentInProcess(path, sizeof(path))) return Open(path);
@@ -123,6 +124,7 @@ void* OpenAgent() {
   return handle;
 }
 
+// Of this façade's ABI; otherwise g_reason says what was found.
 bool Acceptable(const plumbline_agent_table_t* table) {
   if (table->version == PLUMBLINE_AGENT_TABLE_VERSION &&
       table->size >= PLUMBLINE_AGENT_TABLE_LEAST) {
@@ -137,6 +139,7 @@ bool Acceptable(const plumbline_agent_table_t* table) {
   return false;
 }
 
+// In this order: what the agent's libraries allocate with must stand before they are opened.
 bool Load() {
   if (const char* sanitizer = SanitizerInProcess()) {
     snprintf(g_reason.text, sizeof(g_reason.text),

@@ -40,6 +40,7 @@ bool ReadMembers(std::string_view text, CollectiveTimes* times) {
   return number(&times->first, '+') && number(&times->stride, '*') && number(&times->ranks, '\0');
 }
 
+// Figures that a collective can have: they may come from anywhere.
 bool Sound(const CollectiveTimes& t) {
   return t.ranks >= 2 && t.ranks <= kMostMembers && t.bytes > 0 && t.bytes <= kMostMoved &&
          t.time_ns > 0 && t.time_ns <= static_cast<uint64_t>(kMostTime) && t.calls > 0 &&
@@ -120,6 +121,7 @@ std::vector<CollectiveTimes> CollectivesIn(const Columns& columns) {
     if (alone && work.collective < columns.collectives.size())
       durations[work.collective].push_back(work.end - work.start);
   }
+  // Of each kind, group and size the soonest tenth.
   std::vector<CollectiveTimes> out;
   for (auto& [index, times] : durations) {
     CollectiveTimes one = columns.collectives[index];
@@ -159,6 +161,7 @@ void PutCollective(const CollectiveTimes& t, v1::Evidence* evidence) {
 
 bool ReadCollective(const v1::Evidence& evidence, CollectiveTimes* times) {
   if (!evidence.has_span() || evidence.span().kind() != v1::Span::KIND_COLLECTIVE) return false;
+  // "134217728 bytes among 0+1*8": B, then the members.
   constexpr std::string_view kAmong = " bytes among ";
   std::string_view name = evidence.span().name();
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), times->bytes);

@@ -90,6 +90,7 @@ void MomentCourses::Compare(const StepEnd& step, const Open& open, MomentCourse&
     course.step_first = step.step;
     return;
   }
+  // Each element's own course: did it ever rise, ever fall?
   for (size_t i = 0; i < open.values.size(); ++i) {
     if (open.values[i] > course.last[i]) course.rose[i] = 1;
     if (open.values[i] < course.last[i]) course.fell[i] = 1;
@@ -108,6 +109,7 @@ MomentCourses::Counts MomentCourses::Count(const MomentCourse& course) {
   return counts;
 }
 
+// Nearly none of what moved ever fell.
 bool MomentCourses::Few(const Counts& counts) const {
   return static_cast<double>(counts.fell) < share_ * static_cast<double>(counts.moved);
 }
@@ -186,6 +188,7 @@ void MomentCourses::Rest(VerdictSink& out) const {
     const auto& [role, rank, layer] = key;
     if (course.checkpoints >= kCheckpoints && counts.moved < elements_ && counts.moved > 0 &&
         Few(counts) && CannotDecay(course)) {
+      // The first of them stands for all in what is shown.
       auto& [shown, sum] = small[{role, rank, course.dtype}];
       const bool first = sum.moved == 0;
       sum.moved += counts.moved;

@@ -44,6 +44,7 @@ class ChangesWriter {
   }
   void Heading(const std::string& text) { out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n"; }
 
+  // One side's head: which checkpoint, and what is wrong with its files.
   void Side(const char* name, const CheckpointSide& side) {
     Line(0, absl::StrCat(
                 name, "  ", side.path, ": step ", side.step, " of ", side.run, ", ",
@@ -54,6 +55,7 @@ class ChangesWriter {
     }
   }
 
+  // The first few, and how many more.
   static std::string Names(const std::vector<std::string>& names) {
     std::string text;
     for (size_t i = 0; i < names.size() && i < kMostNames; ++i)
@@ -113,6 +115,7 @@ class ChangesWriter {
       Line(2, absl::StrCat("and ", groups.size() - kMostGroups, " more"));
   }
 
+  // Of one kind, those that moved most by their own size.
   void Moved(const char* heading, TensorKind kind) {
     std::vector<const TensorChange*> moved;
     for (const TensorChange& change : changes_.tensors) {
@@ -165,6 +168,7 @@ class ChangesWriter {
     }
   }
 
+  // What could not be compared, and why.
   void NotCompared() {
     bool headed = false;
     for (const TensorChange& change : changes_.tensors) {

@@ -44,34 +44,36 @@ std::string Wrong(const std::string& path, uint32_t line, const std::string& wha
 
 }  // namespace
 
-std::string NamesMap::OfB(const std::string& name_of_a) const {
-  for (const auto& [a, b] : patterns_) {
-    std::vector<std::string> stars;
-    if (!Fits(a, name_of_a, &stars)) continue;
-    std::string out;
-    size_t next = 0;
-    for (const char c : b) {
-      if (c == '*') {
-        out += stars[next++];
-      } else {
-        out += c;
-      }
-    }
-    return out;
+size_t NamesMap::First(const std::string& name, std::vector<std::string>* stars) const {
+  size_t i = 0;
+  for (; i < patterns_.size(); ++i) {
+    stars->clear();
+    if (Fits(patterns_[i].first, name, stars)) break;
   }
-  return name_of_a;
+  return i;
+}
+
+std::string NamesMap::OfB(const std::string& name_of_a) const {
+  std::vector<std::string> stars;
+  const size_t first = First(name_of_a, &stars);
+  if (first == patterns_.size()) return name_of_a;
+  // B's pattern, its stars taken over in their order.
+  std::string out;
+  size_t next = 0;
+  for (const char c : patterns_[first].second) {
+    if (c == '*') {
+      out += stars[next++];
+    } else {
+      out += c;
+    }
+  }
+  return out;
 }
 
 std::vector<std::string> NamesMap::Unfitted(const std::vector<std::string>& names_of_a) const {
-  std::vector<bool> fitted(patterns_.size());
-  for (const std::string& name : names_of_a) {
-    std::vector<std::string> stars;
-    const auto first = std::find_if(patterns_.begin(), patterns_.end(), [&](const auto& pattern) {
-      stars.clear();
-      return Fits(pattern.first, name, &stars);
-    });
-    if (first != patterns_.end()) fitted[static_cast<size_t>(first - patterns_.begin())] = true;
-  }
+  std::vector<bool> fitted(patterns_.size() + 1);
+  std::vector<std::string> stars;
+  for (const std::string& name : names_of_a) fitted[First(name, &stars)] = true;
   std::vector<std::string> out;
   for (size_t i = 0; i < patterns_.size(); ++i) {
     if (!fitted[i] && !patterns_[i].second.empty()) out.push_back(patterns_[i].first);
@@ -90,12 +92,11 @@ void NamesMap::Add(std::string a, std::string b) {
 }
 
 const std::string* NamesMap::LeavesOut(const std::string& name) const {
-  if (!leaves_out_) return nullptr;
-  for (const auto& [a, b] : patterns_) {
-    std::vector<std::string> stars;
-    if (Fits(a, name, &stars)) return b.empty() ? &a : nullptr;
-  }
-  return nullptr;
+  if (!leaves_out_) return nullptr;  // most maps, asked of every name
+  std::vector<std::string> stars;
+  const size_t first = First(name, &stars);
+  const bool out = first < patterns_.size() && patterns_[first].second.empty();
+  return out ? &patterns_[first].first : nullptr;
 }
 
 std::vector<std::string> NamesMap::LeavingOut() const {

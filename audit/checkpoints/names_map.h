@@ -39,6 +39,9 @@ class NamesMap {
   std::vector<std::string> LeavingOut() const;
 
  private:
+  // The first pattern that fits a name, and what its stars stand for; size(): none.
+  size_t First(const std::string& name, std::vector<std::string>* stars) const;
+
   std::vector<std::pair<std::string, std::string>> patterns_;
   bool leaves_out_ = false;
 };

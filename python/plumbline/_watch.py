@@ -93,7 +93,6 @@ class Watch:
         self._tokens, self._backwards, self._micro = 0, 0, 0
         self._accumulation = None
         self._own_step = self.in_closure = self._repeated = False
-        self._evaluated = -1.0
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._undo, self._routers = [], None
         if len(optimizers) > 1:
@@ -212,7 +211,7 @@ class Watch:
         if self._routers is not None:
             self._routers.forward(training, inputs)
         if not training:
-            return self._evaluates()
+            return self.stages.evaluates()
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         self._open()
@@ -224,15 +223,7 @@ class Watch:
 
     def _forward_within(self, module, _inputs):
         if not (module.training and sys.modules["torch"].is_grad_enabled()):
-            self._guarded(self._evaluates)
-
-    def _evaluates(self):
-        """A rank that evaluates, while others wait for it, does not hang: said once a second."""
-        now = perf_counter()
-        if now - self._evaluated >= 1:
-            self._evaluated = now
-            self.stages.begin("evaluation")
-            self.stages.end("evaluation")
+            self._guarded(self.stages.evaluates)
 
     def _before_backward(self, loss):
         self.stages.end("forward")

@@ -516,6 +516,30 @@ def test_live_a_hang_closes_when_the_run_goes_on_and_a_stopped_process_has_not_d
         assert server.incidents() == []
 
 
+# Rank 0 evaluates the model that it watches, without a span of its own; rank 1 waits in the next step.
+EVALUATION = """
+import torch
+model = torch.nn.Linear(8, 1)
+run.watch(model, torch.optim.SGD(model.parameters(), lr=.1))
+def evaluate():
+    began = time.monotonic()
+    with torch.no_grad():
+        while time.monotonic() < began + 12: model(torch.ones(4, 8)); time.sleep(.05)
+"""
+EVALUATES = EVALUATION + LOCKSTEP.replace("    step(i, body)", "    if i == 60 and me == '0': evaluate()\n    step(i, body)")
+
+
+def test_live_a_rank_that_evaluates_does_not_hang(tmp_path):
+    with Server(tmp_path, grace=60, hang=5.0) as server:
+        (tmp_path / "go").touch()
+        started = ranks(tmp_path, server, [EVALUATES.replace('"go"', '"../go"')] * 2)
+        for process in started:
+            status, _, err = wait(process)
+            assert status == 0, err
+        server.over()
+        assert server.incidents("performance/hang") == []
+
+
 def test_live_the_death_of_the_server_is_nobodys(tmp_path):
     with Server(tmp_path) as server:
         end = "run.flush()\nready()\nwhile not os.path.exists('go'): time.sleep(.01)\nstep(5)\nrun.finish(20)\n"

@@ -54,6 +54,8 @@ std::string ChosenGpu() {
 
 }  // namespace
 
+// ---- one GPU, through the driver's library --------------------------------------------------
+
 struct Nvml::Functions {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
@@ -108,6 +110,7 @@ std::unique_ptr<Nvml> Nvml::Open(const std::string& library, std::string* why) {
   return nvml->Choose(why) ? std::move(nvml) : nullptr;
 }
 
+// The GPU of this process, and its events where the driver has them.
 bool Nvml::Choose(std::string* why) {
   const std::string chosen = ChosenGpu();
   const int number = NumberOf(chosen);
@@ -145,12 +148,15 @@ void Nvml::Look(GpuSeen* seen) {
     if (!errors_before_) errors_before_ = value;
     seen->uncorrected = value - std::min<uint64_t>(value, *errors_before_);
   }
+  // Events since the last look; of several XIDs the last.
   NvmlEvent event{};
   for (int i = 0; events_ != nullptr && i < kMostEvents; ++i) {
     if (functions_->wait(events_, &event, 0) != kSuccess) break;
     if (event.type == kXidEvent) seen->xid = event.data;
   }
 }
+
+// ---- the thread that looks -------------------------------------------------------------------
 
 // What the thread and the run share: whichever ends last.
 struct GpuHealth::Shared {
@@ -166,7 +172,7 @@ struct GpuHealth::Shared {
     if (nvml == nullptr) return;
     while (true) {
       GpuSeen now;
-      nvml->Look(&now);
+      nvml->Look(&now);  // without the lock: a GPU that fell off its bus may hold the driver
       MutexLock lock(mutex);
       if (stop) return;
       seen.looks += now.looks;
@@ -199,6 +205,7 @@ std::optional<GpuSeen> GpuHealth::Take() {
   if (shared_ == nullptr) return std::nullopt;
   const MutexLock lock(shared_->mutex);
   if (shared_->seen.looks == 0) return std::nullopt;
+  // Memory errors add up over the whole run, the rest is of one block.
   GpuSeen taken = shared_->seen;
   shared_->seen = GpuSeen();
   shared_->seen.uncorrected = taken.uncorrected;

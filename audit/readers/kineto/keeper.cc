@@ -52,11 +52,10 @@ void LeaveOutTimeless(std::vector<timeline::GpuWork>* gpu) {
     std::erase_if(*gpu, timeless);
 }
 
-// "[0, 4, 8, 12]" -> its first and the distance; false: they are no such row, or not all.
-bool RowOf(std::string_view ranks, int64_t members, int64_t* first, int64_t* stride) {
+// "[0, 4, 8, 12]" -> its numbers.
+std::vector<int64_t> NumbersIn(std::string_view ranks) {
   std::vector<int64_t> list;
   for (size_t at = 0; at < ranks.size();) {
-    if (ranks[at] == '.') return false;  // cut
     if (!IsDigit(ranks[at])) {
       ++at;
       continue;
@@ -66,6 +65,13 @@ bool RowOf(std::string_view ranks, int64_t members, int64_t* first, int64_t* str
       value = std::min<int64_t>(value * 10 + (ranks[at] - '0'), 1 << 30);
     list.push_back(value);
   }
+  return list;
+}
+
+// Their first and the distance; false: they are no such row, or not all ("[0, 1, ..., 63]" is cut).
+bool RowOf(std::string_view ranks, int64_t members, int64_t* first, int64_t* stride) {
+  if (ranks.find('.') != ranks.npos) return false;
+  const std::vector<int64_t> list = NumbersIn(ranks);
   if (list.size() < 2 || static_cast<int64_t>(list.size()) != members) return false;
   *first = list[0];
   *stride = list[1] - list[0];
@@ -255,19 +261,9 @@ timeline::Columns TraceKeeper::TakeColumns() {
 }
 
 int64_t IndexOfRank(std::string_view ranks, int64_t rank) {
-  int64_t index = 0;
-  for (size_t at = 0; at < ranks.size();) {
-    if (!IsDigit(ranks[at])) {
-      ++at;
-      continue;
-    }
-    int64_t value = 0;
-    for (; at < ranks.size() && IsDigit(ranks[at]); ++at)
-      value = std::min<int64_t>(value * 10 + (ranks[at] - '0'), 1 << 30);
-    if (value == rank) return index;
-    ++index;
-  }
-  return -1;
+  const std::vector<int64_t> list = NumbersIn(ranks);
+  const auto found = std::find(list.begin(), list.end(), rank);
+  return found == list.end() ? -1 : found - list.begin();
 }
 
 }  // namespace plumbline::audit

@@ -16,28 +16,6 @@ namespace {
 
 using namespace testing;  // NOLINT: the tests' own
 
-// A tensor of the test's, wherever it is said to be.
-template <typename T>
-struct Column {
-  Column(std::vector<T> of, std::vector<int64_t> dims, DLDataType dtype, DLDevice device)
-      : values(std::move(of)), shape(std::move(dims)) {
-    t.data = values.data();
-    t.device = device;
-    t.dtype = dtype;
-    t.ndim = static_cast<int32_t>(shape.size());
-    t.shape = shape.data();
-  }
-  Column(const Column&) = delete;
-  Column& operator=(const Column&) = delete;
-
-  std::vector<T> values;
-  std::vector<int64_t> shape;
-  DLTensor t{};
-};
-
-constexpr DLDataType kI64 = {PLUMBLINE_DL_INT, 64, 1};
-constexpr DLDataType kF32Type = {PLUMBLINE_DL_FLOAT, 32, 1};
-
 std::vector<float> Ramp(size_t n, float by) {
   std::vector<float> out(n);
   for (size_t i = 0; i < n; ++i) out[i] = by * static_cast<float>(i % 97);
@@ -48,21 +26,15 @@ std::vector<float> Ramp(size_t n, float by) {
 struct Carried {
   Carried(TestRun* of, DLDevice device)
       : run(of),
-        ids({3, 1, 4, 1, 5, 9, 2, 6}, {2, 2, 2}, kI64, device),
-        train(Ramp(6 * 50, 0.1f), {6, 50}, kF32Type, device),
-        rollout(Ramp(6 * 50, 0.11f), {6, 50}, kF32Type, device),
-        tokens({1, 2, 3, 4, 5, 6}, {6}, kI64, device),
-        sequence({7, 7, 7, 8, 8, -1}, {6}, kI64, device),
-        logprobs(Ramp(6, -0.5f), {6}, kF32Type, device) {
-    tensor_site = Declare(PLUMBLINE_KIND_TENSOR, "ids");
-    logits_site = Declare(PLUMBLINE_KIND_LOGITS, "head");
-    logprobs_site = Declare(PLUMBLINE_KIND_LOGPROBS, "policy");
-  }
-  Site* Declare(int32_t kind, const char* layer) {
-    plumbline_agent_site_t site{sizeof(site), kind, layer, "", 0, &due};
-    void* made = nullptr;
-    EXPECT_EQ(run->run().DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
-    return static_cast<Site*>(made);
+        ids({3, 1, 4, 1, 5, 9, 2, 6}, {2, 2, 2}, kPlacedIndex, device),
+        train(Ramp(6 * 50, 0.1f), {6, 50}, kPlacedFloat, device),
+        rollout(Ramp(6 * 50, 0.11f), {6, 50}, kPlacedFloat, device),
+        tokens({1, 2, 3, 4, 5, 6}, {6}, kPlacedIndex, device),
+        sequence({7, 7, 7, 8, 8, -1}, {6}, kPlacedIndex, device),
+        logprobs(Ramp(6, -0.5f), {6}, kPlacedFloat, device) {
+    tensor_site = DeclareSite(run, PLUMBLINE_KIND_TENSOR, "ids", "", &due);
+    logits_site = DeclareSite(run, PLUMBLINE_KIND_LOGITS, "head", "", &due);
+    logprobs_site = DeclareSite(run, PLUMBLINE_KIND_LOGPROBS, "policy", "", &due);
   }
   std::vector<plumbline_status_t> At(int64_t step) {
     plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
@@ -85,10 +57,10 @@ struct Carried {
   }
 
   TestRun* run;
-  Column<int64_t> ids;
-  Column<float> train, rollout;
-  Column<int64_t> tokens, sequence;
-  Column<float> logprobs;
+  PlacedTensor<int64_t> ids;
+  PlacedTensor<float> train, rollout;
+  PlacedTensor<int64_t> tokens, sequence;
+  PlacedTensor<float> logprobs;
   uint64_t due = 0;
   Site *tensor_site, *logits_site, *logprobs_site;
   plumbline_error_t error{};
@@ -100,20 +72,10 @@ std::vector<std::string> Recorded(DLDevice device) {
   options.traffic_bytes = 4000;  // so that some steps are not sampled
   TestRun run(options);
   Carried carried(&run, device);
-  for (int64_t step = 0; step < 20; ++step) {
+  return ItemsOfTwentySteps(&run, dir, &carried, [&](int64_t step) {
     carried.ids.values[0] = step;
     carried.logprobs.values[1] = -static_cast<float>(step);
-    run.run().StepBegin(step);
-    EXPECT_THAT(carried.At(step), ::testing::Each(PLUMBLINE_OK)) << carried.error.text;
-    run.run().StepEnd(step);
-  }
-  EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
-  std::vector<std::string> items;
-  for (const v1::Batch& batch : Batches(dir)) {
-    for (const v1::Evidence& e : batch.evidence()) items.push_back(e.SerializeAsString());
-  }
-  std::sort(items.begin(), items.end());
-  return items;
+  });
 }
 
 TEST_F(Device, IntegersLogitsAndLogprobsAreTheHostsByteForByte) {
@@ -130,21 +92,13 @@ TEST_F(Device, IntegersLogitsAndLogprobsAreTheHostsByteForByte) {
 TEST_F(Device, WhatIsCarriedComesInTheStreamsOrder) {
   TestRun run(RecordOptions(dir_.path()));
   Carried carried(&run, {kDLCUDA, 0});
-  g_fake->hold(true);
-  run.run().StepBegin(0);
-  EXPECT_THAT(carried.At(0), ::testing::Each(PLUMBLINE_OK)) << carried.error.text;
-  carried.ids.values.assign(8, 1000);  // by a kernel before ours, say
-  run.run().StepEnd(0);
-  g_fake->hold(false);
-  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
   int found = 0;
-  for (const v1::Batch& batch : Batches(dir_)) {
-    for (const v1::Evidence& e : batch.evidence()) {
-      if (!e.has_tensor()) continue;
-      ++found;
-      EXPECT_EQ(e.sample_size(), 8u);
-      EXPECT_EQ(e.tensor().summary().min(), 1000);
-    }
+  for (const v1::Evidence& e :
+       ItemsOfAHeldStep(&run, dir_, &carried, [&] { carried.ids.values.assign(8, 1000); })) {
+    if (!e.has_tensor()) continue;
+    ++found;
+    EXPECT_EQ(e.sample_size(), 8u);
+    EXPECT_EQ(e.tensor().summary().min(), 1000);
   }
   EXPECT_EQ(found, 1);
 }

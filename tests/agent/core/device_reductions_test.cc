@@ -17,28 +17,18 @@ namespace {
 
 using namespace testing;  // NOLINT: the tests' own
 
-constexpr DLDataType kFloat = {PLUMBLINE_DL_FLOAT, 32, 1};
-constexpr DLDataType kIndex = {PLUMBLINE_DL_INT, 64, 1};
-
+// 0, 1, ... in that shape.
 template <typename T>
-struct Buffer {
-  Buffer(std::vector<int64_t> dims, DLDataType dtype, DLDevice device) : shape(std::move(dims)) {
-    size_t n = 1;
-    for (const int64_t extent : shape) n *= static_cast<size_t>(extent);
-    values.resize(n);
-    for (size_t i = 0; i < n; ++i) values[i] = static_cast<T>(i % 1009);
-    t.data = values.data();
-    t.device = device;
-    t.dtype = dtype;
-    t.ndim = static_cast<int32_t>(shape.size());
-    t.shape = shape.data();
+struct Buffer : PlacedTensor<T> {
+  Buffer(std::vector<int64_t> dims, DLDataType dtype, DLDevice device)
+      : PlacedTensor<T>(Count(dims), dims, dtype, device) {}
+  static std::vector<T> Count(const std::vector<int64_t>& dims) {
+    int64_t n = 1;
+    for (const int64_t extent : dims) n *= extent;
+    std::vector<T> out(static_cast<size_t>(n));
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(i % 1009);
+    return out;
   }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  std::vector<T> values;
-  std::vector<int64_t> shape;
-  DLTensor t{};
 };
 
 // A site a way of handing over: whole, whole of few elements, three ranks' at once, transposed, and
@@ -46,15 +36,16 @@ struct Buffer {
 struct Reductions {
   Reductions(TestRun* of, DLDevice device)
       : run(of),
-        whole(Shape{50, 100}, kFloat, device),
-        few(Shape{5}, kFloat, device),
-        stacked(Shape{3, 2000}, kFloat, device),
-        reduced(Shape{2000}, kFloat, device),
-        columns(Shape{100, 50}, kFloat, device),
-        chosen(Shape{7}, kFloat, device),
-        offsets(Shape{7}, kIndex, device) {
+        whole(Shape{50, 100}, kPlacedFloat, device),
+        few(Shape{5}, kPlacedFloat, device),
+        stacked(Shape{3, 2000}, kPlacedFloat, device),
+        reduced(Shape{2000}, kPlacedFloat, device),
+        columns(Shape{100, 50}, kPlacedFloat, device),
+        chosen(Shape{7}, kPlacedFloat, device),
+        offsets(Shape{7}, kPlacedIndex, device) {
     columns.t.strides = transposed;
-    for (const char* layer : {"whole", "few", "stacked", "columns", "chosen"}) Declare(layer);
+    for (const char* layer : {"whole", "few", "stacked", "columns", "chosen"})
+      sites.push_back(DeclareSite(run, PLUMBLINE_KIND_REDUCTION, layer, "sum", &due));
   }
 
   std::vector<plumbline_status_t> At(int64_t step) {
@@ -86,14 +77,6 @@ struct Reductions {
   uint64_t due = 0;
   std::vector<Site*> sites;
   plumbline_error_t error{};
-
- private:
-  void Declare(const char* layer) {
-    plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_REDUCTION, layer, "sum", 0, &due};
-    void* made = nullptr;
-    EXPECT_EQ(run->run().DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
-    sites.push_back(static_cast<Site*>(made));
-  }
 };
 
 std::vector<std::string> Recorded(DLDevice device, DLDevice offsets_on) {
@@ -103,19 +86,9 @@ std::vector<std::string> Recorded(DLDevice device, DLDevice offsets_on) {
   TestRun run(options);
   Reductions reductions(&run, device);
   reductions.offsets.t.device = offsets_on;
-  for (int64_t step = 0; step < 20; ++step) {
+  return ItemsOfTwentySteps(&run, dir, &reductions, [&](int64_t /*step*/) {
     for (float& v : reductions.whole.values) v += 1;
-    run.run().StepBegin(step);
-    EXPECT_THAT(reductions.At(step), ::testing::Each(PLUMBLINE_OK)) << reductions.error.text;
-    run.run().StepEnd(step);
-  }
-  EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
-  std::vector<std::string> items;
-  for (const v1::Batch& batch : Batches(dir)) {
-    for (const v1::Evidence& e : batch.evidence()) items.push_back(e.SerializeAsString());
-  }
-  std::sort(items.begin(), items.end());
-  return items;
+  });
 }
 
 TEST_F(Device, ReductionsAreTheHostsByteForByte) {
@@ -132,22 +105,14 @@ TEST_F(Device, ReductionsAreTheHostsByteForByte) {
 TEST_F(Device, ReductionsComeInTheStreamsOrder) {
   TestRun run(RecordOptions(dir_.path()));
   Reductions reductions(&run, {kDLCUDA, 0});
-  g_fake->hold(true);
-  run.run().StepBegin(0);
-  EXPECT_THAT(reductions.At(0), ::testing::Each(PLUMBLINE_OK)) << reductions.error.text;
-  reductions.few.values.assign(5, 1000);  // by a kernel before ours, say
-  run.run().StepEnd(0);
-  g_fake->hold(false);
-  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
   int found = 0;
-  for (const v1::Batch& batch : Batches(dir_)) {
-    for (const v1::Evidence& e : batch.evidence()) {
-      if (!e.has_reduction() || e.sample_size() != 5) continue;
-      ++found;
-      const std::vector<float> thousand(5, 1000);
-      EXPECT_EQ(e.reduction().sample().output().data(),
-                std::string(reinterpret_cast<const char*>(thousand.data()), 20));
-    }
+  const std::vector<float> thousand(5, 1000);
+  for (const v1::Evidence& e :
+       ItemsOfAHeldStep(&run, dir_, &reductions, [&] { reductions.few.values.assign(5, 1000); })) {
+    if (!e.has_reduction() || e.sample_size() != 5) continue;
+    ++found;
+    EXPECT_EQ(e.reduction().sample().output().data(),
+              std::string(reinterpret_cast<const char*>(thousand.data()), 20));
   }
   EXPECT_EQ(found, 1);
 }

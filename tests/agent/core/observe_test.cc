@@ -122,8 +122,6 @@ TEST(Observe, UpdateOfWholeTensorsAndOfSamples) {
   EXPECT_EQ(all[1].call(), 1u);
 }
 
-// Every kind shares one running number a step. A scalar, here the second, takes one too but leaves
-// in the row of its step, which has no order.
 // What is noticed in a step that is not due is observed in it, and in the next ones.
 TEST(Observe, ALookMakesTheOpenStepDue) {
   TempFolder dir;
@@ -231,6 +229,8 @@ TEST(Observe, TheFirstCallOfASiteIsDue) {
   ASSERT_EQ(sparse.run->Close(20000, &sparse.error), PLUMBLINE_OK);
 }
 
+// Every kind shares one running number a step. A scalar, here the second, takes one too but leaves
+// in the row of its step, which has no order.
 TEST(Observe, OrderIsThatOfTheTrainer) {
   TempFolder dir;
   Recorded r(dir.path());

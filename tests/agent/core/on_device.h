@@ -1,9 +1,13 @@
 // The fake device as the agent's tests have it: its control, reset for each test, and calls on it.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/agent/core/support.h"
@@ -20,6 +24,75 @@ inline std::vector<v1::Batch> Batches(const TempFolder& dir) {
 
 // A stream of the fake: any address.
 inline void* Stream(uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+// A tensor of the test's, wherever it is said to be.
+template <typename T>
+struct PlacedTensor {
+  PlacedTensor(std::vector<T> of, std::vector<int64_t> dims, DLDataType dtype, DLDevice device)
+      : values(std::move(of)), shape(std::move(dims)) {
+    t.data = values.data();
+    t.device = device;
+    t.dtype = dtype;
+    t.ndim = static_cast<int32_t>(shape.size());
+    t.shape = shape.data();
+  }
+  PlacedTensor(const PlacedTensor&) = delete;
+  PlacedTensor& operator=(const PlacedTensor&) = delete;
+
+  std::vector<T> values;
+  std::vector<int64_t> shape;
+  DLTensor t{};
+};
+
+inline constexpr DLDataType kPlacedFloat = {PLUMBLINE_DL_FLOAT, 32, 1};
+inline constexpr DLDataType kPlacedIndex = {PLUMBLINE_DL_INT, 64, 1};
+
+inline Site* DeclareSite(TestRun* run, int32_t kind, const char* layer, const char* op,
+                         uint64_t* due) {
+  plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, due};
+  plumbline_error_t error{};
+  void* made = nullptr;
+  EXPECT_EQ(run->run().DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
+  return static_cast<Site*>(made);
+}
+
+// `calls.At(step)` in twenty steps, `change(step)` before each: what the record holds, in any
+// order.
+template <typename Calls, typename Change>
+std::vector<std::string> ItemsOfTwentySteps(TestRun* run, const TempFolder& dir, Calls* calls,
+                                            Change change) {
+  for (int64_t step = 0; step < 20; ++step) {
+    change(step);
+    run->run().StepBegin(step);
+    EXPECT_THAT(calls->At(step), ::testing::Each(PLUMBLINE_OK)) << calls->error.text;
+    run->run().StepEnd(step);
+  }
+  EXPECT_EQ(run->Close(), PLUMBLINE_OK) << run->error();
+  std::vector<std::string> items;
+  for (const v1::Batch& batch : Batches(dir)) {
+    for (const v1::Evidence& e : batch.evidence()) items.push_back(e.SerializeAsString());
+  }
+  std::sort(items.begin(), items.end());
+  return items;
+}
+
+// One step while the stream is held; what it brings is overwritten before it goes on. Evidence of
+// that step.
+template <typename Calls, typename Overwrite>
+std::vector<v1::Evidence> ItemsOfAHeldStep(TestRun* run, const TempFolder& dir, Calls* calls,
+                                           Overwrite overwrite) {
+  g_fake->hold(true);
+  run->run().StepBegin(0);
+  EXPECT_THAT(calls->At(0), ::testing::Each(PLUMBLINE_OK)) << calls->error.text;
+  overwrite();  // by a kernel before ours, say
+  run->run().StepEnd(0);
+  g_fake->hold(false);
+  EXPECT_EQ(run->Close(), PLUMBLINE_OK);
+  std::vector<v1::Evidence> items;
+  for (const v1::Batch& batch : Batches(dir))
+    items.insert(items.end(), batch.evidence().begin(), batch.evidence().end());
+  return items;
+}
 
 // A RouterCall on a device.
 struct DeviceCall : RouterCall {

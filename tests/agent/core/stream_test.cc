@@ -252,6 +252,16 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
   ASSERT_EQ(run.run().StepBegin(20), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
+  // Once a step has stages: between them it may be done, and within the forward one, being alone.
+  ASSERT_EQ(run.run().SpanBegin(20, "backward", "backward", &span, &error), PLUMBLINE_OK);
+  ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
+  ASSERT_EQ(run.run().SpanBegin(20, "optimizer", "optimizer", &span, &error), PLUMBLINE_OK);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
+  ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
+  ASSERT_EQ(run.run().SpanBegin(20, "forward", "forward", &span, &error), PLUMBLINE_OK);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
+  ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
   ASSERT_EQ(run.run().StepEnd(20), PLUMBLINE_OK);
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 }

@@ -148,14 +148,20 @@ TEST_F(RunEndsTest, ARunThatDiedGoesOnWhenWhoWasGoneIsBack) {
   EXPECT_THAT(WentOn(), ElementsAre("health/run-died"));
 }
 
-TEST_F(RunEndsTest, AHangIsOverWhenAllThatHungGoOn) {
-  Begin();
+// Ranks 0 and 1 of run r, in step 5.
+v1::RanksHung BothHung() {
   v1::RanksHung hung;
   hung.set_run("r");
   hung.set_role(v1::ROLE_TRAINER);
   hung.set_step(5);
   hung.add_ranks(0);
   hung.add_ranks(1);
+  return hung;
+}
+
+TEST_F(RunEndsTest, AHangIsOverWhenAllThatHungGoOn) {
+  Begin();
+  const v1::RanksHung hung = BothHung();
   table_.NoteHung(hung);
   Take(1, Source(0), 4, 1);
   Take(2, Source(1), 5, 1);
@@ -170,12 +176,7 @@ TEST_F(RunEndsTest, AHangIsOverWhenAllThatHungGoOn) {
 
 TEST_F(RunEndsTest, AHangIsOverWhenWhoHungSaysGoodbye) {
   Begin();
-  v1::RanksHung hung;
-  hung.set_run("r");
-  hung.set_role(v1::ROLE_TRAINER);
-  hung.set_step(5);
-  hung.add_ranks(0);
-  hung.add_ranks(1);
+  const v1::RanksHung hung = BothHung();
   table_.NoteHung(hung);
   Goodbye(1, Source(0), 1);
   EXPECT_THAT(WentOn(), IsEmpty());
