@@ -56,7 +56,7 @@ model.train()
 model(torch.ones(1, 2))  # nobody goes on with it
 model(torch.ones(1, 2)).mean().backward()
 opt.step()
-""") == ["forward", "forward", "backward", "optimizer"]  # fmt: skip
+""") == ["evaluation", "forward", "forward", "backward", "optimizer"]  # fmt: skip
 
 
 def test_after_remove_nothing_is_timed(tmp_path):
