@@ -1,6 +1,7 @@
 // plumb capsule: what a finding is judged from, in a directory.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -143,7 +144,15 @@ class Fetch {
            e.step() >= site.step_first() && e.step() <= site.step_last();
   }
 
+  bool OfFinding(const v1::SeriesSet& set) const {
+    const v1::FindingSite& site = finding_.site();
+    return std::any_of(set.sites().begin(), set.sites().end(), [&](const v1::Site& one) {
+      return one.layer() == site.layer() && one.op() == site.op();
+    });
+  }
+
   void Keep(const v1::Batch& batch) {
+    for (const v1::SeriesSet& set : batch.series_sets()) series_ = series_ || OfFinding(set);
     for (const v1::Evidence& e : batch.evidence()) {
       const v1::Source& source = batch.sources(static_cast<int>(e.source()));
       if (!Wanted(e) || source.run() != finding_.site().run()) continue;
@@ -166,6 +175,13 @@ class Fetch {
           return kept_bytes_ <= kMostJudgedBytes;
         });
     if (!read.ok()) return LiveFailed(read);
+    if (judged_.empty() && series_) {
+      return LiveFailed(absl::FailedPreconditionError(absl::StrCat(
+          "the finding is of a series and judged from all of its points, which a capsule does not "
+          "hold; plumb audit --server ",
+          ShellWord(options_.server), " --run ", ShellWord(finding_.site().run()),
+          " --rules ", finding_.rule(), " judges it again")));
+    }
     if (judged_.empty()) {
       return LiveFailed(absl::NotFoundError(
           "the journal holds no evidence of the finding's site at its steps any more"));
@@ -215,6 +231,7 @@ class Fetch {
   bool shown_ = false;
   std::map<std::tuple<int, uint32_t, uint32_t>, v1::Batch> judged_;
   uint64_t kept_bytes_ = 0;
+  bool series_ = false;  // the finding's site is a series
 };
 
 }  // namespace

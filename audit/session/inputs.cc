@@ -13,6 +13,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What is packed is not searched: it is unpacked by whoever knows where there is room for it.
+std::string_view UnpackWith(std::string_view head) {
+  if (head.size() > 262 && head.substr(257, 5) == "ustar") return "tar -xf FILE";
+  if (head.starts_with("\x28\xb5\x2f\xfd")) return "tar -xf FILE (a tar) or unzstd FILE";
+  if (head.starts_with("\xfd" "7zXZ")) return "tar -xf FILE (a tar) or unxz FILE";
+  if (head.starts_with("BZh")) return "tar -xf FILE (a tar) or bunzip2 FILE";
+  if (head.starts_with("\x1f\x8b")) return "tar -xf FILE (a tar) or gunzip FILE";
+  if (head.starts_with("PK\x03\x04")) return "unzip FILE";
+  return "";
+}
+
 class Finder {
  public:
   Finder(const Reader* forced, const Reader* mapped, Inputs* inputs)
@@ -82,10 +93,13 @@ class Finder {
       set.files.push_back(report);
       return;
     }
-    if (report->named) {
-      report->Add(0, "expected a format that this version reads (" + ReadableFormats() +
-                         "), found none of them");
-    }
+    if (!report->named) return;
+    const std::string_view unpack = UnpackWith(head);
+    report->Add(0, "expected a format that this version reads (" + ReadableFormats() +
+                       "), found " +
+                       (unpack.empty() ? "none of them"
+                                       : "something packed: unpack it with " +
+                                             std::string(unpack) + ", then audit what it held"));
   }
 
   const Reader* forced_;

@@ -58,7 +58,10 @@ def _ranks(rank, world_size):
 
 def _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes):
     def text(value):
-        return None if value is None else os.fspath(value).encode()
+        encoded = None if value is None else os.fspath(value).encode()
+        if encoded and b"\0" in encoded:  # C would end there, and two runs be one
+            raise ValueError(f"{value!r} holds a NUL character; expected a name without")
+        return encoded
 
     if role not in _ROLES:
         raise ValueError(f"role is {role!r}; expected one of {', '.join(map(repr, _ROLES))}")

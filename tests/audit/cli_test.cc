@@ -134,6 +134,20 @@ TEST_F(Cli, AMissingInputBesideAReadableOneIsSaid) {
   EXPECT_THAT(result.output, Not(HasSubstr("meta/probe-coverage")));
 }
 
+TEST_F(Cli, WhatIsPackedIsToBeUnpacked) {
+  std::string tar(512, '\0');
+  tar.replace(257, 5, "ustar");
+  const std::pair<std::string, const char*> cases[] = {
+      {tar, "unpack it with tar -xf FILE, then audit what it held"},
+      {std::string("\x28\xb5\x2f\xfd", 4) + tar, "unpack it with tar -xf FILE (a tar) or unzstd"},
+      {"BZh91AY", "bunzip2"}};
+  for (const auto& [bytes, said] : cases) {
+    const Ended result = RunPlumb({"audit", dir_.Write("runs.packed", bytes)});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors, HasSubstr(said));
+  }
+}
+
 TEST_F(Cli, WhatCouldBeReadIsReportedBesideTheProblem) {
   const Ended result = RunPlumb({"audit", leaky_, cut_, "--format", "json"});
   const auto report = CheckReport(result.output);

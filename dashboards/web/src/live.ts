@@ -24,6 +24,25 @@ export interface LiveState {
 }
 
 const TRIES = [500, 1000, 2000, 4000, 5000];
+const STREAMS = 4;       // of one browser to one server: it has six connections, and views ask, too
+const ASK_AGAIN = 3000;  // ms, of a window beyond them
+
+// A place among the browser's streams, kept until `held` is over; false: all are taken by other windows. Without locks
+// (plain HTTP to another machine) nobody can count, and each window has its stream.
+async function place(held: AbortSignal): Promise<boolean> {
+  if (!navigator.locks) return true;
+  const over = new Promise<void>((done) => held.addEventListener('abort', () => done()));
+  for (let n = 0; n < STREAMS; n++) {
+    const got = await new Promise<boolean>((answer) => {
+      navigator.locks.request(`plumbline-stream-${n}`, { ifAvailable: true }, (lock) => {
+        answer(lock !== null);
+        return lock === null || held.aborted ? undefined : over;
+      }).catch(() => answer(true));
+    });
+    if (got) return true;
+  }
+  return false;
+}
 
 // Comes again by itself; the last event's id goes along, so nothing is missed and nothing is told twice.
 export class Live {
@@ -43,8 +62,29 @@ export class Live {
     if (document.hidden) return;
     if (this.state.state === 'out') this.set({ state: 'connecting', since: Date.now() });
     this.stop = new AbortController();
-    this.watchdog = window.setTimeout(() => this.stalled(), PATIENCE);
-    void this.read(this.stop);
+    void this.follow(this.stop);
+  }
+  // By the stream; where other windows have taken all of them, by asking for everything now and then.
+  private async follow(stop: AbortController): Promise<void> {
+    const streams = await place(stop.signal);
+    if (stop.signal.aborted) return;
+    if (streams) {
+      this.watchdog = window.setTimeout(() => this.stalled(), PATIENCE);
+      return this.read(stop);
+    }
+    try {
+      const answer = await fetch(BASE + 'runs', { signal: stop.signal, credentials: 'same-origin' });
+      if (answer.status === 401) return this.onDenied();
+      if (answer.status === 403) return this.close();
+      if (!answer.ok) throw new Error('no answer');
+      this.onTime((await answer.json()).now);
+      this.tries = 0;
+      this.set({ state: 'live', lag: 0, since: Date.now() });
+      this.onEvent({ kind: 'again' });
+      this.timer = window.setTimeout(() => this.connect(), ASK_AGAIN);
+    } catch {
+      if (!stop.signal.aborted) this.lost();
+    }
   }
   // Until it is connected again.
   pause(state: 'connecting' | 'out'): void {
@@ -63,7 +103,7 @@ export class Live {
       const headers: Record<string, string> = this.lastId ? { 'Last-Event-ID': this.lastId } : {};
       const answer = await fetch(BASE + 'events', { signal: stop.signal, headers, credentials: 'same-origin' });
       if (answer.status === 401) return this.onDenied();
-      if (answer.status === 403) return clearTimeout(this.watchdog);  // the views say what is missing
+      if (answer.status === 403) return this.close();  // the views say what is missing
       if (!answer.ok || !answer.body) throw new Error('no stream');
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = '';
@@ -80,6 +120,7 @@ export class Live {
       // Told below: whatever happened, the stream is over.
     }
     if (stop.signal.aborted) return;
+    stop.abort();  // gives the place back
     this.lost();
   }
 

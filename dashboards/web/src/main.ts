@@ -3,7 +3,7 @@ import { partsOf } from './address';
 import { ApiError, dropEarly, get, signIn, signOut, tellAnswered, type IncidentRow, type RunRow, type ServerInfo } from './api';
 import { compareView } from './compare';
 import { copy, h, mark, message } from './dom';
-import { clean, clock, now, setServerTime, span, whole } from './format';
+import { clean, clock, count, now, setServerTime, span, whole } from './format';
 import { incidentView } from './incident';
 import { incidentsView } from './incidents';
 import { Live, type LiveEvent } from './live';
@@ -154,7 +154,8 @@ function showErrors(): void {
   const badge = document.querySelector<HTMLElement>('.nav .count')!;
   badge.hidden = openErrors.size === 0;
   badge.textContent = whole(openErrors.size);
-  badge.setAttribute('aria-label', `${openErrors.size} open errors`);
+  badge.title = `${count(openErrors.size, 'open error')}; warnings and notes are not counted here`;
+  badge.setAttribute('aria-label', count(openErrors.size, 'open error'));
   badge.setAttribute('role', 'img');
 }
 

@@ -56,19 +56,14 @@ export function emptyPage(shell: Shell): HTMLElement {
   const grpc = shell.server?.grpc ?? '127.0.0.1:7433';
   const code = `import plumbline
 run = plumbline.init(run="exp1", server="${grpc}")
-
-for i, batch in enumerate(data):
-    with run.step(i):
-        loss = train(batch)
-        run.scalar("loss", loss.item())
-run.finish()`;
+run.watch(model, optimizer)  # PyTorch; else run.step and run.scalar`;
   const step = (title: string, ...body: HTMLElement[]): HTMLElement => h('li', {}, h('div', {}, h('b', {}, title), ...body));
   return h('div', { class: 'center' },
     h('div', {}, h('h1', {}, 'No run has reported yet'), h('p', { class: 'lede sub mt8' }, `This server is up and listens on ${grpc}. Three steps, and the first run stands here while it trains.`)),
     h('section', { class: 'card' }, h('div', { class: 'bd' }, h('ol', { class: 'steps' },
-      step('Put this into your trainer', h('pre', { class: 'mt8', tabindex: '0' }, code)),
+      step('Put two lines into your trainer, before its loop', h('pre', { class: 'mt8', tabindex: '0' }, code)),
       step('See whether it comes through', command(`plumb doctor --server ${grpc}`), h('p', { class: 'small sub mt8' }, 'It sends one test finding, which appears here and goes away again.')),
-      step('Or look at a run that is sick on purpose', command('tools/demo'), h('p', { class: 'small sub mt8' }, 'One minute: a router that looks into the future, found live.'))))),
+      step('Or look at a run that is sick on purpose', command('tools/demo'), h('p', { class: 'small sub mt8' }, 'In a clone of the repository, one minute once it is built: a router that looks into the future, found live.'))))),
     shell.server && !shell.server.keeps ? h('p', { class: 'small muted' }, 'Without ', h('code', {}, '--data'), ' this server forgets everything when it ends.') : null);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -189,6 +190,30 @@ TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
   const Ended audit = AuditOfCapsule();
   EXPECT_EQ(audit.status, 1) << audit.errors;
   EXPECT_NE(audit.output.find(Fingerprint()), std::string::npos);
+}
+
+// A curve's points are many and of all steps: what judges them again is said.
+TEST_F(CapsuleTest, AFindingOfASeriesSaysWhatJudgesItAgain) {
+  Start();
+  AgentStream agent(*server_, 10, {SourceOf("run", 0, 1)});
+  ASSERT_TRUE(agent.Welcomed());
+  v1::Batch batch = ScalarStep(SourceOf("run", 0, 1), 0);
+  v1::SeriesSet& set = *batch.add_series_sets();
+  set.set_id(17);
+  set.add_sites()->set_op("train_loss");
+  v1::SeriesRows& rows = *batch.add_series();
+  rows.set_set(17);
+  rows.add_source(0);
+  rows.add_step(0);
+  rows.add_value(std::nan(""));
+  ASSERT_TRUE(agent.Send(batch, 1));
+  const auto found = [this] { return server_->Incidents("run", "health/loss-non-finite"); };
+  ASSERT_TRUE(Eventually([&] { return found().size() == 1; }));
+  Process judged = Fetch(found()[0].finding().fingerprint(), {"--judged"});
+  EXPECT_EQ(judged.Wait(), 2);
+  EXPECT_NE(judged.errors().find("--run run --rules health/loss-non-finite judges it again"),
+            std::string::npos)
+      << judged.errors();
 }
 
 TEST_F(CapsuleTest, BoundedByRanksAndOneACause) {

@@ -34,6 +34,24 @@ async function manyTabs(browser, server) {
   await context.close();
 }
 
+// A wall of windows: more than a browser has connections to one host.
+async function manyWindows(browser, server) {
+  const context = patient(await browser.newContext());
+  const windows = [];
+  for (let i = 0; i < 9; i++) {
+    windows.push(await context.newPage());
+    await open(windows[i], server, '/');
+    await says(windows[i], 'live');
+  }
+  // Those without a stream of their own still ask: a broken window's place is taken by one of them.
+  const streams = () => Promise.all(windows.map((page) => page.evaluate(async () => (await navigator.locks.query()).held.length)));
+  assert.deepEqual(await streams(), Array(9).fill(4));
+  await windows.shift().close();
+  await windows[7].waitForFunction(async () => (await navigator.locks.query()).held.length === 4);
+  for (const page of windows) await says(page, 'live');
+  await context.close();
+}
+
 async function unanswered(browser, server, fingerprint) {
   const page = patient(await browser.newPage());
   await open(page, server, '/');
@@ -102,6 +120,7 @@ async function signedOut(browser, folder) {
 }
 
 export async function lifeTests(test, browser, server, { leak, run }) {
+  await test('windows beyond the browser\'s connections are live, too', () => manyWindows(browser, server));
   await test('a tab that is hidden leaves its connection to the others', () => manyTabs(browser, server));
   await test('what is not answered in time is said', () => unanswered(browser, server, leak));
   await test('what the server knows no more is not shown as if it were', async () => {
