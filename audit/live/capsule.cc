@@ -179,8 +179,8 @@ class Fetch {
       return LiveFailed(absl::FailedPreconditionError(absl::StrCat(
           "the finding is of a series and judged from all of its points, which a capsule does not "
           "hold; plumb audit --server ",
-          ShellWord(options_.server), " --run ", ShellWord(finding_.site().run()),
-          " --rules ", finding_.rule(), " judges it again")));
+          ShellWord(options_.server), " --run ", ShellWord(finding_.site().run()), " --rules ",
+          finding_.rule(), " judges it again")));
     }
     if (judged_.empty()) {
       return LiveFailed(absl::NotFoundError(
