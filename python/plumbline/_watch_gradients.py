@@ -16,19 +16,30 @@ class Gradients:
         self._run, self._shards = run, shards
         self.screen = Screen()
         self._series = {id(o): numbered("grad_norm", first + k) for k, o in enumerate(optimizers)}
-        self._parts, self._free = {id(o): trained for o in optimizers}, ()
-        if len(optimizers) > 1:
-            holder = {id(p): id(o) for o in reversed(optimizers) for group in o.param_groups for p in group["params"]}
-            self._free = {name for name, p in trained if id(p) not in holder}
-            for o in optimizers:
-                none = id(o) if o is optimizers[0] else None
-                self._parts[id(o)] = [(name, p) for name, p in trained if holder.get(id(p), none) == id(o)]
+        self._optimizers, self._trained, self._groups = optimizers, trained, 0
+        self._divide()
         self._words = {}  # id of an optimizer -> the due word of a gradient
         self._heard = set()  # names
         self.moving = ()  # those whose gradient was not zero in the step that was screened last
         self.screened = None  # that step
         self.seconds = 0.0  # that it took
         self.poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
+
+    def _divide(self):
+        """Who holds what. A gradient that no optimizer holds is cleared by nobody, often: it is no part of a norm.
+
+        Where none is held, optimizers have copies of the weights (masters, shards): all count then."""
+        holder = {id(p): id(o) for o in reversed(self._optimizers) for group in o.param_groups for p in group["params"]}
+        free = {name for name, p in self._trained if id(p) not in holder}
+        self._free = free if len(free) < len(self._trained) else set()
+        self._parts = {}
+        for o in self._optimizers:
+            none = id(o) if o is self._optimizers[0] else None
+            self._parts[id(o)] = [(name, p) for name, p in self._trained if holder.get(id(p), none) == id(o)]
+        self._groups = self._count()
+
+    def _count(self):
+        return sum(len(o.param_groups) for o in self._optimizers)  # add_param_group: layers that are let go later
 
     def due(self, optimizer):
         """All of one optimizer's are due at the same steps, but for their first one."""
@@ -59,6 +70,8 @@ class Gradients:
         began = perf_counter()
         if self.screened != self._run._step:
             self.screened, self.moving, self.seconds = self._run._step, set(), 0.0
+        if self._groups != self._count():
+            self._divide()
         each = norms(self._run._library.short, gradients)
         if scale != 1:
             each = [norm / scale for norm in each]
