@@ -40,8 +40,8 @@ else as a `note`. The incident closes when those that stood go on, or say goodby
 
 *Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
 launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
-peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (shapes only where they must
-agree; a tie names all), those that began two operations in another order than most, and those of which each sends to the next
+peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (as the library compares them: counts of elements where they must
+agree, never how a tensor is viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those that began two operations in another order than most, and those of which each sends to the next
 and nobody receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump only where no rank with one is such.
 `not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
 completed. All at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10
