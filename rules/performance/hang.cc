@@ -32,11 +32,13 @@ together: when all of them have stood for longer than 10 s (`liveness.hang_secon
 twice the longest pause that the run came back from, it names those that stand in the earliest step; in one step, where some are
 within a collective (its span is open: `run.span("collective")`, or the wait for the last gradients of
 DistributedDataParallel on the CPU) and others are not, those that are not. A rank
-whose connection broke is named instead: `process-gone` where its heartbeats came until then,
-`network-lost` where it had fallen silent before. It is an `error` where somebody can be named; where
+whose connection broke is named instead: `process-gone` where its heartbeats came until then;
+`network-lost` one that fell silent before, or is connected still and has not been heard of since before the others stood: a stopped
+process (`SIGSTOP`, a debugger) looks so, too. It is an `error` where somebody can be named; where
 all stand in one step it is a `warning`, and an `error` after 30 times as long. Of a loop that stopped before five looks, half a second
 apart, had seen it go on, nobody knows the pace: told after 30 times `hang_seconds` (five minutes), as a `warning` where somebody can be named,
-else as a `note`. The incident closes when those that stood go on, or say goodbye.
+else as a `note`. The incident closes when those that stood go on or
+say goodbye, or when all that waited have ended well.
 
 *Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
 launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
