@@ -38,7 +38,9 @@ class RestartedRunTest : public ::testing::Test {
       if (!well) ranks[r]->Break();
     }
     for (auto& rank : ranks) {
-      if (well) EXPECT_TRUE(rank->Finish().ok());
+      if (well) {
+        EXPECT_TRUE(rank->Finish().ok());
+      }
     }
   }
   void ExpectAttempt(uint32_t attempt, int64_t newest_step) {
