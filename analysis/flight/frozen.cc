@@ -1,14 +1,17 @@
 #include "analysis/flight/frozen.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "analysis/flight/handed.h"
+
 namespace plumbline::flight {
 namespace {
+
+constexpr size_t kMostShown = 256;  // of a list of shapes
 
 // One look at a job: the questions in the order of Take, surest first; the first that finds
 // something decides.
@@ -32,6 +35,8 @@ class Look {
   }
 
  private:
+  using Ops = std::vector<std::pair<uint32_t, const Op*>>;  // of members, in their order
+
   const RankRecord* RecordOf(uint32_t rank) const {
     const auto found = job_.ranks.find(rank);
     return found == job_.ranks.end() ? nullptr : &found->second;
@@ -76,67 +81,94 @@ class Look {
     std::set<std::pair<std::string, uint64_t>> looked;
     for (const auto& [rank, head] : heads_) {
       if (head->point_to_point || !looked.emplace(head->group, head->sequence).second) continue;
-      std::vector<std::pair<uint32_t, const Op*>> ops;
+      Ops ops;
       for (const uint32_t member : MembersOf(head->group)) {
         const RankRecord* record = RecordOf(member);
         if (record == nullptr) continue;
         if (const Op* op = record->Find(head->group, head->sequence)) ops.emplace_back(member, op);
       }
-      if (Differ("operation", ops, [](const Op& op) { return op.kind; }) ||
-          Differ("dtype", ops, [](const Op& op) { return op.dtype; }))
-        return true;
-      if (SameShapes(head->kind) && !UnevenAsListed(head->group, head->kind, ops) &&
-          (Differ("shape", ops, [](const Op& op) { return op.input_shape; }) ||
-           Differ("shape", ops, [](const Op& op) { return op.output_shape; })))
+      if (Differ("operation", ops, Texts(ops, &Op::kind), &Op::kind) ||
+          HandedDiffers(head->group, head->kind, ops))
         return true;
     }
     return false;
   }
 
+  // In dtype or count, as the library compares them.
+  bool HandedDiffers(const std::string& group, const std::string& kind, const Ops& ops) {
+    const bool in_bytes =
+        MovesOnly(kind) && std::all_of(ops.begin(), ops.end(), [](const auto& member) {
+          return WidthOf(member.second->dtype) != 0;
+        });
+    const std::vector<std::string> dtypes = Texts(ops, &Op::dtype);
+    // Parts of any size: their dtypes must be as wide.
+    if (in_bytes && !SameShapes(kind)) {
+      std::vector<std::string> widths;
+      for (const std::string& dtype : dtypes) widths.push_back(std::to_string(WidthOf(dtype)));
+      return Differ("dtype", ops, widths, &Op::dtype);
+    }
+    if (!in_bytes && Differ("dtype", ops, dtypes, &Op::dtype)) return true;
+    if (!SameShapes(kind) || UnevenAsListed(group, kind, ops)) return false;
+    std::vector<const Op*> calls;
+    for (const auto& [rank, op] : ops) calls.push_back(op);
+    for (const bool outputs : {false, true}) {
+      const std::vector<std::string> sizes = Comparable(calls, outputs, in_bytes);
+      if (Differ("shape", ops, sizes, outputs ? &Op::output_shape : &Op::input_shape)) {
+        // As many bytes would have been the same call: the dtype says more than the shape.
+        if (in_bytes) Differ("dtype", ops, dtypes, &Op::dtype);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  static std::vector<std::string> Texts(const Ops& ops, std::string Op::*of) {
+    std::vector<std::string> out;
+    for (const auto& [rank, op] : ops) out.push_back(op->*of);
+    return out;
+  }
+
   // An all-gather (or reduce-scatter) of parts of different sizes: every member lists the same
-  // outputs (inputs), and hands in (takes) the one at its own place.
-  bool UnevenAsListed(const std::string& group, std::string_view kind,
-                      const std::vector<std::pair<uint32_t, const Op*>>& ops) const {
+  // outputs (inputs), and hands in (takes) the one at its own place. Of a list that was cut, as far
+  // as it goes.
+  bool UnevenAsListed(const std::string& group, std::string_view kind, const Ops& ops) const {
     if (kind != "all_gather" && kind != "reduce_scatter") return false;
     const auto& members = MembersOf(group);
-    std::vector<std::string> listed;
+    std::vector<uint64_t> listed;
     for (const auto& [rank, op] : ops) {
       const bool gathers = kind == "all_gather";
-      const std::vector<std::string> all = ShapesIn(gathers ? op->output_shape : op->input_shape);
-      if (listed.empty()) listed = all;
+      const auto all = CountsIn(gathers ? op->output_shape : op->input_shape);
+      const auto part = CountsIn(gathers ? op->input_shape : op->output_shape);
+      if (!all || !part || part->tensors.size() != 1) return false;
+      if (listed.empty()) listed = all->tensors;
       const auto place =
           static_cast<size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
-      if (all != listed || all.size() != members.size() || members.size() < 2 ||
-          all[place] != (gathers ? op->input_shape : op->output_shape))
+      const bool cut = !all->whole && listed.size() < members.size();
+      if (all->tensors != listed || members.size() < 2 ||
+          (!cut && listed.size() != members.size()) ||
+          (place < listed.size() ? listed[place] != part->tensors[0] : !cut))
         return false;
     }
     return !listed.empty();
   }
 
-  // "[1024,8],[3]": its shapes.
-  static std::vector<std::string> ShapesIn(const std::string& text) {
-    std::vector<std::string> shapes;
-    for (size_t from = 0; from < text.size();) {
-      const size_t end = text.find(']', from);
-      if (end == text.npos) break;
-      shapes.push_back(text.substr(from, end + 1 - from));
-      from = end + 1;
-      while (from < text.size() && (text[from] == ',' || text[from] == ' ')) ++from;
-    }
-    return shapes;
-  }
-
-  bool Differ(const char* what, const std::vector<std::pair<uint32_t, const Op*>>& ops,
-              const std::function<std::string(const Op&)>& of) {
+  // `keys`: of the operations, in their order; what is equal there is the same. An empty one says
+  // nothing. `shown`: the field that a person is shown.
+  bool Differ(const char* what, const Ops& ops, const std::vector<std::string>& keys,
+              std::string Op::*shown) {
     std::map<std::string, std::vector<uint32_t>> ranks_of;
-    for (const auto& [rank, op] : ops) {
-      if (std::string value = of(*op); !value.empty()) ranks_of[std::move(value)].push_back(rank);
+    std::map<std::string, std::string> text_of;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (keys[i].empty()) continue;
+      ranks_of[keys[i]].push_back(ops[i].first);
+      text_of.try_emplace(keys[i], (ops[i].second->*shown).substr(0, kMostShown));
     }
     if (ranks_of.size() < 2) return false;
     // The minority is named; where there is none, everybody.
     size_t most = 0, with_most = 0;
     for (const auto& [value, ranks] : ranks_of) most = std::max(most, ranks.size());
     for (const auto& [value, ranks] : ranks_of) with_most += ranks.size() == most ? 1 : 0;
+    out_ = {};
     out_.kind = Frozen::Kind::kMismatched;
     out_.what = what;
     out_.op = *ops.front().second;
@@ -146,7 +178,7 @@ class Look {
       if (minority) out_.ranks.insert(out_.ranks.end(), ranks.begin(), ranks.end());
       std::string& text =
           ranks.size() == most && out_.majority.empty() ? out_.majority : out_.minority;
-      if (text.empty()) text = value;
+      if (text.empty()) text = text_of.at(value);
     }
     return true;
   }

@@ -70,8 +70,8 @@ std::string Explanation(const v1::RanksHung& h) {
                         : " broke off while their heartbeats came: their processes ended.");
   } else if (h.cause() == v1::RanksHung::CAUSE_UNREACHABLE) {
     absl::StrAppend(&text, " ", Ranks(h.ranks(), true),
-                    one ? " fell silent before its connection broke: its host or network is lost."
-                        : " fell silent before their connections broke: their hosts or networks "
+                    one ? " fell silent: its process was stopped, or its host or network is lost."
+                        : " fell silent: their processes were stopped, or their hosts or networks "
                           "are lost.");
   } else if (!h.ranks().empty() && !h.waiting().empty()) {
     absl::StrAppend(&text, " ", Ranks(h.waiting(), true), " came further and ",
@@ -88,7 +88,8 @@ const char* FixOf(const v1::RanksHung& h) {
       return "Look for what ended the process (its exit status, the kernel's log: out of memory), "
              "and restart the job: the others wait for ever.";
     case v1::RanksHung::CAUSE_UNREACHABLE:
-      return "Look at the host and its network; restart the job without it.";
+      return "Look whether the process is stopped (state T in ps: a signal, a debugger), at its host "
+             "and its network; restart the job without it.";
     default:
       return "Take stacks of the named ranks (py-spy dump, gdb); with NCCL, the flight recorder. A "
              "long stage that is meant: declare it with run.span(\"checkpoint\"), \"evaluation\" "

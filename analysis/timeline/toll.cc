@@ -43,6 +43,26 @@ std::vector<Toll> TollsOf(const v1::Timeline& t) {
   return tolls;
 }
 
+std::vector<Toll> TollsOf(const std::vector<const v1::Timeline*>& timelines) {
+  double span = 0, busy = 0, exposed = 0;
+  bool stages = false;
+  for (const v1::Timeline* t : timelines) {
+    if (TollsOf(*t).empty()) continue;
+    span += static_cast<double>(t->span_ns());
+    busy += static_cast<double>(t->busy_ns());
+    exposed += static_cast<double>(t->exposed_ns());
+    stages |= t->stage_known();
+  }
+  if (!(span > 0)) return {};
+  constexpr double kWhole = 1e12;
+  v1::Timeline all;
+  all.set_stage_known(stages);
+  all.set_span_ns(static_cast<uint64_t>(kWhole));
+  all.set_busy_ns(static_cast<uint64_t>(kWhole * (busy / span)));
+  all.set_exposed_ns(static_cast<uint64_t>(kWhole * (exposed / span)));
+  return TollsOf(all);
+}
+
 std::string TollLine(const std::vector<Toll>& tolls) {
   if (tolls.empty()) return "";
   std::string line = absl::StrCat("Toll: ", Paid(tolls[0]));

@@ -20,6 +20,8 @@ struct Toll {
 // The toll that is paid first: of cable, bubble and host those from a twentieth of the time on, by
 // their shares; then traffic inside the GPU; then the rest. Empty: no GPU event.
 std::vector<Toll> TollsOf(const v1::Timeline& timeline);
+// Of several ranks together, those that have none left out: shares of their common time.
+std::vector<Toll> TollsOf(const std::vector<const v1::Timeline*>& timelines);
 
 // "the cable"; empty: no toll has that id.
 std::string_view TollName(std::string_view id);

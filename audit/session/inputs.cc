@@ -42,6 +42,7 @@ class Finder {
   }
 
   void Finish() {
+    for (const auto& [report, head] : strangers_) LookBeside(head, report);
     auto& sets = inputs_->sets;
     sets.erase(std::remove_if(sets.begin(), sets.end(),
                               [](const Inputs::Set& set) { return set.files.empty(); }),
@@ -93,7 +94,10 @@ class Finder {
       set.files.push_back(report);
       return;
     }
-    if (!report->named) return;
+    if (!report->named) {
+      strangers_.emplace_back(report, head.substr(0, kLook));
+      return;
+    }
     const std::string_view unpack = UnpackWith(head);
     report->Add(0, "expected a format that this version reads (" + ReadableFormats() +
                        "), found " +
@@ -102,9 +106,31 @@ class Finder {
                                              std::string(unpack) + ", then audit what it held"));
   }
 
+  // In a directory, what stands beside files that are read and seems to be one of them: it is not
+  // passed over in silence.
+  static void TakeIn(Inputs::Set* set, InputReport* report) {
+    report->format = set->reader->format();
+    set->files.push_back(report);
+  }
+  void LookBeside(const std::string& head, InputReport* report) {
+    for (Inputs::Set& set : inputs_->sets) {
+      if (set.files.empty()) continue;
+      const Reader::Beside beside = set.reader->Judge(report->path, head, set.files);
+      if (beside == Reader::Beside::kOfThem) return TakeIn(&set, report);
+      if (beside == Reader::Beside::kAlike) {
+        report->Note("beside files of format " + std::string(set.reader->format()) +
+                     ", and looks like one, but is none: not read");
+      }
+    }
+  }
+
+  static constexpr size_t kLook = 16;  // bytes that tell a pickle
+
   const Reader* forced_;
   Inputs* inputs_;
   std::set<std::string> seen_;
+  // Found in a directory, and of no format; the first bytes of each.
+  std::vector<std::pair<InputReport*, std::string>> strangers_;
 };
 
 }  // namespace

@@ -6,6 +6,9 @@ from ._process_groups import describe_group
 from ._tensors import Unsupported, local
 
 
+ANNOUNCE_SECONDS = 0.2  # at most, before the first call of a site
+
+
 def elements(tensor, indices):
     """The elements at `indices` (a tensor, C order), copied; on the tensor's own device."""
     flat = local(tensor).detach().reshape(-1)
@@ -50,6 +53,7 @@ class Reducing:
                 kind = type(self._tensor).__name__
                 raise Unsupported(f"expected a torch tensor, not {kind}")
             self._run._ranks.follow(self._run, softly=True)
+            self._announce()
             sampled = self._run.sample_indices(self._name, local(self._tensor).numel(), self._op)
             if sampled is not None:
                 self._indices = as_indices(sampled)
@@ -68,17 +72,35 @@ class Reducing:
             self._observe()
         return False
 
+    def _announce(self):
+        """What this rank is about to ask for, written down before a call of a size or dtype that its site
+        had not: where the ranks' differ, Gloo ends the process within the call, and NCCL stands still."""
+        asked = (self._tensor.numel(), str(self._tensor.dtype))
+        stated = self._run._stated
+        if stated.get((self._name, self._op)) == asked:
+            return
+        stated[self._name, self._op] = asked
+        facts = self._facts()
+        # A call that its number joins would be there twice.
+        if facts.get("variable_count") or facts.get("sequence") is not None or (facts.get("group_size") or 2) < 2:
+            return
+        self._run.observe_reduction(self._name, op=self._op, **facts)
+        self._run.flush(ANNOUNCE_SECONDS)
+
+    def _facts(self):
+        known = describe_group(self._group) if not isinstance(self._group, str) else None
+        facts = {"group": self._group} if known is None else {
+            "group": known.name, "group_size": known.size, "group_rank": known.rank,
+            "transport": known.transport}  # fmt: skip
+        facts.update(wire_dtype=self._tensor.dtype, count=self._tensor.numel())
+        facts.update(self._declared)
+        return facts
+
     def _observe(self):
         try:
-            known = describe_group(self._group) if not isinstance(self._group, str) else None
             output = None if self._input is None else elements(self._tensor, self._indices)
-            facts = {"group": self._group} if known is None else {
-                "group": known.name, "group_size": known.size, "group_rank": known.rank,
-                "transport": known.transport}  # fmt: skip
-            facts.update(wire_dtype=self._tensor.dtype, count=self._tensor.numel())
-            facts.update(self._declared)
             self._run.observe_reduction(self._name, self._input, output, op=self._op,
-                                        offsets=self._indices, **facts)  # fmt: skip
+                                        offsets=self._indices, **self._facts())  # fmt: skip
         except self._run._mistake:
             raise
         except Exception as error:

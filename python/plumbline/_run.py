@@ -146,6 +146,7 @@ class Run(Observations):
         self._names = {}
         self._told_series = set()  # by the trainer
         self._told_stages = set()
+        self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
         self._start_observations()
 
     # ---- mistakes ------------------------------------------------------------------------------

@@ -51,18 +51,19 @@ void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
 
 void TellTolls(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
   const std::vector<timeline::Toll> tolls = timeline::TollsOf(t);
-  if (tolls.empty()) return;
-  google::protobuf::Struct& details = *verdict->mutable_details();
-  if (verdict->has_finding()) {
-    Put(details, "toll", std::string(tolls[0].id));
-    Put(details, "next_toll", std::string(tolls[1].id));
-  }
-  if (!all) return;
-  google::protobuf::Struct& shares = PutStruct(details, "tolls");
+  TellPaid(tolls, verdict);
+  if (tolls.empty() || !all) return;
+  google::protobuf::Struct& shares = PutStruct(*verdict->mutable_details(), "tolls");
   for (const timeline::Toll& toll : tolls) Put(shares, std::string(toll.id), toll.share);
 }
 
 }  // namespace
+
+void TellPaid(const std::vector<timeline::Toll>& tolls, v1::Verdict* verdict) {
+  if (tolls.size() < 2 || !verdict->has_finding()) return;
+  Put(*verdict->mutable_details(), "toll", std::string(tolls[0].id));
+  Put(*verdict->mutable_details(), "next_toll", std::string(tolls[1].id));
+}
 
 TimelineOf WhoseTimeline(const v1::Site& site) {
   if (site.layer() == timeline::kLoopLayer) return TimelineOf::kLoop;

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "analysis/timeline/timeline.h"
 #include "rules/rule.h"
@@ -45,6 +46,9 @@ class TimelineRule : public Rule {
  private:
   TimelineOf whose_ = TimelineOf::kTrace;
 };
+
+// The toll that is paid and the one behind it, in a finding's details ("toll", "next_toll").
+void TellPaid(const std::vector<timeline::Toll>& tolls, v1::Verdict* verdict);
 
 // Says in a finding's words which steps it was judged of: several blocks or traces with one finding
 // are told once, at the steps of all of them, and the numbers are those of one.

@@ -277,6 +277,7 @@ void RunState::Declare(const v1::Batch& batch, const v1::SiteDeclaration& declar
 
 void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close) {
   SupersedeOlder(batch, on_close);
+  FindLastWords(*batch);
   const auto ours = [&](uint32_t index) {
     return batch->sources(static_cast<int>(index)).run() == summary_.run;
   };
@@ -314,6 +315,7 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
     CloseLateSpokenOf(key, group, on_close);
   }
   late_of_.clear();
+  last_words_.clear();
   if (options_.max_bytes > 0) MakeRoom(options_.max_bytes, on_close);
   TellOfLate(on_close);
 }

@@ -182,6 +182,7 @@ class RunState {
                    const OnClose& on_close);
   void TellLate(const SiteStep& common, OpenStep open, const Group& group, const OnClose& on_close);
   void TellOfLate(const OnClose& on_close);
+  void FindLastWords(const v1::Batch& batch);
   SiteStep CommonOf(const GroupKey& key, const Group& group, int64_t step) const;
   static std::vector<Held> HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made);
   bool KeepRank(std::set<uint32_t>* ranks, uint32_t rank);
@@ -238,6 +239,8 @@ class RunState {
   std::set<std::pair<Group*, uint32_t>> late_of_;
   std::map<std::string, uint64_t> fresh_late_;  // by cause, not told of yet
   bool late_told_ = false;                      // a late step was, since they were told of
+  // Of the batch that is taken: who says goodbye in it, and the last step that each ended.
+  std::unordered_map<const v1::Source*, int64_t> last_words_;
 };
 
 }  // namespace plumbline::rules

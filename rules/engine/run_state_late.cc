@@ -5,6 +5,17 @@
 
 namespace plumbline::rules {
 
+// What a process says with its goodbye of a step that it never ended: the rest of its loop's times,
+// a span that was open. No step lacks it.
+void RunState::FindLastWords(const v1::Batch& batch) {
+  last_words_.clear();
+  for (const v1::Progress& progress : batch.progress()) {
+    if (progress.finished() && progress.any_step())
+      last_words_[&batch.sources(static_cast<int>(progress.source()))] =
+          progress.complete_through();
+  }
+}
+
 // `group` null: a later attempt has replaced the one that it belongs to, and that is a loss.
 void RunState::CountLate(const Group* group, const v1::Source& source, int64_t step,
                          const v1::Site& site) {
@@ -17,6 +28,8 @@ void RunState::CountLate(const Group* group, const v1::Source& source, int64_t s
     loss.set_step_last(step);
     return CountLoss(source, loss);
   }
+  const auto ended = last_words_.find(&source);
+  if (ended != last_words_.end() && step > ended->second) return;
   const char* cause = LossCauseOf(group->progress.late_cause(source.rank()));
   const auto [entry, fresh] = summary_.late.try_emplace(cause);
   RunSummary::LateCount& late = entry->second;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/timeline/timeline.h"
+#include "rules/bases/timeline_rule.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -125,6 +126,7 @@ class CollectiveBandwidth : public Rule {
         share_(options.Number("share")) {}
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (step.site.op() == kTimelineOp) return Remember(step);
     if (!step.site.layer().starts_with(timeline::kCollectivesLayer)) return;
     std::map<std::pair<int64_t, int64_t>, Moved> groups;
     for (const Item& item : step.items) {
@@ -148,12 +150,32 @@ class CollectiveBandwidth : public Rule {
     }
     const Moved& lowest = *std::min_element(order.begin(), order.end())->second;
     v1::Verdict verdict = JudgeGroup(lowest);
-    SetPlace(verdict, step.site.layer(), step.site.op(), step.step, step.step, lowest.ranks());
+    // Of the whole traces.
+    const bool known = traces_.at == step.step;
+    const int64_t last = known ? std::max(step.step, traces_.last) : step.step;
+    if (last > step.step) TellSteps(step.step, last, &verdict);
+    if (known) TellPaid(traces_.tolls, &verdict);
+    SetPlace(verdict, step.site.layer(), step.site.op(), step.step, last, lowest.ranks());
     out.Add(std::move(verdict));
   }
   void Persist(Archive& /*archive*/) override {}
 
  private:
+  // What the timelines say of the traces in which the collectives are: their site is judged before,
+  // in the same step.
+  void Remember(const SiteStep& step) {
+    if (!step.site.layer().empty()) return;
+    std::vector<const v1::Timeline*> timelines;
+    traces_ = {step.step, step.step, {}};
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_timeline()) continue;
+      timelines.push_back(&item.evidence->timeline());
+      for (const v1::TimelineStep& marked : timelines.back()->steps())
+        traces_.last = std::max(traces_.last, marked.number());
+    }
+    traces_.tolls = timeline::TollsOf(timelines);
+  }
+
   // Members of the domain that has fewest of them; 0: not known.
   int64_t Sharing(const CollectiveTimes& at) const {
     if (at.ranks <= 1) return 1;
@@ -259,6 +281,12 @@ class CollectiveBandwidth : public Rule {
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
+
+  struct Traces {
+    int64_t at = -1, last = -1;  // the step that they stand at, and the last one marked
+    std::vector<timeline::Toll> tolls;
+  };
+  Traces traces_;  // of one step only: nothing to be persisted
 
   const double link_, domain_link_;  // bytes/s
   const int64_t domain_;

@@ -32,16 +32,18 @@ together: when all of them have stood for longer than 10 s (`liveness.hang_secon
 twice the longest pause that the run came back from, it names those that stand in the earliest step; in one step, where some are
 within a collective (its span is open: `run.span("collective")`, or the wait for the last gradients of
 DistributedDataParallel on the CPU) and others are not, those that are not. A rank
-whose connection broke is named instead: `process-gone` where its heartbeats came until then,
-`network-lost` where it had fallen silent before. It is an `error` where somebody can be named; where
+whose connection broke is named instead: `process-gone` where its heartbeats came until then;
+`network-lost` one that fell silent before, or is connected still and has not been heard of since before the others stood: a stopped
+process (`SIGSTOP`, a debugger) looks so, too. It is an `error` where somebody can be named; where
 all stand in one step it is a `warning`, and an `error` after 30 times as long. Of a loop that stopped before five looks, half a second
 apart, had seen it go on, nobody knows the pace: told after 30 times `hang_seconds` (five minutes), as a `warning` where somebody can be named,
-else as a `note`. The incident closes when those that stood go on, or say goodbye.
+else as a `note`. The incident closes when those that stood go on or
+say goodbye, or when all that waited have ended well.
 
 *Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
 launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
-peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (shapes only where they must
-agree; a tie names all), those that began two operations in another order than most, and those of which each sends to the next
+peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (as the library compares them: counts of elements where they must
+agree, never how a tensor is viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those that began two operations in another order than most, and those of which each sends to the next
 and nobody receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump only where no rank with one is such.
 `not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
 completed. All at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10

@@ -103,6 +103,11 @@ class PipelineBubble : public Rule {
     std::vector<uint32_t> ranks;
     v1::Verdict verdict = JudgeRanks(step, &ranks);
     TellSteps(first_, last_, &verdict);
+    std::vector<const v1::Timeline*> timelines;
+    for (const Item& item : step.items) {
+      if (item.evidence->has_timeline()) timelines.push_back(&item.evidence->timeline());
+    }
+    TellPaid(timeline::TollsOf(timelines), &verdict);
     SetPlace(verdict, step.site.layer(), step.site.op(), first_, last_, ranks);
     out.Add(std::move(verdict));
   }

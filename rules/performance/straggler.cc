@@ -80,6 +80,12 @@ struct Traces {
   std::map<uint32_t, const v1::Timeline*> by_rank;
   std::vector<int64_t> steps;  // that all ranks have marked
   bool host_ahead = false;     // on some rank
+
+  std::vector<const v1::Timeline*> all() const {
+    std::vector<const v1::Timeline*> list;
+    for (const auto& [rank, timeline] : by_rank) list.push_back(timeline);
+    return list;
+  }
 };
 
 // More than half of a median step's work is left for the GPU behind the last mark.
@@ -194,6 +200,7 @@ class StragglerRule : public Rule {
       TellSteps(first, last, &verdict);
     }
     if (verdict.has_finding()) TellDriver(step.step, &verdict);
+    if (!of_loop) TellPaid(timeline::TollsOf(traces.all()), &verdict);
     // The culprits, else all.
     std::vector<uint32_t> ranks;
     if (const auto named = verdict.details().fields().find("ranks");

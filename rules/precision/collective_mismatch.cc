@@ -25,7 +25,8 @@ fp16 adds bit patterns: 1.0 in bf16 (0x3f80) reads as 1.875 in fp16.
 
 **What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
 every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
-(`variable_count`) are compared in the rest; point-to-point calls are exempt.
+(`variable_count`) are compared in the rest; point-to-point calls are exempt. `run.reducing` states what it is about to ask for before a
+site's first call and before one of another size, so that a process which ends within the call has said it.
 
 **Bad.** `count: 999936 on rank 3, 1000000 on ranks 0, 1, 2`.
 

@@ -79,9 +79,10 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
+absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Connection> owner,
                                             const MayWrite& may_write,
                                             const std::string& share_owner) {
+  const v1::Hello& hello = *said;
   if (auto s = CheckHello(hello); !s.ok()) return s;
   for (const std::string& run : RunsOf(hello)) {
     if (auto s = may_write(run); !s.ok()) return s;
@@ -90,9 +91,12 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_pt
   }
   const auto may = [&](const std::string& run) { return may_write(run).ok(); };
   if (auto s = table_->MayTakeOver(hello, may); !s.ok()) return s;
+  const uint32_t ahead = table_->AttemptsAhead(hello);
+  Attempts::Raise(ahead, said->mutable_sources());
   auto opened = table_->Open(hello.stream_id(), share_owner);
   if (!opened.ok()) return opened.status();
   Joined joined;
+  joined.ahead = ahead;
   joined.stream = std::move(*opened);
   std::shared_ptr<Connection> older;
   std::vector<Pacer::Resume> free;
@@ -113,6 +117,7 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_pt
     Leave(joined);
     return claimed;
   }
+  table_->Greeted(hello, ahead);
   ++counters_->streams;
   return joined;
 }
@@ -413,13 +418,14 @@ void Intake::SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t fir
 }
 
 bool Intake::NoteFinished(const StreamState& stream, const v1::Batch& batch) {
-  bool any = false;
+  size_t finished = 0;
   for (const v1::Progress& progress : batch.progress()) {
     if (!progress.finished()) continue;
-    any = true;
+    ++finished;
     table_->Release(stream.id, batch.sources(static_cast<int>(progress.source())));
   }
-  return any;
+  if (finished > 0 && finished >= stream.ranks.size()) table_->SaidGoodbye(stream.id);
+  return finished > 0;
 }
 
 void Intake::Held(StreamState& stream, uint64_t sequence, bool at_once,

@@ -42,12 +42,15 @@ class Intake {
     uint64_t connection = 0;
     uint64_t held = 0;  // highest number that needs not be sent again
     bool room = true;   // false: read on when Connection::Resume is called
+    uint32_t ahead = 0;  // attempts, of what its process says (attempts.h)
   };
   // `may_write`: OK when who says this hello may write the run; asked about the runs it names and
   // those the stream has spoken for before.
   using MayWrite = std::function<absl::Status(const std::string& run)>;
   // `share_owner`: whose share it takes (shares.h).
-  absl::StatusOr<Joined> Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
+  // A process that was restarted and does not know it is given a later attempt: those of `said` are
+  // raised, and those of its batches with them.
+  absl::StatusOr<Joined> Join(v1::Hello* said, std::weak_ptr<Connection> owner,
                               const MayWrite& may_write, const std::string& share_owner = "");
   // The connection is gone. `ended`: as it is when its process ends; false: that is not known.
   void Leave(const Joined& joined, bool ended = false);
@@ -84,7 +87,8 @@ class Intake {
   absl::Status ClaimLocked(StreamState& stream, const v1::Source& source)
       PLUMB_REQUIRES(stream.mutex);
   void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) PLUMB_REQUIRES(stream.mutex);
-  bool NoteFinished(const StreamState& stream, const v1::Batch& batch);
+  bool NoteFinished(const StreamState& stream, const v1::Batch& batch)
+      PLUMB_REQUIRES(stream.mutex);
   void DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello)
       PLUMB_REQUIRES(stream->mutex);
   void SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t first, uint64_t last)

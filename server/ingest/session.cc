@@ -117,7 +117,7 @@ bool Session::Consume() {
   }
   switch (message.what_case()) {
     case v1::AgentMessage::kHello:
-      return OnHello(message.hello());
+      return OnHello(message.mutable_hello());
     case v1::AgentMessage::kBatch:
       batch.batch = {held, message.mutable_batch()};
       batch.unsent = message.backlog().unsent_batches();
@@ -186,7 +186,8 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
   return Fail(theirs, grpc::StatusCode::INVALID_ARGUMENT, batch.refused);
 }
 
-bool Session::OnHello(const v1::Hello& hello) {
+bool Session::OnHello(v1::Hello* said) {
+  const v1::Hello& hello = *said;
   LegPtr call_stream, former;
   bool second = false;
   {
@@ -208,7 +209,7 @@ bool Session::OnHello(const v1::Hello& hello) {
     return Fail(call_stream, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
   }
   auto joined = context_->intake->Join(
-      hello, std::static_pointer_cast<Connection>(call_stream),
+      said, std::static_pointer_cast<Connection>(call_stream),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
       lease_->Names());
   if (!joined.ok()) {
@@ -264,6 +265,11 @@ bool Session::OnBatch(ParsedBatch batch) {
     if (auto s = lease_->Check(Scope::kWrite, source.run()); !s.ok()) {
       return Fail(call_stream, grpc::StatusCode::PERMISSION_DENIED, std::string(s.message()));
     }
+  }
+  // A later attempt than its process knows: the journal holds what was given.
+  if (const uint32_t ahead = call_stream->joined.ahead; ahead > 0) {
+    Attempts::Raise(ahead, batch.batch->mutable_sources());
+    if (context_->keep_wire) batch.wire = WireBytes(batch.batch->SerializeAsString());
   }
   context_->liveness->Heard(call_stream->stream_id, *batch.batch, std::chrono::steady_clock::now());
   return Offer(call_stream, sequence, std::move(batch));

@@ -75,7 +75,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool Fail(const LegPtr& call_stream, grpc::StatusCode code, const std::string& what);
   void OnHelloDue();
   bool Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why);
-  bool OnHello(const v1::Hello& hello);
+  bool OnHello(v1::Hello* said);
   bool OnBatch(ParsedBatch batch);
   void OnAside(v1::AgentMessage& message);
   bool Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch);

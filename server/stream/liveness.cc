@@ -221,44 +221,66 @@ std::vector<v1::RanksHung> Liveness::Look(Time now) {
   return told;
 }
 
+// How far it has come: within a step, or beyond its end.
+int64_t Liveness::PlaceOf(const Process& p) {
+  const bool within = p.complete >= 0 && p.complete < p.newest;
+  return 2 * p.newest + (Idle(p.stage) && !within ? 1 : 0);
+}
+
+// Who stands, who is lost, and for how long that has lasted at least. False: somebody goes on, or
+// that is not known.
+bool Liveness::Sort(const Members& members, Time now, Standing* out) {
+  std::vector<const Process*> silent;
+  Time others{};  // stand since then
+  for (const Process* p : members.all) {
+    if (!p->connected) {
+      out->lost.push_back(p);
+      out->still = std::min<Nanos>(out->still, now - (p->unreachable ? p->heard : p->left));
+      continue;
+    }
+    if (p->ended < kFirstSteps || Declared(p->stage)) return false;
+    if (now - p->heard > kSilent) {
+      silent.push_back(p);
+      continue;
+    }
+    if (!p->tells || p->beat <= p->moved) return false;
+    others = std::max(others, p->still_since);
+    out->standing.push_back(p);
+  }
+  // A process that was stopped, or whose network was lost, is not disconnected for long. It holds
+  // the others if it fell silent before they stood, or about then.
+  for (const Process* p : silent) {
+    if (out->standing.empty() || p->heard > others + kSilent) return false;
+    out->lost.push_back(p);
+    out->still = std::min<Nanos>(out->still, now - p->heard);
+  }
+  for (const Process* p : out->standing)
+    out->still = std::min<Nanos>(out->still, now - p->still_since);
+  // Nobody waits: they are gone, or idle.
+  return !std::all_of(out->standing.begin(), out->standing.end(),
+                      [](const Process* p) { return Idle(p->stage); });
+}
+
 // Does the whole group stand? Then for how long at least, and because of whom. False: it goes on,
 // or that is not known, or there is nothing that it would have to go on with.
 bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const {
-  const Group& group = *members.group;
-  Nanos still = Nanos::max();
-  // How far each has come: within a step, or beyond its end.
-  const auto place = [](const Process* p) {
-    const bool within = p->complete >= 0 && p->complete < p->newest;
-    return 2 * p->newest + (Idle(p->stage) && !within ? 1 : 0);
-  };
+  Standing now_stand;
+  if (!Sort(members, now, &now_stand)) return false;
+  const auto& [lost, standing, still] = now_stand;
   int64_t first = INT64_MAX, last = -1, step = INT64_MAX;
-  v1::RanksHung::Cause cause = v1::RanksHung::CAUSE_STUCK;
-  std::vector<const Process*> lost, standing;
-  for (const Process* p : members.all) {
-    if (!p->connected) {
-      lost.push_back(p);
-      still = std::min<Nanos>(still, now - p->left);
-      continue;
-    }
-    const bool known = p->tells && p->beat > p->moved && now - p->heard <= kSilent;
-    if (!known || p->ended < kFirstSteps || Declared(p->stage)) return false;
-    still = std::min<Nanos>(still, now - p->still_since);
-    first = std::min(first, place(p));
-    last = std::max(last, place(p));
+  for (const Process* p : standing) {
+    first = std::min(first, PlaceOf(*p));
+    last = std::max(last, PlaceOf(*p));
     step = std::min(step, p->newest);
-    standing.push_back(p);
   }
-  // Nobody waits: they are gone, or idle.
-  if (std::all_of(standing.begin(), standing.end(),
-                  [](const Process* p) { return Idle(p->stage); }))
-    return false;
   out->set_run(std::get<0>(key));
   out->set_attempt(std::get<1>(key));
   out->set_role(static_cast<v1::Role>(std::get<2>(key)));
+  v1::RanksHung::Cause cause = v1::RanksHung::CAUSE_STUCK;
   if (!lost.empty()) {
     cause = v1::RanksHung::CAUSE_UNREACHABLE;
     for (const Process* p : lost) {
-      if (!p->unreachable) cause = v1::RanksHung::CAUSE_GONE;
+      if (!p->connected && !p->unreachable) cause = v1::RanksHung::CAUSE_GONE;
       AddRanks(p->sources, out->mutable_ranks());
       step = std::min(step, p->newest);
     }
@@ -269,7 +291,7 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
       lost.empty() && !apart && std::any_of(standing.begin(), standing.end(), waits);
   const bool all_wait = std::all_of(standing.begin(), standing.end(), waits);
   // Of those that have come least far, those that wait wait for the others.
-  const auto late = [&](const Process* p) { return apart && place(p) == first; };
+  const auto late = [&](const Process* p) { return apart && PlaceOf(*p) == first; };
   const bool all_late_wait = std::all_of(standing.begin(), standing.end(),
                                          [&](const Process* p) { return !late(p) || waits(p); });
   for (const Process* p : standing) {
@@ -287,7 +309,7 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
   out->set_cause(cause);
   out->set_step(std::max<int64_t>(step, 0));
   out->set_still_ns(static_cast<uint64_t>(std::max<int64_t>(still.count(), 0)));
-  SetLimits(group, out);
+  SetLimits(*members.group, out);
   return true;
 }
 

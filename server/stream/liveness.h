@@ -15,8 +15,10 @@
 // A rank stands still from max(hang, 5 median steps, twice the longest pause that the run came back
 // from) on, by its own clock; where too few steps were seen to know how long one takes (a fast loop
 // that stopped early), from max(30 hang, twice that pause) on. What makes others wait is told of
-// only where all others wait. Where anything is not known (a stream that was not heard of lately,
-// an agent that does not say how long it stands) nothing is said.
+// only where all others wait. A stream that is not heard of any more, though it is connected, is that
+// of a process that was stopped or of a lost network: named where it fell silent before all others
+// stood. Where anything else is not known (an agent that does not say how long it stands) nothing is
+// said.
 #pragma once
 
 #include <chrono>
@@ -93,11 +95,18 @@ class Liveness {
     Group* group = nullptr;
   };
 
+  struct Standing {
+    std::vector<const Process*> lost, standing;
+    Nanos still = Nanos::max();
+  };
+
   void Advance(Process* process, int64_t newest, Time now) PLUMB_REQUIRES(mutex_);
   void List(uint64_t stream_id, Process* process) PLUMB_REQUIRES(mutex_);
   void Unlist(uint64_t stream_id) PLUMB_REQUIRES(mutex_);
   void Erase(uint64_t stream_id) PLUMB_REQUIRES(mutex_);
   static void Measure(Group* group, int64_t newest, Time now);
+  static int64_t PlaceOf(const Process& p);
+  static bool Sort(const Members& members, Time now, Standing* out);
   bool Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const
       PLUMB_REQUIRES(mutex_);
   void SetLimits(const Group& group, v1::RanksHung* out) const;

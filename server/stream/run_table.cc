@@ -38,6 +38,7 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
     run.reborn = run.died;
     run.unstuck |= !run.stuck.empty();
     run.stuck.clear();
+    run.waits.clear();
     run.bad_ends = false;
   }
   const auto [role, fresh] = run.roles.try_emplace(source.role());
@@ -460,11 +461,13 @@ void RunTable::RankState::Persist(Archive& archive) {
 void RunTable::Run::Persist(Archive& archive) { archive(attempt, ended, ranks, roles, info); }
 
 void RunTable::Persist(Archive& archive) {
-  const uint32_t version = archive.Version(3, 2);  // 3: what died or hung
+  const uint32_t version = archive.Version(4, 2);  // 3: what died or hung; 4: who waited
   archive(runs_);
   if (version < 3) return;
   for (auto& [name, run] : runs_)
     archive(run.bad_ends, run.died, run.reborn, run.unstuck, run.stuck);
+  if (version < 4) return;
+  for (auto& [name, run] : runs_) archive(run.waits);
 }
 
 std::vector<v1::RunInfo> RunTable::List() const {

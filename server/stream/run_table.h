@@ -16,6 +16,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -175,12 +176,14 @@ class RunTable {
     bool reborn = false;            // ... and somebody is there again
     bool unstuck = false;           // it was told to hang, and was begun again
     std::map<Rank, int64_t> stuck;  // who was told to hang, in which step
+    std::set<Rank> waits;           // ... and who waited for them
     void Persist(Archive& archive);
   };
 
   void Touch(Run& run, uint64_t stream_id, const v1::Source& source, Time now);
   void NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress);
   void SayWentOn(const Run& run, const char* rule, const std::string& why);
+  void NoteNotWaiting(Run& run, const v1::Source& source);
   void NoteNotStuck(Run& run, const v1::Source& source, const std::string& why);
   static RankState* Find(Run& run, uint64_t stream_id, const v1::Source& source);
   Run& RunOf(const v1::Source& source, int64_t unix_ns);

@@ -21,7 +21,10 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
   const bool bad = ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
   run.bad_ends |= progress.finished() && bad;
   // Who says goodbye, and well, stands no more. Where it ends otherwise the hang may be why.
-  if (progress.finished() && !bad) NoteNotStuck(run, source, "it has ended");
+  if (progress.finished() && !bad) {
+    NoteNotStuck(run, source, "it has ended");
+    NoteNotWaiting(run, source);
+  }
   if (progress.finished() || !progress.any_step()) return;
   if (run.reborn) {
     run.died = run.reborn = false;
@@ -40,7 +43,15 @@ void RunTable::NoteNotStuck(Run& run, const v1::Source& source, const std::strin
   if (run.stuck.erase({source.role(), source.rank()}) > 0) run.unstuck = run.stuck.empty();
   if (!run.unstuck) return;
   run.unstuck = false;
+  run.waits.clear();
   SayWentOn(run, rules::kHangRule, why);
+}
+
+// Whoever was gone or stood: nobody waits for it any more, if all that did have ended well.
+void RunTable::NoteNotWaiting(Run& run, const v1::Source& source) {
+  if (run.waits.erase({source.role(), source.rank()}) == 0 || !run.waits.empty()) return;
+  run.stuck.clear();
+  SayWentOn(run, rules::kHangRule, "all that waited have ended");
 }
 
 std::vector<RunTable::WentOn> RunTable::TakeWentOn(const std::vector<std::string>* runs) {
@@ -67,6 +78,9 @@ void RunTable::NoteHung(const v1::RanksHung& hung) {
   run->second.stuck.clear();
   for (const uint32_t rank : hung.ranks().empty() ? hung.waiting() : hung.ranks())
     run->second.stuck[{hung.role(), rank}] = hung.step();
+  run->second.waits.clear();
+  for (int i = 0; !hung.ranks().empty() && i < hung.waiting_size(); ++i)
+    run->second.waits.emplace(hung.role(), hung.waiting(i));
 }
 
 std::vector<std::string> RunTable::TakeBadEnds(Time now, const Skip& skip) {

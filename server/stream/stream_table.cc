@@ -13,6 +13,12 @@ namespace {
 
 std::string ClaimKey(const v1::Source& s) { return absl::StrCat(s.attempt(), "/", RankKey(s)); }
 
+std::vector<v1::Source> SourcesOf(const StreamPositions::Stream& known) {
+  std::vector<v1::Source> sources;
+  for (const SourceRecord& record : known.sources) sources.emplace_back().ParseFromString(record);
+  return sources;
+}
+
 // As the journal knows it. No lock: nobody else has it yet.
 std::shared_ptr<StreamState> Restored(
     uint64_t id, const Sequencer::Limits& limits, const StreamPositions::Stream& known,
@@ -23,9 +29,7 @@ std::shared_ptr<StreamState> Restored(
     state->sets.Restore(record);
     state->set_bytes.Note(SeriesSets::kRecord + record.size());
   }
-  for (const SourceRecord& record : known.sources) {
-    state->former.emplace_back().ParseFromString(record);
-  }
+  state->former = SourcesOf(known);
   return state;
 }
 
@@ -36,6 +40,7 @@ void StreamTable::Restore(const StreamPositions& incident_table) {
   for (const auto& [age, id] : incident_table.by_age()) {
     Entry entry;
     entry.state = Restored(id, limits_, incident_table.streams().at(id), most_.names);
+    attempts_.Restore(id, SourcesOf(incident_table.streams().at(id)));
     std::list<uint64_t>& idle = owners_[""].idle;
     entry.idle = idle.insert(idle.end(), id);
     ++owners_[""].streams;
@@ -140,6 +145,7 @@ bool StreamTable::EvictIdle(const std::string& name) {
   const auto oldest = streams_.find(owner.idle.front());
   owner.ranks -= oldest->second.claims.size();
   for (const std::string* key : oldest->second.claims) claims_.erase(claims_.find(*key));
+  attempts_.Forget(oldest->first);
   streams_.erase(oldest);
   owner.idle.pop_front();
   --owner.streams;
@@ -158,6 +164,7 @@ void StreamTable::Closed(uint64_t stream_id) {
   const MutexLock lock(mutex_);
   const auto found = streams_.find(stream_id);
   if (found == streams_.end() || !found->second.connected) return;
+  attempts_.Left(stream_id);
   std::list<uint64_t>& idle = owners_[found->second.owner].idle;
   found->second.connected = false;
   found->second.idle = idle.insert(idle.end(), stream_id);
@@ -199,6 +206,23 @@ void StreamTable::Release(uint64_t stream_id, const v1::Source& source) {
   if (const auto own = streams_.find(stream_id); own != streams_.end())
     Unclaim(&own->second, &found->first);
   claims_.erase(found);
+}
+
+uint32_t StreamTable::AttemptsAhead(const v1::Hello& hello) const {
+  const MutexLock lock(mutex_);
+  return attempts_.Ahead(hello);
+}
+
+void StreamTable::Greeted(const v1::Hello& hello, uint32_t ahead) {
+  const MutexLock lock(mutex_);
+  const auto found = streams_.find(hello.stream_id());
+  if (found == streams_.end() || !found->second.connected) return;
+  attempts_.Joined(hello.stream_id(), {hello.sources().begin(), hello.sources().end()}, ahead);
+}
+
+void StreamTable::SaidGoodbye(uint64_t stream_id) {
+  const MutexLock lock(mutex_);
+  attempts_.Left(stream_id);
 }
 
 size_t StreamTable::size() const {

@@ -19,6 +19,7 @@
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "server/journal/stream_positions.h"
+#include "server/stream/attempts.h"
 #include "server/stream/claimed_ranks.h"
 #include "server/stream/judge_queue.h"
 #include "server/stream/sequencer.h"
@@ -110,6 +111,13 @@ class StreamTable {
   absl::Status Claim(uint64_t stream_id, const v1::Source& source);
   void Release(uint64_t stream_id, const v1::Source& source);
 
+  // How many attempts the process behind `hello` is ahead of what it says (attempts.h).
+  uint32_t AttemptsAhead(const v1::Hello& hello) const;
+  // It is taken in, with the attempts that were given.
+  void Greeted(const v1::Hello& hello, uint32_t ahead);
+  // All its ranks have ended, though its connection may stay a moment longer.
+  void SaidGoodbye(uint64_t stream_id);
+
   size_t size() const;
 
  private:
@@ -136,6 +144,7 @@ class StreamTable {
   const StreamLimits most_;
   const Sequencer::Limits limits_;
   mutable Mutex mutex_;
+  Attempts attempts_ PLUMB_GUARDED_BY(mutex_);  // of the streams below
   // Senders choose the numbers and names: hashes that nobody outside can foresee.
   Streams streams_ PLUMB_GUARDED_BY(mutex_);
   std::map<std::string, Owner> owners_

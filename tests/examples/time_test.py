@@ -138,6 +138,25 @@ class TimeTest(unittest.TestCase):
                 self.assertEqual(notebook.returncode, 0)
                 self.assertEqual(told(support.watched(server, "notebook")), set())
 
+    def test_the_rank_whose_shape_differs_is_named_by_the_record(self):
+        """Without torch's own checks Gloo ends the process within the call: what it asked for was written down before."""
+        with support.scratch() as folder:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            world = dict(os.environ, WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+            world.pop("TORCH_DISTRIBUTED_DEBUG", None)
+            trainers = [subprocess.Popen([sys.executable, str(EXAMPLE), *SMALL, "--steps", "12", "--mismatch", "1:8",
+                                          "--run", "shapes", "--record", str(folder / "record"), "--patience", "60"],
+                                         env=dict(world, RANK=str(rank)), stdout=subprocess.DEVNULL,
+                                         stderr=subprocess.DEVNULL) for rank in range(3)]
+            for trainer in trainers:
+                self.assertNotEqual(trainer.wait(), 0)
+            told = [f for f in support.audit(folder / "record")[1]["findings"]
+                    if f["rule"] == "precision/collective-mismatch"]
+            self.assertEqual([f["site"]["ranks"] for f in told], [[1]])
+            self.assertIn("1000 on rank 1", told[0]["explanation"])
+
     def test_the_rank_whose_shape_differs_is_named_live(self):
         """torch checks shapes before the call (else Gloo ends the process within it), and fails on all ranks."""
         with support.scratch() as folder, support.Server(folder, "--data", folder / "data") as server:

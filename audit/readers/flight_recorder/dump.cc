@@ -14,6 +14,8 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostOperations = 1u << 16, kMostGroups = 1u << 16, kMostText = 256;
+constexpr size_t kMostPendingText = 1u << 14;  // what is compared: a shape for each of 1,500 ranks
+constexpr size_t kMostLongText = 16u << 20;
 constexpr uint32_t kMostRank = (1u << 17) - 1;
 
 std::string Cut(std::string_view text) {
@@ -22,9 +24,9 @@ std::string Cut(std::string_view text) {
   return out;
 }
 
-// Lists of whole numbers in lists: "[3,4],[]".
+// Lists of whole numbers in lists: "[3,4],[]". One that is cut ends within a bracket.
 template <typename Tree>
-std::string ShapeText(const Tree& tree, typename Tree::Node sizes) {
+std::string ShapeText(const Tree& tree, typename Tree::Node sizes, size_t most) {
   std::string text;
   for (const auto& shape : tree.Items(sizes)) {
     text += text.empty() ? "[" : ",[";
@@ -33,7 +35,7 @@ std::string ShapeText(const Tree& tree, typename Tree::Node sizes) {
       if (!first) text += ",";
       first = false;
       text += std::to_string(tree.Whole(extent).value_or(-1));
-      if (text.size() > kMostText) return text;
+      if (text.size() > most) return text;
     }
     text += "]";
   }
@@ -132,13 +134,22 @@ class Filler {
     SetPeer(name, &op);
     op.set_group(GroupOf(entry));
     op.set_sequence(SequenceOf(entry, op.point_to_point()));
-    op.set_input_shape(ShapeText(tree_, tree_.Find(entry, "input_sizes")));
-    op.set_output_shape(ShapeText(tree_, tree_.Find(entry, "output_sizes")));
+    const bool pending = op.state() != v1::FlightRecorder::STATE_COMPLETED;
+    op.set_input_shape(Shapes(tree_.Find(entry, "input_sizes"), pending));
+    op.set_output_shape(Shapes(tree_.Find(entry, "output_sizes"), pending));
     const std::vector<Node> dtypes = tree_.Items(tree_.Find(entry, "input_dtypes"));
     if (!dtypes.empty()) op.set_dtype(Cut(tree_.Text(dtypes[0])));
     if (const auto created = tree_.Whole(tree_.Find(entry, "time_created_ns")); created > 0)
       op.set_created_ns(static_cast<uint64_t>(*created));
     op.set_where(Where(tree_.Find(entry, "frames")));
+  }
+
+  // Long ones of pending operations alone, and of so many: a pickle may name one list many times.
+  std::string Shapes(Node sizes, bool pending) {
+    std::string text =
+        ShapeText(tree_, sizes, pending && long_text_ > 0 ? kMostPendingText : kMostText);
+    if (text.size() > kMostText) long_text_ -= std::min(long_text_, text.size());
+    return text;
   }
 
   uint32_t GroupOf(Node entry) {
@@ -189,6 +200,7 @@ class Filler {
 
   const Tree& tree_;
   v1::FlightRecorder& out_;
+  size_t long_text_ = kMostLongText;  // bytes that may still be kept
   std::map<std::string, uint32_t> groups_;
   std::map<std::string, uint32_t> of_id_;  // by a group's number, as text
 };

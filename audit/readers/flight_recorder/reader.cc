@@ -19,8 +19,8 @@ namespace {
 constexpr size_t kMostDumpBytes = 64u << 20;
 constexpr int64_t kMostDumpRank = (1 << 17) - 1;
 
-// "nccl_trace_rank_3", "dump-12.pickle" -> the number that ends the name; -1: none.
-int64_t RankAtEnd(std::string_view path) {
+// "dir/dump-12.pickle" -> "dump-12".
+std::string_view NameOf(std::string_view path) {
   std::string_view name = path.substr(path.rfind('/') + 1);
   for (bool again = true; again;) {
     again = false;
@@ -31,11 +31,28 @@ int64_t RankAtEnd(std::string_view path) {
       again = true;
     }
   }
+  return name;
+}
+
+// "nccl_trace_rank_3", "dump-12.pickle" -> the number that ends the name; -1: none.
+int64_t RankAtEnd(std::string_view path) {
+  const std::string_view name = NameOf(path);
   size_t begin = name.size();
   while (begin > 0 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
   if (begin == name.size() || name.size() - begin > 6) return -1;
   const int64_t rank = std::stoll(std::string(name.substr(begin)));
   return rank <= kMostDumpRank ? rank : -1;
+}
+
+// "dir/nccl_trace_rank_3" -> "nccl_trace_rank_".
+std::string_view Stem(std::string_view path) {
+  const std::string_view name = NameOf(path);
+  return name.substr(0, name.find_last_not_of("0123456789") + 1);
+}
+
+std::string_view FolderOf(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? std::string_view() : path.substr(0, slash);
 }
 
 // Nanoseconds from the launch of the oldest pending operation to the writing of the file, by the
@@ -186,6 +203,19 @@ bool FlightRecorderReader::Recognise(std::string_view path, std::string_view hea
   const bool may_be = packed || (head.size() >= kHeadBytes &&
                                  (head[0] == '\x80' || head[0] == '{' || head[0] == '['));
   return may_be && LooksLikeFlightDump(FirstBytes(path, head, kLook));
+}
+
+Reader::Beside FlightRecorderReader::Judge(const std::string& path, std::string_view head,
+                                           const std::vector<InputReport*>& files) const {
+  const bool pickle = head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
+  Beside beside = Beside::kStranger;
+  for (const InputReport* dump : files) {
+    if (FolderOf(dump->path) != FolderOf(path)) continue;
+    const std::string_view stem = Stem(path);
+    if (!stem.empty() && RankAtEnd(path) >= 0 && Stem(dump->path) == stem) return Beside::kOfThem;
+    if (pickle) beside = Beside::kAlike;
+  }
+  return beside;
 }
 
 std::vector<std::unique_ptr<Source>> FlightRecorderReader::Open(

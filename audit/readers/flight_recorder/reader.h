@@ -10,6 +10,9 @@ class FlightRecorderReader : public Reader {
  public:
   std::string_view format() const override { return "flight-recorder"; }
   bool Recognise(std::string_view path, std::string_view head) const override;
+  // In one folder with a dump: of its name but for the number, or a pickle.
+  Beside Judge(const std::string& path, std::string_view head,
+               const std::vector<InputReport*>& files) const override;
   std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override;
 };
 

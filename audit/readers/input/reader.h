@@ -109,6 +109,15 @@ class Reader {
     return Open(files);
   }
 
+  // What stands beside `files`, which this reader recognised, and no reader knows by its content:
+  // one that carries their name is read with them, so that what is wrong with it is told; one that
+  // looks like them gets a note. Called once a file.
+  enum class Beside { kStranger, kAlike, kOfThem };
+  virtual Beside Judge(const std::string& /*path*/, std::string_view /*head*/,
+                       const std::vector<InputReport*>& /*files*/) const {
+    return Beside::kStranger;
+  }
+
   static constexpr size_t kHeadBytes = 4096;
 };
 

@@ -84,6 +84,11 @@ for form in FORMS:
         _, found, _ = finding(dumps, form)
         assert found[0]["details"]["kind"] == "mismatched" and found[0]["details"]["ranks"] == [3], (change, found)
 
+    # A view of as many elements is the same call.
+    dumps = {r: dump(r, completed(r, 5) + [entry(6, "started", r, sizes=((2, 4096),) if r == 3 else ((1024, 8),))]) for r in range(RANKS)}
+    status, found, _ = finding(dumps, form)
+    assert status == 0 and found[0]["details"]["kind"] == "not-completed" and found[0]["details"]["ranks"] == [], found
+
     # All at one: a note, nobody is named.
     dumps = {r: dump(r, completed(r, 5) + [entry(6, "started", r)]) for r in range(RANKS)}
     status, found, _ = finding(dumps, form)
@@ -121,6 +126,34 @@ for seconds, verdict_is in ((2, "inconclusive"), (700, "finding")):
         said = [v for v in report["verdicts"] if v["rule"] == "performance/hang"]
         assert [v["verdict"] for v in said] == [verdict_is], (seconds, said)
         assert verdict_is == "finding" or said[0]["reason"].startswith("on-demand: "), said
+
+
+# An all-gather of uneven parts over so many ranks that the lists are long: everybody waits, nobody is accused.
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    parts = [[100, 64]] * 63 + [[37, 64]]
+    for rank in range(64):
+        one = dump(rank, [dict(entry(6, "started", rank, name="nccl:all_gather"), input_sizes=[parts[rank]], output_sizes=parts)])
+        one["pg_config"]["0"]["ranks"] = str(list(range(64)))
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(one, protocol=4))
+    status, report = audit(folder)
+    assert status == 0 and [f["details"]["ranks"] for f in report["findings"]] == [[]], report["findings"]
+
+# Beside good dumps: one of their name that is none is a problem of the input; another pickle gets a note; what looks like neither is nobody's business.
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    write(folder, {r: dump(r, completed(r, 5)) for r in range(2)}, 4)
+    for file, content in (("nccl_trace_rank_2", pickle.dumps({"a": [1]}, protocol=4)), ("nccl_trace_rank_3", b""), ("other.pkl", pickle.dumps([1], protocol=4)),
+                          ("README", b"dumps of Monday")):
+        (folder / file).write_bytes(content)
+    status, report = audit(folder)
+    told = {pathlib.Path(i["path"]).name: i for i in report["inputs"]}
+    assert status == 2, report
+    for file in ("nccl_trace_rank_2", "nccl_trace_rank_3"):
+        assert told[file]["format"] == "flight-recorder" and len(told[file]["problems"]) == 1, told[file]
+    assert told["other.pkl"]["format"] == "unknown" and not told["other.pkl"]["problems"], told["other.pkl"]
+    assert "looks like one, but is none" in told["other.pkl"]["notes"][0], told["other.pkl"]
+    assert told["README"]["format"] == "unknown" and not told["README"].get("notes"), told["README"]
 
 
 class Runs:

@@ -190,5 +190,29 @@ TEST_F(RunEndsTest, AHangIsOverWhenWhoHungSaysGoodbye) {
   EXPECT_THAT(WentOn(), IsEmpty());
 }
 
+// Rank 1 is gone; rank 0, which waited for it, ends well all the same.
+TEST_F(RunEndsTest, AHangIsOverWhenAllThatWaitedEndWell) {
+  Begin();
+  v1::RanksHung gone = BothHung();
+  gone.mutable_ranks()->RemoveLast();
+  gone.set_ranks(0, 1);
+  gone.add_waiting(0);
+  table_.NoteHung(gone);
+  Archive writes;
+  table_.Persist(writes);
+  const std::string bytes = writes.Take();
+  Goodbye(1, Source(0), 2);
+  EXPECT_THAT(WentOn(), ElementsAre("performance/hang"));
+  // The same after a restart of the server; and not where an exception ends it.
+  for (const bool well : {true, false}) {
+    Archive reads(bytes);
+    table_ = RunTable(seconds(10));
+    table_.Persist(reads);
+    ASSERT_TRUE(reads.ok()) << reads.error();
+    Goodbye(1, Source(0), 2, well ? v1::Ending::HOW_UNSPECIFIED : v1::Ending::HOW_EXCEPTION);
+    EXPECT_EQ(WentOn().size(), well ? 1u : 0u);
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::server

@@ -1,0 +1,129 @@
+// Who is gone, silent, or has said goodbye; who is left of an earlier attempt.
+#include <gtest/gtest.h>
+
+#include "analysis/processes/hang_verdict.h"
+#include "tests/server/stream/liveness_run.h"
+
+namespace plumbline::server {
+namespace {
+
+TEST_F(LivenessTest, GoneIsNotUnreachable) {
+  Begin(2);
+  Train(20);
+  Leave(1);  // while its heartbeats came
+  ranks_[1].beats = false;
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_GONE);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().cause().id(), "process-gone");
+  EXPECT_EQ(State("gone"), 1u);
+}
+
+// Stopped by a signal or a debugger: its connection lives on, and nothing is heard of it. It is told
+// as soon as another that stands would be, and for how long it has been silent, not disconnected.
+TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
+  Begin(2);
+  Train(20);
+  Train(1, {1});
+  ranks_[1].beats = false;
+  Pass(milliseconds(9000));
+  EXPECT_TRUE(told_.empty());
+  EXPECT_EQ(State("silent"), 1u);
+  Pass(milliseconds(2000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_UNREACHABLE);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0}));
+  EXPECT_GE(told_[0].still_ns(), 10'000'000'000u);
+  EXPECT_LE(told_[0].still_ns(), 11'000'000'000u);
+  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().cause().id(), "network-lost");
+  // Told once, also when keepalive gives up.
+  Pass(milliseconds(10000));
+  Leave(1);
+  EXPECT_EQ(State("unreachable"), 1u);
+  Pass(milliseconds(12000));
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+// Disconnected since: the pause is counted from when it was last heard.
+TEST_F(LivenessTest, ThePauseOfOneThatWasLostBeginsWithItsSilence) {
+  Begin(2);
+  Train(20, {}, milliseconds(4000));  // five steps are longer than hang_seconds
+  Train(1, {1});
+  ranks_[1].beats = false;
+  Pass(milliseconds(12000));
+  EXPECT_TRUE(told_.empty());
+  Leave(1);
+  Pass(milliseconds(10000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_UNREACHABLE);
+  EXPECT_GE(told_[0].still_ns(), 20'000'000'000u);
+  EXPECT_LE(told_[0].still_ns(), 21'000'000'000u);
+}
+
+// All stood long before one fell silent: who held them is not known, and it is not said to have.
+TEST_F(LivenessTest, WhoFallsSilentAfterAllStoodIsNotNamed) {
+  Begin(2);
+  Train(5);  // no pace: told after five minutes at the earliest
+  Pass(milliseconds(100000));
+  ranks_[1].beats = false;
+  Pass(milliseconds(600000));
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(LivenessTest, ASilentOneBesideOneThatGoesOnIsNotNamed) {
+  Begin(3);
+  Train(20);
+  ranks_[1].beats = false;
+  Train(60, {1});
+  EXPECT_TRUE(told_.empty());
+  // Nor where nobody is heard of: the network of all is lost, or this server's.
+  for (Rank& rank : ranks_) rank.beats = false;
+  Pass(milliseconds(100000));
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(LivenessTest, NobodyWaitsNobodyIsTold) {
+  Begin(2);
+  Train(20);
+  for (uint32_t r = 0; r < 2; ++r) {
+    Leave(r);
+    ranks_[r].beats = false;
+  }
+  Pass(milliseconds(100000));
+  EXPECT_TRUE(told_.empty()) << "the job ended";
+}
+
+TEST_F(LivenessTest, WhoIsLeftOfAnEarlierAttemptIsNotWaitedFor) {
+  Begin(2);
+  Train(20);
+  Join(0, 1);
+  Join(1, 1);
+  Pass(milliseconds(60000));  // the old processes beat, and stand
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(LivenessTest, WhoSaidGoodbyeIsNotWaitedFor) {
+  Begin(2);
+  Train(20);
+  v1::Batch goodbye;
+  goodbye.add_progress()->set_newest_step(ranks_[0].step);
+  goodbye.mutable_progress(0)->set_finished(true);
+  live_.Heard(1, goodbye, now_);  // its connection lives on
+  Train(1, {0});
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+}
+
+TEST_F(LivenessTest, TheEndOfAnOlderConnectionIsNotTheProcess) {
+  Begin(2);
+  Train(20);
+  Join(0, 0, 2);  // it is back before the old connection was seen to break
+  live_.Left(1, 1, now_);
+  EXPECT_EQ(State("running"), 2u);
+}
+
+}  // namespace
+}  // namespace plumbline::server

@@ -1,0 +1,153 @@
+// Who stands still, and who waits for it, by heartbeats.
+#include <gtest/gtest.h>
+
+#include "analysis/processes/hang_verdict.h"
+#include "tests/server/stream/liveness_run.h"
+
+namespace plumbline::server {
+namespace {
+
+TEST_F(LivenessTest, TheRankThatStandsIsNamedAndTheOthersWait) {
+  Begin(4);
+  Train(20);
+  Train(1, {2});  // the others begin the next step, and wait in it
+  Pass(milliseconds(9000));
+  EXPECT_TRUE(told_.empty());
+  Pass(milliseconds(3000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{2}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 1, 3}));
+  EXPECT_EQ(told_[0].step(), 19);
+  EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_STUCK);
+  EXPECT_EQ(State("still"), 4u);
+  const v1::Verdict verdict = rules::HangVerdict(told_[0]);
+  EXPECT_EQ(verdict.finding().level(), v1::LEVEL_ERROR);
+  EXPECT_EQ(verdict.finding().strength(), v1::STRENGTH_BOUNDED);
+  EXPECT_EQ(Of(verdict.site().ranks()), (std::vector<uint32_t>{2}));
+  EXPECT_EQ(verdict.details().fields().at("kind").string_value(), "not-launched");
+  // Told once; and again when it hangs again, longer than the pause that it came back from.
+  Pass(milliseconds(60000));
+  EXPECT_EQ(told_.size(), 1u);
+  Train(1, {0, 1, 3});  // it comes back
+  Train(20);
+  Train(1, {1});
+  Pass(milliseconds(100000));
+  EXPECT_EQ(told_.size(), 1u) << "the run came back from a pause of 72 s";
+  Pass(milliseconds(60000));
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_EQ(Of(told_[1].ranks()), (std::vector<uint32_t>{1}));
+}
+
+TEST_F(LivenessTest, AllInOneStepNameNobodyAndBecomeAnErrorLate) {
+  Begin(2);
+  Train(20);
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_TRUE(told_[0].ranks().empty());
+  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_WARNING);
+  Pass(milliseconds(300000));
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_EQ(rules::HangVerdict(told_[1]).finding().level(), v1::LEVEL_ERROR);
+}
+
+// In one step, and the others within a collective: who is not in it is awaited.
+TEST_F(LivenessTest, WhoHasNotEnteredTheCollectiveIsNamed) {
+  Begin(4);
+  Train(20);
+  for (const uint32_t waits : {0u, 2u, 3u}) ranks_[waits].stage = v1::Span::KIND_COLLECTIVE;
+  Pass(milliseconds(9000));
+  EXPECT_TRUE(told_.empty());
+  Pass(milliseconds(3000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2, 3}));
+  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_ERROR);
+}
+
+// All are within it: nobody is named. And a declared stage says more than a collective.
+TEST_F(LivenessTest, ACollectiveOfAllNamesNobodyAndACheckpointExcuses) {
+  Begin(3);
+  Train(20);
+  for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_COLLECTIVE;
+  ranks_[1].stage = v1::Span::KIND_CHECKPOINT;
+  Pass(milliseconds(30000));
+  EXPECT_TRUE(told_.empty());
+  ranks_[1].stage = v1::Span::KIND_COLLECTIVE;
+  Pass(milliseconds(3000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_TRUE(told_[0].ranks().empty());
+}
+
+TEST_F(LivenessTest, SlowStepsNeedFiveOfThem) {
+  Begin(2);
+  Train(10, {}, milliseconds(20000));
+  EXPECT_TRUE(told_.empty());
+  Train(1, {0}, milliseconds(60000));
+  EXPECT_TRUE(told_.empty());
+  Pass(milliseconds(50000));
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+// Two groups of ranks: 0 and 1 wait in the next step, 2 waits in this one for 3.
+TEST_F(LivenessTest, OfThoseThatAreBehindWhoWaitsIsNotNamed) {
+  Begin(4);
+  Train(20);
+  Train(1, {2, 3});
+  for (const uint32_t r : {0, 1, 2}) ranks_[r].stage = v1::Span::KIND_COLLECTIVE;
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{3}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 1, 2}));
+}
+
+// Stopped before anybody knows how long a step takes: five minutes, and a level less.
+TEST_F(LivenessTest, AFastLoopThatStopsEarlyIsToldLate) {
+  Begin(2);
+  for (int i = 0; i < 100; ++i) Train(1, {}, milliseconds(i % 50 == 0 ? 250 : 0));
+  Train(1, {1});
+  Pass(milliseconds(290000));
+  EXPECT_TRUE(told_.empty());
+  Pass(milliseconds(20000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  const v1::Verdict verdict = rules::HangVerdict(told_[0]);
+  EXPECT_EQ(verdict.finding().level(), v1::LEVEL_WARNING);
+  EXPECT_NE(verdict.finding().explanation().find("too few steps were seen"), std::string::npos);
+  EXPECT_EQ(verdict.finding().explanation().find("longest pause"), std::string::npos);
+  Pass(milliseconds(3600000));
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+// An agent that does not say how long it stands, a run whose steps were never measured.
+TEST_F(LivenessTest, WhereNothingIsKnownNothingIsSaid) {
+  Begin(2);
+  Train(3);
+  Pass(milliseconds(100000));
+  EXPECT_TRUE(told_.empty());
+  EXPECT_EQ(State("running"), 0u);
+}
+
+TEST_F(LivenessTest, TooFewStepsDoNotTellHowLongOneTakes) {
+  Begin(2);
+  Train(5);  // four were ended, so that the first three are over, and four were timed
+  Pass(milliseconds(60000));
+  EXPECT_TRUE(told_.empty());
+}
+
+class QuickLivenessTest : public LivenessTest {
+ protected:
+  QuickLivenessTest() : LivenessTest(std::chrono::seconds(1)) {}
+};
+
+// A heartbeat's word is over once a batch shows a newer step.
+TEST_F(QuickLivenessTest, ANewerStepOutweighsTheLastHeartbeat) {
+  Begin(2);
+  Train(20);
+  Pass(milliseconds(1250));
+  for (Rank& rank : ranks_) rank.beats = false;
+  Train(1, {}, milliseconds(2500));
+  EXPECT_TRUE(told_.empty());
+}
+
+}  // namespace
+}  // namespace plumbline::server

@@ -1,0 +1,112 @@
+// Who takes its time: declared stages, first steps, between two steps; and who waits for it.
+#include <gtest/gtest.h>
+
+#include "analysis/processes/hang_verdict.h"
+#include "tests/server/stream/liveness_run.h"
+
+namespace plumbline::server {
+namespace {
+
+// Late, not hung: one rank writes a checkpoint, the others wait for it.
+TEST_F(LivenessTest, WithinADeclaredStageNobodyHangs) {
+  Begin(4);
+  for (const auto stage :
+       {v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
+    Train(20);
+    ranks_[0].stage = stage;
+    Train(1, {0});
+    Pass(milliseconds(2500));
+    EXPECT_EQ(State("late"), 1u);
+    Pass(milliseconds(600000));
+    EXPECT_TRUE(told_.empty()) << v1::Span::Kind_Name(stage);
+    ranks_[0].stage = v1::Span::KIND_UNSPECIFIED;
+    ranks_[0].moved = now_;  // the step ends with its stage
+  }
+  // A stage of another kind excuses nobody.
+  Train(20);
+  ranks_[0].stage = v1::Span::KIND_DATA;
+  Train(1, {0});
+  Pass(milliseconds(12000));
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
+  Begin(2);
+  Train(1);
+  Pass(milliseconds(600000));  // compiles
+  EXPECT_TRUE(told_.empty());
+  // And so may that of a process that has come back, while the others wait.
+  Train(20);
+  Leave(1);
+  ranks_[1].ended = 0;
+  Join(1);
+  Train(1, {1});
+  Pass(milliseconds(600000));
+  EXPECT_TRUE(told_.empty());
+}
+
+// A notebook between two cells, a loop that has ended, a person who thinks.
+class BetweenStepsTest : public LivenessTest, public ::testing::WithParamInterface<uint32_t> {};
+
+TEST_P(BetweenStepsTest, NobodyHangs) {
+  Begin(GetParam());
+  Train(20);
+  for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_OTHER;
+  Pass(milliseconds(12000));
+  EXPECT_EQ(State("idle"), GetParam());
+  Pass(milliseconds(3600000));
+  EXPECT_TRUE(told_.empty());
+  // The next cell: there it may hang, however long it was idle.
+  for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_UNSPECIFIED;
+  Train(1);
+  Pass(milliseconds(12000));
+  EXPECT_EQ(told_.size(), 1u);
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, BetweenStepsTest, ::testing::Values(1u, 4u));
+
+// The others are within the next step: who does not begin it holds them.
+TEST_F(LivenessTest, WhoDoesNotBeginTheStepOfTheOthersIsNamed) {
+  Begin(3);
+  Train(20);
+  Train(1, {1});
+  ranks_[1].stage = v1::Span::KIND_OTHER;
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
+}
+
+// A loop that was left between the stages of a step: alone it is idle, beside others that wait it
+// holds them.
+TEST_F(LivenessTest, WhoStandsBetweenTheStagesOfAStepIsNamedWhereOthersWait) {
+  Begin(3);
+  Train(20);
+  ranks_[0].stage = ranks_[2].stage = v1::Span::KIND_COLLECTIVE;
+  ranks_[1].stage = v1::Span::KIND_OTHER;
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
+}
+
+// The others have ended the step and want nothing: nobody is said to wait.
+TEST_F(LivenessTest, WhoHasEndedItsStepDoesNotWait) {
+  Begin(3);
+  Train(20);
+  EndStep({0, 2});
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_TRUE(told_[0].waiting().empty());
+  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_WARNING);
+}
+
+TEST_F(LivenessTest, OneThatGoesOnIsEnough) {
+  Begin(2);
+  Train(20);
+  Train(100, {1});  // rank 0 does not wait: they are not coupled
+  EXPECT_TRUE(told_.empty());
+}
+
+}  // namespace
+}  // namespace plumbline::server
