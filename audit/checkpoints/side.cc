@@ -1,6 +1,7 @@
 #include "audit/checkpoints/side.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <set>
@@ -35,6 +36,13 @@ void Collect(CheckpointSide* side, const WholeCheckpoint& whole, uint32_t rank,
   }
 }
 
+// transformers keeps its trainer's state, the log so far in it, in each checkpoint's folder.
+bool IsOfCheckpoint(const std::string& path) {
+  const std::filesystem::path file(path);
+  return file.filename() == "trainer_state.json" &&
+         StepOfName(std::filesystem::absolute(file).parent_path().filename().string()).has_value();
+}
+
 }  // namespace
 
 bool CheckpointSide::failed() const {
@@ -55,7 +63,13 @@ std::vector<std::string> CheckpointSide::Layers() const {
 
 bool IsCheckpointPath(const std::string& path) {
   const Inputs inputs = FindInputs({path}, nullptr);
-  return inputs.sets.size() == 1 && inputs.sets[0].reader->format() == "checkpoint";
+  bool checkpoints = false, others = false;
+  for (const Inputs::Set& set : inputs.sets) {
+    const bool is = set.reader->format() == "checkpoint";
+    checkpoints |= is;
+    for (const InputReport* report : set.files) others |= !is && !IsOfCheckpoint(report->path);
+  }
+  return checkpoints && !others;
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::string& path) {
@@ -66,7 +80,11 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
   for (const Inputs::Set& set : side->inputs.sets) {
     if (set.reader->format() == "checkpoint") files = set.files;
   }
-  const std::vector<PlannedFile> plans = PlanCheckpoints(files);
+  std::vector<PlannedFile> plans = PlanCheckpoints(files);
+  // Beside checkpoints of a step a model of none is not meant.
+  const bool series =
+      std::any_of(plans.begin(), plans.end(), [](const PlannedFile& plan) { return !plan.apart; });
+  if (series) std::erase_if(plans, [](const PlannedFile& plan) { return plan.apart; });
   if (plans.empty()) {
     std::string why;
     for (const InputReport& report : side->inputs.reports) {

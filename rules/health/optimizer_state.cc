@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/weights/weights.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -27,10 +28,12 @@ and ends higher. Where the schedule is left out, the rate begins at its warm-up 
 
 **What it checks.** What checkpoints of one run say of themselves: the largest `step` that the optimizer keeps of a parameter (series
 `optimizer.step`) and the schedule's `last_epoch` (`scheduler.step`), against the checkpoint before. The optimizer's step falls while the checkpoint's
-rises: error. The schedule's falls while the optimizer's does not: warning. The whole number of schedule's steps an optimizer's step changes: warning.
+rises: error. The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer keeps no steps (SGD): warning. The
+whole number of schedule's steps an optimizer's step changes: warning.
 The second moment (`exp_avg_sq`, or `momentum_buffer`) of a parameter that an optimizer's group lists is gone, or zero, although the checkpoint before
-had it and the optimizer's step does not fall: error. A bf16 or fp16 weight is not its fp32 master of the same checkpoint (`master_param`), rounded to
-nearest: error. Where stochastic rounding is declared, only what rounding in neither direction gives counts.
+had it and the optimizer's step does not fall: error. The same of all parameters at once, named or not: their state is empty, or holds
+`momentum_buffer: None`, while the groups (series `optimizer.held`) list them; a warning where no step is kept. A bf16 or fp16 weight is not its fp32
+master of the same checkpoint (`master_param`), rounded to nearest: error. Where stochastic rounding is declared, only what rounding in neither direction gives counts.
 
 **Bad.** `the optimizer has taken 12,000 steps in the checkpoint of step 12000 and 500 in that of step 12500`
 
@@ -47,9 +50,10 @@ that are frozen, unused or join later: the largest counts.
 
 **Strength.** `proved`: the numbers are what the files hold.
 
-**Inconclusive when** only one checkpoint tells them, or one is no number.
+**Inconclusive when** only one checkpoint tells them, no two in a row tell the same, or one is no number.
 
-**What it cannot see.** Optimizers that keep no `step`; parameters whose number in the state could not be named; a state that is kept outside of the checkpoint.
+**What it cannot see.** That an optimizer without a `step` (SGD) was not loaded, once its first step has filled its momentum again;
+parameters whose number in the state could not be named (unless all are gone); a state that is kept outside of the checkpoint.
 
 **Cost.** Some 60 bytes a rank, and the name of each parameter.
 
@@ -71,36 +75,26 @@ constexpr RuleInfo kInfo = {"health/optimizer-state",
                             kPage,
                             kOptions};
 
-constexpr char kOptimizerStep[] = "optimizer.step";
-constexpr char kSchedulerStep[] = "scheduler.step";
+constexpr char kParameters[] = "optimizer.held";  // how many its groups list
 constexpr char kMaster[] = "master.";  // what comparing a weight with its master gave, by its layer
 constexpr char kHeldRate[] = "held";   // of each parameter of a group, at its layer
 constexpr double kFewSteps = 100;      // of the optimizer: below, a few skipped ones make a ratio
 constexpr double kNearWhole = 0.02;
 constexpr size_t kMostMoments = size_t{1} << 18;  // parameters of a rank
 
-// What one checkpoint of one rank says.
-struct StateCounts {
-  int64_t step = 0;
-  std::optional<double> optimizer, scheduler;
-  std::set<std::string> moments;  // parameters with one that is not zero
-  std::set<std::string> odd;      // with one that is not finite: nothing is known of it
-  std::set<std::string> held;     // parameters that a group lists
-  std::map<std::string, std::map<std::string, double>> masters;  // of this step alone
-  // Not masters: they are judged in their own step.
-  void Persist(Archive& a) { a(step, optimizer, scheduler, moments, odd, held); }
-};
-
 struct StateCourse {
   std::optional<StateCounts> last;
-  double ratio = 0;  // schedule's steps an optimizer's step, whole; 0: not known
-  uint64_t pairs = 0;
-  uint64_t odd = 0;  // no numbers
+  double ratio = 0;     // schedule's steps an optimizer's step, whole; 0: not known
+  uint64_t pairs = 0;   // that both keep the optimizer's steps
+  uint64_t others = 0;  // that both keep something else of it
+  bool apart = false;   // there were some that keep nothing in common
+  uint64_t odd = 0;     // no numbers
   int64_t step_first = 0;
   bool told = false, told_schedule = false, told_moments = false;
   bool told_masters = false;
   void Persist(Archive& a) {
-    a(last, ratio, pairs, odd, step_first, told, told_schedule, told_moments, told_masters);
+    a(last, ratio, pairs, others, apart, odd, step_first, told, told_schedule, told_moments,
+      told_masters);
   }
 };
 
@@ -110,8 +104,8 @@ class OptimizerState : public Rule {
       : stochastic_(options.Text("rounding").find("stochastic") != std::string::npos) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return site.op() == kOptimizerStep || site.op() == kSchedulerStep || site.op() == kHeldRate ||
-           site.op().starts_with(kMaster);
+    return site.op() == kOptimizerStep || site.op() == kSchedulerStep || site.op() == kParameters ||
+           site.op() == kHeldRate || site.op().starts_with(kMaster);
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
@@ -128,6 +122,10 @@ class OptimizerState : public Rule {
         continue;
       }
       const double value = item.evidence->scalar().value();
+      if (step.site.op() == kParameters) {
+        counts.parameters = value;
+        continue;
+      }
       (step.site.op() == kOptimizerStep ? counts.optimizer : counts.scheduler) = value;
     }
   }
@@ -135,7 +133,9 @@ class OptimizerState : public Rule {
   bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     for (auto& [rank, counts] : open_) {
-      if (!counts.optimizer && !counts.scheduler && counts.masters.empty()) continue;
+      if (!counts.optimizer && !counts.scheduler && counts.masters.empty() &&
+          !(counts.parameters > 0))
+        continue;
       counts.step = step.step;
       Take(step, rank, counts, out);
     }
@@ -147,9 +147,15 @@ class OptimizerState : public Rule {
       if (course.told || course.told_schedule || course.told_moments || course.told_masters)
         continue;
       v1::Verdict verdict =
-          course.pairs > 0 ? Pass("the optimizer's steps rise with the checkpoints'")
+          course.pairs > 0    ? Pass("the optimizer's steps rise with the checkpoints'")
+          : course.others > 0 ? Pass(
+                                    "the schedule's steps and the moments go on; the optimizer "
+                                    "keeps no steps that could be compared")
           : course.odd > 0 ? Inconclusive("no-number: what a checkpoint keeps as its steps is none")
-                           : Inconclusive("one-checkpoint: nothing to compare it with");
+          : course.apart   ? Inconclusive(
+                                 "nothing-in-common: no two checkpoints in a row keep the "
+                                   "same of steps, schedule and moments")
+                         : Inconclusive("one-checkpoint: nothing to compare it with");
       Put(*verdict.mutable_details(), "pairs", static_cast<double>(course.pairs));
       SetPlace(verdict, "", kOptimizerStep, course.step_first,
                course.last ? course.last->step : course.step_first,
@@ -160,7 +166,7 @@ class OptimizerState : public Rule {
 
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
+    archive.Version(3, 3);
     archive(courses_);
   }
 
@@ -199,20 +205,29 @@ class OptimizerState : public Rule {
 
   static void Compare(uint32_t rank, const StateCounts& before, const StateCounts& now,
                       StateCourse& course, VerdictSink& out) {
-    if (!before.optimizer || !now.optimizer) return;
-    ++course.pairs;
-    if (*now.optimizer < *before.optimizer) {
+    const bool counted = before.optimizer && now.optimizer;
+    const bool scheduled = before.scheduler && now.scheduler;
+    if (counted) {
+      ++course.pairs;
+    } else if (scheduled || (!before.moments.empty() && now.parameters > 0)) {
+      ++course.others;  // SGD keeps no steps
+    } else {
+      course.apart = true;
+      return;
+    }
+    if (counted && *now.optimizer < *before.optimizer) {
       course.ratio = 0;
-      if (!std::exchange(course.told, true)) out.Add(Anew(rank, before, now));
+      if (!std::exchange(course.told, true)) out.Add(StateAnew(rank, before, now));
       return;
     }
     CompareMoments(rank, before, now, course, out);
-    if (!before.scheduler || !now.scheduler) return;
+    if (!scheduled) return;
     if (*now.scheduler < *before.scheduler) {
       course.ratio = 0;
       if (!std::exchange(course.told_schedule, true)) out.Add(ScheduleAnew(rank, before, now));
       return;
     }
+    if (!counted) return;
     const double steps = *now.optimizer - *before.optimizer;
     if (!(steps >= kFewSteps)) return;
     const double ratio = (*now.scheduler - *before.scheduler) / steps;
@@ -278,94 +293,11 @@ class OptimizerState : public Rule {
       if (now.held.contains(name) && !now.moments.contains(name) && !now.odd.contains(name))
         gone.push_back(name);
     }
+    // All at once, whether their names are known or not.
+    if (now.parameters > 0 && now.moments.empty() && now.odd.empty())
+      gone.assign(before.moments.begin(), before.moments.end());
     if (gone.empty() || std::exchange(course.told_moments, true)) return;
     out.Add(MomentsGone(rank, gone, before, now));
-  }
-
-  static v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,
-                                 const StateCounts& before, const StateCounts& now) {
-    FindingBuilder found = Begin(v1::LEVEL_ERROR, rank, kOptimizerStep, before, now);
-    found.Title("moments are gone while the optimizer's step is kept")
-        .Explain(absl::StrFormat(
-            "%d of %d parameters have no second moment, or one of zeros, in the checkpoint of step "
-            "%d and had one in that of step %d (the first: %s), while the optimizer's step is %.0f "
-            "after %.0f: the next steps are corrected as if their moments were old.",
-            gone.size(), before.moments.size(), now.step, before.step, gone[0], *now.optimizer,
-            *before.optimizer))
-        .Cause("moments-lost", 0.9)
-        .Measured("parameters whose moments are gone", static_cast<double>(gone.size()),
-                  "parameters")
-        .Threshold(0, "a parameter that is held keeps its moments")
-        .Witness("first_parameter", gone[0])
-        .Witness("optimizer_step_before", *before.optimizer)
-        .Witness("optimizer_step", *now.optimizer)
-        .Fix(
-            "Go on from the checkpoint before, and load the whole state of the optimizer; where a "
-            "part is reset on purpose, reset its step too.");
-    return found.Take();
-  }
-
-  static FindingBuilder Begin(v1::Level level, uint32_t rank, const char* op,
-                              const StateCounts& before, const StateCounts& now) {
-    FindingBuilder found(level, v1::STRENGTH_PROVED);
-    found.Samples(2)
-        .Witness("checkpoint_before", static_cast<double>(before.step))
-        .Witness("checkpoint", static_cast<double>(now.step))
-        .At("", op, before.step, now.step, std::vector<uint32_t>{rank});
-    return found;
-  }
-
-  static v1::Verdict Anew(uint32_t rank, const StateCounts& before, const StateCounts& now) {
-    return Begin(v1::LEVEL_ERROR, rank, kOptimizerStep, before, now)
-        .Title(kInfo.title)
-        .Explain(absl::StrFormat("The optimizer has taken %.0f steps in the checkpoint of step %d "
-                                 "and %.0f in that of step %d: its moments were not loaded.",
-                                 *before.optimizer, before.step, *now.optimizer, now.step))
-        .Cause("optimizer-not-loaded", 0.9)
-        .Measured("optimizer's steps lost", *before.optimizer - *now.optimizer, "steps")
-        .Threshold(0, "the optimizer's steps rise with the run's")
-        .Witness("optimizer_step_before", *before.optimizer)
-        .Witness("optimizer_step", *now.optimizer)
-        .Fix(
-            "Go on from the checkpoint before, and load the optimizer's state too "
-            "(optimizer.load_state_dict).")
-        .Take();
-  }
-
-  static v1::Verdict ScheduleAnew(uint32_t rank, const StateCounts& before,
-                                  const StateCounts& now) {
-    return Begin(v1::LEVEL_WARNING, rank, kSchedulerStep, before, now)
-        .Title("the learning-rate schedule begins anew within a run")
-        .Explain(absl::StrFormat("The schedule stands at %.0f in the checkpoint of step %d and at "
-                                 "%.0f in that of step %d, while the optimizer went on from %.0f "
-                                 "to %.0f.",
-                                 *before.scheduler, before.step, *now.scheduler, now.step,
-                                 *before.optimizer, *now.optimizer))
-        .Cause("schedule-not-loaded", 0.8)
-        .Measured("schedule's steps lost", *before.scheduler - *now.scheduler, "steps")
-        .Threshold(0, "the schedule's steps rise with the optimizer's")
-        .Witness("scheduler_step_before", *before.scheduler)
-        .Witness("scheduler_step", *now.scheduler)
-        .Fix("Load the schedule's state with the optimizer's (scheduler.load_state_dict).")
-        .Take();
-  }
-
-  static v1::Verdict OtherRatio(uint32_t rank, double ratio, double other,
-                                const StateCounts& before, const StateCounts& now) {
-    return Begin(v1::LEVEL_WARNING, rank, kSchedulerStep, before, now)
-        .Title("the schedule steps at another pace than before")
-        .Explain(absl::StrFormat("Until step %d the schedule took %.0f steps an optimizer's step, "
-                                 "since then %.0f: it is as much faster or slower than planned.",
-                                 before.step, ratio, other))
-        .Cause("schedule-pace", 0.7)
-        .Measured("schedule's steps an optimizer's step", other, "steps")
-        .Threshold(ratio, "as in the checkpoints before")
-        .Witness("pace_before", ratio)
-        .Witness("pace", other)
-        .Fix(
-            "Step the schedule as before: once an optimizer's step, or say by how many processes "
-            "it is stepped (Accelerate's split_batches, step_scheduler_with_optimizer).")
-        .Take();
   }
 
   bool stochastic_;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "audit/readers/pickle/callees.h"
 #include "audit/readers/pickle/machine.h"
 #include "base/printable.h"
 
@@ -96,20 +97,25 @@ class IndexWalk {
   }
 
   void TellCalls() {
-    std::map<std::string, std::pair<uint64_t, uint64_t>> others;  // count, first byte
+    struct Seen {
+      uint64_t count = 0, byte = 0;  // the first one's
+      bool data = true;
+    };
+    std::map<std::string, Seen> others;
     for (PickleId id = 0; id < tree_.size(); ++id) {
       if (!tree_.Is(id, PickleKind::kCall) || IsIndexRecord(tree_.callee(id))) continue;
-      auto& [count, byte] = others[ValidUtf8(tree_.callee(id))];
-      if (count++ == 0) byte = tree_.offset(id);
+      Seen& seen = others[ValidUtf8(NameOfCallee(tree_, id))];
+      if (seen.count++ == 0) seen.byte = tree_.offset(id);
+      seen.data &= BuildsData(tree_, id);
     }
     for (const auto& [name, seen] : others) {
-      const std::string text = std::to_string(seen.first) +
-                               (seen.first == 1 ? " call of " : " calls of ") + Printable(name);
+      const std::string text = std::to_string(seen.count) +
+                               (seen.count == 1 ? " call of " : " calls of ") + Printable(name);
       findings_.notes.push_back("left closed: " + text);
-      if (!IsDataClass(name) && !name.starts_with("torch.distributed.")) {
+      if (!seen.data) {
         findings_.problems.push_back(
-            {seen.second, "expected tensors' places and plain values, found " + text +
-                              " (left closed, not run)"});
+            {seen.byte, "expected tensors' places and plain values, found " + text +
+                            " (left closed, not run)"});
       }
     }
   }

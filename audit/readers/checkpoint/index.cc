@@ -65,7 +65,7 @@ std::optional<Problem> ReadShardIndex(const InputFile& file, ShardIndex* index) 
 }
 
 std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<ShardTensors>& shards,
-                                 const std::set<std::string>& missing) {
+                                 const std::set<std::string>& missing, std::string* note) {
   std::vector<Problem> problems;
   std::map<std::string, std::string> found;  // the shard of a tensor
   uint64_t total = 0;
@@ -95,10 +95,10 @@ std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<Shar
     problems.push_back(
         {0, "expected tensor " + Quoted(name) + " in " + Quoted(shard) + ", found no such tensor"});
   }
-  if (missing.empty() && index.total_size && *index.total_size != total) {
-    problems.push_back({0, "expected " + std::to_string(*index.total_size) +
-                               " bytes of tensors as the index says, found " +
-                               std::to_string(total)});
+  if (problems.empty() && index.total_size && *index.total_size != total) {
+    *note = "the index says " + std::to_string(*index.total_size) +
+            " bytes of tensors, its shards hold " + std::to_string(total) +
+            "; each tensor that it names is there";
   }
   return problems;
 }

@@ -30,8 +30,9 @@ struct ShardTensors {
 };
 
 // What the shards that could be read and the index say differently: a tensor in two shards, in
-// another than its own or in none, a total that differs. `missing`: shards that are not there.
+// another than its own or in none. `missing`: shards that are not there. `note`: all tensors are
+// there, and the index counts other bytes (writers count tied weights twice, or in another dtype).
 std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<ShardTensors>& shards,
-                                 const std::set<std::string>& missing);
+                                 const std::set<std::string>& missing, std::string* note);
 
 }  // namespace plumbline::audit

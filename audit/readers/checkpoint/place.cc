@@ -100,6 +100,32 @@ RankTag RankOfPath(std::string_view path) {
   return tag;
 }
 
+bool IsLeftover(const std::string& path) {
+  const auto ends = [](std::string_view name) {
+    for (const std::string_view end : {".tmp", ".temp", ".part", ".partial", ".incomplete", "~"}) {
+      if (name.ends_with(end)) return true;
+      // With a process or a random number behind: "model.pt.tmp.4711", "model.pt.tmp_x7f".
+      const size_t at = end == "~" ? std::string_view::npos : name.rfind(end);
+      if (at != std::string_view::npos && at > 0 && at + end.size() < name.size() &&
+          (name[at + end.size()] == '.' || name[at + end.size()] == '_') &&
+          name.find('.', at + end.size() + 1) == std::string_view::npos)
+        return true;
+    }
+    return false;
+  };
+  const fs::path whole = fs::path(path).lexically_normal();
+  if (ends(whole.filename().string())) return true;
+  // A folder of one step, or of a rank of it.
+  int looked = 0;
+  for (fs::path at = whole.parent_path(); at.has_filename() && ++looked < kMostLooked;
+       at = at.parent_path()) {
+    const std::string name = at.filename().string();
+    const bool marked = name.starts_with("tmp-") || name.starts_with("tmp_") || ends(name);
+    if (marked && StepOfName(name)) return true;
+  }
+  return false;
+}
+
 CheckpointPlace PlaceOf(const std::string& path) {
   CheckpointPlace place;
   std::error_code error;

@@ -37,5 +37,7 @@ CheckpointPlace PlaceOf(const std::string& path);
 // The step that a name says: "step", "iter" and the like win over "checkpoint" and "ckpt".
 std::optional<int64_t> StepOfName(std::string_view name);
 RankTag RankOfPath(std::string_view path);
+// "model.pt.tmp", "tmp-checkpoint-500/model.pt": what a writer renames when it is whole.
+bool IsLeftover(const std::string& path);
 
 }  // namespace plumbline::audit

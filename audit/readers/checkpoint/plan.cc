@@ -34,7 +34,9 @@ class Planner {
   std::vector<PlannedFile> Plan() {
     std::vector<InputReport*> indexes, distributed;
     for (InputReport* report : reports_) {
-      if (fs::path(report->path).filename() == ".metadata") {
+      if (!report->named && IsLeftover(report->path)) {
+        report->Note("a file that its writer had not finished, by its name: not read");
+      } else if (fs::path(report->path).filename() == ".metadata") {
         distributed.push_back(report);
       } else if (report->path.ends_with(".index.json")) {
         indexes.push_back(report);
@@ -45,6 +47,7 @@ class Planner {
     for (InputReport* report : indexes) TakeIndex(report);
     for (InputReport* report : distributed) TakeDistributed(report);
     NameRuns();
+    SetApart();
     NameSteps();
     NameRanks();
     std::vector<PlannedFile> plans;
@@ -124,8 +127,10 @@ class Planner {
       found.shard.shard = shard;
       shards.push_back(found.shard);
     }
-    for (Problem& problem : CheckShards(index, shards, missing))
+    std::string note;
+    for (Problem& problem : CheckShards(index, shards, missing, &note))
       report->Add(problem.offset, std::move(problem.text));
+    if (!note.empty()) report->Note(std::move(note));
   }
 
   // Parts that nobody named are read too, in the name of their index.
@@ -158,6 +163,20 @@ class Planner {
     for (FoundFile& file : files_) {
       const bool alone = paths[file.place.run].size() == 1;
       file.planned.run = alone ? file.place.run : file.place.path;
+    }
+  }
+
+  // The model of the end beside checkpoint-500, checkpoint-1000, ...: of no known step, it is no
+  // part of their series.
+  void SetApart() {
+    std::set<std::string> named;
+    for (const FoundFile& file : files_) {
+      if (file.place.step) named.insert(file.planned.run);
+    }
+    for (FoundFile& file : files_) {
+      if (file.place.step || file.step || !named.contains(file.planned.run)) continue;
+      file.planned.apart = true;
+      file.planned.run += " (of no step)";
     }
   }
 

@@ -17,6 +17,7 @@ struct PlannedFile {
   std::string run;
   int64_t step = 0;
   std::optional<int64_t> told_step;  // by the content, whatever names say
+  bool apart = false;  // of no step, beside files whose names say theirs: a run of its own
   uint32_t rank = 0;
   RankTag tag;
 };

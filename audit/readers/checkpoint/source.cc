@@ -108,6 +108,8 @@ class CheckpointSource : public Source {
     for (size_t i = 0; i < whole_.rates.size() && i < kMostRates; ++i)
       AddNumber("", i == 0 ? "lr" : "lr." + std::to_string(i), whole_.rates[i], batch);
     AddNumber("", "optimizer.named", whole_.named, batch);
+    if (whole_.parameters > 0)
+      AddNumber("", "optimizer.held", static_cast<double>(whole_.parameters), batch);
     if (whole_.optimizer_step) AddNumber("", "optimizer.step", *whole_.optimizer_step, batch);
     if (whole_.scheduler_step) AddNumber("", "scheduler.step", *whole_.scheduler_step, batch);
   }

@@ -103,39 +103,6 @@ bool IsKnownRecord(std::string_view callee) {
          callee == "torch.torch_version.TorchVersion";
 }
 
-bool IsDataClass(std::string_view callee) {
-  constexpr std::string_view kNames[] = {
-      "argparse.Namespace", "types.SimpleNamespace", "collections.Counter", "collections.deque",
-      "pathlib.PosixPath", "pathlib.PurePosixPath", "pathlib.WindowsPath", "datetime.datetime",
-      "datetime.timedelta", "_io.BytesIO", "io.BytesIO", "builtins.complex", "builtins.slice",
-      "builtins.range", "decimal.Decimal", "fractions.Fraction", "uuid.UUID", "torch.Generator",
-      // Tensors that are not read.
-      "torch._utils._rebuild_qtensor", "torch._utils._rebuild_sparse_tensor",
-      "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_nested_tensor",
-      "torch._utils._rebuild_meta_tensor_no_storage"};
-  for (const std::string_view name : kNames) {
-    if (callee == name) return true;
-  }
-  constexpr std::string_view kModules[] = {"transformers.",
-                                           "accelerate.",
-                                           "torch.optim.",
-                                           "omegaconf.",
-                                           "megatron.core.enums.",
-                                           "megatron.model.enums.",
-                                           "megatron.core.transformer.enums.",
-                                           "megatron.enums.",
-                                           "deepspeed.runtime.zero.config.",
-                                           "deepspeed.utils.types.",
-                                           "lightning.fabric.utilities.data.",
-                                           "lightning_fabric.utilities.data.",
-                                           "pytorch_lightning.utilities.parsing.",
-                                           "torch.distributed.fsdp.api."};
-  for (const std::string_view module : kModules) {
-    if (callee.starts_with(module)) return true;
-  }
-  return false;
-}
-
 std::optional<Problem> TorchFile::Open(const InputFile& file, std::unique_ptr<TorchFile>* out) {
   return OpenPart(file, 0, file.size(), out);
 }

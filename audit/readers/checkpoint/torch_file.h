@@ -71,8 +71,5 @@ std::optional<NumpyValue> ReadNumpy(const PickleTree& tree, PickleId id);
 // Does a call of this name build what this reader knows: a tensor, or one of numpy's or torch's
 // plain values?
 bool IsKnownRecord(std::string_view callee);
-// Does it build data of a class that trainers save beside tensors (arguments, configurations,
-// enums)?
-bool IsDataClass(std::string_view callee);
 
 }  // namespace plumbline::audit

@@ -61,7 +61,7 @@ class TorchWalk {
       : file_(file), tree_(file.tree()), contents_(*contents), findings_(*findings) {}
 
   std::optional<Problem> Walk() {
-    const PickleId root = tree_.root();
+    const PickleId root = Opened(tree_.root());
     if (HasTensors(root) && !HasParts(root)) {
       Flatten(root, Part::kModel, "");
     } else if (tree_.Find(root, "param_groups") != kNoPickle) {
@@ -80,8 +80,28 @@ class TorchWalk {
   }
 
  private:
+  // What an object holds that is not known, where it is a container of a class of its own: a
+  // subclass of a dict or list, a namedtuple, an object whose members are the parts of a
+  // checkpoint. Any other value is itself.
+  PickleId Opened(PickleId id) const {
+    const std::string_view callee = tree_.callee(id);
+    if (callee.empty() || IsKnownRecord(callee) || callee.starts_with("torch._") ||
+        callee.starts_with("builtins.") || IsModule(id))
+      return id;
+    const PickleCall& call = tree_.call(id);
+    if (call.entries != kNoPickle) return call.entries;
+    if (call.items != kNoPickle) return call.items;
+    if (call.state == kNoPickle) return tree_.items(call.arguments).empty() ? id : call.arguments;
+    return HasParts(call.state) ? call.state : id;
+  }
+
+  bool HasEntries(PickleId id) const {
+    return tree_.Is(id, PickleKind::kCall) && tree_.call(id).entries != kNoPickle;
+  }
+
   // A dict that is a state dict itself: tensors lie in it directly.
   bool HasTensors(PickleId id) const {
+    id = Opened(id);
     if (!tree_.Is(id, PickleKind::kDict)) return IsTensor(id);
     const std::vector<PickleId>& pairs = tree_.items(id);
     for (size_t i = 1; i < pairs.size(); i += 2) {
@@ -97,7 +117,9 @@ class TorchWalk {
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const Top top = TopOf(LowerCase(KeyText(pairs[i])));
       const bool part = top == Top::kModel || top == Top::kAverage || top == Top::kOptimizer;
-      if (part && tree_.Is(pairs[i + 1], PickleKind::kDict)) return true;
+      // Not Opened, which asks here: who refers back and forth would be asked without an end.
+      if (part && (tree_.Is(pairs[i + 1], PickleKind::kDict) || HasEntries(pairs[i + 1])))
+        return true;
     }
     return false;
   }
@@ -119,6 +141,7 @@ class TorchWalk {
   }
 
   void WalkTop(PickleId id, const std::string& prefix, int depth) {
+    id = Opened(id);
     if (!tree_.Is(id, PickleKind::kDict))
       return Flatten(id, IsModule(id) ? Part::kModel : Part::kOther, prefix);
     const std::vector<PickleId>& pairs = tree_.items(id);
@@ -142,8 +165,8 @@ class TorchWalk {
           TakeSchedule(value);
           break;
         case Top::kUnknown:
-          if (tree_.Is(value, PickleKind::kDict) && depth < kMostTops &&
-              (HasParts(value) || !HasTensors(value))) {
+          if (tree_.Is(Opened(value), PickleKind::kDict) && depth < kMostTops &&
+              (HasParts(Opened(value)) || !HasTensors(value))) {
             WalkTop(value, Under(prefix, key), depth + 1);
           } else {
             Flatten(value, Part::kOther, Under(prefix, key));
@@ -155,6 +178,7 @@ class TorchWalk {
   // A dict of tensors by name; or a list of them in the order of the parameters, alone or as
   // `shadow_params` of an object's state.
   void WalkAverage(PickleId id) {
+    id = Opened(id);
     if (const PickleId list = tree_.Find(id, "shadow_params"); list != kNoPickle) {
       const std::vector<PickleId>& pairs = tree_.items(id);
       for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
@@ -190,7 +214,9 @@ class TorchWalk {
 
   // A schedule's state_dict, or a list of them, of which the first counts.
   void TakeSchedule(PickleId id) {
-    if (tree_.Is(id, PickleKind::kList) && !tree_.items(id).empty()) id = tree_.items(id)[0];
+    id = Opened(id);
+    if (tree_.Is(id, PickleKind::kList) && !tree_.items(id).empty())
+      id = Opened(tree_.items(id)[0]);
     const PickleId epoch = tree_.Find(id, "last_epoch");
     if (epoch != kNoPickle && !contents_.scheduler_step)
       contents_.scheduler_step = file_.Number(epoch);
@@ -200,6 +226,7 @@ class TorchWalk {
   void Flatten(PickleId id, Part part, const std::string& name) {
     if (contents_.tensors.size() >= kMostTensors) return;
     if (Take(id, part, name, std::nullopt, "")) return;
+    id = Opened(id);
     const PickleKind kind = tree_.kind(id);
     if (kind == PickleKind::kDict) {
       const std::vector<PickleId>& pairs = tree_.items(id);
@@ -240,13 +267,16 @@ class TorchWalk {
 
   // torch.optim's state_dict, a list of them, or a trainer's own dict around one.
   void WalkOptimizer(PickleId id, const std::string& prefix) {
-    const PickleId state = tree_.Find(id, "state"), groups = tree_.Find(id, "param_groups");
+    id = Opened(id);
+    const PickleId state = Opened(tree_.Find(id, "state"));
+    const PickleId groups = Opened(tree_.Find(id, "param_groups"));
     if (tree_.Is(id, PickleKind::kDict)) {
       const std::vector<PickleId>& pairs = tree_.items(id);
       for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-        if (pairs[i + 1] == state && tree_.Is(state, PickleKind::kDict)) {
+        const PickleId opened = Opened(pairs[i + 1]);
+        if (opened == state && tree_.Is(state, PickleKind::kDict)) {
           WalkState(state);
-        } else if (pairs[i + 1] == groups) {
+        } else if (opened == groups) {
           WalkGroups(groups);
         } else if (KeyText(pairs[i]) == kMasterLists) {
           masters_.emplace_back(pairs[i + 1], Under(prefix, KeyText(pairs[i])));
@@ -274,8 +304,9 @@ class TorchWalk {
       } else {
         name = KeyText(pairs[i]);
       }
-      if (!tree_.Is(pairs[i + 1], PickleKind::kDict)) continue;
-      const std::vector<PickleId>& kept = tree_.items(pairs[i + 1]);
+      const PickleId of = Opened(pairs[i + 1]);
+      if (!tree_.Is(of, PickleKind::kDict)) continue;
+      const std::vector<PickleId>& kept = tree_.items(of);
       for (size_t k = 0; k + 1 < kept.size(); k += 2) {
         const std::string key = KeyText(kept[k]);
         if (key == "step") {
@@ -311,7 +342,8 @@ class TorchWalk {
 
   void WalkGroups(PickleId groups) {
     if (!tree_.Is(groups, PickleKind::kList)) return;
-    for (const PickleId one : tree_.items(groups)) {
+    for (const PickleId each : tree_.items(groups)) {
+      const PickleId one = Opened(each);
       ParameterGroup group;
       if (const PickleId rate = tree_.Find(one, "lr"); rate != kNoPickle) {
         const std::optional<double> value = file_.Number(rate);

@@ -221,6 +221,7 @@ class Assembly {
     }
     for (const ParameterGroup& group : share.contents.groups) {
       if (group.rated) out_.rates.push_back(group.rate);
+      out_.parameters += group.parameters.size() + group.names.size();
     }
     if (!out_.optimizer_step) out_.optimizer_step = share.contents.optimizer_step;
     if (!out_.scheduler_step) out_.scheduler_step = share.contents.scheduler_step;

@@ -40,6 +40,7 @@ struct WholeCheckpoint {
   std::vector<SitedTensor> tensors;
   std::vector<double> rates;  // of the optimizer's parameter groups
   std::optional<double> optimizer_step, scheduler_step;
+  uint64_t parameters = 0;  // that the optimizer's groups list
   // Of the parameters that an optimizer keeps state of or lists, the share whose name is known; 0:
   // there is no optimizer's state.
   double named = 0;

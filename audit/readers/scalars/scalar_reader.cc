@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -47,6 +49,34 @@ std::vector<ScalarFile> InOrder(const PointFormat& format, const std::vector<Inp
     return a.report->path < b.report->path;
   });
   return files;
+}
+
+// transformers copies its trainer's state, all that was logged so far in it, into the folder of
+// each checkpoint: of the copies of one output folder the longest is read.
+std::vector<InputReport*> WithoutCopies(const std::vector<InputReport*>& reports) {
+  namespace fs = std::filesystem;
+  const auto output_of = [](const InputReport& report) -> std::string {
+    const fs::path file = fs::absolute(report.path).lexically_normal();
+    if (file.filename() != "trainer_state.json") return "";
+    const fs::path folder = file.parent_path();
+    const bool copy = folder.filename().string().starts_with("checkpoint-");
+    return (copy ? folder.parent_path() : folder).string();
+  };
+  std::map<std::string, InputReport*> longest;  // by output folder
+  for (InputReport* report : reports) {
+    InputReport*& kept = longest[output_of(*report)];
+    if (kept == nullptr || report->bytes > kept->bytes) kept = report;
+  }
+  std::vector<InputReport*> out;
+  for (InputReport* report : reports) {
+    const std::string output = output_of(*report);
+    if (output.empty() || report->named || longest[output] == report) {
+      out.push_back(report);
+    } else {
+      report->Note("an earlier copy of what " + longest[output]->path + " has logged: not read");
+    }
+  }
+  return out;
 }
 
 // The same on every host for the same files.
@@ -151,7 +181,7 @@ std::vector<std::unique_ptr<Source>> ScalarReader::OpenWith(const std::vector<In
   std::vector<std::unique_ptr<Source>> sources;
   if (files.empty()) return sources;
   sources.push_back(std::make_unique<ScalarSource>(
-      format_, limits_, InOrder(format_, files, options.scalars), options.scalars));
+      format_, limits_, InOrder(format_, WithoutCopies(files), options.scalars), options.scalars));
   return sources;
 }
 

@@ -166,6 +166,67 @@ class Averages(Case):
         self.assertEqual(self.judged(self.rule, lambda f: self.average(f, 0, torch.float32, updated=lambda s: False)), ([], [], {"not-rounding"}))
 
 
+class States(Case):
+    """An optimizer or a schedule that was not loaded, as torch writes them."""
+
+    rule = "health/optimizer-state"
+
+    def train(self, folder, seed, make, plant=lambda step, kept: None):
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.Tanh(), torch.nn.Linear(12, 3))
+        optimizer = make(model.parameters())
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: 1.0)
+        for step in range(1, 13):
+            optimizer.zero_grad()
+            model(torch.randn(16, 8)).square().mean().backward()
+            optimizer.step()
+            schedule.step()
+            if step % 3 == 0:
+                kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "lr_scheduler": schedule.state_dict(), "step": step}
+                plant(step, kept)
+                save(folder, step, kept)
+
+    MAKES = {"adamw": lambda p: torch.optim.AdamW(p, lr=1e-3), "momentum": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9), "plain": lambda p: torch.optim.SGD(p, lr=0.01)}
+
+    def test_lost(self):
+        def emptied(step, kept):
+            if step == 9:
+                kept["optimizer"] = {"state": {}, "param_groups": kept["optimizer"]["param_groups"]}
+
+        def steps_alone(step, kept):
+            if step == 9:
+                kept["optimizer"]["state"] = {k: {"step": v["step"]} for k, v in kept["optimizer"]["state"].items()}
+
+        def of_none(step, kept):
+            if step == 9:
+                kept["optimizer"]["state"] = {k: {"momentum_buffer": None} for k in kept["optimizer"]["state"]}
+
+        def schedule(step, kept):
+            if step >= 9:
+                kept["lr_scheduler"]["last_epoch"] -= 6
+
+        for plant, makes, level in ((emptied, ("adamw", "momentum"), "warning"), (steps_alone, ("adamw",), "error"), (of_none, ("momentum",), "warning"), (schedule, ("adamw", "momentum", "plain"), "warning")):
+            for make in makes:
+                for seed in SEEDS:
+                    with self.subTest(plant.__name__, make=make, seed=seed):
+                        found, others, _ = self.judged(self.rule, lambda f: self.train(f, seed, self.MAKES[make], plant))
+                        self.assertEqual((found, others), ([("", level, 6, 9)], []))
+
+    def test_kept(self):
+        def left_out(step, kept):
+            if step == 12:  # what is published
+                del kept["optimizer"]
+
+        def never(step, kept):
+            """Not saved at all."""
+            del kept["lr_scheduler"]
+
+        for make in self.MAKES.values():
+            for plant in (lambda step, kept: None, left_out):
+                self.assertEqual(self.judged(self.rule, lambda f: self.train(f, 0, make, plant)), ([], [], set()))
+        self.assertEqual(self.judged(self.rule, lambda f: self.train(f, 0, self.MAKES["plain"], never)), ([], [], {"nothing-in-common"}))
+
+
 class Weights(Case):
     def many(self, folder, seed, change=lambda step, i, weight: None, saves=5, tensors=10):
         """Weights that move by a hundredth of themselves between checkpoints."""
