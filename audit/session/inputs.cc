@@ -90,9 +90,7 @@ class Finder {
       const bool fits =
           forced_ != nullptr ? set.reader == forced_ : set.reader->Recognise(report->path, head);
       if (!fits) continue;
-      report->format = set.reader->format();
-      set.files.push_back(report);
-      return;
+      return TakeIn(&set, report);
     }
     if (!report->named) {
       strangers_.emplace_back(report, head.substr(0, kLook));
@@ -106,12 +104,12 @@ class Finder {
                                              std::string(unpack) + ", then audit what it held"));
   }
 
-  // In a directory, what stands beside files that are read and seems to be one of them: it is not
-  // passed over in silence.
   static void TakeIn(Inputs::Set* set, InputReport* report) {
     report->format = set->reader->format();
     set->files.push_back(report);
   }
+  // In a directory, what stands beside files that are read and seems to be one of them: it is not
+  // passed over in silence.
   void LookBeside(const std::string& head, InputReport* report) {
     for (Inputs::Set& set : inputs_->sets) {
       if (set.files.empty()) continue;
