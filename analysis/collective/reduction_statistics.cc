@@ -44,6 +44,7 @@ void ReductionStatistics::Take(const SiteStep& step,
       if (what_if.empty()) what_if = WhatIfTable(a->c, a->replay.columns);
       last = WithoutValues(*a);
       if (a->replay.explained) explained = last;
+      NoteWidth(step.step, a->replay);
       if (!growth && a->replay.narrow_partials && a->replay.proved) {
         growth = GrowReduction(a->c, a->replay);
         narrow = last;
@@ -59,6 +60,15 @@ void ReductionStatistics::Take(const SiteStep& step,
     bias_step_ = step.step;
     const bool biased = unknown.interval_side() != BiasSide::kNone;
     if (biased && a->replayed && !known) likeness.Take(a->c, a->replay.columns);
+  }
+}
+
+void ReductionStatistics::NoteWidth(int64_t step, const ReductionReplay& replay) {
+  if (replay.narrow_partials && replay.proved) {
+    narrow_first = std::min(step, narrow_first.value_or(step));
+    if (wide_last >= narrow_first) wide_last.reset();
+  } else if (replay.explained && !replay.narrow_partials && replay.name != "indistinguishable") {
+    if (!narrow_first) wide_last = std::max(step, wide_last.value_or(step));
   }
 }
 
@@ -139,6 +149,21 @@ std::string ReductionStatistics::ModelText(const ReductionReplay& r) {
   }
   return absl::StrFormat("%s: %d of %d samples, the only match among the candidates%s", r.Words(),
                          r.matches, r.columns.size(), rival);
+}
+
+std::string ReductionStatistics::SinceText() const {
+  if (!narrow_first || !wide_last) return "";
+  std::string text = absl::StrFormat(" Since step %d; in step %d partial sums were still wide",
+                                     *narrow_first, *wide_last);
+  if (*narrow_first - *wide_last > 1)
+    absl::StrAppend(&text, ", and what lies between was not looked at, or told neither");
+  return absl::StrCat(text, ".");
+}
+
+void ReductionStatistics::DescribeSince(google::protobuf::Struct& details) const {
+  if (!narrow_first || !wide_last) return;
+  Put(details, "first_narrow_step", static_cast<double>(*narrow_first));
+  Put(details, "last_wide_step", static_cast<double>(*wide_last));
 }
 
 std::vector<std::string> ReductionStatistics::Assumptions() const {

@@ -43,6 +43,11 @@ class ReductionStatistics {
   // worse; nullptr: none is.
   const BiasStream* accused() const;
   bool unlike_sums() const;               // `unknown` is biased as no sum is that is known here
+  // Since when partial sums are narrow: the first step that shows them, not the first one judged.
+  int64_t narrow_since() const { return narrow_first.value_or(step_first); }
+  // " Since step 40; in step 36 ..."; empty, and no keys, where the first step judged shows them.
+  std::string SinceText() const;
+  void DescribeSince(google::protobuf::Struct& details) const;
   const BiasStream& of_last() const;      // the stream that the last call is in
   double log_wealth() const;              // an e-value of "no bias" for e-BH
   void Block(const std::string& reason);  // "short-id: sentence"; the first of an id is kept
@@ -58,6 +63,9 @@ class ReductionStatistics {
   std::shared_ptr<const ReductionAnalysis> last, explained, narrow;
   std::vector<WhatIf> what_if;                 // of the first judged call
   std::optional<RankGrowth> growth;            // of the first narrow model
+  // The first step of a narrow model that is proved, and the last one before it whose sums a wide one
+  // explains: what lies between was not looked at, or told neither.
+  std::optional<int64_t> narrow_first, wide_last;
   uint64_t calls = 0;                          // judged; one a step is in the stream
   std::map<std::string, std::string> blocked;  // reasons by id, the first of each
   std::set<std::string> told_blocked;
@@ -72,15 +80,17 @@ class ReductionStatistics {
   uint64_t sampleless_calls = 0;
 
   void Persist(Archive& a) {
-    a.Version(4, 4);
+    const uint32_t version = a.Version(5, 4);
     a(stream, unknown, likeness, last, explained, narrow, what_if, growth, calls, blocked);
     a(told_blocked, told, told_broken, step_first, step_last, ranks, wire, group_size);
     a(sampleless_calls, any_, bias_step_);
+    if (version >= 5) a(narrow_first, wide_last);
   }
 
  private:
   static constexpr double kOfKnown = 7.0 / 8;  // of alpha
   void Note(const SiteStep& step);
+  void NoteWidth(int64_t step, const ReductionReplay& replay);
   bool any_ = false;
   std::optional<int64_t> bias_step_;  // the newest step in a stream
 };

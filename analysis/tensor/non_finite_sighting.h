@@ -25,7 +25,8 @@ struct NonFiniteSighting {
   size_t sites = 0;
   std::optional<int64_t> finite_step;    // when this site was last looked at before, and finite
   std::optional<int64_t> finite_weight;  // the same of the whole weight at a step's end
-  std::string in_front;                  // what was looked at before it, and what was not
+  // What was looked at before it, and what was not; of a weight, which of its moments have it too.
+  std::string in_front;
 
   void Persist(Archive& a) {
     a(step, first, before, ranks, finite_ranks, ordered, apart, sites, finite_step);

@@ -307,6 +307,17 @@ NonFiniteTrace::InFront NonFiniteTrace::LookedInFront(const Observation& first) 
   return {weights.size(), activations.size()};
 }
 
+std::vector<const Observation*> NonFiniteTrace::MomentsOf(const Observation& weight) const {
+  std::vector<const Observation*> found;
+  for (const Observation& o : all_) {
+    const bool moment = o.what == "exp_avg" || o.what == "exp_avg_sq" ||
+                        o.what == "max_exp_avg_sq" || o.what == "momentum_buffer";
+    if (moment && o.rank == weight.rank && o.layer == weight.layer && o.non_finite() > 0)
+      found.push_back(&o);
+  }
+  return found;
+}
+
 bool NonFiniteTrace::weights_finite() const {
   bool any = false;
   for (const Observation& o : all_) {

@@ -89,6 +89,8 @@ class NonFiniteTrace {
     size_t weights = 0, activations = 0;
   };
   InFront LookedInFront(const Observation& first) const;
+  // An optimizer's moments of a weight, as the step found them, that hold such a value.
+  std::vector<const Observation*> MomentsOf(const Observation& weight) const;
   // Weights were looked at, at whatever time of the step, and all were finite.
   bool weights_finite() const;
   void Clear();

@@ -46,6 +46,15 @@ std::string StartText(const std::optional<int64_t>& weight, const std::optional<
       had, *site);
 }
 
+std::string MomentText(const std::vector<const Observation*>& moments) {
+  std::string text;
+  for (const Observation* o : moments)
+    absl::StrAppend(&text, text.empty() ? " " : ", ", "its ", o->op, " holds ", CountText(*o));
+  if (text.empty()) return text;
+  text[1] = 'I';
+  return absl::StrCat(text, ": the update was made of it, or both of a gradient that held it.");
+}
+
 std::string InFrontText(const NonFiniteTrace::InFront& front,
                         const std::optional<int64_t>& weights) {
   const auto counted = [](size_t n, const char* one, const char* many) {

@@ -21,6 +21,8 @@ std::string StartText(const std::optional<int64_t>& weight, const std::optional<
 // not; `weights`: the last step in which weights were, and finite. Begins with a space.
 std::string InFrontText(const NonFiniteTrace::InFront& front,
                         const std::optional<int64_t>& weights);
+// The moments of a weight that hold such a value too; empty: none does. Begins with a space.
+std::string MomentText(const std::vector<const Observation*>& moments);
 // "It was last looked at in step 32; steps 33 to 63 were not looked at. "
 std::string UnseenText(const std::optional<int64_t>& last, int64_t step, const char* what);
 

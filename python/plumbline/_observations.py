@@ -9,8 +9,6 @@ from . import _observe
 from ._accumulation import watch_accumulation
 from ._hooks import observed
 from ._kinds import (
-    KIND_LOGITS,
-    KIND_LOGPROBS,
     KIND_MATMUL,
     KIND_REDUCTION,
     KIND_TENSOR,
@@ -19,9 +17,10 @@ from ._kinds import (
 )
 from ._library import NO_STEP
 from ._reducing import NOTHING, Reducing
+from ._rollouts import Rollouts
 from ._tensors import Scratch, Unsupported
 from ._watch import watch
-from ._watch_models import Models
+from ._watching.models import Models
 
 MAX_SAMPLES = 4096
 ROLES = ("weight", "gradient", "activation", "probabilities", "positions")
@@ -39,7 +38,7 @@ class Site:
         self.handle, self.word, self.observe, self.key = handle, word, observe, key
 
 
-class Observations:
+class Observations(Rollouts):
     """What Run inherits. A site's `word[0]` is the step from which on it is due."""
 
     def _start_observations(self):
@@ -244,63 +243,6 @@ class Observations:
             KIND_MATMUL, layer, "matmul", (self._matmul_words, layer), _observe.pack_matmul,
             (a, b, d, c, accumulator, input_format, library, scale, a_scale, b_scale, block, a_tile,
              b_tile, scale_format, output_rounding),
-        )  # fmt: skip
-
-    # ---- rollouts ------------------------------------------------------------------------------
-
-    def observe_logprobs(self, layer, tokens=None, rollout=None, train=None, sequence_id=None,
-                         position=None, versions=None, mask=None, advantages=None,
-                         rollout_entropy=None, rollout_varentropy=None, train_entropy=None,
-                         train_varentropy=None, train_version=None, mode=None, temperature=None,
-                         top_p=None, top_k=None, selection=None, kept_share=None, source=None,
-                         rescore_k2=None, worker=None, turns=None, cached_tokens=None,
-                         t_start=None, t_end=None, behaviour=None, **unknown):  # fmt: skip
-        """Log-probabilities of sampled tokens: the engine's (rollout), the trainer's, or both.
-
-        Columns [T] or [B, S]; sequence_id the same number for a sequence on both sides, [T], [B, S]
-        or one a row [B]; position of a token in its sequence (None: in order). One process may
-        send its half: the halves meet by id and position. Values as they were before any mask or
-        clipping. mask: 0 where a token is not judged. versions: optimizer updates in the weights
-        that drew each token; train_version: in those that `train` is of. Entropies (nats) and
-        varentropies (nats^2) belong to the distribution of the same side's values.
-        behaviour: the trainer's own log-probabilities by the weights that drew each token, a third
-        forward pass that splits d into staleness and numerics.
-        mode "raw_logprobs" | "processed_logprobs": of the rollout's values; temperature, top_p,
-        top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
-        share of sequences kept); cached_tokens of the prompt that a prefix cache served, t_start and
-        t_end in seconds: one a sequence; source "sampled" | "rescored" (then rescore_k2). Of each call
-        whole sequences are kept, the same on both sides, within the traffic budget.
-        """
-        if unknown:
-            return self._unknown("observe_logprobs", layer, unknown)
-        self._observe(
-            KIND_LOGPROBS, layer, "logprobs", None, _observe.pack_logprobs,
-            (tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
-             rollout_varentropy, train_entropy, train_varentropy, versions, advantages, turns,
-             cached_tokens, t_start, t_end, train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection,
-             source, worker, behaviour),
-        )  # fmt: skip
-
-    def observe_logits(self, layer, train=None, rollout=None, tokens=None, allowed=None, mode=None,
-                       temperature=None, **unknown):  # fmt: skip
-        """The trainer's and the rollout's logits [..., V] at the same positions.
-
-        f32, f16 or bf16, each its own, in host memory; -inf masks a token out. tokens: the sampled
-        id of each row, below 0 where there is none. allowed [..., V]: 0 masks on both sides (a
-        grammar). mode "raw_logits" | "processed_logits": of the rollout's logits; temperature: of
-        the sampler. On captured steps up to 64 rows, drawn at random, are compared whole (at most
-        2^20 logits a side a call); other steps cost nothing but the call.
-        """
-        try:
-            if self._step < self._logits_words[layer][0]:
-                return
-        except (KeyError, TypeError):
-            pass
-        if unknown:
-            return self._unknown("observe_logits", layer, unknown)
-        self._observe(
-            KIND_LOGITS, layer, "logits", (self._logits_words, layer), _observe.pack_logits,
-            (train, rollout, tokens, allowed, mode, temperature),
         )  # fmt: skip
 
     # ---- reductions ----------------------------------------------------------------------------

@@ -26,28 +26,39 @@ def _stepping(watch, updates, plain):
     """The method that takes the place of step."""
 
     def step(self, *arguments, **options):
-        watch._guarded(watch._begin_update, self)
-        if any(callable(given) for given in (*arguments, *options.values())):
+        watch.scale = 1.0
+        if (arguments or options) and any(callable(given) for given in (*arguments, *options.values())):
+            watch._guarded(watch._begin_update, self)
             return by_closure(self, *arguments, **options)
-        watch._guarded(prepare, self)
+        watch._guarded(before_update, self)
         if watch.scale is None:  # what comes next finds a backward pass without a step
             return plain(*arguments, **options)
-        watch._guarded(watch._observe_gradients, self)
-        watch._charged(updates.before, watch.scale)
         watch.stages.begin("optimizer")
         result = plain(*arguments, **options)
         watch.stages.end("optimizer")
-        watch._charged(updates.after)
-        watch._guarded(watch._end_update, self)
+        watch._guarded(after_update, self)
         return result
 
-    def prepare(optimizer):
-        watch.scale = 1.0
-        watch.scale = None if _skips(watch, optimizer) else _scale(watch, optimizer)
+    def before_update(optimizer):
+        watch._begin_update(optimizer)
+        if hasattr(optimizer, "found_inf") or hasattr(optimizer, "grad_scale"):  # of a scaler
+            watch.scale = None if _skips(watch, optimizer) else _scale(watch, optimizer)
+            if watch.scale is None:
+                return
+        try:
+            watch._observe_gradients(optimizer)
+        finally:  # each by itself
+            if updates.due(watch._run._step):
+                watch._charged(updates.before, watch.scale)
+
+    def after_update(optimizer):
+        if updates.kept:
+            watch._charged(updates.after)
+        watch._end_update(optimizer)
 
     def by_closure(self, *arguments, **options):
         """The gradients are made in here, of LBFGS several times: the last ones are told, and no update."""
-        watch.scale, watch.in_closure = 1.0, True
+        watch.in_closure = True
         try:
             result = plain(*arguments, **options)
         finally:

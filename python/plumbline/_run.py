@@ -4,11 +4,11 @@ import ctypes
 import operator
 import os
 import sys
-import threading
 import warnings
 from time import thread_time_ns
 
 from . import _endings, _routing
+from ._contexts import Capturing, Span, Step
 from ._kinds import KIND_ROUTING
 from ._library import (
     CAPTURING,
@@ -47,68 +47,6 @@ def _warn(text):
         print(f"plumbline: {text}", file=sys.stderr)
 
 
-class _Step:
-    """The context of one training step; reused by its run."""
-
-    __slots__ = ("_run", "_number")
-
-    def __init__(self, run):
-        self._run = run
-        self._number = 0
-
-    def __enter__(self):
-        self._run._explicit_steps = True
-        self._run._begin_step(self._number)
-        return self._run
-
-    def __exit__(self, kind=None, *_):
-        if kind is not None:  # the thread that steps is being left by an exception
-            self._run._broken = threading.get_ident()
-        self._run._end_step()
-        return False
-
-
-class _Span:
-    """The context of one stage of the training loop."""
-
-    __slots__ = ("_run", "_kind", "_name", "_id")
-
-    def __init__(self, run, kind, name):
-        self._run = run
-        self._kind = kind
-        self._name = name
-        self._id = 0
-
-    def __enter__(self):
-        self._id = self._run._begin_span(self._kind, self._name)
-        return self
-
-    def __exit__(self, *_):
-        if self._id:
-            self._run._end_span(self._id)
-        return False
-
-
-class _Capturing:
-    """The context of a CUDA graph's capture."""
-
-    __slots__ = ("_run", "_stream", "_behind")
-
-    def __init__(self, run, stream):
-        self._run = run
-        self._stream = stream
-        self._behind = None
-
-    def __enter__(self):
-        self._behind = self._run._begin_capture(self._stream)
-        return self._run
-
-    def __exit__(self, *_):
-        if self._behind is not None:
-            self._run._end_capture(self._behind)
-        return False
-
-
 def _millis(seconds):
     return max(0, min(int(seconds * 1000), 2**32 - 1))
 
@@ -137,7 +75,7 @@ class Run(Observations):
         self._step = NO_STEP
         self._next_step = 0  # behind the newest one
         self._explicit_steps = False  # the trainer begins steps itself
-        self._step_context = _Step(self)
+        self._step_context = Step(self)
         self._sites = {}  # layer -> handle
         self._due = {}  # layer -> memoryview of the site's due word
         self._told = set()
@@ -220,7 +158,7 @@ class Run(Observations):
         that wait for it after the step's begin and that it waits for before the step's end. While
         it lasts, nothing of this run is observed outside of graphs, by no thread.
         """
-        return _Capturing(self, stream)
+        return Capturing(self, stream)
 
     def _begin_capture(self, stream):
         try:
@@ -393,7 +331,7 @@ class Run(Observations):
         kind: data, forward, backward, optimizer, collective, checkpoint, evaluation, compile, other.
         """
         self._told_stages.add(name if kind == "other" else kind)
-        return _Span(self, kind, name)
+        return Span(self, kind, name)
 
     def _begin_span(self, kind, name):
         span = ctypes.c_uint64()

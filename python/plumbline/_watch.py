@@ -15,21 +15,18 @@ from ._routers import OnlyHere, Routers
 from ._screen import Checksums, combined, look, norms
 from ._shards import gradients, shard_names
 from ._tensors import Unsupported, local
-from ._watch_gradients import Gradients
-from ._watch_losses import Losses, numbered
-from ._watch_modules import Backward, Modules, Stages
-from ._watch_ratio import Ratio
-from ._watch_updates import Updates
+from ._watching.gradients import Gradients
+from ._watching.losses import Losses, numbered
+from ._watching.modules import Backward, Modules, Stages
+from ._watching.ratio import Ratio
+from ._watching.updates import Updates
+from ._watching.words import describe
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
 _MOST_FEW, _ENOUGH = 8, 1024  # parameters, elements of them
 _FARTHEST = 2.0**53  # step
 _MANY = 4096  # backward passes of one step
-
-
-def _counted(number, what):
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _few(parameters):
@@ -214,7 +211,8 @@ class Watch:
             return self.stages.evaluates()
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
-        self._open()
+        if self._run._step == NO_STEP:
+            self._open()
         self.stages.begin("forward")
         for value in inputs:
             if torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1:
@@ -227,8 +225,9 @@ class Watch:
 
     def _before_backward(self, loss):
         self.stages.end("forward")
-        self._open()
-        if loss.numel() != 1 or self._run._step >= CAPTURING:
+        if self._run._step == NO_STEP:
+            self._open()
+        if self._run._step >= CAPTURING or loss.numel() != 1:
             return
         if self._ddp_pending:  # its forward pass is compiled
             self._ddp_pending = not self._ddp.observe()
@@ -241,9 +240,10 @@ class Watch:
         else:
             loss = value = loss.item() if scale is None else (loss.detach() / scale).item()
             why = self._screen.loss(value, (self._cleared_last, *self._stepped) if len(self._optimizers) > 1 else None)
-            look(self._run, why)
-            if why is not None and not math.isfinite(value):
-                self._observe_used_weights()
+            if why is not None:
+                look(self._run, why)
+                if not math.isfinite(value):
+                    self._observe_used_weights()
         if self._backwards == _MANY:
             self._run._tell_softly("watch-no-step", f"watch: {_MANY} backward passes and no step of a watched optimizer; "
                                    "was it replaced? expected run.watch(model, optimizer) with the new one, behind remove()")  # fmt: skip
@@ -277,7 +277,8 @@ class Watch:
         self._zeroed.discard(id(optimizer))
         if id(optimizer) in self._stepped:  # of several, one steps more often than others
             self._close(carry=True)
-        self._open()
+        if self._run._step == NO_STEP:
+            self._open()
 
     def _end_update(self, optimizer):
         self._losses.used(optimizer, bool(self._stepped))
@@ -333,6 +334,8 @@ class Watch:
         look(run, "those sites too")
         for name, parameter in named:
             run._observe_state(name, parameter, "parameter")
+        for updates in self._updates.values():  # behind the weights: what is in both was in the weights
+            updates.observe_moments()
 
     def _observe_weights(self):
         if not self._ignored and not self._shards and not self._prefix:
@@ -366,29 +369,6 @@ class Watch:
         if moved is not None:
             run._own_scalar(numbered("update_ratio", self._number), moved)
 
-    def describe(self):
-        """One line: what is watched, and what is not."""
-        kinds = [type(o).__name__ for o in self._optimizers]
-        each = dict.fromkeys(kinds)
-        optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer"
-        unknown = [type(o).__name__ for o in self._optimizers if self._updates[id(o)].kind is None]
-        text = f"watching {_counted(len(self._trained), 'trained parameter')}, {optimizers}"
-        held = {id(p) for o in self._optimizers for group in o.param_groups for p in group["params"]}
-        missing = [name for name, p in self._trained if id(p) not in held]
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            text += f" (no optimizer holds {missing[0]}{more}: requires_grad_(False) if they are frozen)"
-        if self._replicas:
-            text += ", the ranks' copies and sums of DistributedDataParallel"
-        text += self._routers.describe() if self._routers is not None else ""
-        if self._modules.chosen:
-            text += f", the outputs of {_counted(len(self._modules.chosen), 'module')}"
-        for what in self._modules.unhooked:
-            text += f"; not the {what}" if what.startswith("sums of ") else f"; not inside of {what}"
-        if unknown:
-            text += f"; not the updates of {', '.join(unknown)} (its rule is not known; see observe_update)"
-        return text
-
 
 def watch(run, model, optimizer, scaler, activations=None):
     """A Watch, or Unsupported."""
@@ -411,5 +391,5 @@ def watch(run, model, optimizer, scaler, activations=None):
         models.leave(model)
         raise
     models.entered(model, watched)
-    print(f"plumbline: {watched.describe()}", file=sys.stderr)
+    print(f"plumbline: {describe(watched)}", file=sys.stderr)
     return watched

@@ -53,7 +53,8 @@ shows none of it: it is a learning rate that differs from element to element.
   to. Where a strict majority of the ranks got the sums, the ranks that got something else are named, however much
   of theirs is garbage. Of f32 inputs whose wire nobody declared, p is 8: a 16-bit hook is common.
 
-16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
+A model that begins within a run is told from the first step that shows it on, with the last one before it whose partial
+sums were wide. 16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
 and so on to 2,048, until the bias passes its budget.
 
 - *Compressed reductions* (`algorithm` PowerSGD, 1-bit, top-k, scaled 8 bits): single steps are no sums. Over steps, in
@@ -213,11 +214,12 @@ class CollectiveSum : public Rule {
                             small ? "small" : "large"))
         .Explain(absl::StrFormat("Sums over %d ranks in %s are off by %+.3g %s beyond rounding, "
                                  "between %.3g and %.3g. %s. "
-                                 "%s%s.",
+                                 "%s%s.%s",
                                  of.c.ranks, DTypeName(of.c.wire_dtype), stream.mean(),
                                  tally.unit(), stream.low(), stream.high(), Capitalised(model),
                                  WhatIfText(tally),
-                                 Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
+                                 Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd()))),
+                                 known && replay.narrow_partials ? tally.SinceText() : ""))
         .Cause(CauseId(replay), replay.proved ? 1 : 0.5);
     if (by_ebh) {
       found.finding().mutable_false_alarm()->set_value(kCollectiveEBhAlpha);
@@ -226,7 +228,8 @@ class CollectiveSum : public Rule {
           "named");
     }
     found.Fix(kFix);
-    return Complete(key, tally, found.Take(), &replay);
+    const bool since = known && replay.narrow_partials;
+    return Complete(key, tally, found.Take(), &replay, since);
   }
 
   static std::string CauseId(const ReductionReplay& replay) {
@@ -270,8 +273,9 @@ class CollectiveSum : public Rule {
                             tally.narrow->c.ranks, stream.mean(), tally.unit());
     }
     found
-        .Explain(absl::StrFormat("%s. %s. %s.", Capitalised(ReductionStatistics::ModelText(replay)),
-                                 now, grown))
+        .Explain(absl::StrFormat("%s. %s. %s.%s",
+                                 Capitalised(ReductionStatistics::ModelText(replay)), now, grown,
+                                 tally.SinceText()))
         .Cause("16-bit-partial-sums", 1);
     MeasureGrowth(tally, found.finding());
     found.Samples(static_cast<uint64_t>(replay.matches))
@@ -279,7 +283,7 @@ class CollectiveSum : public Rule {
             "the model is proved; the forecast is a simulation: normal addends with the "
             "mean and the deviation over ranks of the sampled elements")
         .Fix(kFix);
-    return Complete(key, tally, found.Take(), &replay);
+    return Complete(key, tally, found.Take(), &replay, true);
   }
 
   // The bias that the last of the simulated groups shows, beside what a bias may be, in one unit.
@@ -356,12 +360,15 @@ class CollectiveSum : public Rule {
     return Complete(key, tally, found.Take());
   }
 
-  // `replay`: that the verdict speaks of, if not the last one's.
+  // `replay`: that the verdict speaks of, if not the last one's. `since_narrow`: it is of the steps
+  // from the first whose partial sums were narrow.
   static v1::Verdict Complete(const Key& key, const ReductionStatistics& tally, v1::Verdict verdict,
-                              const ReductionReplay* replay = nullptr) {
-    SetPlace(verdict, std::get<1>(key), std::get<2>(key), tally.step_first, tally.step_last,
-             tally.ranks);
+                              const ReductionReplay* replay = nullptr,
+                              bool since_narrow = false) {
+    const int64_t first = since_narrow ? tally.narrow_since() : tally.step_first;
+    SetPlace(verdict, std::get<1>(key), std::get<2>(key), first, tally.step_last, tally.ranks);
     tally.Describe(*verdict.mutable_details(), replay);
+    if (since_narrow) tally.DescribeSince(*verdict.mutable_details());
     for (const std::string& assumption : tally.Assumptions()) verdict.add_assumptions(assumption);
     if (verdict.has_finding()) {
       *verdict.mutable_finding()->mutable_details() = verdict.details();

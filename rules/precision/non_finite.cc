@@ -249,6 +249,7 @@ class NonFinite : public Rule {
       s.finite_weight = group.FiniteAt(first.layer, "weight", step);
       for (const char* op : {"weight", "update"})
         s.finite_step = std::max(s.finite_step, group.FiniteAt(first.layer, op, step));
+      s.in_front = MomentText(trace.MomentsOf(first));
     } else if (first.behind_loss() && s.ordered) {
       // "Nothing was observed before it" says it all where no weight ever was.
       if (s.before || group.weights)

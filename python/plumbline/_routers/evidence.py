@@ -5,8 +5,13 @@ import sys
 from .kept import entered, kept_choices, returned
 from ..adapters import _BY_DROP_POLICY
 
+
 class NotKnown(Exception):
     """Why a call is not observed."""
+
+
+class NotThisTime(NotKnown):
+    """Other calls of the router may be: nobody need know."""
 
 
 def evidence(follower, found, outputs, shape, seen):
@@ -31,7 +36,8 @@ def evidence(follower, found, outputs, shape, seen):
         known["randomness"] = "second-expert" if len(_argmaxes(follower, choice)) > 1 else "sampled"
     if kept is None:
         if found.limited or any(d[0] != "cumsum" for d in follower.drops):
-            raise NotKnown("it has a capacity, and which choices were kept could not be seen")
+            why = NotThisTime if follower.alike else NotKnown
+            raise why("it has a capacity, and which choices were kept could not be seen")
         return known
     return {**known, **_keeping(follower, found, outputs, chosen, kept, known)}
 

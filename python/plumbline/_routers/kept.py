@@ -53,7 +53,13 @@ def entered(follower, wanted, outputs):
             kept = _matched(follower.fed, tokens.detach().reshape(len(wanted), -1), wanted)
             if kept is not None:
                 return kept
+            follower.alike = follower.alike or _alike(tokens.detach().reshape(len(wanted), -1))
     return None
+
+
+def _alike(tokens):
+    """Whether two of them are equal: then which one was kept may not be seen, in this call."""
+    return len(sys.modules["torch"].unique(_marks(tokens))) < len(tokens)
 
 
 def _matched(fed, tokens, wanted):

@@ -12,12 +12,13 @@ from time import perf_counter
 
 from .._compiled import is_compiling
 from .._library import CAPTURING
-from .evidence import NotKnown, evidence
+from .evidence import NotKnown, NotThisTime, evidence
 from .find import find
 from .loads import Loads, LoadsPace
 from .trace import Follower, listener
 
 _LONGEST = 1024  # steps between two tries at a router of which nothing is known
+_MOST_UNCLEAR = 8  # calls, and none that was clear: then it is said
 _MOST_WAITING = 4  # calls of a layer that wait for the first step's end
 
 
@@ -95,6 +96,7 @@ class Router:
         self._word = None  # of the site, once it is ours
         self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer tells
         self._waiting, self._seen = [], 0
+        self._unclear = 0  # calls of which another one may be known
         self._again, self._misses = 0, 0  # nothing came of it: tried again at ever fewer steps
         self._open = None  # what hears the call that is running
         self._loads, self._heard_step = Loads(found), None
@@ -185,6 +187,10 @@ class Router:
             with sys.modules["torch"].no_grad():
                 known = evidence(follower, self.found, opened, opened["shape"], self._routers.tokens)
         except NotKnown as why:
+            self._unclear += isinstance(why, NotThisTime)
+            if isinstance(why, NotThisTime) and (self._heard_step is not None or self._unclear < _MOST_UNCLEAR):
+                self._again = self._routers.run._step + 1
+                return
             self._missed()
             self._routers.refuse(self.found.name, str(why))
             return

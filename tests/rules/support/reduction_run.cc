@@ -123,7 +123,8 @@ void Set(ReductionSpec& spec, const std::string& key, const std::string& value) 
                   {"missing", &spec.missing},     {"meets", &spec.meets},
                   {"flipped", &spec.flipped},     {"garbage_rank", &spec.garbage_rank},
                   {"odd_rank", &spec.odd_rank},   {"same_from", &spec.same_from},
-                  {"same_not", &spec.same_not},   {"differing_rank", &spec.differing_rank}};
+                  {"same_not", &spec.same_not},   {"differing_rank", &spec.differing_rank},
+                  {"model_from", &spec.model_from}};
   fields.number = {{"spread", &spec.spread},
                    {"mean", &spec.mean},
                    {"scale", &spec.scale},
@@ -163,7 +164,9 @@ v1::Batch ReductionRun(const ReductionSpec& spec) {
         test::SourceOf("r", static_cast<uint32_t>(r), static_cast<uint32_t>(reporters));
   }
   for (int step = 0; step < spec.steps; ++step) {
-    ReductionCase c = SimulateReduction(spec, step);
+    ReductionSpec summed = spec;
+    if (step < spec.model_from) summed.model = "fp32";
+    ReductionCase c = SimulateReduction(summed, step);
     ShareInputs(spec, step, &c);
     if (spec.whole) *batch.add_evidence() = Record(spec, c, step, -1);
     for (int r = 0; !spec.whole && r < spec.ranks; ++r) {

@@ -45,6 +45,7 @@ struct ReductionSpec {
   // As evidence:
   std::string layer = "layers.0";
   int steps = 1;
+  int model_from = 0;  // the steps before are summed in fp32
   // From step `same_from` on, in all steps but each `same_not`-th, these ranks hand in what the
   // first of them does: a comma list; "": each its own. Results stay those of the ranks' own
   // values.

@@ -8,10 +8,10 @@ import sys
 import weakref
 from time import perf_counter
 
-from ._compiled import is_compiling
-from ._kinds import KIND_TENSOR
-from ._shards import FSDP
-from ._tensors import Unsupported, local
+from .._compiled import is_compiling
+from .._kinds import KIND_TENSOR
+from .._shards import FSDP
+from .._tensors import Unsupported, local
 
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
 _COMPILED = "torch.compile leaves hooks out: train some steps without it, or tell of what matters by run.observe_routing and run.observe_tensor"
@@ -137,7 +137,8 @@ class Backward:
             original = cls.original = tensor.backward
 
             def backward(self, *arguments, **options):
-                for one in list(cls.watches):
+                told = list(cls.watches)
+                for one in told:
                     one._guarded(one._before_backward, self)
                     one.stages.begin("backward")
                 cls.running += 1
@@ -145,7 +146,7 @@ class Backward:
                     return original(self, *arguments, **options)
                 finally:
                     cls.running -= 1
-                    for one in list(cls.watches):
+                    for one in told:
                         one.stages.end("backward")
 
             backward.__doc__ = original.__doc__

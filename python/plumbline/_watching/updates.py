@@ -2,9 +2,9 @@
 
 import sys
 
-from . import _intended
-from ._kinds import KIND_UPDATE
-from ._tensors import local
+from .. import _intended
+from .._kinds import KIND_UPDATE
+from .._tensors import local
 
 _MOST = 1 << 15  # elements of one parameter: of a larger one a block, another one at each step
 _STRIDE = 7919
@@ -34,7 +34,7 @@ class Updates:
     def __init__(self, run, optimizer, names):
         self._run, self._optimizer, self._names = run, optimizer, names
         self.kind = _intended.kind_of(optimizer)
-        self._kept = []
+        self.kept = []  # of the step that is being made
         self._word = None
 
     def _parameters(self):
@@ -49,7 +49,7 @@ class Updates:
 
     def before(self, scale=1.0):
         """In front of the optimizer's step. Nothing is kept where no site is due. `scale`: by which the gradients are too large."""
-        self._kept = []
+        self.kept = []
         if not self.due(self._run._step):
             return
         for name, parameter, group in self._parameters():
@@ -59,12 +59,21 @@ class Updates:
                 continue
             if self._run.due(name):
                 moment = self._optimizer.state.get(parameter, {}).get("exp_avg_sq")
-                self._kept.append(_Kept(name, parameter, group, self._run._step, moment, scale))
+                self.kept.append(_Kept(name, parameter, group, self._run._step, moment, scale))
             if self._word is None:  # all are due at the same steps
                 self._word = self._run._site(KIND_UPDATE, name, "update").word
 
+    def observe_moments(self):
+        """As the step found them: was it one of them that made a weight no number?"""
+        torch = sys.modules["torch"]
+        for name, parameter, _ in self._parameters():
+            held = self._optimizer.state.get(parameter, {})
+            for moment in _MOMENTS:
+                if torch.is_tensor(held.get(moment)) and local(held[moment]).numel():
+                    self._run._observe_state(name, held[moment], moment)
+
     def after(self):
-        kept, self._kept = self._kept, []
+        kept, self.kept = self.kept, []
         for one in kept:
             self._observe(one)
 

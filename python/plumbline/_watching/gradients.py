@@ -3,9 +3,9 @@
 import math
 from time import perf_counter
 
-from ._screen import Screen, look, norms, total_norm
-from ._shards import gradients, is_idle
-from ._watch_losses import numbered
+from .._screen import Screen, look, norms, total_norm
+from .._shards import gradients, is_idle
+from .losses import numbered
 
 
 class Gradients:

@@ -1,0 +1,63 @@
+"""Observations of what rollouts and the trainer say of the same tokens: what Observations inherits."""
+
+from . import _observe
+from ._kinds import KIND_LOGITS, KIND_LOGPROBS
+
+
+class Rollouts:
+    """Calls of one run, of which `_observe` and `_unknown` are."""
+
+    def observe_logprobs(self, layer, tokens=None, rollout=None, train=None, sequence_id=None,
+                         position=None, versions=None, mask=None, advantages=None,
+                         rollout_entropy=None, rollout_varentropy=None, train_entropy=None,
+                         train_varentropy=None, train_version=None, mode=None, temperature=None,
+                         top_p=None, top_k=None, selection=None, kept_share=None, source=None,
+                         rescore_k2=None, worker=None, turns=None, cached_tokens=None,
+                         t_start=None, t_end=None, behaviour=None, **unknown):  # fmt: skip
+        """Log-probabilities of sampled tokens: the engine's (rollout), the trainer's, or both.
+
+        Columns [T] or [B, S]; sequence_id the same number for a sequence on both sides, [T], [B, S]
+        or one a row [B]; position of a token in its sequence (None: in order). One process may
+        send its half: the halves meet by id and position. Values as they were before any mask or
+        clipping. mask: 0 where a token is not judged. versions: optimizer updates in the weights
+        that drew each token; train_version: in those that `train` is of. Entropies (nats) and
+        varentropies (nats^2) belong to the distribution of the same side's values.
+        behaviour: the trainer's own log-probabilities by the weights that drew each token, a third
+        forward pass that splits d into staleness and numerics.
+        mode "raw_logprobs" | "processed_logprobs": of the rollout's values; temperature, top_p,
+        top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
+        share of sequences kept); cached_tokens of the prompt that a prefix cache served, t_start and
+        t_end in seconds: one a sequence; source "sampled" | "rescored" (then rescore_k2). Of each call
+        whole sequences are kept, the same on both sides, within the traffic budget.
+        """
+        if unknown:
+            return self._unknown("observe_logprobs", layer, unknown)
+        self._observe(
+            KIND_LOGPROBS, layer, "logprobs", None, _observe.pack_logprobs,
+            (tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
+             rollout_varentropy, train_entropy, train_varentropy, versions, advantages, turns,
+             cached_tokens, t_start, t_end, train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection,
+             source, worker, behaviour),
+        )  # fmt: skip
+
+    def observe_logits(self, layer, train=None, rollout=None, tokens=None, allowed=None, mode=None,
+                       temperature=None, **unknown):  # fmt: skip
+        """The trainer's and the rollout's logits [..., V] at the same positions.
+
+        f32, f16 or bf16, each its own, in host memory; -inf masks a token out. tokens: the sampled
+        id of each row, below 0 where there is none. allowed [..., V]: 0 masks on both sides (a
+        grammar). mode "raw_logits" | "processed_logits": of the rollout's logits; temperature: of
+        the sampler. On captured steps up to 64 rows, drawn at random, are compared whole (at most
+        2^20 logits a side a call); other steps cost nothing but the call.
+        """
+        try:
+            if self._step < self._logits_words[layer][0]:
+                return
+        except (KeyError, TypeError):
+            pass
+        if unknown:
+            return self._unknown("observe_logits", layer, unknown)
+        self._observe(
+            KIND_LOGITS, layer, "logits", (self._logits_words, layer), _observe.pack_logits,
+            (train, rollout, tokens, allowed, mode, temperature),
+        )  # fmt: skip

@@ -1,0 +1,29 @@
+"""What a watch says of itself, once."""
+
+
+def _counted(number, what):
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def describe(watch):
+    """One line: what is watched, and what is not."""
+    kinds = [type(o).__name__ for o in watch._optimizers]
+    each = dict.fromkeys(kinds)
+    optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer"
+    unknown = [type(o).__name__ for o in watch._optimizers if watch._updates[id(o)].kind is None]
+    text = f"watching {_counted(len(watch._trained), 'trained parameter')}, {optimizers}"
+    held = {id(p) for o in watch._optimizers for group in o.param_groups for p in group["params"]}
+    missing = [name for name, p in watch._trained if id(p) not in held]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        text += f" (no optimizer holds {missing[0]}{more}: requires_grad_(False) if they are frozen)"
+    if watch._replicas:
+        text += ", the ranks' copies and sums of DistributedDataParallel"
+    text += watch._routers.describe() if watch._routers is not None else ""
+    if watch._modules.chosen:
+        text += f", the outputs of {_counted(len(watch._modules.chosen), 'module')}"
+    for what in watch._modules.unhooked:
+        text += f"; not the {what}" if what.startswith("sums of ") else f"; not inside of {what}"
+    if unknown:
+        text += f"; not the updates of {', '.join(unknown)} (its rule is not known; see observe_update)"
+    return text

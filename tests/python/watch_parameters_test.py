@@ -1,0 +1,94 @@
+"""run.watch where parameters are not all alike: unused under DDP, frozen, tied, and an optimizer's moments. Healthy ones are silent,
+results the same to the bit; beside each stands the mistake that looks most like it, which is named."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
+PLUMB = BUILD / "bin" / "plumb"
+TRAINER = pathlib.Path(__file__).with_name("parameters_trainer.py")
+SEEDS = range(20 if os.environ.get("PLUMB_LONG") else 1)
+pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
+
+
+def train(directory, record, kind, seed, steps=48):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
+    env.update(STEPS=str(steps), PLUMBLINE_EVERY="1")  # a busy machine does not thin out what is looked at
+    done = subprocess.run([sys.executable, TRAINER, record, kind, str(seed)], cwd=directory, env=env, capture_output=True, text=True,
+                          timeout=600, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.splitlines())
+
+
+def audit(directory):
+    done = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def found(directory, kind, seed, steps=48):
+    train(directory, "runs", kind, seed, steps)
+    return audit(directory)["findings"]
+
+
+# unused:local is DDP told to ignore a layer that one rank has for itself: no copies that must agree.
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", ["unused", "unused:local", "frozen", "tied", "moments", "moments:falls"])
+def test_healthy_ones_are_silent_and_unchanged(tmp_path, kind, seed):
+    watched = train(tmp_path, "runs", kind, seed, 100 if kind == "moments:falls" else 48)
+    if kind in ("unused", "frozen", "tied"):
+        assert watched == train(tmp_path, "none", kind, seed)
+    report = audit(tmp_path)
+    assert [f for f in report["findings"] if f["level"] != "note"] == []
+    passed = {(v["rule"], v["site"]["layer"]) for v in report["verdicts"] if v["verdict"] == "pass"}
+    assert ("health/unchanged-tensor", "head.weight" if kind != "tied" else "embed.weight") in passed or kind == "moments:falls"
+    if kind == "moments:falls":
+        assert ("precision/moment-ratchet", "head.weight") in passed
+
+
+# A layer that no step uses is a copy all the same.
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_unused_layer_that_drifts_is_named(tmp_path, seed):
+    told = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "unused:drifts", seed)}
+    assert ("precision/replica-divergence", "never.weight") in told
+    assert {rule for rule, _ in told} == {"precision/replica-divergence"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_block_that_was_left_out_is_not_taken_for_a_frozen_one(tmp_path, seed):
+    told = {(f["rule"], f["site"]["layer"].rpartition(".")[0]) for f in found(tmp_path, "frozen:held", seed)}
+    parts = {f"blocks.0.{part}" for part in ("down", "ln1", "ln2", "proj", "qkv", "up")}
+    assert told == {("health/unchanged-tensor", part) for part in parts}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_tie_that_was_lost_is_named(tmp_path, seed):
+    told = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "tied:untied", seed)}
+    assert told == {("health/unchanged-tensor", "head.weight")}
+
+
+# Under one name, though two layers use it.
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_tied_weight_that_is_no_number_is_one_finding(tmp_path, seed):
+    told = [(f["rule"], f["site"]["layer"], f["site"]["step_first"]) for f in found(tmp_path, "tied:nan", seed)]
+    assert sorted(told) == [("health/loss-non-finite", "", 30), ("precision/non-finite", "embed.weight", 30)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_moments_that_cannot_fall_are_named(tmp_path, seed):
+    rules = {f["rule"] for f in found(tmp_path, "moments:ratchet", seed, 100)}
+    assert "precision/moment-ratchet" in rules
+    assert rules <= {"precision/moment-ratchet", "precision/lost-update"}  # the weights are bf16, too
+
+
+# The update of step 30 brings it into the weight, which step 31 finds so.
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_moment_that_is_no_number_is_named_beside_the_weight_it_made(tmp_path, seed):
+    (one,) = [f for f in found(tmp_path, "moments:nan", seed) if f["rule"] == "precision/non-finite"]
+    assert (one["site"]["layer"], one["site"]["op"], one["site"]["step_first"]) == ("blocks.1.down.weight", "parameter", 31)
+    assert "Its exp_avg holds 1 NaN: the update was made of it" in one["explanation"]
