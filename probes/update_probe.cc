@@ -32,7 +32,10 @@ struct UpdateParts {
 
 absl::Status CheckOffsets(const UpdateCall& call) {
   const TensorView& offsets = call.offsets;
-  if (absl::Status s = CheckTensor("offsets", offsets, Content::kInteger); !s.ok()) return s;
+  absl::Status s = CheckTensor("offsets", offsets, Content::kInteger, Place::kAny);
+  if (s.ok() && !offsets.on_host())
+    s = CheckSamePlace("offsets", offsets, "before", call.input.before.device);
+  if (!s.ok()) return s;
   if (offsets.rank != 1 || offsets.shape[0] < 1 || offsets.shape[0] > kMaxSamples) {
     return Expected("offsets", offsets, "[m] with m from 1 to " + std::to_string(kMaxSamples));
   }
@@ -115,13 +118,12 @@ absl::Status MeasureWhole(const UpdateCall& call, const MeasureOptions& options,
 
 absl::Status CheckCall(const UpdateCall& call) {
   const Views views = Tensors(call.input);
-  const Place place = call.offsets.present() ? Place::kHost : Place::kAny;
   for (size_t i = 0; i < kUpdateTensors; ++i) {
     if (!views[i].present()) {
       if (i >= kUpdateRequired) continue;
       return absl::InvalidArgumentError(std::string(kNames[i]) + ": required, absent");
     }
-    absl::Status s = CheckTensor(kNames[i], views[i], Content::kFloating, place);
+    absl::Status s = CheckTensor(kNames[i], views[i], Content::kFloating, Place::kAny);
     if (s.ok()) s = CheckSamePlace(kNames[i], views[i], "before", views[0].device);
     if (!s.ok()) return s;
     if (!SameShape(views[i], views[0])) {
@@ -137,6 +139,20 @@ absl::Status CheckCall(const UpdateCall& call) {
   const uint64_t count = call.fields.count;
   if (count == 0 || count == Elements(views[0])) return absl::OkStatus();
   return Expected("before", views[0], std::to_string(count) + " elements (count), or offsets");
+}
+
+absl::Status Carry(const UpdateCall& call, const MeasureOptions& options,
+                   std::vector<CarriedCopy>* copies) {
+  if (call.offsets.on_host()) {
+    if (absl::Status s = CheckRange(call); !s.ok()) return s;
+  }
+  const UpdateParts parts(call);
+  if (options.sampled) {
+    CarryTensors(parts.all, copies);  // of one axis
+  } else if (!call.offsets.on_host()) {
+    copies->push_back({call.offsets, PlaceInSlot(parts.all, kUpdateTensors)});
+  }
+  return absl::OkStatus();
 }
 
 uint64_t SampleBytes(const UpdateCall& call) {

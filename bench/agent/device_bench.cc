@@ -24,7 +24,8 @@ std::vector<std::pair<void (*)(void*), void*>>& Watched() {
   return *watched;
 }
 
-DeviceStatus TakeBatch(void*, const BatchShape*, void*, void*, uint64_t, void*, DeviceError*) {
+DeviceStatus TakeBatch(void*, const BatchShape*, const BatchMemory*, const SampledPart*, void*,
+                       DeviceError*) {
   return kDeviceOk;
 }
 

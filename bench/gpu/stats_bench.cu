@@ -27,8 +27,12 @@ struct Planned {
   explicit Planned(absl::StatusOr<Batch> planned)
       : batch(*std::move(planned)),
         staging(batch.shape().bytes() + 1),
-        workspace(batch.shape().bytes() + 1) {
+        workspace(BatchWorkspace(batch.shape())) {
+    Must(cudaMemset(workspace.data(), 0, BatchWorkspace(batch.shape())), "workspace");
     batch.Put(static_cast<std::byte*>(staging.data()));
+  }
+  BatchMemory memory() const {
+    return {staging.data(), staging.data(), workspace.data(), BatchWorkspace(batch.shape())};
   }
   Batch batch;
   PinnedMemory staging;
@@ -45,8 +49,7 @@ void TimeStats(benchmark::State& state, const std::vector<TensorView>& views, in
   Must(static_cast<cudaError_t>(LoadTensorStatsKernel()), "kernels");
   Planned<TensorBatch> p(TensorBatch::Plan(views));
   TimeLaunches(state, bytes, [&](cudaStream_t stream) {
-    return LaunchTensorStats(p.batch.shape(), Processors(), p.staging.data(), p.workspace.data(),
-                             stream);
+    return LaunchTensorStats(p.batch.shape(), Processors(), p.memory(), SampledPart(), stream);
   });
 }
 
@@ -214,8 +217,7 @@ void Updates(benchmark::State& state) {
                            OnDevice(intended.data(), DType::kF32, n)};
   Planned<UpdateBatch> p(UpdateBatch::Plan({&update, 1}));
   TimeLaunches(state, 8 * n, [&](cudaStream_t stream) {
-    return LaunchUpdateChecks(p.batch.shape(), Processors(), p.staging.data(), p.workspace.data(),
-                              stream);
+    return LaunchUpdateChecks(p.batch.shape(), Processors(), p.memory(), SampledPart(), stream);
   });
 }
 
@@ -234,8 +236,7 @@ void Gathers(benchmark::State& state) {
   }
   Planned<GatherBatch> p(GatherBatch::Plan(requests));
   TimeLaunches(state, kTensors * 500 * 2, [&](cudaStream_t stream) {
-    return LaunchGathers(p.batch.shape(), Processors(), p.staging.data(), p.workspace.data(),
-                         stream);
+    return LaunchGathers(p.batch.shape(), Processors(), p.memory(), stream);
   });
 }
 

@@ -1,14 +1,18 @@
 // A batch as plain data: what a launch is told of it besides its memory.
 //
-// A batch is planned on the host (TensorBatch, UpdateBatch, GatherBatch), put into the staging
-// memory (batch.Put) and launched as its shape, with memory of the caller's:
-//   staging    pinned host memory by its address on the device, 16-byte aligned: the items go up
-//              from it, results come back to it
-//   workspace  device memory, 256-byte aligned
-// both of shape.bytes(). They, and the tensors, must live until the stream has passed the launch;
-// a launch must not be enqueued with the staging memory of one that is under way. Nothing is
-// allocated, nothing waits. `stream` is a cudaStream_t of the batch's device, which must be
-// current.
+// A batch is planned on the host (TensorBatch, UpdateBatch, GatherBatch) and launched as its shape,
+// with memory of the caller's:
+//   items      host memory (batch.Put), item_bytes: they go along as the launch's arguments, and
+//              are not needed when the call is back
+//   staging    pinned host memory by its address on the device, 16-byte aligned, shape.bytes(): the
+//              launch's last block writes the results there, at results_at(). Gathers read their
+//              indices in it, where the items lie
+//   workspace  device memory, 256-byte aligned, BatchWorkspace(shape), zero: every launch leaves it
+//              zero. Gathers need none
+// Staging, workspace and the tensors must live until the stream has passed the launch; a launch
+// must not be enqueued with the staging memory of one that is under way, nor, on another stream,
+// with its workspace. Nothing is allocated, nothing waits. `stream` is a cudaStream_t of the
+// batch's device, which must be current.
 //
 // When the stream has passed, batch.Finish(staging + shape.results_at()) gives what the CPU
 // reference gives, in every bit. Launches return 0 or a cudaError_t; cudaErrorInvalidValue for a
@@ -21,7 +25,7 @@
 
 namespace plumbline {
 
-// Staging and workspace of a launch are laid out alike: the items, then, 256-byte aligned, the
+// Staging memory, and the workspace of a graph's call: the items, then, 256-byte aligned, the
 // results.
 struct BatchShape {
   int32_t device = -1;  // CUDA ordinal; < 0: of the host, which no launch takes
@@ -33,6 +37,19 @@ struct BatchShape {
   constexpr uint64_t results_at() const { return (item_bytes + 255) / 256 * 256; }
   constexpr uint64_t bytes() const { return results_at() + result_bytes; }
 };
+
+struct BatchMemory {
+  const void* items = nullptr;
+  void* staging = nullptr;
+  void* workspace = nullptr;
+  uint64_t workspace_bytes = 0;
+};
+
+// What a launch's blocks count themselves by, before the results.
+inline constexpr uint64_t kArrivedBytes = 256;
+constexpr uint64_t BatchWorkspace(const BatchShape& shape) {
+  return kArrivedBytes + shape.result_bytes;
+}
 
 // The last item whose first_span is not beyond `span` and that has spans.
 template <typename Item>

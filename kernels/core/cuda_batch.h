@@ -1,5 +1,5 @@
-// What the batch launches share: a table of items goes up, one kernel runs, results come down, each
-// by a kernel (batch_ends.h). Only for the .cu files.
+// What the batch launches share: items are the launch's arguments, and its last block writes the
+// results to pinned memory. Only for the .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/core/batch_ends.h"
+#include "kernels/core/batch_launches.h"
 #include "kernels/core/batch_shape.h"
 #include "kernels/core/graph_slot.h"
 #include "kernels/core/wide_sum.h"
@@ -37,24 +37,23 @@ inline int BatchBlocks(int64_t work, int processors) {
   return static_cast<int>(std::clamp<int64_t>(work, 1, 8LL * std::max(processors, 1)));
 }
 
-// Enqueues: items to the workspace, zeros into the results, run(items, results, stream) where there
-// is work, results to the staging memory. The first error ends it: what follows would run on
-// memory that is not what it should be.
-template <typename Run>
-int EnqueueBatch(const BatchShape& batch, void* staging, void* workspace, void* stream, Run run) {
+// Enqueues a batch in as few launches as its items allow: run(arguments, first_span, result) of
+// each, as ForEachLaunch has it.
+template <typename Item, int kMost, typename Run>
+int EnqueueBatch(const BatchShape& batch, const BatchMemory& memory, Run run) {
   if (batch.items == 0) return cudaSuccess;
-  if (batch.device < 0 || staging == nullptr || workspace == nullptr) return cudaErrorInvalidValue;
-  auto* on = static_cast<std::byte*>(workspace);
-  if (const int code = StageBatch(batch, staging, workspace, stream); code != cudaSuccess)
-    return code;
-  if (batch.work > 0) {
-    run(on, on + batch.results_at(), static_cast<cudaStream_t>(stream));
-    if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) return code;
+  if (batch.device < 0 || memory.items == nullptr || memory.staging == nullptr) {
+    return cudaErrorInvalidValue;
   }
-  return ReturnBatch(batch, workspace, staging, stream);
+  const auto launch = [&](const ItemArguments<Item, kMost>& arguments, int64_t span,
+                          uint64_t result) {
+    run(arguments, span, result);
+    return static_cast<int>(cudaGetLastError());
+  };
+  return ForEachLaunch<Item, kMost>(batch, memory.items, launch);
 }
 
-// The same of a batch that a graph holds, in one launch: its items stand in the workspace, its
+// A batch that a graph holds, in one launch: its items stand in the workspace, its
 // results go to the section. run(items, results, stream), also where there is no work.
 template <typename Run>
 int CaptureBatch(const BatchShape& batch, void* workspace, const GraphCall& call, void* stream,

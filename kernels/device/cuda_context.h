@@ -62,6 +62,17 @@ inline DeviceStatus Check(const Driver& driver, const char* what, CUresult code,
   return Fail(error, kDeviceFailed, "%s: %s", what, text != nullptr ? text : "unknown error");
 }
 
+// CUDA's errors of captures: what was asked cannot be done while somebody captures, and can later.
+inline bool OfACapture(int code) {
+  return code >= cudaErrorStreamCaptureUnsupported && code <= cudaErrorStreamCaptureWrongThread;
+}
+
+// Of what gets a device, or memory of it, ready: CAPTURING is no fault of the device's.
+inline DeviceStatus CheckGot(const char* what, int code, DeviceError* error) {
+  const DeviceStatus s = Check(what, code, error);
+  return OfACapture(code) ? kDeviceCapturing : s;
+}
+
 // For the length of a scope the device's context is current, and what the thread calls cannot spoil
 // a capture that goes on elsewhere (an event query from another thread would).
 class Scope {

@@ -22,7 +22,7 @@ namespace {
 // ---- the device --------------------------------------------------------------------------------
 
 DeviceStatus Attribute(const CudaDevice& d, cudaDeviceAttr which, int* value, DeviceError* error) {
-  return Check("device attribute", cudaDeviceGetAttribute(value, which, d.ordinal), error);
+  return CheckGot("device attribute", cudaDeviceGetAttribute(value, which, d.ordinal), error);
 }
 
 DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
@@ -37,13 +37,15 @@ DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
     return Fail(error, kDeviceFailed, "the process does not use device %d (no primary context)",
                 d->ordinal);
   }
-  return Check(driver, "context", driver.primary_retain(&d->context, d->number), error);
+  const CUresult code = driver.primary_retain(&d->context, d->number);
+  s = Check(driver, "context", code, error);
+  return OfACapture(code) ? kDeviceCapturing : s;
 }
 
 // A driver that is older than the kernels' compiler may not take their code.
 DeviceStatus Loaded(const CudaDevice& d, const char* what, int code, DeviceError* error) {
-  const DeviceStatus s = Check(what, code, error);
-  if (s == kDeviceOk || d.driver->version >= CUDART_VERSION) return s;
+  const DeviceStatus s = CheckGot(what, code, error);
+  if (s != kDeviceFailed || d.driver->version >= CUDART_VERSION) return s;
   const size_t said = std::strlen(error->text);
   std::snprintf(error->text + said, sizeof(error->text) - said,
                 " (compiled by CUDA %d.%d; the driver supports CUDA %d.%d)", CUDART_VERSION / 1000,
@@ -97,7 +99,11 @@ void Close(void* device) {
 DeviceStatus Allocate(void* device, uint64_t bytes, void** memory, DeviceError* error) {
   const Scope scope(AsDevice(device));
   if (!scope.entered()) return Gone(error);
-  return Check("device memory", cudaMalloc(memory, bytes), error);
+  const DeviceStatus s = CheckGot("device memory", cudaMalloc(memory, bytes), error);
+  if (s != kDeviceOk) return s;
+  const DeviceStatus written = WriteMemory(device, *memory, nullptr, bytes, error);
+  if (written != kDeviceOk && cudaFree(*memory) != cudaSuccess) cudaGetLastError();
+  return written;
 }
 
 void FreeMemory(void* device, void* memory) {
@@ -110,7 +116,7 @@ DeviceStatus Pin(void* device, void* pages, uint64_t bytes, void** alias, Device
   const Scope scope(AsDevice(device));
   if (!scope.entered()) return Gone(error);
   DeviceStatus s =
-      Check("pinned memory", cudaHostRegister(pages, bytes, cudaHostRegisterMapped), error);
+      CheckGot("pinned memory", cudaHostRegister(pages, bytes, cudaHostRegisterMapped), error);
   if (s != kDeviceOk) return s;
   s = Check("pinned memory", cudaHostGetDevicePointer(alias, pages, 0), error);
   if (s != kDeviceOk && cudaHostUnregister(pages) != cudaSuccess) cudaGetLastError();
@@ -129,7 +135,7 @@ DeviceStatus MakeEvent(void* device, void** event, DeviceError* error) {
   cudaEvent_t made = nullptr;
   const cudaError_t code = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
   *event = made;
-  return Check("event", code, error);
+  return CheckGot("event", code, error);
 }
 
 void DestroyEvent(void* device, void* event) {
@@ -211,36 +217,45 @@ DeviceStatus GatherOnDevice(void* device, const ProductPlan* plan, void* to, voi
   return Check("product kernel", LaunchProduct(*plan, to, stream), error);
 }
 
-// One batch: `launch` is a launcher of device_batch.h, `what` how errors call it.
-template <auto launch>
-DeviceStatus RunBatch(const char* what, void* device, const BatchShape& batch, void* staging,
-                      void* workspace, uint64_t workspace_bytes, void* stream, DeviceError* error) {
+// One batch: launch(processors); `what`: how errors call it.
+template <typename Launch>
+DeviceStatus RunBatch(const char* what, void* device, const BatchShape& batch,
+                      const BatchMemory& memory, DeviceError* error, Launch launch) {
   const CudaDevice& d = AsDevice(device);
-  if (workspace_bytes < batch.bytes()) {
+  if (memory.workspace_bytes < BatchWorkspace(batch)) {
     return Fail(error, kDeviceRefused, "workspace: too small for %llu bytes of %s",
-                static_cast<unsigned long long>(batch.bytes()), what);
+                static_cast<unsigned long long>(BatchWorkspace(batch)), what);
   }
   const Scope scope(d);
   if (!scope.entered()) return Gone(error);
-  return Check(what, launch(batch, d.processors, staging, workspace, stream), error);
+  return Check(what, launch(d.processors), error);
 }
 
-DeviceStatus MeasureTensors(void* device, const BatchShape* batch, void* staging, void* workspace,
-                            uint64_t workspace_bytes, void* stream, DeviceError* error) {
-  return RunBatch<LaunchTensorStats>("tensor kernel", device, *batch, staging, workspace,
-                                     workspace_bytes, stream, error);
+const SampledPart& Or(const SampledPart* sampled) {
+  static const SampledPart none{};
+  return sampled != nullptr ? *sampled : none;
 }
 
-DeviceStatus CheckUpdates(void* device, const BatchShape* batch, void* staging, void* workspace,
-                          uint64_t workspace_bytes, void* stream, DeviceError* error) {
-  return RunBatch<LaunchUpdateChecks>("update kernel", device, *batch, staging, workspace,
-                                      workspace_bytes, stream, error);
+DeviceStatus MeasureTensors(void* device, const BatchShape* batch, const BatchMemory* memory,
+                            const SampledPart* sampled, void* stream, DeviceError* error) {
+  return RunBatch("tensor kernel", device, *batch, *memory, error, [&](int processors) {
+    return LaunchTensorStats(*batch, processors, *memory, Or(sampled), stream);
+  });
 }
 
-DeviceStatus Gather(void* device, const BatchShape* batch, void* staging, void* workspace,
-                    uint64_t workspace_bytes, void* stream, DeviceError* error) {
-  return RunBatch<LaunchGathers>("gather kernel", device, *batch, staging, workspace,
-                                 workspace_bytes, stream, error);
+DeviceStatus CheckUpdates(void* device, const BatchShape* batch, const BatchMemory* memory,
+                          const SampledPart* sampled, void* stream, DeviceError* error) {
+  return RunBatch("update kernel", device, *batch, *memory, error, [&](int processors) {
+    return LaunchUpdateChecks(*batch, processors, *memory, Or(sampled), stream);
+  });
+}
+
+DeviceStatus Gather(void* device, const BatchShape* batch, const BatchMemory* memory,
+                    const SampledPart*, void* stream, DeviceError* error) {
+  const CudaDevice& d = AsDevice(device);
+  const Scope scope(d);
+  if (!scope.entered()) return Gone(error);
+  return Check("gather kernel", LaunchGathers(*batch, d.processors, *memory, stream), error);
 }
 
 DeviceStatus RecordEvent(void* device, void* event, void* stream, DeviceError* error) {
@@ -272,7 +287,8 @@ DeviceStatus MakeTimer(void* device, void** timer, DeviceError* error) {
   auto* made = static_cast<Timer*>(std::calloc(1, sizeof(Timer)));
   if (made == nullptr) return Fail(error, kDeviceFailed, "out of memory");
   for (cudaEvent_t& mark : made->mark) {
-    const DeviceStatus s = Check("timer", cudaEventCreateWithFlags(&mark, cudaEventDefault), error);
+    const DeviceStatus s =
+        CheckGot("timer", cudaEventCreateWithFlags(&mark, cudaEventDefault), error);
     if (s == kDeviceOk) continue;
     if (made->mark[0] != nullptr && cudaEventDestroy(made->mark[0]) != cudaSuccess)
       cudaGetLastError();

@@ -42,7 +42,8 @@ cudaError_t WriteAndWait(void* to, const void* from, uint64_t bytes) {
   cudaStream_t own = nullptr;
   cudaError_t code = cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
   if (code != cudaSuccess) return code;
-  code = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, own);
+  code = from == nullptr ? cudaMemsetAsync(to, 0, bytes, own)
+                         : cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, own);
   if (code == cudaSuccess) code = cudaStreamSynchronize(own);
   const cudaError_t destroyed = cudaStreamDestroy(own);
   return code != cudaSuccess ? code : destroyed;
@@ -54,7 +55,7 @@ DeviceStatus WriteMemory(void* device, void* to, const void* from, uint64_t byte
                          DeviceError* error) {
   const Scope scope(AsDevice(device));
   if (!scope.entered()) return Gone(error);
-  return Check("device memory", WriteAndWait(to, from, bytes), error);
+  return CheckGot("device memory", WriteAndWait(to, from, bytes), error);
 }
 
 DeviceStatus SetSlots(void* device, GraphSlot* slots, const GraphSlot* from, uint32_t count,

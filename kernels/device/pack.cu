@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "kernels/core/batch_ends.h"
 #include "kernels/core/copy_element.h"
 #include "kernels/device/pack_device.h"
 
@@ -25,26 +24,20 @@ __global__ void PackKernel(const T* from, int64_t rows, int64_t columns, int64_t
     to[i] = from[walk.At(row_stride, column_stride)];
 }
 
-// `units` of T, then zeros over `zeros` words elsewhere.
 template <typename T>
-__global__ void MoveKernel(const T* from, T* to, int64_t units, uint32_t* zeroed, int64_t zeros) {
+__global__ void MoveKernel(const T* from, T* to, int64_t units) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (int64_t i = first; i < units; i += step) to[i] = from[i];
-  for (int64_t i = first; i < zeros; i += step) zeroed[i] = 0;
 }
 
 template <typename T>
-int Move(const void* from, void* to, uint64_t bytes, void* zeroed, uint64_t zero_bytes,
-         void* stream) {
+int Move(const void* from, void* to, uint64_t bytes, void* stream) {
   const auto units = static_cast<int64_t>(bytes / sizeof(T));
-  const auto zeros = static_cast<int64_t>(zero_bytes / sizeof(uint32_t));
-  if (units == 0 && zeros == 0) return cudaSuccess;
-  const int64_t blocks =
-      std::clamp<int64_t>((std::max(units, zeros) + kThreads - 1) / kThreads, 1, kMostBlocks);
+  if (units == 0) return cudaSuccess;
+  const int64_t blocks = std::clamp<int64_t>((units + kThreads - 1) / kThreads, 1, kMostBlocks);
   MoveKernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-      static_cast<const T*>(from), static_cast<T*>(to), units, static_cast<uint32_t*>(zeroed),
-      zeros);
+      static_cast<const T*>(from), static_cast<T*>(to), units);
   return cudaGetLastError();
 }
 
@@ -83,24 +76,11 @@ int LoadPackKernel() {
 // In the largest units that the places and the size are multiples of.
 int LaunchMove(const void* from, void* to, uint64_t bytes, void* stream) {
   const uint64_t all = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | bytes;
-  if (all % 16 == 0) return Move<uint4>(from, to, bytes, nullptr, 0, stream);
-  if (all % 8 == 0) return Move<uint64_t>(from, to, bytes, nullptr, 0, stream);
-  if (all % 4 == 0) return Move<uint32_t>(from, to, bytes, nullptr, 0, stream);
-  if (all % 2 == 0) return Move<uint16_t>(from, to, bytes, nullptr, 0, stream);
-  return Move<uint8_t>(from, to, bytes, nullptr, 0, stream);
-}
-
-// Whole units of 16: what they go beyond the items lies before the results.
-int StageBatch(const BatchShape& batch, const void* staging, void* workspace, void* stream) {
-  auto* results = static_cast<unsigned char*>(workspace) + batch.results_at();
-  return Move<uint4>(staging, workspace, (batch.item_bytes + 15) / 16 * 16, results,
-                     batch.result_bytes, stream);
-}
-
-int ReturnBatch(const BatchShape& batch, const void* workspace, void* staging, void* stream) {
-  const uint64_t at = batch.results_at();
-  return LaunchMove(static_cast<const unsigned char*>(workspace) + at,
-                    static_cast<unsigned char*>(staging) + at, batch.result_bytes, stream);
+  if (all % 16 == 0) return Move<uint4>(from, to, bytes, stream);
+  if (all % 8 == 0) return Move<uint64_t>(from, to, bytes, stream);
+  if (all % 4 == 0) return Move<uint32_t>(from, to, bytes, stream);
+  if (all % 2 == 0) return Move<uint16_t>(from, to, bytes, stream);
+  return Move<uint8_t>(from, to, bytes, stream);
 }
 
 int LaunchPack(const TensorView& from, void* to, void* stream) {

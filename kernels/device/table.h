@@ -6,8 +6,8 @@
 // Every function may be called from any thread, but never at the same time for one device memory
 // block, event or pinned range. Each leaves the thread's current device, its capture mode and the
 // trainer's own error state as they were. None waits for the device but free_memory, unpin and
-// close, which may, and are never called on a trainer's thread, and write_memory, which waits for
-// its own copy, while a graph is captured.
+// close, which may, and are never called on a trainer's thread, and allocate and write_memory,
+// which wait for what they write themselves.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,17 @@
 #include "kernels/product/gather.h"
 #include "kernels/routing/plan.h"
 #include "kernels/sample/batch.h"
+#include "kernels/sample/eager.h"
 #include "kernels/tensor/batch.h"
 #include "kernels/update/batch.h"
 
 namespace plumbline {
 
-inline constexpr uint32_t kDeviceTableVersion = 6;
+inline constexpr uint32_t kDeviceTableVersion = 7;
 inline constexpr char kDeviceTableSymbol[] = "plumbline_device_table";
 
-// What, and the device's own words. Set with every negative status; NUL-terminated.
+// What, and the device's own words. Set with every negative status, and where something could not
+// be got ready; NUL-terminated.
 struct DeviceError {
   char text[256];
 };
@@ -34,7 +36,8 @@ struct DeviceError {
 enum DeviceStatus : int32_t {
   kDeviceOk = 0,
   kDeviceNotYet = 1,        // event_passed: the stream has not got there
-  kDeviceCapturing = 2,     // stream_id: what the stream is given now goes into a graph
+  kDeviceCapturing = 2,     // stream_id: what the stream is given now goes into a graph; of what
+                            // gets something ready: not while somebody captures, but later
   kDeviceOtherContext = 3,  // stream_id: the stream is the device's, but of a context of its own
   kDeviceRefused = -1,      // an argument is at fault; nothing was done
   kDeviceFailed = -2,       // the device or its driver failed
@@ -54,6 +57,7 @@ struct DeviceSizes {
   uint32_t update_item;
   uint32_t update_raw;
   uint32_t gather_item;
+  uint32_t sampled_part;
   uint32_t graph_work;
   uint32_t graph_slot;
 
@@ -61,16 +65,16 @@ struct DeviceSizes {
 };
 
 inline constexpr DeviceSizes kDeviceSizes = {
-    sizeof(RoutingPlan), sizeof(RoutingRaw), sizeof(ProductPlan), sizeof(BatchShape),
-    sizeof(TensorItem),  sizeof(TensorRaw),  sizeof(UpdateItem),  sizeof(UpdateRaw),
-    sizeof(GatherItem),  sizeof(GraphWork),  sizeof(GraphSlot)};
+    sizeof(RoutingPlan), sizeof(RoutingRaw),  sizeof(ProductPlan), sizeof(BatchShape),
+    sizeof(TensorItem),  sizeof(TensorRaw),   sizeof(UpdateItem),  sizeof(UpdateRaw),
+    sizeof(GatherItem),  sizeof(SampledPart), sizeof(GraphWork),   sizeof(GraphSlot)};
 
-// Enqueues one batch of tensors, updates or gathers (device_batch.h), whose items stand in
-// `staging`: pinned memory of batch->bytes() bytes (an alias). When the stream
-// gets there the results stand behind them, for the host's FinishItem.
-using DeviceBatchCall = DeviceStatus (*)(void* device, const BatchShape* batch, void* staging,
-                                         void* workspace, uint64_t workspace_bytes, void* stream,
-                                         DeviceError* error);
+// Enqueues one batch of tensors, updates or gathers (batch_shape.h), in one launch where its items
+// fit into a launch's arguments. When the stream gets there the results stand in the staging
+// memory, for the host's FinishItem. `sampled`: what is copied besides, or null; null of gathers.
+using DeviceBatchCall = DeviceStatus (*)(void* device, const BatchShape* batch,
+                                         const BatchMemory* memory, const SampledPart* sampled,
+                                         void* stream, DeviceError* error);
 
 // The same of a batch that a graph holds: its items and zeros for its results stand in the
 // workspace.
@@ -85,10 +89,13 @@ struct DeviceTable {
 
   // Gets device `ordinal` (DLPack's device_id) ready: its kernels are loaded, nothing more. FAILED
   // when there is no driver, no such device, or when the process does not use it: no context is
-  // made on a device that the trainer has none on.
+  // made on a device that the trainer has none on. This, allocate, pin, make_event, make_timer and
+  // write_memory ask for nothing that spoils a capture, the thread's own or another's; where the
+  // driver refuses all the same they say CAPTURING.
   DeviceStatus (*open)(int32_t ordinal, void** device, DeviceError* error);
   void (*close)(void* device);
 
+  // Zeros. Waits for nothing but its own writing of them, also while a graph is captured.
   DeviceStatus (*allocate)(void* device, uint64_t bytes, void** memory, DeviceError* error);
   void (*free_memory)(void* device, void* memory);
   // Pins the caller's pages so that the device may write to them; *alias is their address there.
@@ -136,8 +143,9 @@ struct DeviceTable {
                              DeviceError* error);
   DeviceStatus (*read_timer)(void* device, void* timer, uint64_t* ns, DeviceError* error);
 
-  // Graphs (graph_slot.h). write_memory: host memory to device memory, done when it returns; may be
-  // called while the thread captures, and waits for nothing but itself.
+  // Graphs (graph_slot.h). write_memory: host memory, or zeros where `from` is null, to device
+  // memory, done when it returns; may be called while the thread captures, and waits for nothing
+  // but itself.
   DeviceStatus (*write_memory)(void* device, void* to, const void* from, uint64_t bytes,
                                DeviceError* error);
   // Enqueues the opening of slots from `from` (an alias), or, where that is null, their closing.

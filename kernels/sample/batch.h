@@ -24,6 +24,9 @@ struct GatherItem {
   uint32_t padding;
 };
 
+// So many are the arguments of one launch (core/batch_launches.h).
+inline constexpr int kGathersOfLaunch = 23;
+
 struct GatherRequest {
   TensorView tensor;
   std::span<const uint64_t> indices;  // in C order; of the caller's, until Plan returns

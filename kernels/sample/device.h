@@ -10,7 +10,7 @@ namespace plumbline {
 // launch wait for the device. 0, or a cudaError_t.
 int LoadGatherKernel();
 
-int LaunchGathers(const BatchShape& batch, int processors, void* staging, void* workspace,
-                  void* stream);
+// Of more tensors than one launch's arguments have room for (23): several launches.
+int LaunchGathers(const BatchShape& batch, int processors, const BatchMemory& memory, void* stream);
 
 }  // namespace plumbline

@@ -7,14 +7,17 @@ namespace plumbline {
 namespace {
 
 constexpr int kThreads = 256;
+using GatherArguments = ItemArguments<GatherItem, kGathersOfLaunch>;
+static_assert(sizeof(GatherArguments) + 2 * sizeof(void*) <= kArgumentBytes);
 
+// Each index is read once, across the bus, and each element written there, in the order of both.
 __global__ void __launch_bounds__(kThreads)
-    GatherKernel(const GatherItem* items, int count, int64_t samples, unsigned char* results) {
-  const auto* indices = reinterpret_cast<const uint64_t*>(items + count);
+    GatherKernel(const __grid_constant__ GatherArguments arguments, const uint64_t* indices,
+                 unsigned char* results) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < samples;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < arguments.spans;
        i += stride) {
-    const GatherItem& item = items[ItemOfSpan(items, count, i)];
+    const GatherItem& item = arguments.items()[ItemOfSpan(arguments.items(), arguments.count, i)];
     GatherOne(item, i - item.first_span, indices[i], results);
   }
 }
@@ -23,15 +26,18 @@ __global__ void __launch_bounds__(kThreads)
 
 int LoadGatherKernel() { return LoadKernel(GatherKernel); }
 
-int LaunchGathers(const BatchShape& batch, int processors, void* staging, void* workspace,
+int LaunchGathers(const BatchShape& batch, int processors, const BatchMemory& memory,
                   void* stream) {
-  const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
-    const int64_t blocks = (batch.work + kThreads - 1) / kThreads;
-    GatherKernel<<<BatchBlocks(blocks, processors), kThreads, 0, on>>>(
-        reinterpret_cast<const GatherItem*>(items), batch.items, batch.work,
-        reinterpret_cast<unsigned char*>(results));
+  auto* staging = static_cast<unsigned char*>(memory.staging);
+  const auto* indices = reinterpret_cast<const uint64_t*>(
+      staging + static_cast<size_t>(batch.items) * sizeof(GatherItem));
+  const auto run = [&](const GatherArguments& arguments, int64_t span, uint64_t result) {
+    const int64_t blocks = (arguments.spans + kThreads - 1) / kThreads;
+    GatherKernel<<<BatchBlocks(blocks, processors), kThreads, 0,
+                   static_cast<cudaStream_t>(stream)>>>(arguments, indices + span,
+                                                        staging + batch.results_at() + result);
   };
-  return EnqueueBatch(batch, staging, workspace, stream, run);
+  return EnqueueBatch<GatherItem, kGathersOfLaunch>(batch, memory, run);
 }
 
 }  // namespace plumbline

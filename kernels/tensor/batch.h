@@ -37,6 +37,9 @@ struct TensorItem {
   bool aligned;  // to four elements
 };
 
+// So many are the arguments of one launch (core/batch_launches.h).
+inline constexpr int kTensorsOfLaunch = 15;
+
 // Indices of TensorRaw::counts.
 enum TensorCount {
   kCountNan,

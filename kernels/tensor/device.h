@@ -4,6 +4,7 @@
 
 #include "kernels/core/batch_shape.h"
 #include "kernels/core/graph_slot.h"
+#include "kernels/sample/eager.h"
 
 namespace plumbline {
 
@@ -11,8 +12,10 @@ namespace plumbline {
 // launch wait for the device. 0, or a cudaError_t.
 int LoadTensorStatsKernel();
 
-int LaunchTensorStats(const BatchShape& batch, int processors, void* staging, void* workspace,
-                      void* stream);
+// One launch, which copies `sampled` besides; of more items than its arguments have room for (15):
+// several.
+int LaunchTensorStats(const BatchShape& batch, int processors, const BatchMemory& memory,
+                      const SampledPart& sampled, void* stream);
 
 // What a graph is to hold of one batch (graph_slot.h): enqueued on a stream that is being captured;
 // nothing is allocated, nothing waits. `workspace`: the batch's items, put there before, and its

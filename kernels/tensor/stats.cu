@@ -4,6 +4,7 @@
 #include "kernels/core/cuda_batch.h"
 #include "kernels/core/cuda_gate.h"
 #include "kernels/core/cuda_warp.h"
+#include "kernels/sample/eager.h"
 #include "kernels/sample/replay.h"
 #include "kernels/tensor/batch.h"
 #include "kernels/tensor/codes.h"
@@ -198,6 +199,14 @@ __device__ __noinline__ void EndReplayed(const GraphCall& call, std::byte* resul
            reinterpret_cast<ReplayPlace*>(&memory));
 }
 
+// Of a call that is not captured.
+__device__ __noinline__ void BeginEagerly(const SampledPart& sampled) {
+  BeginEager(DeviceBlock(), sampled, kThreads, blockIdx.x, gridDim.x);
+}
+__device__ __noinline__ void EndEagerly(const EagerCall& eager) {
+  EndEager(DeviceBlock(), eager, kThreads, gridDim.x, reinterpret_cast<uint32_t*>(&memory));
+}
+
 // This block's spans of all items: every so-manieth, and it flushes when the item changes.
 __device__ __forceinline__ void MeasureItems(const TensorItem* items, int count, int64_t spans,
                                              std::byte* results) {
@@ -216,41 +225,59 @@ __device__ __forceinline__ void MeasureItems(const TensorItem* items, int count,
   }
 }
 
-// Eight blocks a processor. `call`: of a graph, or of nulls.
+using TensorArguments = ItemArguments<TensorItem, kTensorsOfLaunch>;
+static_assert(sizeof(TensorArguments) + sizeof(SampledPart) + sizeof(EagerCall) +
+                  sizeof(GraphCall) + 2 * sizeof(void*) <=
+              kArgumentBytes);
+
+// Eight blocks a processor. `call`: of a graph, whose item and results stand in device memory; or
+// of nulls, and the items are arguments.
 __global__ void __launch_bounds__(kThreads, 8)
-    TensorStatsKernel(const TensorItem* items, int count, int64_t spans, std::byte* results,
-                      uint64_t result_bytes, const __grid_constant__ GraphCall call) {
-  if (call.slot != nullptr) BeginReplayed(call);
-  if (call.slot == nullptr || told != 0) MeasureItems(items, count, spans, results);
-  if (call.slot != nullptr) EndReplayed(call, results, result_bytes);
+    TensorStatsKernel(const __grid_constant__ TensorArguments arguments,
+                      const __grid_constant__ SampledPart sampled,
+                      const __grid_constant__ EagerCall eager, const TensorItem* items,
+                      std::byte* results, const __grid_constant__ GraphCall call) {
+  if (call.slot == nullptr) {
+    BeginEagerly(sampled);
+    MeasureItems(arguments.items(), arguments.count, arguments.spans, results);
+    EndEagerly(eager);
+    return;
+  }
+  BeginReplayed(call);
+  if (told != 0) MeasureItems(items, arguments.count, arguments.spans, results);
+  EndReplayed(call, results, arguments.result_bytes);
 }
 
 }  // namespace
 
 int LoadTensorStatsKernel() { return LoadKernel(TensorStatsKernel); }
 
-namespace {
-
-// One launch; `call`: of a graph, or of nulls.
-auto Runner(const BatchShape& batch, int processors, const GraphCall& call) {
-  return [&batch, processors, &call](const std::byte* items, std::byte* results, cudaStream_t on) {
-    TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
-        reinterpret_cast<const TensorItem*>(items), batch.items, batch.work, results,
-        batch.result_bytes, call);
+int LaunchTensorStats(const BatchShape& batch, int processors, const BatchMemory& memory,
+                      const SampledPart& sampled, void* stream) {
+  static const SampledPart kNone{};
+  const auto run = [&](const TensorArguments& arguments, int64_t span, uint64_t result) {
+    const EagerCall eager = EagerAt(batch, memory, result, arguments.result_bytes);
+    TensorStatsKernel<<<BatchBlocks(arguments.spans, processors), kThreads, 0,
+                        static_cast<cudaStream_t>(stream)>>>(
+        arguments, span == 0 && result == 0 ? sampled : kNone, eager, nullptr,
+        reinterpret_cast<std::byte*>(eager.results), GraphCall());
   };
-}
-
-}  // namespace
-
-int LaunchTensorStats(const BatchShape& batch, int processors, void* staging, void* workspace,
-                      void* stream) {
-  const GraphCall none;
-  return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, none));
+  if (memory.workspace == nullptr) return cudaErrorInvalidValue;
+  return EnqueueBatch<TensorItem, kTensorsOfLaunch>(batch, memory, run);
 }
 
 int CaptureTensorStats(const BatchShape& batch, int processors, void* workspace,
                        const GraphCall& call, void* stream) {
-  return CaptureBatch(batch, workspace, call, stream, Runner(batch, processors, call));
+  const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
+    TensorArguments arguments;
+    arguments.count = batch.items;
+    arguments.spans = batch.work;
+    arguments.result_bytes = batch.result_bytes;
+    TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+        arguments, SampledPart(), EagerCall(), reinterpret_cast<const TensorItem*>(items), results,
+        call);
+  };
+  return CaptureBatch(batch, workspace, call, stream, run);
 }
 
 }  // namespace plumbline

@@ -76,21 +76,26 @@ struct Part {
   }
 };
 
-// Calls f(bytes, n, first) for each chunk of the part. A chunk stays until the second after it.
+// Where chunks are read to that do not lie one behind the other.
+struct ChunkBuffers {
+  alignas(64) std::byte at[2][kChunk * 8];
+};
+
+// Calls f(bytes, n, first) for each chunk of the part. A chunk stays until the second after it, the
+// last two as long as the buffers.
 template <typename F>
-void ReadChunks(const Part& part, F f) {
-  alignas(64) std::byte buffers[2][kChunk * 8];
+void ReadChunks(const Part& part, ChunkBuffers* buffers, F f) {
   for (int64_t i = part.first; i < part.last; i += kChunk) {
     const auto n = static_cast<int>(std::min<int64_t>(kChunk, part.last - i));
-    f(part.reader.Read(i, n, buffers[i / kChunk % 2]), n, i);
+    f(part.reader.Read(i, n, buffers->at[i / kChunk % 2]), n, i);
   }
 }
 
 // The same, after the chunk's digest.
 template <typename Loops, typename F>
-void EachChunk(const Part& part, F f) {
+void EachChunk(const Part& part, ChunkBuffers* buffers, F f) {
   const size_t size = DTypeSize(part.totals->dtype);
-  ReadChunks(part, [&](const std::byte* data, int n, int64_t i) {
+  ReadChunks(part, buffers, [&](const std::byte* data, int n, int64_t i) {
     const auto index = static_cast<uint64_t>(part.before + i);
     const Digest digest =
         DigestBytes<Loops>(data, static_cast<size_t>(n) * size, index * size / kDigestBlockBytes);
@@ -99,6 +104,12 @@ void EachChunk(const Part& part, F f) {
     part.totals->count += static_cast<uint64_t>(n);
     f(data, n, i);
   });
+}
+
+template <typename Loops, typename F>
+void EachChunk(const Part& part, F f) {
+  ChunkBuffers buffers;
+  EachChunk<Loops>(part, &buffers, f);
 }
 
 // Chunks as words of W, zeros behind the last where they end within a scaled block.
@@ -144,11 +155,12 @@ void MeasureTiles(const Part& part) {
   WordMeasure<W, Loops> measure(part.totals);
   ChunkWords<W, Loops> chunk(part.totals->dtype);
   HostTile<Values, Loops> sums;
+  ChunkBuffers buffers;  // a tile's last chunk may be read when the tile is finished
   Part tile = part;
   for (; tile.first < part.last; tile.first += sums.kElements) {
     tile.last = std::min(part.last, tile.first + sums.kElements);
     uint32_t most = 0;
-    EachChunk<Loops>(tile, [&](const std::byte* data, int n, int64_t first) {
+    EachChunk<Loops>(tile, &buffers, [&](const std::byte* data, int n, int64_t first) {
       chunk.Give(data, n, [&](const W* words, int all, int padding) {
         const uint32_t of_chunk = measure.Measure(words, all, padding, part.Looks(first), false);
         most = std::max(most, of_chunk << (sizeof(W) == 2 ? 16 : 0));
@@ -156,7 +168,7 @@ void MeasureTiles(const Part& part) {
       sums.Add(data, n);
     });
     if (sums.Finish(most, part.totals)) continue;
-    ReadChunks(tile, [&](const std::byte* data, int n, int64_t) {
+    ReadChunks(tile, &buffers, [&](const std::byte* data, int n, int64_t) {
       chunk.Give(data, n, [&](const W* words, int all, int) { measure.AddExactly(words, all); });
     });
   }

@@ -38,6 +38,9 @@ struct UpdateItem {
   uint64_t result;  // where its UpdateRaw lies, in bytes from the first
 };
 
+// So many are the arguments of one launch (core/batch_launches.h).
+inline constexpr int kUpdatesOfLaunch = 5;
+
 // The figures of one update while they are added up; zeros are the start of each.
 struct UpdateRaw {
   uint64_t counts[kUpdateCounts];

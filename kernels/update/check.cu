@@ -3,6 +3,7 @@
 #include "kernels/core/cuda_batch.h"
 #include "kernels/core/cuda_gate.h"
 #include "kernels/core/cuda_warp.h"
+#include "kernels/sample/eager.h"
 #include "kernels/sample/replay.h"
 #include "kernels/update/batch.h"
 #include "kernels/update/device.h"
@@ -39,8 +40,8 @@ struct DeviceSink {
   }
 };
 
-__device__ __forceinline__ void CheckItems(const UpdateItem* items, int count, int64_t spans,
-                                           std::byte* results) {
+__device__ __forceinline__ void CheckUpdatesOfLaunch(const UpdateItem* items, int count,
+                                                     int64_t spans, std::byte* results) {
   __shared__ WideDigits wides[kWarps][kUpdateSums];
   const int warp = static_cast<int>(threadIdx.x) / kUpdateLanes;
   for (int64_t span = blockIdx.x; span < spans; span += gridDim.x) {
@@ -62,47 +63,69 @@ __device__ __forceinline__ void CheckItems(const UpdateItem* items, int count, i
   }
 }
 
-// `call`: of a graph, or of nulls.
+using UpdateArguments = ItemArguments<UpdateItem, kUpdatesOfLaunch>;
+static_assert(sizeof(UpdateArguments) + sizeof(SampledPart) + sizeof(EagerCall) +
+                  sizeof(GraphCall) + 2 * sizeof(void*) <=
+              kArgumentBytes);
+
+// `call`: of a graph, whose item and results stand in device memory; or of nulls, and the items are
+// arguments.
 __global__ void __launch_bounds__(kThreads)
-    UpdateCheckKernel(const UpdateItem* items, int count, int64_t spans, std::byte* results,
-                      uint64_t result_bytes, const __grid_constant__ GraphCall call) {
+    UpdateCheckKernel(const __grid_constant__ UpdateArguments arguments,
+                      const __grid_constant__ SampledPart sampled,
+                      const __grid_constant__ EagerCall eager, const UpdateItem* items,
+                      std::byte* results, const __grid_constant__ GraphCall call) {
   __shared__ uint64_t memory[(sizeof(ReplayPlace) + 7) / 8];
   auto* place = reinterpret_cast<ReplayPlace*>(memory);
   const bool captured = call.slot != nullptr;
-  const uint64_t told =
-      captured ? BeginBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, place) : 0;
-  if (!captured || told != 0) CheckItems(items, count, spans, results);
-  if (!captured) return;
-  EndBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, told,
-           reinterpret_cast<uint32_t*>(results), result_bytes / sizeof(uint32_t), place);
+  uint64_t told = 0;
+  if (captured) {
+    told = BeginBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, place);
+  } else {
+    BeginEager(DeviceBlock(), sampled, kThreads, blockIdx.x, gridDim.x);
+  }
+  if (!captured || told != 0)
+    CheckUpdatesOfLaunch(captured ? items : arguments.items(), arguments.count, arguments.spans,
+                         results);
+  if (captured) {
+    EndBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, told,
+             reinterpret_cast<uint32_t*>(results), arguments.result_bytes / sizeof(uint32_t),
+             place);
+  } else {
+    EndEager(DeviceBlock(), eager, kThreads, gridDim.x, reinterpret_cast<uint32_t*>(memory));
+  }
 }
 
 }  // namespace
 
 int LoadUpdateCheckKernel() { return LoadKernel(UpdateCheckKernel); }
 
-namespace {
-
-// One launch; `call`: of a graph, or of nulls.
-auto Runner(const BatchShape& batch, int processors, const GraphCall& call) {
-  return [&batch, processors, &call](const std::byte* items, std::byte* results, cudaStream_t on) {
-    UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
-        reinterpret_cast<const UpdateItem*>(items), batch.items, batch.work, results,
-        batch.result_bytes, call);
+int LaunchUpdateChecks(const BatchShape& batch, int processors, const BatchMemory& memory,
+                       const SampledPart& sampled, void* stream) {
+  static const SampledPart kNone{};
+  const auto run = [&](const UpdateArguments& arguments, int64_t span, uint64_t result) {
+    const EagerCall eager = EagerAt(batch, memory, result, arguments.result_bytes);
+    UpdateCheckKernel<<<BatchBlocks(arguments.spans, processors), kThreads, 0,
+                        static_cast<cudaStream_t>(stream)>>>(
+        arguments, span == 0 && result == 0 ? sampled : kNone, eager, nullptr,
+        reinterpret_cast<std::byte*>(eager.results), GraphCall());
   };
-}
-
-}  // namespace
-
-int LaunchUpdateChecks(const BatchShape& batch, int processors, void* staging, void* workspace,
-                       void* stream) {
-  const GraphCall none;
-  return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, none));
+  if (memory.workspace == nullptr) return cudaErrorInvalidValue;
+  return EnqueueBatch<UpdateItem, kUpdatesOfLaunch>(batch, memory, run);
 }
 
 int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace,
                         const GraphCall& call, void* stream) {
-  return CaptureBatch(batch, workspace, call, stream, Runner(batch, processors, call));
+  const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
+    UpdateArguments arguments;
+    arguments.count = batch.items;
+    arguments.spans = batch.work;
+    arguments.result_bytes = batch.result_bytes;
+    UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+        arguments, SampledPart(), EagerCall(), reinterpret_cast<const UpdateItem*>(items), results,
+        call);
+  };
+  return CaptureBatch(batch, workspace, call, stream, run);
 }
 
 }  // namespace plumbline

@@ -1,9 +1,10 @@
-// Update checks on a device, many in one launch: what BatchShape says (batch_shape.h) of staging
-// memory and workspace holds.
+// Update checks on a device, many in one launch: what BatchShape says (batch_shape.h) of its
+// memory holds.
 #pragma once
 
 #include "kernels/core/batch_shape.h"
 #include "kernels/core/graph_slot.h"
+#include "kernels/sample/eager.h"
 
 namespace plumbline {
 
@@ -11,8 +12,10 @@ namespace plumbline {
 // launch wait for the device. 0, or a cudaError_t.
 int LoadUpdateCheckKernel();
 
-int LaunchUpdateChecks(const BatchShape& batch, int processors, void* staging, void* workspace,
-                       void* stream);
+// One launch, which copies `sampled` besides; of more items than its arguments have room for (5):
+// several.
+int LaunchUpdateChecks(const BatchShape& batch, int processors, const BatchMemory& memory,
+                       const SampledPart& sampled, void* stream);
 
 // What a graph is to hold of one batch (graph_slot.h): enqueued on a stream that is being captured;
 // nothing is allocated, nothing waits. `workspace`: the batch's items, put there before, and its

@@ -22,6 +22,7 @@ DeviceOutcome RefuseCapture(const absl::Status& why, DeviceError* error) {
 
 DeviceOutcome OutcomeOf(DeviceStatus status) {
   if (status == kDeviceOk) return DeviceOutcome::kTaken;
+  if (status == kDeviceCapturing) return DeviceOutcome::kCapturing;  // no memory was got meanwhile
   return status == kDeviceRefused ? DeviceOutcome::kRefused : DeviceOutcome::kFailed;
 }
 

@@ -17,15 +17,11 @@ namespace {
 constexpr size_t kAlign = 64;
 constexpr size_t Aligned(size_t n) { return (n + kAlign - 1) & ~(kAlign - 1); }
 
-// The largest launches: figures of f64, elements of rows, elements of an update of f64 throughout.
-constexpr uint64_t kSlack = 256;  // before the results
-static_assert(sizeof(TensorItem) + kSlack + sizeof(TensorRaw) +
-                  DeviceExponents(DType::kF64) * sizeof(uint64_t) <=
+// The largest launches' results.
+static_assert(kArrivedBytes + sizeof(TensorRaw) + DeviceExponents(DType::kF64) * sizeof(uint64_t) <=
               kJobWorkspace);
-static_assert(sizeof(UpdateItem) + kSlack + sizeof(UpdateRaw) <= kJobWorkspace);
-static_assert(sizeof(GatherItem) + kSlack + uint64_t{kMaxSamples} * 16 <= kJobWorkspace);
-static_assert(kUpdateTensors * (sizeof(GatherItem) + uint64_t{kUpdateSamples} * 16) + kSlack <=
-              kJobWorkspace);
+static_assert(kArrivedBytes + sizeof(UpdateRaw) <= kJobWorkspace);
+static_assert(kUpdateTensors <= kGraphGathers);
 
 static_assert(std::is_trivially_copyable_v<TensorJob> && std::is_trivially_copyable_v<UpdateJob>);
 
@@ -179,6 +175,43 @@ size_t JobBytes(const TensorJob& job) { return BytesOf(job); }
 size_t JobBytes(const UpdateJob& job) { return BytesOf(job); }
 TensorJob* PutJob(const TensorJob& job, std::byte* memory) { return Put(job, memory); }
 UpdateJob* PutJob(const UpdateJob& job, std::byte* memory) { return Put(job, memory); }
+
+namespace {
+
+// A row as units of a copy: where its elements lie one behind the other, of eight bytes if they
+// can.
+GraphCopy CopyOf(const TensorView& row, const std::byte* to) {
+  const auto size = static_cast<uint32_t>(DTypeSize(row.dtype));
+  const int64_t count = row.elements();
+  GraphCopy copy{row.data, 1, count, 0, row.rank > 0 ? row.stride[0] : 1, 0, size, 0};
+  const auto bytes = static_cast<uint64_t>(count) * size;
+  const uint64_t all =
+      reinterpret_cast<uintptr_t>(row.data) | reinterpret_cast<uintptr_t>(to) | bytes;
+  if (copy.column_stride != 1 || all % sizeof(uint64_t) != 0) return copy;
+  copy.size = sizeof(uint64_t);
+  copy.columns = static_cast<int64_t>(bytes / sizeof(uint64_t));
+  return copy;
+}
+
+}  // namespace
+
+bool AskElements(const DeviceJob& job, std::byte* elements, SampledPart* part) {
+  if (job.elements_at == nullptr) return false;
+  auto* to = reinterpret_cast<unsigned char*>(elements);
+  if (job.row.present()) {
+    part->copies = 1;
+    part->row = CopyOf(job.row, elements);
+    part->row_to = to;
+    return true;
+  }
+  const auto count = static_cast<size_t>(job.gather.items);
+  part->gathers = static_cast<uint32_t>(count);
+  part->samples = job.gather.work;
+  part->indices = reinterpret_cast<const uint64_t*>(to + count * sizeof(GatherItem));
+  part->gathered = to + job.gather.results_at();
+  std::memcpy(static_cast<void*>(part->gather), job.elements_at, count * sizeof(GatherItem));
+  return true;
+}
 
 UpdateInput ElementsOf(const UpdateJob& job) {
   UpdateInput out;

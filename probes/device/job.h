@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/batch_shape.h"
+#include "kernels/sample/eager.h"
 #include "kernels/tensor/batch.h"
 #include "kernels/tensor/sample.h"
 #include "kernels/update/batch.h"
@@ -55,8 +56,8 @@ struct UpdateJob : DeviceJob {
   char optimizer[kMaxTextBytes] = {};
 };
 
-// Device memory that any job's launches fit into, one after the other.
-inline constexpr uint64_t kJobWorkspace = uint64_t{72} << 10;
+// Device memory that any job's launch fits into, which leaves it as zeros for the next.
+inline constexpr uint64_t kJobWorkspace = uint64_t{24} << 10;
 
 absl::Status PlanJob(const TensorCall& call, const MeasureOptions& options, TensorJob* job);
 absl::Status PlanJob(const UpdateCall& call, const MeasureOptions& options, UpdateJob* job);
@@ -70,6 +71,9 @@ size_t JobBytes(const TensorJob& job);
 size_t JobBytes(const UpdateJob& job);
 TensorJob* PutJob(const TensorJob& job, std::byte* memory);
 UpdateJob* PutJob(const UpdateJob& job, std::byte* memory);
+
+// What the job's launch copies of its elements, which the device sees at `elements`. False: none.
+bool AskElements(const DeviceJob& job, std::byte* elements, SampledPart* part);
 
 // The update's sampled elements as tensors [m] of the host; absent where its own are.
 UpdateInput ElementsOf(const UpdateJob& job);

@@ -124,8 +124,14 @@ DeviceRing* DeviceProbe::RingOf(int ordinal, DeviceReply* reply) {
     return nullptr;
   }
   reply->prepared = true;
+  bool later = false;
   if (const DeviceTable* table = loader_(&place.error)) {
-    place.ring = DeviceRing::Open(table, ordinal, limits_, &place.error);
+    place.ring = DeviceRing::Open(table, ordinal, limits_, &place.error, &later);
+  }
+  if (place.ring == nullptr && later) {  // somebody captures: the next call asks again
+    reply->outcome = DeviceOutcome::kCapturing;
+    place.state.store(kClosed, std::memory_order_release);
+    return nullptr;
   }
   if (place.ring == nullptr) {
     reply->outcome = DeviceOutcome::kNotLoaded;

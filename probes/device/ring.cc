@@ -41,13 +41,19 @@ DeviceRing::Claim::~Claim() {
 // ---- opening and freeing -----------------------------------------------------------------------
 
 std::unique_ptr<DeviceRing> DeviceRing::Open(const DeviceTable* table, int ordinal,
-                                             const DeviceLimits& limits, DeviceError* error) {
+                                             const DeviceLimits& limits, DeviceError* error,
+                                             bool* later) {
+  // Is it done? If not, is it a capture that stood in the way?
+  const auto done = [later](DeviceStatus status) {
+    if (later != nullptr) *later = status == kDeviceCapturing;
+    return status == kDeviceOk;
+  };
   const uint64_t bytes = std::bit_ceil(std::max(limits.ring_bytes, kLeastRing));
   void* device = nullptr;
-  if (table->open(ordinal, &device, error) != kDeviceOk) return nullptr;
+  if (!done(table->open(ordinal, &device, error))) return nullptr;
   std::byte* pages = MapPages(bytes);
   void* alias = nullptr;
-  if (pages == nullptr || table->pin(device, pages, bytes, &alias, error) != kDeviceOk) {
+  if (pages == nullptr || !done(table->pin(device, pages, bytes, &alias, error))) {
     if (pages == nullptr) {
       Say(error, "no memory for the ring");
     } else {
@@ -60,11 +66,11 @@ std::unique_ptr<DeviceRing> DeviceRing::Open(const DeviceTable* table, int ordin
       new DeviceRing(table, device, limits, pages, bytes, static_cast<std::byte*>(alias)));
   for (uint32_t i = 0; i < limits.events; ++i) {
     void* event = nullptr;
-    if (table->make_event(device, &event, error) != kDeviceOk) return nullptr;
+    if (!done(table->make_event(device, &event, error))) return nullptr;
     ring->events_.at(i) = event;
   }
   for (uint32_t i = 0; i < limits.timers; ++i) {
-    if (table->make_timer(device, &ring->timers_.at(i), error) != kDeviceOk) return nullptr;
+    if (!done(table->make_timer(device, &ring->timers_.at(i), error))) return nullptr;
   }
   return ring;
 }
@@ -208,7 +214,12 @@ DeviceOutcome DeviceRing::Prepare(Width* width, DeviceError* error) {
   for (Workspace& w : width->workspaces) {
     w.stream.store(kNoStream, std::memory_order_relaxed);
     void* memory = nullptr;
-    if (table_->allocate(device_, width->bytes, &memory, error) == kDeviceOk) {
+    const DeviceStatus s = table_->allocate(device_, width->bytes, &memory, error);
+    if (s == kDeviceCapturing && !any) {  // another time
+      width->state.store(kAbsent, std::memory_order_release);
+      return DeviceOutcome::kCapturing;
+    }
+    if (s == kDeviceOk) {
       w.memory = memory;
       any = true;
     } else {

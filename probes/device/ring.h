@@ -47,9 +47,11 @@ inline constexpr int64_t kMaxDeviceTokens = int64_t{1} << 22;
 class DeviceRing {
  public:
   // Allocates everything but the workspaces. Null, and *error: the device's own words, or why its
-  // memory cannot be had. `table` is borrowed for ever.
+  // memory cannot be had. *later (may be null): it could be another time, since a capture stood in
+  // the way. `table` is borrowed for ever.
   static std::unique_ptr<DeviceRing> Open(const DeviceTable* table, int ordinal,
-                                          const DeviceLimits& limits, DeviceError* error);
+                                          const DeviceLimits& limits, DeviceError* error,
+                                          bool* later = nullptr);
 
   // Frees what the device cannot write to any more. May wait for the device's other work.
   ~DeviceRing();
@@ -182,11 +184,10 @@ class DeviceRing {
                            const DeviceTag& tag, bool* prepared, DeviceError* error);
   DeviceStatus Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,
                       void* stream, DeviceError* error);
-  DeviceStatus Launch(const CarriedCall& call, Record* record, const Claim& claim, void* stream,
-                      DeviceError* error);
+  DeviceStatus Launch(const CarriedCall& call, Record* record, void* stream, DeviceError* error);
   DeviceStatus Gather(const CarriedGather& gather, std::span<const uint64_t> indices,
-                      CarriedPiece* piece, std::byte* body, uint64_t staging, const Claim& claim,
-                      void* stream, DeviceError* error);
+                      CarriedPiece* piece, std::byte* body, uint64_t staging, void* stream,
+                      DeviceError* error);
 
   // device/ring_graph.cc. Of the record at the front: its next replay; false: there is none left.
   std::byte* ReserveGraph(uint32_t* replays, bool* elements);

@@ -132,20 +132,19 @@ DeviceOutcome DeviceRing::Observe(const CarriedCall& call, void* stream, const D
   if (call.indices.size() > kMaxSamples)
     return Refuse(absl::InvalidArgumentError("expected at most 4096 elements of a tensor"), error);
   Claim claim;
-  Width* width = call.gathers.empty() ? nullptr : WidthOfJobs();
-  const DeviceOutcome got = Acquire(width, stream, &claim, prepared, error);
+  const DeviceOutcome got = Acquire(nullptr, stream, &claim, prepared, error);
   if (got != DeviceOutcome::kTaken) return got;
   std::byte* memory = Reserve(layout.bytes);
   if (memory == nullptr) return DeviceOutcome::kRingFull;
   Record* record = Begin(memory, Kind::kCarried, tag, &claim, stream);
   record->pieces_at = layout.pieces_at;
   call.store(call.call, Body(record));
-  const DeviceStatus launched = Launch(call, record, claim, stream, error);
+  const DeviceStatus launched = Launch(call, record, stream, error);
   return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
 }
 
-DeviceStatus DeviceRing::Launch(const CarriedCall& call, Record* record, const Claim& claim,
-                                void* stream, DeviceError* error) {
+DeviceStatus DeviceRing::Launch(const CarriedCall& call, Record* record, void* stream,
+                                DeviceError* error) {
   std::byte* body = Body(record);
   DeviceStatus launched = kDeviceOk;
   for (const CarriedCopy& copy : call.copies) {
@@ -158,7 +157,7 @@ DeviceStatus DeviceRing::Launch(const CarriedCall& call, Record* record, const C
     if (launched != kDeviceOk) break;
     auto* piece =
         new (body + record->pieces_at + record->gathered++ * sizeof(CarriedPiece)) CarriedPiece{};
-    launched = Gather(gather, call.indices, piece, body, at, claim, stream, error);
+    launched = Gather(gather, call.indices, piece, body, at, stream, error);
     at += AlignedTo(BatchOf(gather, call.indices.size()).bytes(), 64);
   }
   return launched;
@@ -167,14 +166,14 @@ DeviceStatus DeviceRing::Launch(const CarriedCall& call, Record* record, const C
 // The batch lies `staging` bytes from the body's begin.
 DeviceStatus DeviceRing::Gather(const CarriedGather& gather, std::span<const uint64_t> indices,
                                 CarriedPiece* piece, std::byte* body, uint64_t staging,
-                                const Claim& claim, void* stream, DeviceError* error) {
+                                void* stream, DeviceError* error) {
   const BatchShape shape = BatchOf(gather, indices.size());
   const GatherItem item = PlanItem(gather.from, shape.work);
   std::memcpy(body + staging, &item, sizeof(item));
   std::memcpy(body + staging + sizeof(item), indices.data(), indices.size_bytes());
   *piece = {staging + shape.results_at(), gather.to, indices.size() * DTypeSize(gather.from.dtype)};
-  return table_->gather(device_, &shape, Alias(body + staging), claim.workspace->memory,
-                        claim.workspace_bytes, stream, error);
+  const BatchMemory memory{body + staging, Alias(body + staging)};
+  return table_->gather(device_, &shape, &memory, nullptr, stream, error);
 }
 
 // ---- tensors and updates -----------------------------------------------------------------------
@@ -218,18 +217,16 @@ DeviceOutcome DeviceRing::ObserveJob(const Call& call, const MeasureOptions& opt
   return job.left_out ? DeviceOutcome::kTakenWithoutRows : DeviceOutcome::kTaken;
 }
 
-// One after the other on the stream, so that both may use the same workspace.
+// One launch: it takes the trainer's elements with it.
 DeviceStatus DeviceRing::Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,
                                 void* stream, DeviceError* error) {
-  void* workspace = claim.workspace->memory;
-  const DeviceStatus s = figures(device_, &job.figures, Alias(job.figures_at), workspace,
-                                 claim.workspace_bytes, stream, error);
-  if (s != kDeviceOk || job.elements_at == nullptr) return s;
-  if (job.row.present()) {
-    return table_->copy(device_, &job.row, Alias(job.elements_at), stream, error);
-  }
-  return table_->gather(device_, &job.gather, Alias(job.elements_at), workspace,
-                        claim.workspace_bytes, stream, error);
+  const BatchMemory memory{job.figures_at, Alias(job.figures_at), claim.workspace->memory,
+                           claim.workspace_bytes};
+  if (job.elements_at == nullptr)
+    return figures(device_, &job.figures, &memory, nullptr, stream, error);
+  SampledPart sampled;
+  AskElements(job, Alias(job.elements_at), &sampled);
+  return figures(device_, &job.figures, &memory, &sampled, stream, error);
 }
 
 }  // namespace plumbline::probes

@@ -58,8 +58,7 @@ class Run(Observations):
     tensors, numpy arrays, objects with `__dlpack__`, or (small) nested lists; they are only read,
     and on the CPU they may be changed again as soon as the call returns. On a GPU they are read in
     the order of the current stream (torch's, for torch tensors), as any kernel of the trainer's
-    there would; all tensors of one call lie on one device. Updates of sampled elements must be on
-    the CPU: as CUDA tensors they are counted as lost (`device-tensor-not-read`).
+    there would; all tensors of one call lie on one device.
     """
 
     _mistake = PlumblineError

@@ -64,8 +64,8 @@ longer than the agent's queue could hold.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
 - `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).
-- `device-tensor-not-read`: sampled elements of updates are not read from CUDA tensors, nor what
-  must be copied whole and is larger than a sample may be; hand it over on the host (`.cpu()`).
+- `device-tensor-not-read`: of CUDA tensors that are copied to be measured, those larger than a
+  sample may be (8 MiB) or without regular strides are not; hand them over on the host (`.cpu()`).
 - `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
   more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
 - `stream-capture`: the call came while its stream was captured into a CUDA graph; capture the graph
@@ -130,9 +130,10 @@ constexpr Cause kCauses[] = {
     {"device-kernels-not-loaded", "they lie on a device that cannot be used",
      "Observe host tensors, or install the build with device kernels; the trainer's log says what "
      "is missing."},
-    {"device-tensor-not-read", "CUDA tensors of their kind are not measured",
-     "Hand them over on the host (.cpu()): reductions, sampled elements, and what must be copied "
-     "whole and is larger than a sample may be."},
+    {"device-tensor-not-read",
+     "CUDA tensors of their size or strides are not copied to be measured",
+     "Hand them over on the host (.cpu()): they are copied whole and are larger than a sample may "
+     "be (8 MiB), or have more than two axes that are not dense."},
     {"device-ring-full", "the GPU was further behind than its ring could hold",
      "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
     {"sample-ring-full", "the GPU held more raw rows than its ring could hold",

@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "probes/device/probe.h"
 #include "tests/probes/device_tensors.h"
@@ -142,6 +144,53 @@ TEST_F(Probe, ADeviceIsGotReadyWithinACapture) {
   fake_.destroy(Stream(9));
   probe.Free();
   EXPECT_EQ(Held(), 0u);
+}
+
+// What a driver refuses because somebody captures is lost, and named, but not for good: the next
+// call asks again, and what was got is given back.
+TEST_F(Probe, ACaptureThatStandsInTheWayIsNotForGood) {
+  const TensorCase tensor(3);
+  for (const auto& [call, nth] : {std::pair{"open", 0},
+                                  {"pin", 0},
+                                  {"make_event", 0},
+                                  {"make_event", 500},
+                                  {"make_timer", 3},
+                                  {"allocate", 0}}) {
+    SCOPED_TRACE(std::string(call) + std::to_string(nth));
+    DeviceProbe probe(FakeLoader(), {}, {});
+    fake_.fail(call, nth, kDeviceCapturing, false);
+    DeviceReply reply;
+    probe.Observe(tensor.device(), {}, nullptr, {nullptr, 1, 7, false}, &reply);
+    EXPECT_EQ(reply.outcome, DeviceOutcome::kCapturing);
+    reply = DeviceReply();
+    probe.Observe(tensor.device(), {}, nullptr, {nullptr, 1, 8, false}, &reply);
+    EXPECT_EQ(reply.outcome, DeviceOutcome::kTaken) << reply.error.text;
+    EXPECT_EQ(Drained(&probe), std::vector<uint32_t>{8});
+    probe.Free();
+    EXPECT_EQ(Held(), 0u);
+  }
+}
+
+// The same of a call that is to be captured.
+TEST_F(Probe, NeitherIsItForACallInAGraph) {
+  const TensorCase tensor(3);
+  for (const char* call : {"open", "pin", "make_event", "allocate", "write_memory"}) {
+    SCOPED_TRACE(call);
+    DeviceProbe probe(FakeLoader(), {}, {});
+    fake_.capture(Stream(9), true);
+    fake_.fail(call, 0, kDeviceCapturing, false);
+    int site = 0;
+    DeviceReply reply;
+    probe.Capture(tensor.device(), 0, Stream(9), Stream(3), &site, &reply);
+    EXPECT_EQ(reply.outcome, DeviceOutcome::kCapturing);
+    reply = DeviceReply();
+    probe.Capture(tensor.device(), 0, Stream(9), Stream(3), &site, &reply);
+    EXPECT_EQ(reply.outcome, DeviceOutcome::kTaken) << reply.error.text;
+    fake_.capture(Stream(9), false);
+    fake_.destroy(Stream(9));
+    probe.Free();
+    EXPECT_EQ(Held(), 0u);
+  }
 }
 
 TEST_F(Probe, AMarkIsPassedWhenAllBeforeItCameOut) {

@@ -185,8 +185,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Fault{"stream_id", 0, false}, Fault{"stream_id", 4, false},
                       Fault{"measure_tensors", 0, false}, Fault{"measure_tensors", 2, false},
                       Fault{"check_updates", 0, false}, Fault{"check_updates", 1, false},
-                      Fault{"gather", 0, false}, Fault{"gather", 1, false},
-                      Fault{"gather", 2, false}, Fault{"copy", 0, false}, Fault{"copy", 1, false},
                       Fault{"record_event", 0, true}, Fault{"record_event", 3, true},
                       Fault{"event_passed", 0, true}, Fault{"event_passed", 2, true}),
     [](const auto& p) { return std::string(p.param.call) + std::to_string(p.param.nth); });

@@ -322,7 +322,17 @@ plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_
         NoteBytes(head, call);
         const TensorView& before = call.input.before;
         if (before.on_host()) return KeepCall(head, call, why);
-        return KeepOnDevice(kName, head, call, before.device, update.cuda_stream, prepared, error);
+        if (!call.offsets.present())
+          return KeepOnDevice(kName, head, call, before.device, update.cuda_stream, prepared,
+                              error);
+        // Elements that were handed over are carried to the host.
+        if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
+        std::vector<probes::CarriedCopy> copies;
+        *why = probes::Carry(call, OptionsOf(*state_, head), &copies);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        if (copies.empty()) return KeepCall(head, call, why);
+        return CarryFromDevice(kName, head, call, copies, before.device, update.cuda_stream,
+                               prepared, error);
       });
 }
 

@@ -14,7 +14,7 @@ enum class LossCause : uint8_t {
   kRingFull,      // "ring-full": the drain thread did not keep up
   kInvalid,       // "invalid": shapes, types or values that cannot be measured
   kDevice,        // "device-kernels-not-loaded": a tensor lives on a device that cannot be used
-  kHostOnly,      // "device-tensor-not-read": of such only host tensors are measured
+  kHostOnly,      // "device-tensor-not-read": too large to be copied off a device
   kLate,          // "after-step-end": observed while its step was being ended
   kTooManySites,  // "too-many-sites": no room for another series or stage
   kOpenSpans,     // "too-many-open-spans"

@@ -394,9 +394,9 @@ enum {
 };
 
 /* Of all structs below: tensors are borrowed, of any strides; host tensors are read before the call
- * returns. CUDA tensors are read as a router call's are, in the order of `cuda_stream`; those of an
- * update with offsets, and what must be copied whole and is above 8 MiB, are not read: DROPPED, and
- * counted as `device-tensor-not-read`. NULL: absent. Texts are copied. A host tensor too large to
+ * returns. CUDA tensors are read as a router call's are, in the order of `cuda_stream`; what must
+ * be copied whole and is above 8 MiB is not read: DROPPED, and counted as `device-tensor-not-read`.
+ * NULL: absent. Texts are copied. A host tensor too large to
  * be copied cheaply is measured within the call, a smaller one later, by the library's own thread:
  * either way the caller may write to it as soon as the call returns.
  * INVALID_ARGUMENT: nothing was recorded, and plumbline_last_error() names the field. */

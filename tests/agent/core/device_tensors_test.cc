@@ -55,7 +55,7 @@ TEST_F(Device, TensorsAndUpdatesAreMeasuredThereByteForByte) {
   EXPECT_GT(host_samples, 3u);
   EXPECT_LT(host_samples, 60u);
   EXPECT_EQ(device_samples, host_samples);
-  EXPECT_EQ(g_fake->calls("gather"), device_samples);
+  EXPECT_EQ(g_fake->calls("gather") + g_fake->calls("copy"), 0u) << "elements go along";
   EXPECT_EQ(Held(), 0u);
 }
 
@@ -120,7 +120,7 @@ TEST_F(Device, TensorsThatTheRingCannotHoldAreCounted) {
 }
 
 TEST_F(Device, ATensorThatTheDeviceRefusesIsCounted) {
-  for (const char* call : {"measure_tensors", "gather", "check_updates"}) {
+  for (const char* call : {"measure_tensors", "check_updates"}) {
     SCOPED_TRACE(call);
     TempFolder dir;
     g_fake->reset();

@@ -29,7 +29,8 @@ class Launcher {
   explicit Launcher(const Batch& batch) : batch_(batch) {
     const size_t bytes = batch.shape().bytes() + 1;
     EXPECT_EQ(cudaMallocHost(&staging_, bytes), cudaSuccess);
-    EXPECT_EQ(cudaMalloc(&workspace_, bytes), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&workspace_, bytes + kArrivedBytes), cudaSuccess);
+    EXPECT_EQ(cudaMemset(workspace_, 0, bytes + kArrivedBytes), cudaSuccess);
     EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
   }
   ~Launcher() {
@@ -41,7 +42,8 @@ class Launcher {
   auto Run(Launch launch, int processors) {
     auto* staging = static_cast<std::byte*>(staging_);
     batch_.Put(staging);
-    EXPECT_EQ(launch(batch_.shape(), processors, staging_, workspace_, stream_), cudaSuccess);
+    const BatchMemory memory{staging_, staging_, workspace_, BatchWorkspace(batch_.shape())};
+    EXPECT_EQ(launch(batch_.shape(), processors, memory, stream_), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
     return batch_.Finish(staging + batch_.shape().results_at());
   }
@@ -52,6 +54,14 @@ class Launcher {
   void* workspace_ = nullptr;
   cudaStream_t stream_ = nullptr;
 };
+
+// Of launches that could copy elements besides: without.
+template <typename Launch>
+auto Bare(Launch launch) {
+  return [=](const BatchShape& batch, int processors, const BatchMemory& memory, void* stream) {
+    return launch(batch, processors, memory, SampledPart(), stream);
+  };
+}
 
 TEST(BatchGpu, TensorStatisticsEqualTheCpuReferenceInEveryBit) {
   ASSERT_EQ(LoadTensorStatsKernel(), cudaSuccess);
@@ -75,7 +85,7 @@ TEST(BatchGpu, TensorStatisticsEqualTheCpuReferenceInEveryBit) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   Launcher launcher(*batch);
   for (const int processors : kProcessors) {
-    const std::vector<TensorStats> device = launcher.Run(LaunchTensorStats, processors);
+    const std::vector<TensorStats> device = launcher.Run(Bare(LaunchTensorStats), processors);
     for (size_t i = 0; i < cases.size(); ++i) {
       SCOPED_TRACE(testing::Message() << "tensor " << i << " " << DTypeName(views[i].dtype));
       TensorStats host;
@@ -99,7 +109,7 @@ TEST(BatchGpu, UpdateChecksEqualTheCpuReferenceInEveryBit) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   Launcher launcher(*batch);
   for (const int processors : kProcessors) {
-    c.ExpectCpuReferences(launcher.Run(LaunchUpdateChecks, processors));
+    c.ExpectCpuReferences(launcher.Run(Bare(LaunchUpdateChecks), processors));
   }
 }
 
@@ -138,10 +148,16 @@ TEST(BatchGpu, HostTensorsAndMissingMemoryAreRefused) {
   TensorView view = TensorView::Dense(x, DType::kF32, 4);
   const TensorBatch host = TensorBatch::Plan({&view, 1}).value();
   char memory[1];
-  EXPECT_EQ(LaunchTensorStats(host.shape(), 1, memory, memory, nullptr), cudaErrorInvalidValue);
+  const SampledPart none{};
+  EXPECT_EQ(LaunchTensorStats(host.shape(), 1, {memory, memory, memory, 1}, none, nullptr),
+            cudaErrorInvalidValue);
   view.device = 0;
   const TensorBatch device = TensorBatch::Plan({&view, 1}).value();
-  EXPECT_EQ(LaunchTensorStats(device.shape(), 1, nullptr, memory, nullptr), cudaErrorInvalidValue);
+  for (const BatchMemory& lacks :
+       {BatchMemory{nullptr, memory, memory, 1}, BatchMemory{memory, nullptr, memory, 1},
+        BatchMemory{memory, memory, nullptr, 1}}) {
+    EXPECT_EQ(LaunchTensorStats(device.shape(), 1, lacks, none, nullptr), cudaErrorInvalidValue);
+  }
 }
 
 #endif

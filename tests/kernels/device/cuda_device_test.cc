@@ -87,8 +87,9 @@ TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
   const ProductPlan product{};
   uint64_t id = 0;
   const BatchShape batch{0, 1, 1, 10, 20};
+  const BatchMemory memory{&id, &id, &id, BatchWorkspace(batch)};
   const auto run = [&](DeviceBatchCall call) {
-    return [&, call] { return call(device, &batch, &id, &id, batch.bytes(), nullptr, &error_); };
+    return [&, call] { return call(device, &batch, &memory, nullptr, nullptr, &error_); };
   };
   RoutingPlan plan;
   plan.tokens = 1;
@@ -307,12 +308,12 @@ TEST_F(CudaDevice, ASmallWorkspaceIsRefused) {
   EXPECT_EQ(table_.measure(device, &plan, &plan, 99, nullptr, nullptr, &error_), kDeviceRefused);
   EXPECT_EQ(g_runtime.calls["LaunchRouting"], 0);
   const BatchShape batch{0, 1, 1, 10, 20};
-  for (const DeviceBatchCall call : {table_.measure_tensors, table_.check_updates, table_.gather}) {
-    EXPECT_EQ(call(device, &batch, &plan, &plan, batch.bytes() - 1, nullptr, &error_),
-              kDeviceRefused);
+  const BatchMemory memory{&plan, &plan, &plan, BatchWorkspace(batch) - 1};
+  for (const DeviceBatchCall call : {table_.measure_tensors, table_.check_updates}) {
+    EXPECT_EQ(call(device, &batch, &memory, nullptr, nullptr, &error_), kDeviceRefused);
     EXPECT_THAT(error_.text, ::testing::HasSubstr("workspace: too small for 276 bytes"));
   }
-  for (const char* launch : {"LaunchTensorStats", "LaunchUpdateChecks", "LaunchGathers"}) {
+  for (const char* launch : {"LaunchTensorStats", "LaunchUpdateChecks"}) {
     EXPECT_EQ(g_runtime.calls[launch], 0);
   }
   table_.close(device);

@@ -1,9 +1,11 @@
 // libplumbline_cuda.so itself, over a stub of the driver: which driver it takes, what it says of
 // one that it does not, and that its kernels and launches get there without the toolkit's runtime.
+#include <cuda.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -143,6 +145,39 @@ TEST_F(DriverTest, ALaunchReachesTheDriver) {
   EXPECT_EQ(table_->copy(device_, &view, to.data(), stream, &error_), kDeviceOk);
 }
 
+// A tensor, an update or a gather is one launch, its items among the arguments; so many more as the
+// arguments have no room for.
+TEST_F(DriverTest, ACallIsOneLaunch) {
+  alignas(256) static std::byte staging[65536], workspace[65536];
+  void* stream = reinterpret_cast<void*>(uintptr_t{8});
+  const struct {
+    const char* kernel;
+    DeviceBatchCall call;
+    int most;
+    uint64_t item_bytes;
+  } kinds[] = {
+      {"TensorStatsKernel", table_->measure_tensors, kTensorsOfLaunch, sizeof(TensorItem)},
+      {"UpdateCheckKernel", table_->check_updates, kUpdatesOfLaunch, sizeof(UpdateItem)},
+      {"GatherKernel", table_->gather, kGathersOfLaunch, sizeof(GatherItem)},
+  };
+  for (const auto& kind : kinds) {
+    SCOPED_TRACE(kind.kernel);
+    for (const int items : {1, kind.most, kind.most + 1, 2 * kind.most + 1}) {
+      const BatchShape shape{0, items, 0, static_cast<uint64_t>(items) * kind.item_bytes, 64};
+      const BatchMemory memory{staging, staging, workspace, sizeof(workspace)};
+      SampledPart sampled{};
+      Stub().launches.clear();
+      ASSERT_EQ(kind.call(device_, &shape, &memory, &sampled, stream, &error_), kDeviceOk)
+          << error_.text;
+      ASSERT_EQ(Stub().launches.size(), static_cast<size_t>((items + kind.most - 1) / kind.most));
+      for (const StubLaunch& launch : Stub().launches) {
+        EXPECT_THAT(launch.kernel, HasSubstr(kind.kernel));
+        EXPECT_EQ(launch.stream, stream);
+      }
+    }
+  }
+}
+
 // A replay of a tensor's, an update's or a product's is one launch, whether its step is due or not:
 // the graph holds no other.
 TEST_F(DriverTest, ACapturedCallIsOneLaunch) {
@@ -177,6 +212,54 @@ TEST_F(DriverTest, ACapturedCallIsOneLaunch) {
       EXPECT_EQ(Stub().launches[0].stream, stream);
     }
   }
+}
+
+// A device that is got ready, and a call that is captured, while streams are captured: kernels are
+// loaded, memory is got and written, and nothing is asked for that spoils a capture.
+TEST_F(DriverTest, ADeviceIsGotReadyWithinACapture) {
+  Stub().capturing = true;
+  void* device = nullptr;
+  ASSERT_EQ(table_->open(0, &device, &error_), kDeviceOk) << error_.text;
+  EXPECT_GT(Stub().calls["cuFuncLoad"], 10);
+  void* memory = nullptr;
+  void* alias = nullptr;
+  void* event = nullptr;
+  void* timer = nullptr;
+  alignas(256) static std::byte pages[4096];
+  ASSERT_EQ(table_->pin(device, pages, sizeof(pages), &alias, &error_), kDeviceOk);
+  ASSERT_EQ(table_->make_event(device, &event, &error_), kDeviceOk);
+  ASSERT_EQ(table_->make_timer(device, &timer, &error_), kDeviceOk);
+  ASSERT_EQ(table_->allocate(device, 4096, &memory, &error_), kDeviceOk) << error_.text;
+  const auto* bytes = static_cast<const std::byte*>(memory);
+  EXPECT_TRUE(std::all_of(bytes, bytes + 4096, [](std::byte b) { return b == std::byte{0}; }));
+  ASSERT_EQ(table_->write_memory(device, memory, pages, 64, &error_), kDeviceOk) << error_.text;
+  void* stream = reinterpret_cast<void*>(uintptr_t{8});
+  const BatchShape shape{0, 1, 1, 512, 1024};
+  GraphSlot slot;
+  const GraphCall call{&slot, nullptr, nullptr, nullptr};
+  ASSERT_EQ(table_->capture_tensor(device, &shape, memory, &call, stream, &error_), kDeviceOk);
+  EXPECT_EQ(Stub().spoiled, 0);
+  table_->destroy_event(device, event);
+  table_->destroy_timer(device, timer);
+  table_->free_memory(device, memory);
+  table_->unpin(device, pages);
+  table_->close(device);
+}
+
+// Where the driver refuses all the same, it is said to be the capture's doing.
+TEST_F(DriverTest, WhatACaptureForbidsIsNoFaultOfTheDevice) {
+  for (const char* refused : {"cuFuncLoad", "cuKernelGetFunction"}) {
+    Stub().fail = {{refused, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}};
+    void* device = nullptr;
+    EXPECT_EQ(table_->open(0, &device, &error_), kDeviceCapturing) << refused;
+    EXPECT_THAT(error_.text, HasSubstr("routing kernels"));
+  }
+  for (const char* refused : {"cuMemAlloc", "cuStreamCreate", "cuStreamSynchronize"}) {
+    Stub().fail = {{refused, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT}};
+    void* memory = nullptr;
+    EXPECT_EQ(table_->allocate(device_, 64, &memory, &error_), kDeviceCapturing) << refused;
+  }
+  Stub().fail.clear();
 }
 
 // What the stub does as CUDA does: memory, events, captures.

@@ -1,10 +1,13 @@
 // The fake device's table: streams are queues, the work is done by the CPU references or by the
 // kernels' own code, emulated.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "kernels/sample/eager.h"
 #include "tests/kernels/device/emulated_batch.h"
+#include "tests/kernels/device/emulated_block.h"
 #include "tests/kernels/device/fake_graph.h"
 #include "tests/kernels/device/fake_state.h"
 
@@ -47,6 +50,7 @@ DeviceStatus Allocate(void*, uint64_t bytes, void** memory, DeviceError* error) 
   const int32_t status = Enter(f, "allocate", error);
   if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
   *memory = ::operator new(bytes);
+  std::memset(*memory, 0, bytes);
   f.memory.insert(*memory);
   return kDeviceOk;
 }
@@ -176,50 +180,88 @@ DeviceStatus GatherOnDevice(void*, const ProductPlan* plan, void* to, void* stre
   return kDeviceOk;
 }
 
-// Items up, zeros, run(items, results) in the workspace, results back: when the stream gets there.
-template <typename Run>
-DeviceStatus RunBatch(const char* name, const BatchShape& batch, void* staging, void* workspace,
-                      uint64_t bytes, void* stream, DeviceError* error, Run run) {
+constexpr int kThreads = 7;  // that a block's work is split among
+constexpr uint32_t kBlocks = 3;
+
+bool AllZero(const std::byte* memory, uint64_t bytes) {
+  return std::all_of(memory, memory + bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+// One launch's work, its blocks one after the other: run(items, count, results).
+template <typename Arguments, typename Run>
+void RunLaunch(Fake* f, const Arguments& arguments, const SampledPart& sampled,
+               const EagerCall& eager, Run run) {
+  const EmulatedBlock block{kThreads, {}};
+  auto* results = reinterpret_cast<std::byte*>(eager.results);
+  if (*eager.arrived != 0 || !AllZero(results, arguments.result_bytes))
+    f->Fault("a launch found results that are not zero");
+  for (const uint32_t number : {2u, 0u, 1u}) BeginEager(block, sampled, kThreads, number, kBlocks);
+  run(reinterpret_cast<const std::byte*>(arguments.items()), arguments.count, results);
+  for (uint32_t number = 0; number < kBlocks; ++number) {
+    uint32_t last = 0;
+    EndEager(block, eager, kThreads, kBlocks, &last);
+  }
+}
+
+// As EnqueueBatch does: items as arguments, in so many launches as they take.
+template <typename Item, int kMost, typename Run>
+DeviceStatus RunBatch(const char* name, const BatchShape& batch, const BatchMemory& memory,
+                      const SampledPart* asked, void* stream, DeviceError* error, Run run) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
   const int32_t status = Enter(f, name, error);
   if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
-  if (bytes < batch.bytes()) f.Fault("small workspace");
+  if (memory.workspace_bytes < BatchWorkspace(batch)) f.Fault("small workspace");
   if (batch.device < 0) f.Fault("a batch of the host's");
-  if (!f.Pinned(staging, batch.bytes())) f.Fault("staging memory is not pinned");
-  UseWorkspace(f, workspace, stream);
-  const auto work = [batch, staging, workspace, run] {
-    auto* up = static_cast<std::byte*>(staging);
-    auto* on = static_cast<std::byte*>(workspace);
-    std::memcpy(on, up, batch.item_bytes);
-    std::memset(on + batch.results_at(), 0, batch.result_bytes);
-    run(on, batch.items, on + batch.results_at());
-    std::memcpy(up + batch.results_at(), on + batch.results_at(), batch.result_bytes);
-  };
-  f.Enqueue(stream, {work, {workspace, staging}});
+  if (!f.Pinned(memory.staging, batch.bytes())) f.Fault("staging memory is not pinned");
+  UseWorkspace(f, memory.workspace, stream);
+  ForEachLaunch<Item, kMost>(
+      batch, memory.items,
+      [&](const ItemArguments<Item, kMost>& arguments, int64_t, uint64_t result) {
+        const EagerCall eager = EagerAt(batch, memory, result, arguments.result_bytes);
+        const SampledPart sampled = asked != nullptr && result == 0 ? *asked : SampledPart();
+        f.Enqueue(stream, {[=, &f] { RunLaunch(&f, arguments, sampled, eager, run); },
+                           {memory.workspace, memory.staging}});
+        return 0;
+      });
   return kDeviceOk;
 }
 
-DeviceStatus MeasureTensors(void*, const BatchShape* batch, void* staging, void* workspace,
-                            uint64_t bytes, void* stream, DeviceError* error) {
-  return RunBatch("measure_tensors", *batch, staging, workspace, bytes, stream, error,
-                  EmulateTensors);
+DeviceStatus MeasureTensors(void*, const BatchShape* batch, const BatchMemory* memory,
+                            const SampledPart* sampled, void* stream, DeviceError* error) {
+  return RunBatch<TensorItem, kTensorsOfLaunch>("measure_tensors", *batch, *memory, sampled, stream,
+                                                error, EmulateTensors);
 }
 
-DeviceStatus CheckUpdates(void*, const BatchShape* batch, void* staging, void* workspace,
-                          uint64_t bytes, void* stream, DeviceError* error) {
-  return RunBatch("check_updates", *batch, staging, workspace, bytes, stream, error,
-                  EmulateUpdates);
+DeviceStatus CheckUpdates(void*, const BatchShape* batch, const BatchMemory* memory,
+                          const SampledPart* sampled, void* stream, DeviceError* error) {
+  return RunBatch<UpdateItem, kUpdatesOfLaunch>("check_updates", *batch, *memory, sampled, stream,
+                                                error, EmulateUpdates);
 }
 
-DeviceStatus Gather(void*, const BatchShape* batch, void* staging, void* workspace, uint64_t bytes,
+DeviceStatus Gather(void*, const BatchShape* batch, const BatchMemory* memory, const SampledPart*,
                     void* stream, DeviceError* error) {
-  const auto run = [](const std::byte* items, int n, std::byte* results) {
-    const auto* item = reinterpret_cast<const GatherItem*>(items);
-    const auto* indices = reinterpret_cast<const uint64_t*>(item + n);
-    for (int i = 0; i < n; ++i) EmulateGather(item[i], indices, results);
-  };
-  return RunBatch("gather", *batch, staging, workspace, bytes, stream, error, run);
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const int32_t status = Enter(f, "gather", error);
+  if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
+  if (!f.Pinned(memory->staging, batch->bytes())) f.Fault("staging memory is not pinned");
+  auto* staging = static_cast<std::byte*>(memory->staging);
+  const auto* indices = reinterpret_cast<const uint64_t*>(
+      staging + static_cast<size_t>(batch->items) * sizeof(GatherItem));
+  ForEachLaunch<GatherItem, kGathersOfLaunch>(
+      *batch, memory->items,
+      [&](const ItemArguments<GatherItem, kGathersOfLaunch>& arguments, int64_t span,
+          uint64_t result) {
+        std::byte* results = staging + batch->results_at() + result;
+        const auto run = [=] {
+          for (int i = 0; i < arguments.count; ++i)
+            EmulateGather(arguments.items()[i], indices + span, results);
+        };
+        f.Enqueue(stream, {run, {staging}});
+        return 0;
+      });
+  return kDeviceOk;
 }
 
 DeviceStatus RecordEvent(void*, void* event, void* stream, DeviceError* error) {

@@ -91,7 +91,11 @@ DeviceStatus WriteMemory(void*, void* to, const void* from, uint64_t bytes, Devi
   if (!f.memory.contains(to)) f.Fault("unknown memory was written");
   if (f.Touched(to)) f.Fault("memory was written under a stream");
   f.of_graphs.insert(to);
-  std::memcpy(to, from, bytes);
+  if (from == nullptr) {
+    std::memset(to, 0, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
   return kDeviceOk;
 }
 

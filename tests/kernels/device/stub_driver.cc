@@ -30,6 +30,15 @@ CUresult Enter(const char* name) {
   return static_cast<CUresult>(found == g_stub.fail.end() ? 0 : found->second);
 }
 
+// Of what is given to a stream: while something is captured the legacy stream may not be used, in
+// any mode, nor a captured one waited for.
+CUresult EnterOn(const char* name, CUstream stream, bool waits = false) {
+  const bool own = stream == g_stub.own;
+  if (g_stub.capturing && (stream == nullptr || stream == CU_STREAM_LEGACY || (waits && !own)))
+    ++g_stub.spoiled;
+  return Enter(name);
+}
+
 void* Host(CUdeviceptr at) { return reinterpret_cast<void*>(at); }
 
 }  // namespace
@@ -130,20 +139,21 @@ STUB CUresult cuMemHostGetDevicePointer(CUdeviceptr* alias, void* pages, unsigne
   *alias = reinterpret_cast<CUdeviceptr>(pages);
   return Enter("cuMemHostGetDevicePointer");
 }
-STUB CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+STUB CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   std::memcpy(Host(to), Host(from), bytes);
-  return Enter("cuMemcpyAsync");
+  return EnterOn("cuMemcpyAsync", stream);
 }
-STUB CUresult cuMemsetD8Async(CUdeviceptr memory, unsigned char value, size_t bytes, CUstream) {
+STUB CUresult cuMemsetD8Async(CUdeviceptr memory, unsigned char value, size_t bytes,
+                              CUstream stream) {
   std::memset(Host(memory), value, bytes);
-  return Enter("cuMemsetD8Async");
+  return EnterOn("cuMemsetD8Async", stream);
 }
 STUB CUresult cuEventCreate(CUevent* event, unsigned) {
   *event = nullptr;
   return Enter("cuEventCreate");
 }
 STUB CUresult cuEventDestroy(CUevent) { return Enter("cuEventDestroy"); }
-STUB CUresult cuEventRecord(CUevent, CUstream) { return Enter("cuEventRecord"); }
+STUB CUresult cuEventRecord(CUevent, CUstream stream) { return EnterOn("cuEventRecord", stream); }
 #undef cuEventElapsedTime
 STUB CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
   *milliseconds = 0.5f;
@@ -151,11 +161,13 @@ STUB CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
 }
 STUB CUresult cuEventQuery(CUevent) { return Enter("cuEventQuery"); }
 STUB CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
-  *stream = nullptr;
+  *stream = reinterpret_cast<CUstream>(g_stub.own);
   return flags == CU_STREAM_NON_BLOCKING ? Enter("cuStreamCreate") : CUDA_ERROR_INVALID_VALUE;
 }
 STUB CUresult cuStreamDestroy(CUstream) { return Enter("cuStreamDestroy"); }
-STUB CUresult cuStreamSynchronize(CUstream) { return Enter("cuStreamSynchronize"); }
+STUB CUresult cuStreamSynchronize(CUstream stream) {
+  return EnterOn("cuStreamSynchronize", stream, true);
+}
 STUB CUresult cuStreamGetId(CUstream, unsigned long long* id) {
   *id = 42;
   return Enter("cuStreamGetId");
@@ -219,7 +231,7 @@ STUB CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned, unsigned
                              void**) {
   g_stub.launches.push_back({reinterpret_cast<const char*>(function), x, block, stream,
                              *static_cast<void**>(arguments[0])});
-  return Enter("cuLaunchKernel");
+  return EnterOn("cuLaunchKernel", stream);
 }
 
 // ---- the way to all of them --------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // How a test sets up the stub of the CUDA driver, and what it sees of it.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct StubDriver {
   std::vector<StubLaunch> launches;
   bool capturing = false;  // all streams are
   int unsafe = 0;          // calls in a mode in which they would spoil another thread's capture
+  int spoiled = 0;         // calls that spoil one in any mode
+  void* own = reinterpret_cast<void*>(uintptr_t{0x77});  // the stream that cuStreamCreate gives
 };
 
 }  // namespace plumbline

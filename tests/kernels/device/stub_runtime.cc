@@ -50,15 +50,17 @@ int LoadPackKernel() { return Enter("LoadPackKernel"); }
 int LaunchPack(const TensorView&, void*, void*) { return Enter("LaunchPack"); }
 int LaunchMove(const void*, void*, uint64_t, void*) { return Enter("LaunchMove"); }
 int LoadTensorStatsKernel() { return Enter("LoadTensorStatsKernel"); }
-int LaunchTensorStats(const BatchShape&, int, void*, void*, void*) {
+int LaunchTensorStats(const BatchShape&, int, const BatchMemory&, const SampledPart&, void*) {
   return Enter("LaunchTensorStats");
 }
 int LoadUpdateCheckKernel() { return Enter("LoadUpdateCheckKernel"); }
-int LaunchUpdateChecks(const BatchShape&, int, void*, void*, void*) {
+int LaunchUpdateChecks(const BatchShape&, int, const BatchMemory&, const SampledPart&, void*) {
   return Enter("LaunchUpdateChecks");
 }
 int LoadGatherKernel() { return Enter("LoadGatherKernel"); }
-int LaunchGathers(const BatchShape&, int, void*, void*, void*) { return Enter("LaunchGathers"); }
+int LaunchGathers(const BatchShape&, int, const BatchMemory&, void*) {
+  return Enter("LaunchGathers");
+}
 int LoadProductKernel() { return Enter("LoadProductKernel"); }
 int LaunchProduct(const ProductPlan&, void*, void*) { return Enter("LaunchProduct"); }
 int LoadGraphKernels() { return Enter("LoadGraphKernels"); }

@@ -1,0 +1,76 @@
+// A batch's items as arguments of its launches: nothing has to be copied to the device before. A
+// batch of more items than arguments have room for goes out in several launches, each whole.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "kernels/core/batch_shape.h"
+
+namespace plumbline {
+
+// All arguments of a launch: what every driver and architecture takes. (CUDA 12.1 takes 32,764
+// bytes from sm_70 on; a call of the agent's has one item, and each launch copies its arguments.)
+inline constexpr size_t kArgumentBytes = 4096;
+
+// Left as memory: most launches have one item.
+template <typename Item, int kMost>
+struct ItemArguments {
+  alignas(Item) unsigned char memory[kMost * sizeof(Item)];
+  int32_t count;
+  int64_t spans;
+  uint64_t result_bytes;
+
+  PLUMB_HD const Item* items() const { return reinterpret_cast<const Item*>(memory); }
+};
+
+// Items `first` on, as if they were all: spans and results are counted from theirs. Returns how
+// many. `*span`, `*result`: in, where they begin; out, where the next ones do.
+template <typename Item, int kMost>
+int PutArguments(const BatchShape& batch, const void* items, int first, int64_t* span,
+                 uint64_t* result, ItemArguments<Item, kMost>* out) {
+  const auto* from = static_cast<const unsigned char*>(items);
+  const auto at = [&](int i) {
+    Item item;
+    std::memcpy(static_cast<void*>(&item), from + static_cast<size_t>(i) * sizeof(Item),
+                sizeof(Item));
+    return item;
+  };
+  const int count = std::min(kMost, batch.items - first);
+  for (int i = 0; i < count; ++i) {
+    Item item = at(first + i);
+    item.first_span -= *span;
+    item.result -= *result;
+    std::memcpy(out->memory + static_cast<size_t>(i) * sizeof(Item), &item, sizeof(Item));
+  }
+  const bool more = first + count < batch.items;
+  const int64_t spans_end = more ? at(first + count).first_span : batch.work;
+  const uint64_t results_end = more ? at(first + count).result : batch.result_bytes;
+  out->count = count;
+  out->spans = spans_end - *span;
+  out->result_bytes = results_end - *result;
+  *span = spans_end;
+  *result = results_end;
+  return count;
+}
+
+// run(arguments, first_span, result): of each launch, where its spans and results lie among all.
+// Anything but 0 ends it, and is returned.
+template <typename Item, int kMost, typename Run>
+int ForEachLaunch(const BatchShape& batch, const void* items, Run run) {
+  int64_t next_span = 0;
+  uint64_t next_result = 0;
+  for (int first = 0; first < batch.items;) {
+    ItemArguments<Item, kMost> arguments;
+    const int64_t span = next_span;
+    const uint64_t result = next_result;
+    first += PutArguments(batch, items, first, &next_span, &next_result, &arguments);
+    if (const int code = run(arguments, span, result); code != 0) return code;
+  }
+  return 0;
+}
+
+}  // namespace plumbline
