@@ -85,11 +85,12 @@ DeviceStatus GraphCalls::MakeSlots(DeviceError* error) {
   if (slots_ != nullptr) return kDeviceOk;
   const std::vector<std::byte> zeros(kMaxCaptured *
                                      (sizeof(GraphSlot) + 2 * sizeof(uint64_t) + sizeof(uint32_t)));
-  void* memory = nullptr;
-  DeviceStatus s = table_->allocate(device_, zeros.size(), &memory, error);
-  if (s == kDeviceOk) s = table_->write_memory(device_, memory, zeros.data(), zeros.size(), error);
+  DeviceStatus s = kDeviceOk;
+  if (slots_memory_ == nullptr) s = table_->allocate(device_, zeros.size(), &slots_memory_, error);
+  if (s == kDeviceOk)
+    s = table_->write_memory(device_, slots_memory_, zeros.data(), zeros.size(), error);
   if (s != kDeviceOk) return s;
-  slots_ = static_cast<GraphSlot*>(memory);
+  slots_ = static_cast<GraphSlot*>(slots_memory_);
   sections_ = reinterpret_cast<uint64_t*>(slots_ + kMaxCaptured);
   told_ = sections_ + kMaxCaptured;
   arrived_ = reinterpret_cast<uint32_t*>(told_ + kMaxCaptured);
@@ -175,7 +176,7 @@ void GraphCalls::Sweep() {
 }
 
 void GraphCalls::Free() {
-  if (graphs_.Free() && slots_ != nullptr) table_->free_memory(device_, slots_);
+  if (graphs_.Free() && slots_memory_ != nullptr) table_->free_memory(device_, slots_memory_);
 }
 
 DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* replays_on,

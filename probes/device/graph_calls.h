@@ -180,6 +180,7 @@ class GraphCalls {
   uint64_t* sections_ = nullptr;  // of GraphCall, behind the slots
   uint64_t* told_ = nullptr;      // the same, behind those
   uint32_t* arrived_ = nullptr;   // and those
+  void* slots_memory_ = nullptr;  // of slots_ and what follows them, also before it is written
   GraphSlot* slots_ = nullptr;    // set before size_ is more than 0
   // Held for moments: the stepping thread waits for no capture.
   Mutex calls_mutex_ PLUMB_ACQUIRED_AFTER(capturing_);
