@@ -84,23 +84,27 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
   const double grain = rate.grain.grain();
   FindingBuilder found = Begun(op, rate.zeros_first, rate.zeros_last, "printed-zero",
                                v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
-  found.Title("the learning rate reads zero, in few digits")
+  const bool fell = std::isfinite(rate.before);
+  found
+      .Title(fell ? "the learning rate reads zero, in few digits"
+                  : "the learning rate reads zero in all steps")
       .Explain(
-          std::isfinite(rate.before)
+          fell
               ? absl::StrFormat("%s reads 0 on %s from step %d on, and %.3g before. Its values are "
                                 "multiples of %.3g: it is below %.3g, and may not be 0.",
                                 op, who, rate.zeros_first, rate.before, grain, grain / 2)
               : absl::StrFormat(
-                    "%s reads 0 on %s in all of %d steps: it is 0, or was printed with too "
-                    "few digits.",
+                    "%s reads 0 on %s in all of %d steps: it is 0, as the rate of a group that is "
+                    "frozen by it, or a log printed it with too few digits.",
                     op, who, rate.zeros))
       .Cause("few-digits", 0.5)
       .Measured("steps in a row that read 0", static_cast<double>(rate.zeros), "steps")
       .Threshold(static_cast<double>(kZeroRateSteps), "a warm-up leaves 0 in its second step")
-      .Fix("Log the rate with its exponent (%.3e): then it can be judged.")
+      .Fix(fell ? "Log the rate with its exponent (%.3e): then it can be judged."
+                : "Nothing where it is meant; of a log, print the rate with its exponent (%.3e).")
       .Samples(rate.zeros)
       .Witness("step", static_cast<double>(rate.zeros_first));
-  if (std::isfinite(rate.before)) found.Witness("rate_before", rate.before);
+  if (fell) found.Witness("rate_before", rate.before);
   return found;
 }
 

@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/sample/sample.h"
+#include "analysis/weights/kept_state.h"
 #include "base/half.h"
 
 namespace plumbline::rules {
 namespace {
 
-constexpr std::string_view kMoment = "exp_avg_sq", kBeta2 = "held.beta2",
-                           kOptimizerStep = "optimizer.step";
+constexpr std::string_view kMoment = "exp_avg_sq", kBeta2 = "held.beta2";
 constexpr double kCustomaryBeta2 = 0.999;
 // An average of decay b holds 98 % of what it will after 4 / (1 - b) steps: until then it rises
 // whatever its dtype.

@@ -36,6 +36,29 @@ std::string ElementOf(const std::string& bytes, size_t i, const NumpyValue& of) 
   return ElementText(reinterpret_cast<const std::byte*>(element.data()), of.dtype, 0);
 }
 
+// An array's bytes row after row, in whatever order they lie.
+std::string BytesByRows(const Value& value, const NumpyValue& array) {
+  const std::string bytes = value.tree().bytes(array.bytes);
+  if (!array.columns_first) return bytes;
+  const size_t width = DTypeSize(array.dtype), count = bytes.size() / width;
+  std::string out(count * width, '\0');
+  std::vector<size_t> index(array.shape.size(), 0);
+  for (size_t at = 0; at < count; ++at) {
+    // Where the element lies that the rows have at `at`.
+    size_t from = 0, stride = 1;
+    for (size_t axis = 0; axis < index.size(); ++axis) {
+      from += index[axis] * stride;
+      stride *= static_cast<size_t>(array.shape[axis]);
+    }
+    if (from < count) std::memcpy(out.data() + at * width, bytes.data() + from * width, width);
+    for (size_t axis = index.size(); axis-- > 0;) {
+      if (++index[axis] < static_cast<size_t>(array.shape[axis])) break;
+      index[axis] = 0;
+    }
+  }
+  return out;
+}
+
 // Something that is lost where it is missing, whatever it holds: None, an empty container, a
 // number.
 bool IsPlain(const Value& value) {
@@ -166,6 +189,10 @@ void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std
     return;
   }
   if (form == ValueForm::kScalar) return CompareScalars(a, b, place);
+  // A bytearray is changed in place where bytes are not; Python calls them equal, as 3 and 3.0.
+  if ((form == ValueForm::kSet || form == ValueForm::kBytes) &&
+      a.tree().variant(a.id) != b.tree().variant(b.id))
+    return TellBoth(a, b, place);
   if (!met_.emplace(a.root, a.id, b.root, b.id).second) return;
   switch (form) {
     case ValueForm::kScalar:
@@ -220,8 +247,8 @@ void ValueComparison::CompareStrings(const Value& a, const Value& b, const std::
 void ValueComparison::CompareArrays(const Value& a, const Value& b, const std::string& place) {
   if (Described(a) != Described(b)) return TellBoth(a, b, place);
   const NumpyValue of = *ReadNumpy(a.tree(), a.id);
-  const std::string of_a = a.tree().bytes(of.bytes);
-  const std::string of_b = b.tree().bytes(ReadNumpy(b.tree(), b.id)->bytes);
+  const std::string of_a = BytesByRows(a, of);
+  const std::string of_b = BytesByRows(b, *ReadNumpy(b.tree(), b.id));
   const size_t count = of_a.size() / DTypeSize(of.dtype);
   if (of_a == of_b) {
     ++out_.values;

@@ -188,21 +188,22 @@ std::string DescribeValue(const TorchFile& file, PickleId id) {
     case ValueForm::kText:
       return Quote(tree.text(id));
     case ValueForm::kBytes:
-      return Plural(tree.bytes(id).size(), "byte");
+      return absl::StrCat(tree.variant(id) ? "a bytearray of " : "",
+                          Plural(tree.bytes(id).size(), "byte"));
     case ValueForm::kTensor:
       return "a tensor";
     case ValueForm::kArray: {
       const NumpyValue array = *ReadNumpy(tree, id);
       return absl::StrCat("an array of numpy ", array.swapped ? ">" : "", array.letters, " [",
-                          absl::StrJoin(array.shape, ", "), "]",
-                          array.columns_first ? ", columns first" : "");
+                          absl::StrJoin(array.shape, ", "), "]");
     }
     case ValueForm::kList:
       return absl::StrCat("a list of ", tree.items(id).size());
     case ValueForm::kTuple:
       return absl::StrCat("a tuple of ", tree.items(id).size());
     case ValueForm::kSet:
-      return absl::StrCat("a set of ", tree.items(id).size());
+      return absl::StrCat(tree.variant(id) ? "a frozenset of " : "a set of ",
+                          tree.items(id).size());
     case ValueForm::kDict:
       return absl::StrCat("a dict of ", tree.items(id).size() / 2);
     case ValueForm::kCall:
@@ -221,7 +222,7 @@ std::string ValueKey(const PickleTree& tree, PickleId id) {
       out = "t" + std::string(tree.text(id));
       break;
     case PickleKind::kBytes:
-      out = "b" + tree.bytes(id);
+      out = (tree.variant(id) ? "B" : "b") + tree.bytes(id);
       break;
     case PickleKind::kList:
     case PickleKind::kTuple:
@@ -230,6 +231,7 @@ std::string ValueKey(const PickleTree& tree, PickleId id) {
     case PickleKind::kSet: {
       const PickleKind kind = tree.kind(id);
       out = std::string(1, static_cast<char>('A' + static_cast<int>(kind)));
+      if (tree.variant(id)) out += "f";
       AppendParts(tree, tree.items(id), kind == PickleKind::kSet, &out);
       break;
     }

@@ -184,6 +184,14 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   if (third)
     tensor.dtype_name = tree_.Is(items[6], PickleKind::kGlobal) ? tree_.text(items[6]) : "";
   if (!Storage(items[0], known, &tensor, wrong)) return std::nullopt;
+  // A view that is to be negated where it is read (torch.imag of a conjugate): its bits are not its
+  // values.
+  const size_t extra = third ? 7 : 6;
+  const PickleId bits = items.size() > extra ? tree_.Find(items[extra], "neg") : kNoPickle;
+  if (tree_.Is(bits, PickleKind::kBool) && tree_.truth(bits)) {
+    tensor.dtype = DType::kUnspecified;
+    tensor.dtype_name += " of a negated view";
+  }
   uint64_t begin = 0;
   if (__builtin_mul_overflow(static_cast<uint64_t>(offset), DTypeSize(tensor.dtype), &begin) ||
       __builtin_add_overflow(begin, tensor.first, &tensor.begin)) {

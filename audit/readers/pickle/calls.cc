@@ -69,15 +69,23 @@ bool PickleMachine::Call(PickleId callee, PickleId arguments) {
 std::optional<bool> PickleMachine::PlainCall(std::string_view name, PickleId arguments) {
   const auto first = Argument(arguments, 0);
   if (name == "builtins.set" || name == "builtins.frozenset") {
-    if (!first) return PushNew(PickleKind::kSet);
+    const bool frozen = name == "builtins.frozenset";
+    if (!first) return PushNew(PickleKind::kSet) && SetVariant(frozen);
     if (!tree_.Is(*first, PickleKind::kList) && !tree_.Is(*first, PickleKind::kTuple))
       return std::nullopt;
-    return PushSameItems(PickleKind::kSet, *first);
+    return PushSameItems(PickleKind::kSet, *first) && SetVariant(frozen);
   }
   if (name == "builtins.bytes" || name == "builtins.bytearray") {
-    if (!first) return PushSpan(PickleKind::kBytes, {});
+    const bool array = name == "builtins.bytearray";
+    if (!first) return PushSpan(PickleKind::kBytes, {}) && SetVariant(array);
+    // Protocol 2 writes a bytearray as (text, "latin-1").
+    const bool text = array && tree_.Is(*first, PickleKind::kText) && Argument(arguments, 1);
+    if (text) {
+      const auto encoded = PlainCall("_codecs.encode", arguments);
+      return encoded && *encoded ? SetVariant(true) : encoded;
+    }
     if (!tree_.Is(*first, PickleKind::kBytes)) return std::nullopt;
-    return PushBytesOf(*first);
+    return PushBytesOf(*first) && SetVariant(array);
   }
   if (name == "_codecs.encode") {
     const auto codec = Argument(arguments, 1);
@@ -96,6 +104,12 @@ std::optional<bool> PickleMachine::PlainCall(std::string_view name, PickleId arg
   if (name == "collections.OrderedDict") return PushPairs(arguments);
   if (name == "collections.defaultdict") return PushNew(PickleKind::kDict);
   return std::nullopt;
+}
+
+// Of the value on top.
+bool PickleMachine::SetVariant(bool variant) {
+  tree_.nodes_[stack_.back()].variant = variant;
+  return true;
 }
 
 // Another kind of container with the items of one that is there.

@@ -52,6 +52,32 @@ class PickleWalk {
     return std::nullopt;
   }
 
+  // Keys that are texts or whole numbers; any other is told apart by its place.
+  static void KeepLast(PickleTree* tree) {
+    absl::flat_hash_map<std::string_view, size_t> texts;
+    absl::flat_hash_map<int64_t, size_t> numbers;
+    for (PickleId id = 0; id < tree->size(); ++id) {
+      if (!tree->Is(id, PickleKind::kDict) || tree->items(id).size() < 4) continue;
+      std::vector<PickleId>& pairs = tree->items_[tree->nodes_[id].span.at];
+      texts.clear();
+      numbers.clear();
+      size_t kept = 0;
+      for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+        size_t at = kept;
+        if (tree->Is(pairs[i], PickleKind::kText)) {
+          at = texts.try_emplace(tree->text(pairs[i]), kept).first->second;
+        } else if (tree->Is(pairs[i], PickleKind::kInt)) {
+          at = numbers.try_emplace(tree->whole(pairs[i]), kept).first->second;
+        }
+        pairs[at + 1] = pairs[i + 1];
+        if (at < kept) continue;
+        pairs[at] = pairs[i];
+        kept += 2;
+      }
+      pairs.resize(kept);
+    }
+  }
+
  private:
   Problem At(PickleId id, std::string text) const { return {tree_.offset(id), std::move(text)}; }
 
@@ -148,6 +174,8 @@ class PickleWalk {
   absl::flat_hash_map<PickleId, PickleId> circles_;  // of a call: what stands for it
   std::optional<Problem> problem_;
 };
+
+void KeepLastOfKeys(PickleTree* tree) { PickleWalk::KeepLast(tree); }
 
 std::optional<Problem> CheckPickle(PickleTree* tree, const PickleLimits& limits) {
   return PickleWalk(tree, limits).Walk();

@@ -96,7 +96,8 @@ bool PickleMachine::Step(PickleOp op) {
     case PickleOp::kByteArray8: {
       const size_t width = op == PickleOp::kShortBinBytes ? 1 : op == PickleOp::kBinBytes ? 4 : 8;
       const auto bytes = Counted(width, "bytes");
-      return bytes && PushSpan(PickleKind::kBytes, *bytes);
+      return bytes && PushSpan(PickleKind::kBytes, *bytes) &&
+             SetVariant(op == PickleOp::kByteArray8);
     }
     case PickleOp::kEmptyList:
       return PushNew(PickleKind::kList);
@@ -116,10 +117,12 @@ bool PickleMachine::Step(PickleOp op) {
     case PickleOp::kList:
     case PickleOp::kFrozenSet: {
       auto items = PopToMark();
-      return items && PushItems(op == PickleOp::kTuple  ? PickleKind::kTuple
-                                : op == PickleOp::kList ? PickleKind::kList
-                                                        : PickleKind::kSet,
-                                *std::move(items));
+      return items &&
+             PushItems(op == PickleOp::kTuple  ? PickleKind::kTuple
+                       : op == PickleOp::kList ? PickleKind::kList
+                                               : PickleKind::kSet,
+                       *std::move(items)) &&
+             SetVariant(op == PickleOp::kFrozenSet);
     }
     case PickleOp::kAppends:
       return Extend(PopToMark(), PickleKind::kList);
@@ -263,6 +266,7 @@ std::optional<Problem> ParsePickle(std::string_view data, PickleTree* tree, size
   const bool whole = machine.Run();
   if (used != nullptr) *used = machine.used();
   if (!whole) return machine.problem;
+  KeepLastOfKeys(tree);
   return CheckPickle(tree, limits);
 }
 

@@ -76,6 +76,7 @@ class PickleMachine {
   bool Call(PickleId callee, PickleId arguments);
   // Pushes what a call of one of Python's own plain types makes; nothing: it is none.
   std::optional<bool> PlainCall(std::string_view name, PickleId arguments);
+  bool SetVariant(bool variant);
   bool PushSameItems(PickleKind kind, PickleId of);
   bool PushBytesOf(PickleId id);
   bool PushPairs(PickleId arguments);
@@ -94,6 +95,9 @@ class PickleMachine {
   absl::flat_hash_map<std::string, PickleId> globals_;
   PickleId none_ = 0, true_ = 0, false_ = 0;
 };
+
+// Of a key that a dict was given again Python keeps the first place and the last value.
+void KeepLastOfKeys(PickleTree* tree);
 
 // Cuts the circles that lead through a call. Refuses those of plain containers alone, and what is
 // deeper or, unfolded, larger than the limits.

@@ -22,11 +22,11 @@ enum class PickleKind : uint8_t {
   kLong,  // does not: `bytes` are its two's complement, lowest byte first
   kReal,
   kText,   // UTF-8 as written; what Python wrote may hold lone surrogates
-  kBytes,  // bytes and bytearray
+  kBytes,  // bytes, and bytearray as its `variant`
   kList,
   kTuple,
-  kSet,  // and frozenset
-  kDict,
+  kSet,         // and frozenset as its `variant`
+  kDict,        // a key once, with the last value that it was given
   kGlobal,      // `text` is "module.name", Python 2's modules by their names of today
   kCall,        // what a call of a global would have made
   kPersistent,  // a reference out of the pickle: one item, the id
@@ -60,6 +60,9 @@ class PickleTree {
   // Where its opcode stands, in bytes from the pickle's first.
   uint64_t offset(PickleId id) const { return nodes_[id].offset; }
 
+  // A bytearray, a frozenset.
+  bool variant(PickleId id) const { return nodes_[id].variant; }
+
   bool truth(PickleId id) const { return nodes_[id].whole != 0; }
   int64_t whole(PickleId id) const { return nodes_[id].whole; }
   double real(PickleId id) const { return nodes_[id].real; }
@@ -87,6 +90,7 @@ class PickleTree {
     PickleKind kind = PickleKind::kNone;
     bool owned = false;  // text: in `owned_`, not in the pickle's bytes
     bool latin = false;  // bytes: written as text
+    bool variant = false;
     uint32_t offset = 0;
     union {
       int64_t whole = 0;
