@@ -78,6 +78,7 @@ class Liveness {
     Time still_since{};  // on this host's clock, by what the last heartbeat said
     Time moved{};        // its steps went on, as batches show
     int64_t newest = -1, complete = -1;
+    int64_t first = -1;  // the step in which it was first heard
     int64_t ended = 0;   // steps
     bool tells = false;  // how long it stands
     v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;

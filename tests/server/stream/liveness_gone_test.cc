@@ -46,6 +46,17 @@ TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   EXPECT_EQ(told_.size(), 1u);
 }
 
+// It was busy and sent batches alone, so that no heartbeat ever told how many steps it has ended.
+TEST_F(LivenessTest, WhoFallsSilentNeedNotHaveSentHeartbeats) {
+  Begin(2);
+  ranks_[1].beats = false;
+  Train(20, {}, milliseconds(250));
+  Train(1, {1}, milliseconds(250));
+  Pass(milliseconds(11000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+}
+
 // Disconnected since: the pause is counted from when it was last heard.
 TEST_F(LivenessTest, ThePauseOfOneThatWasLostBeginsWithItsSilence) {
   Begin(2);
