@@ -20,8 +20,9 @@ TEST_F(LivenessTest, GoneIsNotUnreachable) {
   EXPECT_EQ(State("gone"), 1u);
 }
 
-// Stopped by a signal or a debugger: its connection lives on, and nothing is heard of it. It is told
-// as soon as another that stands would be, and for how long it has been silent, not disconnected.
+// Stopped by a signal or a debugger: its connection lives on, and nothing is heard of it. It is
+// told as soon as another that stands would be, and for how long it has been silent, not
+// disconnected.
 TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   Begin(2);
   Train(20);
