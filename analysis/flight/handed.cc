@@ -22,7 +22,8 @@ std::optional<uint64_t> CountOf(std::string_view shape) {
   shape.remove_prefix(1);
   for (size_t at = 0; at < shape.size();) {
     uint64_t extent = 0;
-    const auto [end, error] = std::from_chars(shape.data() + at, shape.data() + shape.size(), extent);
+    const auto [end, error] =
+        std::from_chars(shape.data() + at, shape.data() + shape.size(), extent);
     if (error != std::errc()) return std::nullopt;
     count = Times(count, extent);
     at = static_cast<size_t>(end - shape.data());

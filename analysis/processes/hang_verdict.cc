@@ -88,7 +88,8 @@ const char* FixOf(const v1::RanksHung& h) {
       return "Look for what ended the process (its exit status, the kernel's log: out of memory), "
              "and restart the job: the others wait for ever.";
     case v1::RanksHung::CAUSE_UNREACHABLE:
-      return "Look whether the process is stopped (state T in ps: a signal, a debugger), at its host "
+      return "Look whether the process is stopped (state T in ps: a signal, a debugger), at its "
+             "host "
              "and its network; restart the job without it.";
     default:
       return "Take stacks of the named ranks (py-spy dump, gdb); with NCCL, the flight recorder. A "

@@ -158,6 +158,7 @@ class CollectiveBandwidth : public Rule {
     SetPlace(verdict, step.site.layer(), step.site.op(), step.step, last, lowest.ranks());
     out.Add(std::move(verdict));
   }
+  // traces_ are of the step that is being judged.
   void Persist(Archive& /*archive*/) override {}
 
  private:

@@ -40,8 +40,8 @@ class Intake {
   struct Joined {
     std::shared_ptr<StreamState> stream;
     uint64_t connection = 0;
-    uint64_t held = 0;  // highest number that needs not be sent again
-    bool room = true;   // false: read on when Connection::Resume is called
+    uint64_t held = 0;   // highest number that needs not be sent again
+    bool room = true;    // false: read on when Connection::Resume is called
     uint32_t ahead = 0;  // attempts, of what its process says (attempts.h)
   };
   // `may_write`: OK when who says this hello may write the run; asked about the runs it names and
@@ -87,8 +87,7 @@ class Intake {
   absl::Status ClaimLocked(StreamState& stream, const v1::Source& source)
       PLUMB_REQUIRES(stream.mutex);
   void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) PLUMB_REQUIRES(stream.mutex);
-  bool NoteFinished(const StreamState& stream, const v1::Batch& batch)
-      PLUMB_REQUIRES(stream.mutex);
+  bool NoteFinished(const StreamState& stream, const v1::Batch& batch) PLUMB_REQUIRES(stream.mutex);
   void DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello)
       PLUMB_REQUIRES(stream->mutex);
   void SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t first, uint64_t last)

@@ -29,6 +29,7 @@ SourceRecord RecordOf(const v1::Source& source) {
   named.set_run(source.run());
   named.set_role(source.role());
   named.set_rank(source.rank());
+  named.set_attempt(source.attempt());
   return named.SerializeAsString();
 }
 

@@ -118,6 +118,7 @@ void Liveness::Left(uint64_t stream_id, uint64_t connection, Time now) {
 void Liveness::Advance(Process* process, int64_t newest, Time now) {
   process->heard = now;
   if (newest <= process->newest) return;
+  if (process->newest < 0) process->first = newest;
   process->newest = newest;
   process->moved = now;
 }
@@ -238,12 +239,15 @@ bool Liveness::Sort(const Members& members, Time now, Standing* out) {
       out->still = std::min<Nanos>(out->still, now - (p->unreachable ? p->heard : p->left));
       continue;
     }
-    if (p->ended < kFirstSteps || Declared(p->stage)) return false;
+    // One that is busy sends no heartbeats: what the last one said may be long over.
+    const bool said = p->beat > p->moved;
+    if (said && Declared(p->stage)) return false;
     if (now - p->heard > kSilent) {
+      if (std::max(p->ended, p->newest - p->first) < kFirstSteps) return false;
       silent.push_back(p);
       continue;
     }
-    if (!p->tells || p->beat <= p->moved) return false;
+    if (!p->tells || !said || p->ended < kFirstSteps) return false;
     others = std::max(others, p->still_since);
     out->standing.push_back(p);
   }

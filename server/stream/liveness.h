@@ -15,10 +15,10 @@
 // A rank stands still from max(hang, 5 median steps, twice the longest pause that the run came back
 // from) on, by its own clock; where too few steps were seen to know how long one takes (a fast loop
 // that stopped early), from max(30 hang, twice that pause) on. What makes others wait is told of
-// only where all others wait. A stream that is not heard of any more, though it is connected, is that
-// of a process that was stopped or of a lost network: named where it fell silent before all others
-// stood. Where anything else is not known (an agent that does not say how long it stands) nothing is
-// said.
+// only where all others wait. A stream that is not heard of any more, though it is connected, is
+// that of a process that was stopped or of a lost network: named where it fell silent before all
+// others stood. Where anything else is not known (an agent that does not say how long it stands)
+// nothing is said.
 #pragma once
 
 #include <chrono>
@@ -78,6 +78,7 @@ class Liveness {
     Time still_since{};  // on this host's clock, by what the last heartbeat said
     Time moved{};        // its steps went on, as batches show
     int64_t newest = -1, complete = -1;
+    int64_t first = -1;  // the step in which it was first heard
     int64_t ended = 0;   // steps
     bool tells = false;  // how long it stands
     v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;

@@ -1,5 +1,5 @@
-// A job that is started again under its name, and says no attempt: nothing of it is lost or late, and
-// an audit of the stored run sees both attempts.
+// A job that is started again under its name, and says no attempt: nothing of it is lost or late,
+// and an audit of the stored run sees both attempts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -63,16 +63,17 @@ bool TraceFile::ReadOn() {
       begin_ = static_cast<size_t>(scan.at() - window_.data());
       continue;
     }
+    // Filling moves the window, and what the scan points to.
+    const uint64_t at = window_at_ + static_cast<uint64_t>(scan.at() - window_.data());
     if (scan.cut() && Fill()) continue;
-    Failed(scan);
+    Failed(scan, at);
     place_ = Place::kDone;
   }
   if (place_ == Place::kDone) Close();
   return place_ != Place::kDone;
 }
 
-void TraceFile::Failed(const JsonScan& scan) {
-  const uint64_t at = window_at_ + static_cast<uint64_t>(scan.at() - window_.data());
+void TraceFile::Failed(const JsonScan& scan, uint64_t at) {
   if (const auto& problem = stream_->problem()) {
     report_->Add(problem->offset, problem->text);
   } else if (scan.cut()) {

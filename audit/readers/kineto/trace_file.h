@@ -36,7 +36,7 @@ class TraceFile {
   enum class Place { kStart, kMembers, kEvents, kEnd, kDone };
 
   bool Fill();  // more bytes behind those at hand; false: there are none
-  void Failed(const JsonScan& scan);
+  void Failed(const JsonScan& scan, uint64_t at);  // `at`: where, in the stream
   // One member of the frame, one event: each from `begin_` on. False: the window lacks bytes, or
   // the file is damaged; `*scan` says which.
   bool Start(JsonScan* scan);

@@ -62,8 +62,7 @@ TEST(Handed, CountsAreReadFromShapes) {
 
 TEST(Handed, AViewIsNoOtherCall) {
   for (const char* kind : {"all_reduce", "broadcast", "reduce"}) {
-    EXPECT_EQ(Standing({kind}, {kind, "Float", "[8192]", "[2,4096]"}).kind,
-              Frozen::Kind::kAllAtOne)
+    EXPECT_EQ(Standing({kind}, {kind, "Float", "[8192]", "[2,4096]"}).kind, Frozen::Kind::kAllAtOne)
         << kind;
   }
   // One tensor for all, or one a member.
@@ -99,8 +98,7 @@ TEST(Handed, BytesAreWhatIsMoved) {
   EXPECT_EQ(narrow.what, "dtype");
   EXPECT_EQ(narrow.minority, "BFloat16");
   EXPECT_EQ(Standing({}, {"all_reduce", "Int", "[1024,8]", "[1024,8]"}).what, "dtype");
-  EXPECT_EQ(Standing({"all_to_all", "Float"}, {"all_to_all", "Int"}).kind,
-            Frozen::Kind::kAllAtOne);
+  EXPECT_EQ(Standing({"all_to_all", "Float"}, {"all_to_all", "Int"}).kind, Frozen::Kind::kAllAtOne);
   EXPECT_EQ(Standing({"all_to_all", "Float"}, {"all_to_all", "Half"}).what, "dtype");
 }
 

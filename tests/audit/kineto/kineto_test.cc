@@ -155,6 +155,22 @@ TEST(Kineto, DamageIsNamedWithItsByte) {
   }
 }
 
+// Wherever it breaks off: more than one window is read, and the end is where the file ends.
+TEST(Kineto, TheByteOfABreakIsThatOfTheFile) {
+  const std::string event =
+      R"({"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":100,"dur":50,"args":{"correlation":7}},)";
+  std::string whole = R"({"traceEvents":[)";
+  while (whole.size() < (5u << 20)) whole += event;
+  for (const size_t size : {500'000u, 1'048'576u, 1'500'000u, 2'097'152u, 3'333'333u, 5'000'000u}) {
+    InputReport report;
+    ReadBack(whole.substr(0, size), &report);
+    ASSERT_EQ(report.problems.size(), 1u) << size;
+    EXPECT_EQ(report.problems[0].offset, size);
+    EXPECT_THAT(report.problems[0].text, HasSubstr("found the end of the file"));
+    EXPECT_GE(report.records, size / event.size() - 1);
+  }
+}
+
 TEST(Kineto, NestingIsBounded) {
   std::string deep = R"({"traceEvents": [{"ph": "X", "args": )";
   deep.append(1u << 20, '[');

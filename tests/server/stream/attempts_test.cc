@@ -1,5 +1,5 @@
-// Which attempt a process is of that says none: a job that is restarted under its name goes on as the
-// next one, and nothing else does.
+// Which attempt a process is of that says none: a job that is restarted under its name goes on as
+// the next one, and nothing else does.
 #include "server/stream/attempts.h"
 
 #include <gtest/gtest.h>

@@ -20,8 +20,9 @@ TEST_F(LivenessTest, GoneIsNotUnreachable) {
   EXPECT_EQ(State("gone"), 1u);
 }
 
-// Stopped by a signal or a debugger: its connection lives on, and nothing is heard of it. It is told
-// as soon as another that stands would be, and for how long it has been silent, not disconnected.
+// Stopped by a signal or a debugger: its connection lives on, and nothing is heard of it. It is
+// told as soon as another that stands would be, and for how long it has been silent, not
+// disconnected.
 TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   Begin(2);
   Train(20);
@@ -44,6 +45,17 @@ TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   EXPECT_EQ(State("unreachable"), 1u);
   Pass(milliseconds(12000));
   EXPECT_EQ(told_.size(), 1u);
+}
+
+// It was busy and sent batches alone, so that no heartbeat ever told how many steps it has ended.
+TEST_F(LivenessTest, WhoFallsSilentNeedNotHaveSentHeartbeats) {
+  Begin(2);
+  ranks_[1].beats = false;
+  Train(20, {}, milliseconds(250));
+  Train(1, {1}, milliseconds(250));
+  Pass(milliseconds(11000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
 }
 
 // Disconnected since: the pause is counted from when it was last heard.
