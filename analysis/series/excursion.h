@@ -37,6 +37,7 @@ struct Excursion {
   double slope = 0;          // b, frozen
   double peak = 0;           // largest excess over the level expected
   double peak_value = 0;     // the value there
+  double sudden = 0;         // largest excess over what a slow rise would have come to by then
   double before = 0;         // highest y - m of the 512 points before the onset; -inf: none
   uint64_t compared = 0;     // of these points: those with a known level
   double first_quarter = 0;  // median excess, where the kind rests on it; else 0
@@ -63,6 +64,11 @@ struct Excursion {
   bool above_before() const { return peak >= kAboveBefore * before; }
   // Enough was seen before to know the noise by, or it is too far out for any.
   bool seen_enough() const { return compared >= kEnoughBefore || peak >= kFarOut * scale; }
+  // A jump of a series that rises slowly when all is well, as norms do while a model begins to
+  // learn: to twice the level, beside whatever a slow rise had come to by then.
+  bool doubled() const {
+    return warns() && seen_enough() && above_before() && sudden >= PartOf(1, level, scale, linear);
+  }
   static constexpr uint64_t kEnoughBefore = 128;  // points
   static constexpr double kFarOut = 16;           // scales
   static constexpr double kAboveBefore = 1.5;     // times
@@ -76,7 +82,7 @@ struct Excursion {
 
   void Persist(Archive& a) {
     a(onset_step, opened_step, last_step, peak_step, points, above, window, level, scale, slope,
-      peak, peak_value, before, compared, first_quarter, last_quarter, kind, linear, jumped,
+      peak, peak_value, sudden, before, compared, first_quarter, last_quarter, kind, linear, jumped,
       lasting, outstanding, restart, third, ended);
   }
 };
@@ -103,6 +109,7 @@ struct SeriesEvent {
   enum class What : uint8_t {
     kOpened,    // `excursion`, of kind spike so far
     kGrew,      // it warns now
+    kDoubled,   // it doubled() now, and had not when it opened
     kSettled,   // its kind is known
     kReturned,  // a divergence is back: kind recovered now
     kRise,      // `rise`; again once it is a third

@@ -22,6 +22,23 @@ double Expected(double level, double slope, uint64_t d, uint64_t t) {
   return level + std::min(slope, 0.0) * seen * std::log1p(on / seen);
 }
 
+// What a slow rise may have come to at its d-th point from the onset. It goes on at 4 % a point, or
+// as fast as the window says that it did: b, and three standard errors of the difference of two
+// medians of w/2 points, 1.2533 s sqrt(2/(w/2)) / (w/2) each. Up to the onset no point lay 3 s
+// above the level; or the level, which lies half its points behind, was left behind by that rise.
+double SlowRise(const Excursion& is, uint64_t d) {
+  constexpr double kSlow = 0.04, kMost = 7;  // up to eight times, where enough was seen before
+  constexpr double kErrors = 3 * 1.2533 * 4;
+  const auto w = static_cast<double>(is.window);
+  const double slope = is.slope + kErrors * is.scale / (w * std::sqrt(w));
+  const double pace = std::max(slope, PartOf(kSlow, is.level, is.scale, is.linear));
+  const double behind = (std::max(8.0, w / 4) + 1) / 2;
+  const double before = std::min(pace * behind, std::max(3 * is.scale, slope * behind));
+  const double rise = before + pace * static_cast<double>(d);
+  if (is.compared < Excursion::kEnoughBefore) return rise;
+  return std::min(rise, PartOf(kMost, is.level, is.scale, is.linear));
+}
+
 double MedianOfPart(const std::vector<double>& values, size_t from, size_t count) {
   std::vector<double> part(values.begin() + static_cast<ptrdiff_t>(from),
                            values.begin() + static_cast<ptrdiff_t>(from + count));
@@ -134,6 +151,7 @@ void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
   TellSettled(settled);
   for (const Point& point : points) Measure(point);
   open.warned = open.is.warns();
+  open.doubled = open.is.doubled();
   Say(SeriesEvent::What::kOpened, events);
   GoOn(events, settled);
 }
@@ -164,6 +182,7 @@ void Excursions::Measure(const Point& point) {
   ++is.above;
   is.points = open.taken;
   is.last_step = point.step;
+  is.sudden = std::max(is.sudden, excess - SlowRise(is, open.taken));
   if (excess > is.peak) {
     is.peak = excess;
     is.peak_value = is.value(point.y);
@@ -179,6 +198,10 @@ void Excursions::GoOn(std::vector<SeriesEvent>* events, Settled* settled) {
   if (open.is.warns() && !open.warned) {
     open.warned = true;
     Say(SeriesEvent::What::kGrew, events);
+  }
+  if (open.is.doubled() && !open.doubled) {
+    open.doubled = true;
+    Say(SeriesEvent::What::kDoubled, events);
   }
   if (open.under == 3) return Back(events, settled);
   if (!open.decided && open.taken >= kBack && open.under == 0) {

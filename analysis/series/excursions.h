@@ -80,10 +80,11 @@ class Excursions {
     uint32_t under = 0;          // of these, at the end, under z 3
     bool decided = false;        // its kind is known
     bool warned = false;         // it was told as a warning
+    bool doubled = false;        // it was told that it doubled
     std::vector<Point> points;   // that may become history again
     std::vector<double> excess;  // until it is decided
     void Persist(Archive& a) {
-      a(is, onset, opening, taken, under, decided, warned, points, excess);
+      a(is, onset, opening, taken, under, decided, warned, doubled, points, excess);
     }
     bool is_short() const { return is.above <= 3 || 2 * is.above <= is.points; }
   };

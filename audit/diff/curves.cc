@@ -26,22 +26,37 @@ bool Same(double a, double b) {
 
 class Pairing {
  public:
-  Pairing(const DiffSide& a, const DiffSide& b) : a_(a), b_(b) {
-    for (const RecordedRun& run : a.runs) runs_.push_back(&run);
-    for (const RecordedRun& run : b.runs) runs_.push_back(&run);
-    for (const RecordedRun* run : runs_) tokens_.push_back(TokensOf(*run, a.roles));
+  using Runs = std::vector<const RecordedRun*>;
+
+  Pairing(const Runs& a, const Runs& b, const SeriesRoles& roles)
+      : of_a_(a.size()), of_b_(b.size()), roles_(roles), runs_(a) {
+    runs_.insert(runs_.end(), b.begin(), b.end());
+    for (const RecordedRun* run : runs_) tokens_.push_back(TokensOf(*run, roles));
   }
 
+  // Of the series that all have.
+  void CompareAll(const std::string& run, std::vector<SeriesDiff>* out) const {
+    for (const auto& [name, points] : runs_[0]->series) {
+      const auto has = [&name = name](const RecordedRun* one) {
+        return one->series.contains(name);
+      };
+      if (!std::all_of(runs_.begin(), runs_.end(), has)) continue;
+      out->push_back(Compare(name));
+      out->back().run = run;
+    }
+  }
+
+ private:
   SeriesDiff Compare(const std::string& name) const {
     SeriesDiff out;
     out.name = name;
-    out.role = DiffRoleOf(name, a_.roles);
+    out.role = DiffRoleOf(name, roles_);
     std::vector<const Points*> points;
     for (const RecordedRun* run : runs_) points.push_back(&run->series.at(name));
     const std::vector<int64_t> steps = CommonSteps(points);
     out.common = steps.size();
     for (size_t r = 0; r < points.size(); ++r)
-      (r < a_.runs.size() ? out.only_a : out.only_b) += points[r]->size() - steps.size();
+      (r < of_a_ ? out.only_a : out.only_b) += points[r]->size() - steps.size();
     Exact(points, steps, &out);
     if (out.role != DiffRole::kLoss) return out;
     out.by_step = ByStep(points, steps);
@@ -49,7 +64,6 @@ class Pairing {
     return out;
   }
 
- private:
   static std::vector<int64_t> CommonSteps(const std::vector<const Points*>& points) {
     std::vector<int64_t> steps;
     for (const SeriesPoint& p : *points[0]) steps.push_back(p.step);
@@ -82,7 +96,7 @@ class Pairing {
 
   void Exact(const std::vector<const Points*>& points, const std::vector<int64_t>& steps,
              SeriesDiff* out) const {
-    out->exact = a_.runs.size() == 1 && b_.runs.size() == 1;
+    out->exact = of_a_ == 1 && of_b_ == 1;
     if (!out->exact) return;
     const auto values = At(points, steps);
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -113,7 +127,7 @@ class Pairing {
 
   AlongAxis Along(const std::vector<double>& at, departure::Curves curves) const {
     AlongAxis out;
-    const auto parted = curves.begin() + static_cast<std::ptrdiff_t>(a_.runs.size());
+    const auto parted = curves.begin() + static_cast<std::ptrdiff_t>(of_a_);
     const departure::Curves a(curves.begin(), parted), b(parted, curves.end());
     out.comparison = departure::Compare(a, b);
     if (out.comparison.departure) out.onset = at[out.comparison.departure->onset];
@@ -211,10 +225,20 @@ class Pairing {
     return out;
   }
 
-  const DiffSide &a_, &b_;
-  std::vector<const RecordedRun*> runs_;
+  const size_t of_a_, of_b_;  // runs
+  const SeriesRoles& roles_;
+  Runs runs_;  // of a, then of b
   std::vector<Points> tokens_;
 };
+
+// A folder of a run may hold a log, event files and tables, each a run of its own name; the other
+// side is such a folder, too.
+bool SameFolder(const DiffSide& a, const DiffSide& b) {
+  if (a.paths.size() != 1 || b.paths.size() != 1 || a.runs.size() < 2) return false;
+  return std::equal(
+      a.runs.begin(), a.runs.end(), b.runs.begin(), b.runs.end(),
+      [](const RecordedRun& one, const RecordedRun& other) { return one.run == other.run; });
+}
 
 }  // namespace
 
@@ -232,13 +256,13 @@ DiffRole DiffRoleOf(const std::string& name, const SeriesRoles& roles) {
 std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b) {
   std::vector<SeriesDiff> out;
   if (a.runs.empty() || b.runs.empty()) return out;
-  const Pairing pairing(a, b);
-  for (const auto& [name, points] : a.runs[0].series) {
-    const auto has = [&name = name](const RecordedRun& run) { return run.series.contains(name); };
-    if (std::all_of(a.runs.begin(), a.runs.end(), has) &&
-        std::all_of(b.runs.begin(), b.runs.end(), has))
-      out.push_back(pairing.Compare(name));
-  }
+  std::vector<const RecordedRun*> of_a, of_b;
+  for (const RecordedRun& run : a.runs) of_a.push_back(&run);
+  for (const RecordedRun& run : b.runs) of_b.push_back(&run);
+  Pairing(of_a, of_b, a.roles).CompareAll("", &out);
+  if (!out.empty() || !SameFolder(a, b)) return out;
+  for (size_t i = 0; i < a.runs.size(); ++i)
+    Pairing({&a.runs[i]}, {&b.runs[i]}, a.roles).CompareAll(a.runs[i].run, &out);
   return out;
 }
 

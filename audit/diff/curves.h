@@ -23,6 +23,7 @@ struct AlongAxis {
 
 struct SeriesDiff {
   std::string name;
+  std::string run;  // where run was compared with run: which; else empty
   DiffRole role = DiffRole::kNone;
   uint64_t common = 0;                      // steps that all runs have
   uint64_t only_a = 0, only_b = 0;          // values at steps that not all have
@@ -33,7 +34,8 @@ struct SeriesDiff {
   std::optional<AlongAxis> by_tokens;       // where all have tokens, and not the same at each step
 };
 
-// Of the series that every run of both sides has, by name.
+// Of the series that every run of both sides has, by name. Where that is none, and each side is one
+// path that holds runs of the same names (a folder with a log, event files, a table): run by run.
 std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b);
 
 }  // namespace plumbline::audit

@@ -66,6 +66,7 @@ Json FromSeries(const SeriesDiff& series) {
                {"common_steps", series.common},
                {"only_a", series.only_a},
                {"only_b", series.only_b}};
+  if (!series.run.empty()) json["run"] = ValidUtf8(series.run);
   json["exact"] = series.exact;
   json["first_difference"] = nullptr;
   if (series.first_difference)

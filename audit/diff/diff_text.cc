@@ -82,8 +82,13 @@ class DiffWriter {
     Line(2, text);
   }
 
+  static std::string NameOf(const SeriesDiff& series) {
+    return series.run.empty() ? series.name : absl::StrCat(series.name, " of ", series.run);
+  }
+
   void One(const SeriesDiff& series) {
-    std::string text = absl::StrCat(series.name, ", ", Plural(series.common, "common step"), ": ");
+    std::string text =
+        absl::StrCat(NameOf(series), ", ", Plural(series.common, "common step"), ": ");
     if (!series.exact) {
       absl::StrAppend(&text, "several runs, not compared bit by bit");
     } else if (series.common == 0) {
@@ -169,7 +174,7 @@ class DiffWriter {
     std::string departs;
     for (const SeriesDiff& series : result_.series) {
       if (series.by_step && series.by_step->onset)
-        absl::StrAppend(&departs, departs.empty() ? "" : ", ", series.name, " at step ",
+        absl::StrAppend(&departs, departs.empty() ? "" : ", ", NameOf(series), " at step ",
                         ShortNumber(*series.by_step->onset));
     }
     out_ += "\n";

@@ -61,7 +61,7 @@ void LossRule::Add(const LossSeries& series, FindingBuilder found, VerdictSink& 
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(2, 2);
+  archive.Version(3, 3);
   archive(shared_, said_);
   by_number_.clear();
 }

@@ -106,6 +106,14 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
   return told_;
 }
 
+// All but what is said of norms alone.
+void LossRun::TellOf(const LossSeries& series, std::vector<SeriesEvent>& events,
+                     std::vector<Told>* told) {
+  for (SeriesEvent& event : events) {
+    if (event.what != SeriesEvent::What::kDoubled) told->push_back({&series, std::move(event)});
+  }
+}
+
 void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
                     std::vector<const LossSeries*>* touched) {
   Place& place = entry.second;
@@ -132,7 +140,7 @@ void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
   series.detector.Take(step.attempt, step.step, value.value, &events);
   if (series.evaluation()) Compare(value.value, step.step, &series);
   touched->push_back(&series);
-  for (SeriesEvent& event : events) told->push_back({&series, std::move(event)});
+  TellOf(series, events, told);
 }
 
 // An evaluation beside the training loss.
@@ -170,7 +178,7 @@ const std::vector<LossRun::Told>& LossRun::Finish() {
   for (auto& [key, series] : series_) {
     std::vector<SeriesEvent> events;
     series.detector.End(&events);
-    for (SeriesEvent& event : events) told_.push_back({&series, std::move(event)});
+    TellOf(series, events, &told_);
   }
   return told_;
 }

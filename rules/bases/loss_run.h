@@ -107,6 +107,8 @@ class LossRun {
   void Wait(Entry& entry, const Value& value);
   void Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
              std::vector<const LossSeries*>* touched);
+  static void TellOf(const LossSeries& series, std::vector<SeriesEvent>& events,
+                     std::vector<Told>* told);
   static const Item* ItemOf(const SiteStep& step);
   void Compare(double value, int64_t step, LossSeries* series);
   const LossSeries* Training(v1::Role of) const;

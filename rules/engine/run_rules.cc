@@ -7,12 +7,17 @@ namespace plumbline::rules {
 
 RunRules::RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes)
     : active_(active), most_bytes_(most_bytes) {
+  const size_t words = (active_->size() + kBits - 1) / kBits;
+  at_step_end_.resize(words);
+  sees_.resize(words);
+  judges_unseen_.resize(words);
   for (const ActiveRule& rule : *active_) {
-    at_step_end_.push_back(rules_.size());
+    const size_t word = rules_.size() / kBits;
+    const uint64_t bit = uint64_t{1} << (rules_.size() % kBits);
     rules_.push_back(rule.entry->make(rule.options));
-    judges_unseen_.push_back(rules_.back()->judges_unseen_steps() ? 1 : 0);
+    at_step_end_[word] |= bit;
+    if (rules_.back()->judges_unseen_steps()) judges_unseen_[word] |= bit;
   }
-  sees_.resize(rules_.size());
 }
 
 const std::vector<size_t>& RunRules::FindReaders(const SiteStep& step) {

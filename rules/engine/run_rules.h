@@ -7,6 +7,7 @@
 // judges this run no further; what it found stays.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -46,21 +47,21 @@ class RunRules {
                : FindReaders(step);
   }
   // A rule is shown a site of the step that closes.
-  void Sees(size_t i) { sees_[i] = 1; }
+  void Sees(size_t i) { sees_[i / kBits] |= uint64_t{1} << (i % kBits); }
   // Those that judge whole steps, ascending: `judge(i)` is called for each that must be asked. One
   // whose rule does not, as Rule::judges_steps says behind the call, is left out from then on.
   template <typename Judge>
   void EachAtStepEnd(const Judge& judge) {
-    bool left = false;
-    for (const size_t i : at_step_end_) {
-      const bool seen = std::exchange(sees_[i], 0) != 0 || judges_unseen_[i] != 0;
-      Rule* const rule = seen ? At(i) : nullptr;
-      if (rule == nullptr) continue;
-      judge(i, *rule);
-      left |= !rule->judges_steps();
+    for (size_t word = 0; word < sees_.size(); ++word) {
+      uint64_t asked = (std::exchange(sees_[word], 0) | judges_unseen_[word]) & at_step_end_[word];
+      for (; asked != 0; asked &= asked - 1) {
+        const size_t i = word * kBits + static_cast<size_t>(std::countr_zero(asked));
+        Rule* const rule = At(i);
+        if (rule == nullptr) continue;
+        judge(i, *rule);
+        if (!rule->judges_steps()) at_step_end_[word] &= ~(uint64_t{1} << (i % kBits));
+      }
     }
-    if (!left) return;
-    std::erase_if(at_step_end_, [&](size_t i) { return !rules_[i]->judges_steps(); });
   }
   // They are shown this, by whoever calls them.
   void Show(const SiteStep& step);
@@ -84,10 +85,12 @@ class RunRules {
   const std::vector<size_t>& FindReaders(const SiteStep& step);
   const std::vector<size_t>& Numbered(const SiteStep& step, const std::vector<size_t>& readers);
 
-  std::vector<size_t> at_step_end_;     // at first all
-  std::vector<uint8_t> sees_;           // by rule: in the step that closes; 0 between steps
-  std::vector<uint8_t> judges_unseen_;  // by rule: Rule::judges_unseen_steps
-  uint64_t shown_ = 0;                  // bytes since they were weighed
+  // A bit a rule.
+  static constexpr size_t kBits = 64;
+  std::vector<uint64_t> at_step_end_;    // at first all
+  std::vector<uint64_t> sees_;           // in the step that closes; 0 between steps
+  std::vector<uint64_t> judges_unseen_;  // Rule::judges_unseen_steps
+  uint64_t shown_ = 0;                   // bytes since they were weighed
   uint64_t bytes_ = 0;
   std::set<std::string> set_aside_;                               // ids
   std::unordered_map<std::string, std::vector<size_t>> readers_;  // by site; found again

@@ -31,9 +31,11 @@ TEST(TraceMutation, Traces) {
   const auto columns = rules::testing::SimulatedJob(spec);
   const std::string texts[] = {testing::TraceText(columns[0], {.rank = 0, .world = 1}),
                                testing::TraceText(columns[0], {.bare = true, .spaced = false})};
-  for (size_t i = 0; i < 1500; ++i) {
-    Audit(Mutate(texts[i % 2], random), "kineto");
-    if (i % 10 == 0) Audit(Mutate(testing::Gzip(texts[i % 2]), random), "kineto");
+  const FuzzRounds rounds(1500);
+  for (int i = 0; rounds.Due(i); ++i) {
+    const std::string& text = texts[i % 2];
+    Audit(Mutate(text, random), "kineto");
+    if (i % 10 == 0) Audit(Mutate(testing::Gzip(text), random), "kineto");
   }
 }
 

@@ -12,6 +12,16 @@ constexpr size_t kNewest = 8;
 
 }  // namespace
 
+// By four: what is not touched yet costs nothing, and what was is copied and faulted in anew.
+void SeriesChunk::Grow() {
+  constexpr size_t kFew = 1024, kMany = size_t{4} << 20;
+  const size_t had = steps.size();
+  if (had < kFew) return;
+  const size_t room = had > kMany ? 2 * had : 4 * had;
+  steps.reserve(room);
+  values.reserve(room);
+}
+
 void SeriesChunk::Order() {
   if (ordered) return;
   std::vector<uint32_t> order(steps.size());
@@ -77,8 +87,7 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     altered_ |= step <= told_;
   }
   now_->newest = now_->steps.empty() ? step : std::max(now_->newest, step);
-  now_->steps.push_back(step);
-  now_->values.push_back(value);
+  now_->Add(step, value);
   if (watched_) seen_.insert(step);
   return true;
 }

@@ -39,7 +39,15 @@ struct SeriesChunk {
   std::vector<int64_t> steps;
   std::vector<double> values;
 
+  void Add(int64_t step, double value) {
+    if (steps.size() == steps.capacity()) Grow();
+    steps.push_back(step);
+    values.push_back(value);
+  }
   void Order();  // ascending
+
+ private:
+  void Grow();
 };
 
 class PointSeries {
@@ -53,8 +61,7 @@ class PointSeries {
   bool Add(uint32_t attempt, int64_t step, double value) {
     if (now_ != nullptr && now_->attempt == attempt && step > now_->newest) {
       now_->newest = step;
-      now_->steps.push_back(step);
-      now_->values.push_back(value);
+      now_->Add(step, value);
       if (watched_) seen_.insert(step);
       return true;
     }

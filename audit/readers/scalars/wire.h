@@ -62,6 +62,18 @@ class WireReader {
   }
   bool failed() const { return failed_; }
 
+  // For messages that nearly all have one form: is the next byte this one? It is gone then.
+  bool Byte(unsigned char byte) {
+    if (at_ == end_ || static_cast<unsigned char>(*at_) != byte) return false;
+    ++at_;
+    return true;
+  }
+  bool at_end() const { return at_ == end_; }
+  // The next field is this one of bytes, and the last of its message.
+  bool LastBytes(unsigned char key, std::string_view* bytes) {
+    return Byte(key) && Bytes(bytes) && at_ == end_;
+  }
+
  private:
   bool Fail() {
     failed_ = true;

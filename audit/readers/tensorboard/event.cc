@@ -234,6 +234,27 @@ bool ReadSummary(std::string_view bytes, int64_t step, PointSink* sink) {
   return !summary.failed();
 }
 
+// As nearly all events are: a time, a step, and one simple value. False: it is another one, and
+// nothing was done.
+bool ReadPlainEvent(std::string_view bytes, PointSink* sink) {
+  constexpr unsigned char kTimeKey = 0x09, kStepKey = 0x10, kSummaryKey = 0x2a;
+  constexpr unsigned char kFirst = 0x0a, kSimpleKey = 0x15;
+  WireReader event(bytes);
+  uint64_t time = 0, step = 0;
+  std::string_view summary, value, tag;
+  if (!event.Byte(kTimeKey) || !event.Fixed64(&time) || !event.Byte(kStepKey) ||
+      !event.Varint(&step) || !event.LastBytes(kSummaryKey, &summary))
+    return false;
+  if (!WireReader(summary).LastBytes(kFirst, &value)) return false;
+  WireReader of_value(value);
+  uint32_t bits = 0;
+  if (!of_value.Byte(kFirst) || !of_value.Bytes(&tag) || tag.empty() ||
+      !of_value.Byte(kSimpleKey) || !of_value.Fixed32(&bits) || !of_value.at_end())
+    return false;
+  sink->Add(static_cast<int64_t>(step), sink->Column(tag), std::bit_cast<float>(bits));
+  return true;
+}
+
 // A SessionLog whose status is START: from its step on what was written before is void.
 bool IsStart(std::string_view bytes) {
   WireReader log(bytes);
@@ -248,6 +269,7 @@ bool IsStart(std::string_view bytes) {
 }  // namespace
 
 bool ReadEvent(std::string_view bytes, PointSink* sink) {
+  if (ReadPlainEvent(bytes, sink)) return true;
   WireReader event(bytes);
   uint64_t step = 0;
   std::string_view summary, session;

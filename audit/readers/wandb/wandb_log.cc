@@ -1,9 +1,9 @@
 #include "audit/readers/wandb/wandb_log.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include "audit/readers/wandb/crc32.h"
 
 namespace plumbline::audit {
 namespace {
@@ -12,11 +12,6 @@ constexpr std::string_view kHead("\x3aW&B\xe1\xbe\x00", 7);  // name, 0xBEE1, ve
 constexpr size_t kBlock = 32768;
 constexpr size_t kChunkHead = 7;            // checksum, length, type
 constexpr size_t kMostRecord = 256u << 20;  // larger ones hold no history
-
-uint32_t Crc32(std::string_view bytes) {
-  return static_cast<uint32_t>(
-      crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
-}
 
 }  // namespace
 
@@ -74,7 +69,7 @@ bool WandbLog::NextChunk(Chunk* chunk) {
     }
     const std::string_view whole = in_->Peek(kChunkHead + length);
     if (whole.size() < kChunkHead + length) return false;
-    if (Crc32(whole.substr(6)) != crc) {
+    if (Crc32(whole.data() + 6, whole.size() - 6) != crc) {
       Damaged(in_->offset(), "expected a chunk that fits its checksum, found one that does not");
       return false;
     }

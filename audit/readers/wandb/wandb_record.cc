@@ -61,8 +61,22 @@ bool IsOwn(std::string_view name) {
 
 }  // namespace
 
+namespace {
+
+// As nearly all items are: a name, which writers call nested even where it is one word, and a
+// value.
+bool ReadPlainItem(std::string_view bytes, std::string_view* name, std::string_view* value) {
+  constexpr unsigned char kKey = 0x0a, kNestedKey = 0x12;
+  WireReader item(bytes);
+  return (item.Byte(kKey) || item.Byte(kNestedKey)) && item.Bytes(name) && item.Byte(0x82) &&
+         item.LastBytes(0x01, value);
+}
+
+}  // namespace
+
 bool WandbRecords::ReadKeyed(std::string_view bytes, std::string_view* name,
                              std::string_view* value) {
+  if (ReadPlainItem(bytes, name, value)) return true;
   WireReader item(bytes);
   uint32_t field = 0, type = 0;
   *name = *value = {};

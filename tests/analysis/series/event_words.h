@@ -20,7 +20,7 @@ inline std::string WordsOf(const SeriesEvent& event) {
                   static_cast<unsigned long long>(r.since));
     return text;
   }
-  const char* const whats[] = {"opened", "grew", "settled", "returned"};
+  const char* const whats[] = {"opened", "grew", "doubled", "settled", "returned"};
   const Excursion& e = event.excursion;
   std::snprintf(text, sizeof(text),
                 "%s %s %s onset %lld peak %lld %.9g level %.9g scale %.9g before %.9g points "

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -129,6 +131,31 @@ TEST_F(Diff, TheFirstDifferenceAndTheDeparture) {
     EXPECT_NEAR(departure["size"], std::log(1.05), 0.01);
     EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("departure: loss at step"));
   }
+}
+
+// As people have it: a table and a log of one run in one folder, two runs by their names.
+TEST_F(Diff, FoldersOfTheSameRunsAreComparedRunByRun) {
+  std::vector<std::string> folders;
+  for (const double factor : {1.0, 1.05}) {
+    std::string table = "step,train_loss,lr\n", log;
+    for (int step = 0; step < 200; ++step) {
+      const double loss = LossAt(1000 * step) * (step >= 120 ? factor : 1);
+      table += std::to_string(step) + "," + std::to_string(loss) + ",0.001\n";
+      log += "step " + std::to_string(step) + " loss " + std::to_string(loss) + "\n";
+    }
+    folders.push_back(dir_.File(factor > 1 ? "b" : "a"));
+    std::filesystem::create_directory(folders.back());
+    std::ofstream(folders.back() + "/metrics.csv") << table;
+    std::ofstream(folders.back() + "/train.log") << log;
+  }
+  const Json json = Compared(folders);
+  EXPECT_EQ(Series(json, "train_loss")["run"], "metrics.csv");
+  EXPECT_EQ(Series(json, "train_loss")["first_difference"]["step"], 120);
+  EXPECT_EQ(Series(json, "loss")["run"], "train.log");
+  EXPECT_EQ(Series(json, "loss")["common_steps"], 200);
+  EXPECT_TRUE(json["series_only_a"].empty()) << json;
+  EXPECT_THAT(RunPlumb({"diff", folders[0], folders[1]}).output,
+              HasSubstr("loss of train.log, 200 common steps: first differs at step 120"));
 }
 
 TEST_F(Diff, AbsentValuesAreNoPoints) {
