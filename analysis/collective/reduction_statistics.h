@@ -42,7 +42,7 @@ class ReductionStatistics {
   // no order was known for and that is as biased in any (told while such calls come). Of two the
   // worse; nullptr: none is.
   const BiasStream* accused() const;
-  bool unlike_sums() const;               // `unknown` is biased as no sum is that is known here
+  bool unlike_sums() const;  // `unknown` is biased as no sum is that is known here
   // Since when partial sums are narrow: the first step that shows them, not the first one judged.
   int64_t narrow_since() const { return narrow_first.value_or(step_first); }
   // " Since step 40; in step 36 ..."; empty, and no keys, where the first step judged shows them.
@@ -61,10 +61,10 @@ class ReductionStatistics {
   // Without their values: replayed last, of the newest step; explained last; and the one that
   // growth is of.
   std::shared_ptr<const ReductionAnalysis> last, explained, narrow;
-  std::vector<WhatIf> what_if;                 // of the first judged call
-  std::optional<RankGrowth> growth;            // of the first narrow model
-  // The first step of a narrow model that is proved, and the last one before it whose sums a wide one
-  // explains: what lies between was not looked at, or told neither.
+  std::vector<WhatIf> what_if;       // of the first judged call
+  std::optional<RankGrowth> growth;  // of the first narrow model
+  // The first step of a narrow model that is proved, and the last one before it whose sums a wide
+  // one explains: what lies between was not looked at, or told neither.
   std::optional<int64_t> narrow_first, wide_last;
   uint64_t calls = 0;                          // judged; one a step is in the stream
   std::map<std::string, std::string> blocked;  // reasons by id, the first of each

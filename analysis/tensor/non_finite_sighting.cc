@@ -21,7 +21,8 @@ std::string NonFiniteSighting::HistoryText() const {
     alone = absl::StrFormat("%d %s saw finite values there. ", finite_ranks,
                             finite_ranks == 1 ? "other rank" : "other ranks");
   }
-  if (first.at_start()) return absl::StrCat(alone, StartText(finite_weight, finite_step, step), in_front);
+  if (first.at_start())
+    return absl::StrCat(alone, StartText(finite_weight, finite_step, step), in_front);
   return absl::StrCat(alone, UnseenText(finite_step, step, "It"),
                       BeforeText(before ? &*before : nullptr), in_front);
 }

@@ -363,8 +363,7 @@ class CollectiveSum : public Rule {
   // `replay`: that the verdict speaks of, if not the last one's. `since_narrow`: it is of the steps
   // from the first whose partial sums were narrow.
   static v1::Verdict Complete(const Key& key, const ReductionStatistics& tally, v1::Verdict verdict,
-                              const ReductionReplay* replay = nullptr,
-                              bool since_narrow = false) {
+                              const ReductionReplay* replay = nullptr, bool since_narrow = false) {
     const int64_t first = since_narrow ? tally.narrow_since() : tally.step_first;
     SetPlace(verdict, std::get<1>(key), std::get<2>(key), first, tally.step_last, tally.ranks);
     tally.Describe(*verdict.mutable_details(), replay);

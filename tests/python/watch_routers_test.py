@@ -512,6 +512,13 @@ def test_nothing_changes_and_nobody_is_accused_of_a_leak(tmp_path, kind, seed):
     assert rules == ({BATCH} if kind in ("megatron-position", "noisy-capacity") else set())
 
 
+# Which of the two was kept cannot be seen in that call; in the others it can.
+@real
+def test_a_call_with_two_equal_tokens_warns_nobody(tmp_path):
+    _, said = train(tmp_path, "runs", "noisy-capacity", 9)
+    assert "Warning" not in said
+
+
 @real
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind, strength", [*((kind, "proved") for kind in EXPERTS_CHOOSE), ("megatron-probs", "proved"),

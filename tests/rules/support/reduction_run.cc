@@ -114,16 +114,16 @@ void ShareInputs(const ReductionSpec& spec, int step, ReductionCase* c) {
 
 void Set(ReductionSpec& spec, const std::string& key, const std::string& value) {
   SpecFields fields;
-  fields.whole = {{"ranks", &spec.ranks},         {"samples", &spec.samples},
-                  {"count", &spec.count},         {"start", &spec.start},
-                  {"direction", &spec.direction}, {"segment_step", &spec.segment_step},
-                  {"group", &spec.group},         {"channels", &spec.channels},
-                  {"chunk", &spec.chunk},         {"seed", &spec.seed},
-                  {"kinds", &spec.kinds},         {"steps", &spec.steps},
-                  {"missing", &spec.missing},     {"meets", &spec.meets},
-                  {"flipped", &spec.flipped},     {"garbage_rank", &spec.garbage_rank},
-                  {"odd_rank", &spec.odd_rank},   {"same_from", &spec.same_from},
-                  {"same_not", &spec.same_not},   {"differing_rank", &spec.differing_rank},
+  fields.whole = {{"ranks", &spec.ranks},          {"samples", &spec.samples},
+                  {"count", &spec.count},          {"start", &spec.start},
+                  {"direction", &spec.direction},  {"segment_step", &spec.segment_step},
+                  {"group", &spec.group},          {"channels", &spec.channels},
+                  {"chunk", &spec.chunk},          {"seed", &spec.seed},
+                  {"kinds", &spec.kinds},          {"steps", &spec.steps},
+                  {"missing", &spec.missing},      {"meets", &spec.meets},
+                  {"flipped", &spec.flipped},      {"garbage_rank", &spec.garbage_rank},
+                  {"odd_rank", &spec.odd_rank},    {"same_from", &spec.same_from},
+                  {"same_not", &spec.same_not},    {"differing_rank", &spec.differing_rank},
                   {"model_from", &spec.model_from}};
   fields.number = {{"spread", &spec.spread},
                    {"mean", &spec.mean},
