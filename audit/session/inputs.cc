@@ -17,7 +17,9 @@ namespace fs = std::filesystem;
 std::string_view UnpackWith(std::string_view head) {
   if (head.size() > 262 && head.substr(257, 5) == "ustar") return "tar -xf FILE";
   if (head.starts_with("\x28\xb5\x2f\xfd")) return "tar -xf FILE (a tar) or unzstd FILE";
-  if (head.starts_with("\xfd" "7zXZ")) return "tar -xf FILE (a tar) or unxz FILE";
+  if (head.starts_with("\xfd"
+                       "7zXZ"))
+    return "tar -xf FILE (a tar) or unxz FILE";
   if (head.starts_with("BZh")) return "tar -xf FILE (a tar) or bunzip2 FILE";
   if (head.starts_with("\x1f\x8b")) return "tar -xf FILE (a tar) or gunzip FILE";
   if (head.starts_with("PK\x03\x04")) return "unzip FILE";
@@ -97,11 +99,10 @@ class Finder {
       return;
     }
     const std::string_view unpack = UnpackWith(head);
-    report->Add(0, "expected a format that this version reads (" + ReadableFormats() +
-                       "), found " +
+    report->Add(0, "expected a format that this version reads (" + ReadableFormats() + "), found " +
                        (unpack.empty() ? "none of them"
-                                       : "something packed: unpack it with " +
-                                             std::string(unpack) + ", then audit what it held"));
+                                       : "something packed: unpack it with " + std::string(unpack) +
+                                             ", then audit what it held"));
   }
 
   static void TakeIn(Inputs::Set* set, InputReport* report) {
