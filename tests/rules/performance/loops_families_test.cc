@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,65 @@ TEST(Loops, HealthyFamiliesRaiseAtMostATrueNote) {
   for (const auto& [name, count] : jobs)
     std::printf("%-20s %4d jobs, %d of them with notes, %d notes\n", name.c_str(), count,
                 noted_jobs[name], notes[name]);
+}
+
+// Sequences of very different lengths, unpacked: steps wait for the longest, and no rank is to
+// blame.
+LoopSpec OfLengths(int ranks, int steps, double sigma) {
+  LoopSpec spec;
+  spec.ranks = ranks;
+  spec.steps = steps;
+  spec.lengths = sigma;
+  spec.spread = 0.01;  // else some rank of 6,400 is a fifth slower in truth
+  spec.work_ms = 500;  // so that short blocks are judged, too
+  return spec;
+}
+
+// The ranks that the rule names, of all of its findings.
+std::set<double> Named(const LoopSpec& spec) {
+  std::set<double> ranks;
+  for (const v1::Finding& finding : JudgeAll({spec}).findings) {
+    if (finding.rule() != "performance/straggler") continue;
+    for (const auto& rank : finding.details().fields().at("ranks").list_value().values())
+      ranks.insert(rank.number_value());
+  }
+  return ranks;
+}
+
+TEST(Loops, LengthsOfSequencesAreNoRanksFault) {
+  const bool all = std::getenv("PLUMB_LONG") != nullptr;
+  int jobs = 0, accused = 0;
+  for (const int ranks : {2, 8, 64}) {
+    for (const int steps : {7, 12, 16, 64}) {
+      for (const double sigma : {0.2, 0.3, 0.5, 0.8}) {
+        for (int i = 0; i < (all ? 100 : 4); ++i) {
+          LoopSpec spec = OfLengths(ranks, steps, sigma);
+          spec.seed = static_cast<uint64_t>(8'000'000 + 10'000 * ranks + 100 * steps + i);
+          accused += Named(spec).empty() ? 0 : 1;
+          ++jobs;
+        }
+      }
+    }
+  }
+  std::printf("%d of %d jobs of uneven lengths accused a rank\n", accused, jobs);
+  EXPECT_LE(accused, jobs / 500);  // 4 of 4,800 measured
+}
+
+TEST(Loops, AmongUnevenLengthsASlowRankIsNamed) {
+  const bool all = std::getenv("PLUMB_LONG") != nullptr;
+  int jobs = 0, named = 0;
+  for (const int ranks : {8, 64}) {
+    for (int i = 0; i < (all ? 200 : 5); ++i) {
+      LoopSpec spec = OfLengths(ranks, 64, 0.3);
+      spec.slow_rank = i % ranks;
+      spec.excess_ms = 350;  // 1.67 times as long
+      spec.seed = static_cast<uint64_t>(9'000'000 + 1000 * ranks + i);
+      named += Named(spec) == std::set<double>{static_cast<double>(spec.slow_rank)} ? 1 : 0;
+      ++jobs;
+    }
+  }
+  std::printf("the slow rank alone named in %d of %d jobs of uneven lengths\n", named, jobs);
+  EXPECT_GE(named, jobs - jobs / 50);
 }
 
 }  // namespace

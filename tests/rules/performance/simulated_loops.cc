@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "tests/rules/support/spec_values.h"
@@ -54,6 +55,7 @@ class SimulatedLoops {
       Span(r, v1::Span::KIND_DATA, "data", s_.data_ms * (1 + 0.2 * normal_(random_)));
       double work = s_.work_ms * pace_[r] * (1 + s_.spread * normal_(random_));
       work *= 1 + s_.uneven * share_(random_);
+      if (s_.lengths > 0) work *= std::exp(s_.lengths * normal_(random_));
       if (static_cast<int>(r) == s_.slow_rank) work += s_.excess_ms;
       at_[r] += static_cast<int64_t>(1e6 * std::max(work, 1.0));
       if (static_cast<int>(r) == s_.late_rank) Span(r, v1::Span::KIND_DATA, "data", s_.excess_ms);
