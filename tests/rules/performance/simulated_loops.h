@@ -20,7 +20,7 @@ struct LoopSpec {
   double data_ms = 0.4, reduce_ms = 3;
   int checkpoint_every = 0, collect_every = 0;
   double checkpoint_ms = 60, collect_ms = 60;
-  double uneven = 0;  // of a rank's work in a step: sequences of other lengths (share, at most)
+  double uneven = 0;   // of a rank's work in a step: sequences of other lengths (share, at most)
   double lengths = 0;  // sigma of the logarithm of a rank's work in a step: sequences unpacked
   int evaluate_every = 0;
   double evaluate_ms = 2000;
