@@ -9,6 +9,8 @@ namespace {
 
 constexpr size_t kManySteps = 12, kFewSteps = 5, kLargeCohort = 16;
 constexpr double kSlow = 4.0 / 3, kSlowInLarge = 1.1, kDeviations = 6, kToSigma = 1.4826;
+constexpr double kHalfPi = 1.5707963267948966;  // a median's variance is this times a mean's
+constexpr double kChance = 4;                   // standard errors: 64 ranks and more are looked at
 
 // Of what is finite.
 double Median(std::vector<double> values) {
@@ -18,6 +20,17 @@ double Median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::min_element(middle + 1, values.end())) / 2;
+}
+
+// Of logarithms, about their median; nothing is asked of less than two values.
+double Scatter(const std::vector<double>& values) {
+  std::vector<double> logs;
+  for (const double value : values) {
+    if (std::isfinite(value) && value > 0) logs.push_back(std::log(value));
+  }
+  const double middle = Median(logs);
+  for (double& value : logs) value = std::fabs(value - middle);
+  return kToSigma * Median(std::move(logs));
 }
 
 // The median of all but one, for each, by one sort. Finite values.
@@ -53,6 +66,7 @@ class Cohort {
       compute_.push_back(Median(rank->compute));
       exposed_.push_back(Median(rank->exposed));
     }
+    FindErrors();
   }
 
   void Judge(Stragglers* out) const {
@@ -89,11 +103,32 @@ class Cohort {
     for (size_t k = 0; k < own.size(); ++k) ratios_[whose[k]].push_back(own[k] / others[k]);
   }
 
+  // How far chance takes the logarithm of each rank's slowness, were it like the others. Steps that
+  // differ on all ranks alike scatter own times, not ratios; one rank's own moods scatter, among
+  // two, the ratios of both, not the other's times. So the lesser of both counts.
+  void FindErrors() {
+    std::vector<double> of_ratios, of_own;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      of_ratios.push_back(Scatter(ratios_[i]));
+      of_own.push_back(Scatter(ranks_[i]->own));
+    }
+    const std::vector<double> ratios = MedianOfOthers(of_ratios), own = MedianOfOthers(of_own);
+    const double others = static_cast<double>(std::max<size_t>(ranks_.size(), 2) - 1);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      const double scatter = std::min(ratios[i], own[i] * std::sqrt(1 + kHalfPi / others));
+      const auto steps = static_cast<double>(std::max<size_t>(ratios_[i].size(), 1));
+      errors_.push_back(scatter * std::sqrt(kHalfPi / steps));
+    }
+  }
+
+  // Sequences of very different lengths make some rank's median long, in few steps, without fault.
+  bool MayBeChance(size_t i) const { return std::log(slowness_[i]) < kChance * errors_[i]; }
+
   // The rule's table: few steps ask for all of them, many for three quarters.
   bool IsCulprit(size_t i, Straggler* straggler) const {
     const std::vector<double>& ratios = ratios_[i];
     const double s = slowness_[i];
-    if (ratios.size() < kFewSteps) return false;
+    if (ratios.size() < kFewSteps || MayBeChance(i)) return false;
     if (ratios.size() < kManySteps) {
       straggler->steady_share = 1;
       return std::all_of(ratios.begin(), ratios.end(), [](double r) { return r >= kSlow; });
@@ -138,6 +173,7 @@ class Cohort {
   std::vector<const RankSteps*> ranks_;
   std::vector<std::vector<double>> ratios_;  // by rank, of its usable steps
   std::vector<double> slowness_;
+  std::vector<double> errors_;                   // of the logarithm of slowness, by rank
   std::vector<double> own_, compute_, exposed_;  // medians over steps, by rank
 };
 

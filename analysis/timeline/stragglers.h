@@ -40,6 +40,9 @@ struct Stragglers {
 // From 12 steps on a rank is a culprit where more than half of its excess s - 1 is in three
 // quarters of the steps, and s >= 4/3, or in a cohort of 16 or more s >= 1.1 and 6 deviations above
 // the others. With 5 to 11 steps: 4/3 in every step. Fewer than 5 steps, or a cohort of one: none.
+// And log s is at least 4 standard errors of a median of as many steps, of the others' scatter
+// between steps (sqrt(pi/2 / steps) x 1.4826 median deviations of logarithms; the lesser of that of
+// ratios and that of own times x sqrt(1 + pi/2 / other ranks)): uneven data are no rank's fault.
 // Values that are not finite or not positive make a step not count for its rank.
 Stragglers FindStragglers(const std::vector<RankSteps>& ranks);
 

@@ -175,5 +175,57 @@ TEST_F(Late, GradientsUnderALossScaleAreLeftAlone) {
   EXPECT_EQ(non_finite_.size(), 1u);
 }
 
+// A rank's last words: the rest of its loop's times, of the step after its last, and its goodbye.
+v1::Batch Goodbye(uint32_t rank, int64_t last_step) {
+  v1::Batch batch = test::BatchOf(test::SourceOf("run", rank, 2));
+  v1::Evidence& block = *batch.add_evidence();
+  block.mutable_site()->set_layer("loop");
+  block.mutable_site()->set_op("timeline");
+  block.set_step(last_step + 1);
+  block.mutable_timeline()->set_span_ns(1'000'000);
+  test::AddProgress(&batch, last_step).set_finished(true);
+  return batch;
+}
+
+// Nothing waits for it, whether the others are far ahead or far behind.
+TEST_F(Late, TheLastBlockOfARankThatEndsLongBeforeTheOthersIsInTime) {
+  auto engine = Make();
+  for (int64_t step = 0; step < 3; ++step) ASSERT_TRUE(engine->Add(Step(1, step)).ok());
+  ASSERT_TRUE(engine->Add(Goodbye(1, 2)).ok());
+  for (int64_t step = 0; step < 200; ++step) ASSERT_TRUE(engine->Add(Step(0, step)).ok());
+  EXPECT_EQ(engine->closed_step("run"), 199);
+  ASSERT_TRUE(engine->Add(Goodbye(0, 199)).ok());
+  engine->Finish();
+  EXPECT_EQ(late_, 0u);
+  EXPECT_TRUE(findings_.empty());
+}
+
+// Steps 0 to 9 were closed over it: of these what it owes is late, its last block is not.
+TEST_F(Late, TheLastBlockOfARankThatStepsWereClosedOverIsInTime) {
+  auto engine = ClosedOverRankOne();
+  ASSERT_TRUE(engine->Add(Goodbye(1, 0)).ok());
+  EXPECT_EQ(late_, 0u);
+  EXPECT_TRUE(findings_.empty());
+
+  auto other = ClosedOverRankOne();
+  v1::Batch owing = Step(1, 1);
+  owing.MergeFrom(Goodbye(1, 1));
+  owing.mutable_sources()->RemoveLast();
+  owing.mutable_progress()->DeleteSubrange(0, 1);
+  ASSERT_TRUE(other->Add(std::move(owing)).ok());
+  EXPECT_EQ(late_, 3u);
+  EXPECT_EQ(findings_.size(), 1u);
+}
+
+// Only the goodbye excuses: while a rank goes on, a block that comes after its step was closed is
+// late.
+TEST_F(Late, ABlockOfARankThatGoesOnIsLate) {
+  auto engine = ClosedOverRankOne();
+  v1::Batch block = Goodbye(1, 0);
+  block.mutable_progress(0)->set_finished(false);
+  ASSERT_TRUE(engine->Add(std::move(block)).ok());
+  EXPECT_EQ(late_, 1u);
+}
+
 }  // namespace
 }  // namespace plumbline::rules

@@ -87,6 +87,22 @@ TEST(Stragglers, ARareSlowStepIsNoHabit) {
   EXPECT_TRUE(FindStragglers(job).culprits.empty());
 }
 
+// Its own moods scatter the ratios of both, and are no excuse: the other's times are steady.
+TEST(Stragglers, OfTwoRanksTheMoodyOneIsNamed) {
+  std::mt19937_64 rng(12);
+  std::uniform_real_distribution<double> mood(2.2, 4);
+  for (int i = 0; i < 50; ++i) {
+    auto job = Job(2, 12, 0.02, -1, 1, &rng);
+    for (size_t s = 0; s < 12; ++s) {
+      job[1].own[s] *= mood(rng);
+      job[0].exposed[s] = std::max(0.01, job[1].own[s] - job[0].own[s]);
+    }
+    const auto found = FindStragglers(job);
+    ASSERT_EQ(found.culprits.size(), 1u) << i;
+    EXPECT_EQ(found.culprits[0].rank, 1u);
+  }
+}
+
 TEST(Stragglers, PoisonedStepsDoNotCount) {
   std::mt19937_64 rng(9);
   auto job = Job(8, 20, 0.02, 3, 1.6, &rng);
