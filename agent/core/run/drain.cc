@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
 constexpr int64_t kStepsALook = 4;
+constexpr uint32_t kAwaitedMs = 10;   // between looks at devices that a flush waits for
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace
@@ -70,7 +71,7 @@ void Drain::Loop() {
     if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
       flush_done_.store(ticket, std::memory_order_release);
     }
-    Sleep();
+    Sleep(flush && flush_done_.load(std::memory_order_relaxed) != ticket);
   }
   // Closing: everything that was observed, then what devices still hold, then the last step's end.
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -102,9 +103,13 @@ std::chrono::nanoseconds Drain::NextPause() {
                                               std::max(least, most));
 }
 
-// Until it is rung, or the next look is due.
-void Drain::Sleep() {
-  const std::chrono::nanoseconds pause = NextPause();
+// Until it is rung, or the next look is due: soon where somebody waits for a flush, and while a
+// device is at work (a process that ends waits a second for what it still has).
+void Drain::Sleep(bool waited_for) {
+  std::chrono::nanoseconds pause = NextPause();
+  const uint32_t soon = run_->options.poll_ms;
+  if (!run_->devices->empty()) pause = std::chrono::milliseconds(soon);
+  if (waited_for) pause = std::chrono::milliseconds(std::min(soon, kAwaitedMs));
   MutexLock lock(run_->bell_mutex);
   run_->bell.WaitFor(lock, pause, [&]() PLUMB_REQUIRES(run_->bell_mutex) {
     return run_->rung.load(std::memory_order_acquire);

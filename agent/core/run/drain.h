@@ -58,7 +58,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
  private:
   void Loop();
-  void Sleep();
+  void Sleep(bool waited_for);
   std::chrono::nanoseconds NextPause();
   void Pass(bool ship_all);
   bool EmptyRing();
