@@ -23,9 +23,6 @@ ByteRing::ByteRing(uint64_t capacity) {
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return;
-  // In its first lap every page is new, and the trainer's thread pays for each: few large ones, if
-  // the system has them.
-  (void)madvise(memory, size, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(memory);
   mask_ = size - 1;
   key_ = RandomKey();

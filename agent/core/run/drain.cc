@@ -16,8 +16,7 @@ namespace plumbline::agent {
 namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
-constexpr int64_t kStepsALook = 4;
-constexpr uint32_t kAwaitedMs = 10;   // between looks at devices that a flush waits for
+constexpr uint32_t kIdleFactor = 2;
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace
@@ -66,12 +65,13 @@ void Drain::Loop() {
     if (flush && std::exchange(flush_ticket_, ticket) != ticket) {
       flush_mark_ = run_->devices->Position();
     }
+    const bool work = !run_->ring.empty() || !run_->devices->empty();
     Pass(flush);
     // Not passed: a record is still being filled, or a device still at work.
     if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
       flush_done_.store(ticket, std::memory_order_release);
     }
-    Sleep(flush && flush_done_.load(std::memory_order_relaxed) != ticket);
+    Sleep(!work);
   }
   // Closing: everything that was observed, then what devices still hold, then the last step's end.
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -88,30 +88,11 @@ void Drain::Loop() {
   Ship();
 }
 
-// How long kStepsALook steps took, by those that ended since the last look: ranks that step quickly
-// stay within a few steps of each other, and slow ones are not asked in vain.
-std::chrono::nanoseconds Drain::NextPause() {
-  const std::chrono::milliseconds least{run_->options.poll_ms}, most{run_->options.poll_most_ms};
-  const int64_t steps = run_->steps_ended.load(std::memory_order_relaxed);
-  const int64_t ended = steps - std::exchange(paced_steps_, steps);
-  const uint64_t now = MonotonicNs();
-  const uint64_t before = std::exchange(paced_ns_, now);
-  if (before == 0) return least;
-  if (ended <= 0) return std::max(least, most);
-  const auto passed = std::chrono::nanoseconds(now - before);
-  return std::clamp<std::chrono::nanoseconds>(passed * kStepsALook / ended, least,
-                                              std::max(least, most));
-}
-
-// Until it is rung, or the next look is due: soon where somebody waits for a flush, and while a
-// device is at work (a process that ends waits a second for what it still has).
-void Drain::Sleep(bool waited_for) {
-  std::chrono::nanoseconds pause = NextPause();
-  const uint32_t soon = run_->options.poll_ms;
-  if (!run_->devices->empty()) pause = std::chrono::milliseconds(soon);
-  if (waited_for) pause = std::chrono::milliseconds(std::min(soon, kAwaitedMs));
+// Until it is rung, or the next look is due; the looks are rarer where the last one found nothing.
+void Drain::Sleep(bool idle) {
+  const uint32_t ms = run_->options.poll_ms * (idle ? kIdleFactor : 1);
   MutexLock lock(run_->bell_mutex);
-  run_->bell.WaitFor(lock, pause, [&]() PLUMB_REQUIRES(run_->bell_mutex) {
+  run_->bell.WaitFor(lock, std::chrono::milliseconds(ms), [&]() PLUMB_REQUIRES(run_->bell_mutex) {
     return run_->rung.load(std::memory_order_acquire);
   });
   run_->rung.store(false, std::memory_order_relaxed);

@@ -1,10 +1,9 @@
 // The drain thread: takes what the trainer's threads left in the ring and measures it, and what
 // GPUs have measured by themselves, gathers it into batches, and hands those to the record and to
 // the outbox. A step ends when the GPUs, too, have passed what was asked of them before its end;
-// what does not depend on them goes on meanwhile. It sleeps between poll_ms and
-// poll_most_ms between looks, for as long as kStepsALook steps took of late (a look costs 80 us of
-// a small step, and what it finds most often is nothing), and is woken early when the ring fills,
-// and when a step ends that was looked at because something was noticed in it.
+// what does not depend on them goes on meanwhile. It sleeps at least poll_ms between looks,
+// twice as long after one that found nothing (a look costs 80 us of a small step, and batches leave
+// each 100 ms anyway), and is woken early when the ring fills.
 #pragma once
 
 #include <atomic>
@@ -58,8 +57,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
  private:
   void Loop();
-  void Sleep(bool waited_for);
-  std::chrono::nanoseconds NextPause();
+  void Sleep(bool idle);
   void Pass(bool ship_all);
   bool EmptyRing();
   void Handle(const SlotHead& head, const std::byte* body);
@@ -123,8 +121,6 @@ class Drain : public std::enable_shared_from_this<Drain> {
   uint64_t flush_ticket_ = 0;  // whose mark is
   probes::DeviceProbe::Mark flush_mark_{};
   uint64_t complaints_ = 0;
-  int64_t paced_steps_ = 0;  // how many had ended at the last look,
-  uint64_t paced_ns_ = 0;    // which was then; 0: none yet
 
   mutable Mutex record_mutex_;
   absl::Status record_status_ PLUMB_GUARDED_BY(record_mutex_);

@@ -91,8 +91,6 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   if (Put(head, nullptr, 0, ByteRing::Keep::kUse) != PLUMBLINE_OK) {
     s.missed_end.store(step, std::memory_order_release);
   }
-  // Something was noticed in it: it is told at once.
-  if (s.looks.Covers(step)) s.Ring();
   // What the step sent sets how often the next ones are looked at.
   uint64_t sample_bytes = 0, summary_bytes = 0;
   const size_t sites = s.sites.size();
