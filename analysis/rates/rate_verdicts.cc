@@ -32,6 +32,8 @@ FindingBuilder Begun(const std::string& op, int64_t first, int64_t last, const c
 
 }  // namespace
 
+// ---- what a resume did to it ----
+
 FindingBuilder RestartFinding(const std::string& op, const RateRestart& r) {
   FindingBuilder found = Begun(op, r.after.step, r.after.step, "restart");
   found.Title("the learning rate starts again behind a resume")
@@ -53,6 +55,8 @@ FindingBuilder RestartFinding(const std::string& op, const RateRestart& r) {
       .Assume("the resume was to go on with the schedule, not to begin a new one");
   return found;
 }
+
+// ---- no rate at all ----
 
 FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
                            bool declared) {
@@ -79,6 +83,7 @@ FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const st
   return found;
 }
 
+// A log that prints few digits shows a small rate as 0: no proof.
 FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
                                   const std::string& who) {
   const double grain = rate.grain.grain();
@@ -108,6 +113,8 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
   return found;
 }
 
+// ---- ranks that do not agree ----
+
 FindingBuilder ApartFinding(int64_t step, const ApartRates& apart) {
   FindingBuilder found = Begun(apart.op, step, step, "ranks-differ");
   found.Title("ranks have different learning rates")
@@ -125,6 +132,8 @@ FindingBuilder ApartFinding(int64_t step, const ApartRates& apart) {
       .Assume("the ranks train the same parameters, in the same groups");
   return found;
 }
+
+// ---- a schedule that runs too fast ----
 
 FindingBuilder FasterFinding(const std::string& op, const RateFaster& f, uint32_t world_size) {
   FindingBuilder found = Begun(op, f.resumed, f.step, "faster");

@@ -69,6 +69,8 @@ bool IsAccumulation(const v1::Reduction& reduction) {
   return reduction.call().algorithm() == "accumulation";
 }
 
+// ---- evidence as observations: how many values of which kind, and where ----
+
 void CountTensor(const v1::TensorState& state, Observation* o) {
   const v1::TensorSummary& s = state.summary();
   o->what = state.role().empty() ? "tensor" : state.role();
@@ -105,6 +107,7 @@ uint64_t Observation::non_finite() const {
   return sum;
 }
 
+// Infinities that are meant: attention masks, and rows of probabilities that are masked throughout.
 bool Observation::mask_like() const {
   if (whole_rows > 0) return true;
   const bool place = what == "activation" || what == "tensor" || what == "probabilities";
@@ -138,6 +141,7 @@ void NonFiniteTrace::Take(const SiteStep& step, const Item& item) {
     CountTensor(e.tensor(), &o);
     Add(std::move(o));
   } else if (e.has_update()) {
+    // What was no number before the update is the weight's, and came first.
     Observation start = o;
     CountUpdate(e.update(), &o);
     const v1::UpdateConfig& config = e.update().config();
@@ -163,6 +167,8 @@ void NonFiniteTrace::Take(const SiteStep& step, const Item& item) {
     Add(std::move(out));
   }
 }
+
+// ---- what came first ----
 
 bool NonFiniteTrace::ordered() const {
   return std::all_of(all_.begin(), all_.end(), [](const Observation& o) {
@@ -261,6 +267,7 @@ std::optional<FirstSeen> NonFiniteTrace::First() const {
   return seen;
 }
 
+// The last that was looked at on its rank in front of it.
 const Observation* NonFiniteTrace::Before(const Observation& first) const {
   const Observation* last = nullptr;
   if (first.at_start()) return last;
@@ -275,6 +282,8 @@ const Observation* NonFiniteTrace::Before(const Observation& first) const {
   }
   return last;
 }
+
+// ---- what is told beside it ----
 
 size_t NonFiniteTrace::sites() const {
   std::set<std::pair<std::string_view, std::string_view>> sites;

@@ -38,12 +38,14 @@ bool Fits(std::string_view pattern, std::string_view name, std::vector<std::stri
   return true;
 }
 
+// What is said of a file of names that cannot be used.
 std::string Wrong(const std::string& path, uint32_t line, const std::string& what) {
   return absl::StrCat(path, ":", line, ": expected ", what);
 }
 
 }  // namespace
 
+// The first pattern that fits decides; patterns_.size(): none does.
 size_t NamesMap::First(const std::string& name, std::vector<std::string>* stars) const {
   size_t i = 0;
   for (; i < patterns_.size(); ++i) {
@@ -70,6 +72,8 @@ std::string NamesMap::OfB(const std::string& name_of_a) const {
   return out;
 }
 
+// Patterns that no name fits are a mistake of whoever wrote them. Those that leave names out may
+// fit names of B alone.
 std::vector<std::string> NamesMap::Unfitted(const std::vector<std::string>& names_of_a) const {
   std::vector<bool> fitted(patterns_.size() + 1);
   std::vector<std::string> stars;
@@ -90,6 +94,8 @@ void NamesMap::Add(std::string a, std::string b) {
   leaves_out_ |= b.empty();
   patterns_.emplace_back(std::move(a), std::move(b));
 }
+
+// ---- names that are left out: those with an empty name in B ----
 
 const std::string* NamesMap::LeavesOut(const std::string& name) const {
   if (!leaves_out_) return nullptr;  // most maps, asked of every name
@@ -115,6 +121,8 @@ bool LeftOut::Take(const NamesMap& names, const std::string& name) {
   names_of.all.insert(name);
   return true;
 }
+
+// ---- the file ----
 
 absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

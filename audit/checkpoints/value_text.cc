@@ -63,6 +63,7 @@ std::string LongText(std::string_view bytes) {
   return absl::StrCat(negative ? "-" : "", text.empty() ? "0" : text);
 }
 
+// Python pickles a complex number as a call of two floats.
 bool IsComplex(const PickleTree& tree, PickleId id) {
   if (tree.callee(id) != "builtins.complex") return false;
   const std::vector<PickleId>& parts = tree.items(tree.call(id).arguments);
@@ -77,6 +78,8 @@ std::string ComplexText(const PickleTree& tree, PickleId id) {
   return absl::StrCat("(", RealText(tree.real(parts[0])), imaginary, "j)");
 }
 
+// ---- a number of numpy, with its dtype: 1.0 and float32(1.0) differ in a resume ----
+
 std::string NumpyText(const PickleTree& tree, const NumpyValue& number) {
   std::string bytes = tree.bytes(number.bytes);
   if (number.swapped) std::reverse(bytes.begin(), bytes.end());
@@ -90,6 +93,7 @@ std::string Quote(std::string_view text) {
   return absl::StrCat("\"", Printable(text.substr(0, kMostOfQuote)), cut ? "...\"" : "\"");
 }
 
+// The keys of what a container holds, each behind its length, so that no two contents give one key.
 void AppendParts(const PickleTree& tree, const std::vector<PickleId>& parts, bool sorted,
                  std::string* out) {
   std::vector<std::string> keys;
@@ -98,21 +102,29 @@ void AppendParts(const PickleTree& tree, const std::vector<PickleId>& parts, boo
   for (const std::string& key : keys) absl::StrAppend(out, key.size(), ":", key);
 }
 
-}  // namespace
-
-std::string CalleeName(const PickleTree& tree, PickleId id) {
-  std::string name(tree.callee(id));
-  if (name.empty()) return "a value that is no name";
+// numpy 2 moved what it pickles: the same object under the name that both have.
+std::string NameOfBoth(std::string name) {
   if (name.starts_with("numpy._core.")) name.replace(0, 12, "numpy.core.");
   return ValidUtf8(name);
 }
 
+}  // namespace
+
+// ---- names of what is called ----
+
+std::string CalleeName(const PickleTree& tree, PickleId id) {
+  const std::string name(tree.callee(id));
+  return name.empty() ? "a value that is no name" : NameOfBoth(name);
+}
+
+// torch writes its version as a text of a class of its own.
 PickleId TextOrItself(const PickleTree& tree, PickleId id) {
   if (tree.callee(id) != "torch.torch_version.TorchVersion") return id;
   const std::vector<PickleId>& items = tree.items(tree.call(id).arguments);
   return items.size() == 1 && tree.Is(items[0], PickleKind::kText) ? items[0] : id;
 }
 
+// A method that is bound to an object: "Class.name"; empty: it is none.
 std::string MethodOf(const PickleTree& tree, PickleId id) {
   if (tree.callee(id) != "builtins.getattr") return "";
   const std::vector<PickleId>& items = tree.items(tree.call(id).arguments);
@@ -122,6 +134,8 @@ std::string MethodOf(const PickleTree& tree, PickleId id) {
   if (!tree.Is(object, PickleKind::kCall)) return "";
   return absl::StrCat(CalleeName(tree, object), ".", ValidUtf8(tree.text(items[1])));
 }
+
+// ---- one value: its form, its text, its key ----
 
 ValueForm FormOfValue(const TorchFile& file, PickleId id) {
   const PickleTree& tree = file.tree();
@@ -165,11 +179,8 @@ std::string ScalarText(const PickleTree& tree, PickleId id) {
       return LongText(tree.text(id));
     case PickleKind::kReal:
       return RealText(tree.real(id));
-    case PickleKind::kGlobal: {
-      std::string name = ValidUtf8(tree.text(id));
-      if (name.starts_with("numpy._core.")) name.replace(0, 12, "numpy.core.");
-      return name;
-    }
+    case PickleKind::kGlobal:
+      return NameOfBoth(std::string(tree.text(id)));
     case PickleKind::kCircle:
       return absl::StrCat("a way back to a call of ", CalleeName(tree, tree.circle(id).call));
     default:

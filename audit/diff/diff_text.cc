@@ -31,12 +31,16 @@ class DiffWriter {
   }
 
  private:
+  // ---- lines ----
+
   void Line(size_t indent, const std::string& text) {
     for (const std::string& line :
          Wrap(Printable(text), static_cast<size_t>(style_.width) - indent))
       out_ += std::string(indent, ' ') + line + "\n";
   }
   void Heading(const std::string& text) { out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n"; }
+
+  // ---- the two sides, and what could not be read of them ----
 
   void Side(const char* name, const DiffSide& side) {
     std::string text = absl::StrCat(name, "  ", Plural(side.runs.size(), "run"));
@@ -50,6 +54,8 @@ class DiffWriter {
       for (const Problem& problem : input.problems) Line(kMargin, input.Line(problem));
     }
   }
+
+  // ---- series: losses always, others where they differ ----
 
   void Curves() {
     Heading("Series");
@@ -113,6 +119,7 @@ class DiffWriter {
            "be told");
   }
 
+  // Where B leaves A for good, or how small a departure could have been told.
   void Along(const std::string& axis, const AlongAxis& along) {
     const departure::Comparison& c = along.comparison;
     if (c.block == 0) {
@@ -131,6 +138,8 @@ class DiffWriter {
     }
   }
 
+  // ---- settings and numerics ----
+
   void Texts(const char* heading, const char* what, const std::vector<TextDifference>& list) {
     Heading(heading);
     if (list.empty()) Line(2, absl::StrCat("no difference in the ", what, " that are recorded"));
@@ -142,6 +151,8 @@ class DiffWriter {
     if (list.size() > kMostListed)
       Line(2, absl::StrCat("and ", list.size() - kMostListed, " more"));
   }
+
+  // ---- findings of one side, and times ----
 
   void Found() {
     Heading("Findings");

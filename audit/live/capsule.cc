@@ -144,6 +144,7 @@ class Fetch {
            e.step() >= site.step_first() && e.step() <= site.step_last();
   }
 
+  // A series leaves no evidence but points.
   bool OfFinding(const v1::SeriesSet& set) const {
     const v1::FindingSite& site = finding_.site();
     return std::any_of(set.sites().begin(), set.sites().end(), [&](const v1::Site& one) {
@@ -165,6 +166,7 @@ class Fetch {
     }
   }
 
+  // Reads the whole run once and keeps what is of the finding.
   int Judged(CapsuleDirectory* directory) {
     const auto read =
         client_.ReadRun(finding_.site().run(), [this](const v1::ReadRunResponse& message) {
@@ -205,6 +207,8 @@ class Fetch {
             : absl::StrCat("step ", site.step_first()),
         ": alone it proves less. --judged fetches what the server judged, if it still has it.\n");
   }
+
+  // ---- what was written, and how to go on ----
 
   int Finish(CapsuleDirectory* directory, std::string_view origin) {
     if (auto s = directory->Finish(finding_, std::string(origin), info_); !s.ok())

@@ -118,27 +118,37 @@ def train(rank, record, fault, seed, ranks):
             with torch.no_grad():
                 model(x)
             model.train()
-    for parameter in held.parameters():
-        seen.update(parameter.detach().double().numpy().tobytes())
-    os.write(1, f"rank {rank} {seen.hexdigest()}\n".encode())  # a whole line, whoever else writes
+    tell(rank, seen, held)
     if record != "none":
         run.finish()
 
 
-def one_rank(rank, record, fault, seed, ranks, meeting):
+def tell(rank, seen, model):
+    """The digest of what was seen and of the weights in the end."""
+    for parameter in model.parameters():
+        seen.update(parameter.detach().double().numpy().tobytes())
+    os.write(1, f"rank {rank} {seen.hexdigest()}\n".encode())  # a whole line, whoever else writes
+
+
+def one_rank(rank, train, record, fault, seed, ranks, meeting):
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks))
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
     train(rank, record, fault, seed, ranks)
     dist.destroy_process_group()
 
 
-def main():
-    record, fault = sys.argv[1:3]
-    seed, ranks = (int(word) for word in [*sys.argv[3:], *("0", "1")[len(sys.argv) - 3 :]])
+def on_ranks(train, record, fault, seed, ranks):
+    """train(rank, record, fault, seed, ranks), in a process a rank if there are several."""
     if ranks == 1:
         return train(0, record, fault, seed, 1)
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(one_rank, (record, fault, seed, ranks, f"{folder}/meeting"), nprocs=ranks)
+        mp.spawn(one_rank, (train, record, fault, seed, ranks, f"{folder}/meeting"), nprocs=ranks)
+
+
+def main():
+    record, fault = sys.argv[1:3]
+    seed, ranks = (int(word) for word in [*sys.argv[3:], *("0", "1")[len(sys.argv) - 3 :]])
+    on_ranks(train, record, fault, seed, ranks)
 
 
 if __name__ == "__main__":

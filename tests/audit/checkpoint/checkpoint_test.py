@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import pathlib
 import random
 import subprocess
 import sys
@@ -18,30 +17,10 @@ except ImportError:
     print("skipped: torch is not there")
     sys.exit(77)
 
-from files import PLUMB, Tiny, audit, notes, problems, safetensors, serious, train
+from files import InAFolder, PLUMB, Tiny, audit, notes, problems, safetensors, serious, train
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name) / "exp"
-        self.folder.mkdir()
-
-    def save(self, value, name="step-1/model.pt", **options):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(value, path, **options)
-        return path
-
-    def write(self, name, data):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        return path
-
-
-class Healthy(Case):
+class Healthy(InAFolder):
     def test_series_are_silent(self):
         for seed in range(3):
             for options in [{}, {"dtype": torch.bfloat16}, {"ema": True}, {"name": "ckpt_{}.pt"}, {"name": "global_step{}/mp_rank_00_model_states.pt"}]:
@@ -72,7 +51,7 @@ class Healthy(Case):
         self.assertEqual({v["site"]["step_last"] for v in report["verdicts"] if v["rule"] == "precision/non-finite"}, {31})
 
 
-class Faults(Case):
+class Faults(InAFolder):
     def test_nan_in_a_weight(self):
         def plant(step, model, optimizer, checkpoint):
             if step == 12:
@@ -374,7 +353,7 @@ class Faults(Case):
                 self.assertTrue(unknown and all(v["site"]["layer"].endswith("dense_h_to_4h.weight") for v in unknown))
 
 
-class Infinities(Case):
+class Infinities(InAFolder):
     """Those that are meant accuse nobody; one among a weight's values does."""
 
     def test_a_mask_is_none_and_a_weight_is(self):
@@ -391,7 +370,7 @@ class Infinities(Case):
                 self.assertEqual([f["site"]["layer"] for f in audit(self.folder)[1]["findings"] if f["level"] == "error"], ["w"])
 
 
-class Layouts(Case):
+class Layouts(InAFolder):
     """A NaN beside what a tensor takes of its storage is none of its values; one in it is found."""
 
     def test_strides_offsets_and_shared_storages(self):
@@ -455,7 +434,7 @@ class Layouts(Case):
         self.assertLess(kilobytes, 256 << 10)
 
 
-class Sharded(Case):
+class Sharded(InAFolder):
     def shards(self, index=None, total=None):
         torch.manual_seed(1)
         a, b = {"m.a.weight": torch.randn(8, 8)}, {"m.b.weight": torch.randn(4, 8), "m.b.bias": torch.randn(4)}
@@ -514,7 +493,7 @@ class Evil:
         return (os.system, (f"touch {self.path}",))
 
 
-class Refused(Case):
+class Refused(InAFolder):
     def test_calls_are_left_closed(self):
         import argparse
 

@@ -3,10 +3,8 @@
 import copy
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
@@ -16,7 +14,7 @@ except ImportError:
     print("skipped: torch is not there")
     sys.exit(77)
 
-from files import PLUMB, audit, notes, problems, safetensors, serious, train
+from files import InAFolder, PLUMB, audit, notes, problems, safetensors, serious, train
 
 
 def diff(*arguments):
@@ -24,23 +22,9 @@ def diff(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Case(InAFolder):
     def save(self, name, value):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(value, path)
-        return path
-
-    def write(self, name, data):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        return path
+        return super().save(value, name)
 
     def compared(self, *arguments):
         status, out, err = diff(*arguments, "--format", "json")

@@ -2,11 +2,9 @@
 
 import dataclasses
 import os
-import pathlib
 import pickle
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
@@ -32,7 +30,7 @@ except ImportError:
 finally:
     dataclasses._process_class = _process_class
 
-from files import PLUMB, audit, notes, problems, serious
+from files import InAFolder, PLUMB, audit, notes, problems, serious
 
 # What the second process of a test runs: it makes shards, and one tensor that both hold.
 SHARDS = """
@@ -54,13 +52,7 @@ t.dcp.save_state_dict(state, t.dcp.FileSystemWriter({out!r}))
 """
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name) / "exp"
-        self.folder.mkdir()
-
+class Case(InAFolder):
     def state(self, seed=0):
         torch.manual_seed(seed)
         return {"model.a.weight": torch.randn(6, 4), "model.a.bias": torch.randn(4).bfloat16(), "model.steps": torch.arange(5),

@@ -2,8 +2,11 @@
 
 import json
 import os
+import pathlib
 import struct
 import subprocess
+import tempfile
+import unittest
 
 import torch
 
@@ -27,6 +30,28 @@ def notes(report):
 
 def serious(report):
     return [(f["rule"], f["title"], f["site"]) for f in report["findings"] if f["level"] != "note"]
+
+
+class InAFolder(unittest.TestCase):
+    """Each test has `self.folder`, empty, of the name of a run."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / "exp"
+        self.folder.mkdir()
+
+    def save(self, value, name="step-1/model.pt", **options):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(value, path, **options)
+        return path
+
+    def write(self, name, data):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
 
 
 class Tiny(torch.nn.Module):

@@ -14,7 +14,6 @@ import pickle
 import random
 import subprocess
 import sys
-import tempfile
 import types
 import unittest
 import uuid
@@ -27,7 +26,7 @@ except ImportError:
     print("skipped: torch is not there")
     sys.exit(77)
 
-from files import PLUMB, Tiny, audit, notes, problems, safetensors, serious
+from files import InAFolder, PLUMB, Tiny, audit, notes, problems, safetensors, serious
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -140,19 +139,7 @@ def trainer_files(folder, model, step):
     (folder / "README.md").write_text("---\nlibrary_name: transformers\n---\n")
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name) / "exp"
-        self.folder.mkdir()
-
-    def save(self, value, name="step-1/model.pt", **options):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(value, path, **options)
-        return path
-
+class Case(InAFolder):
     def diff(self, a, b, *flags):
         done = subprocess.run([PLUMB, "diff", str(a), str(b), *flags], capture_output=True, text=True, timeout=300)
         return done.returncode, done.stdout + done.stderr

@@ -3,13 +3,11 @@
 import io
 import json
 import os
-import pathlib
 import pty
 import random
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 import zipfile
 
@@ -20,7 +18,7 @@ except ImportError:
     print("skipped: torch is not there")
     sys.exit(77)
 
-from files import PLUMB, audit, notes, problems, train
+from files import InAFolder, PLUMB, audit, notes, problems, train
 
 LONG = bool(os.environ.get("PLUMB_LONG"))
 
@@ -34,12 +32,7 @@ def measured(*arguments):
     return int(status), int(kilobytes), float(seconds)
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Case(InAFolder):
     def written(self, members, name="step-1/model.pt"):
         """A zip of (name, bytes, method)."""
         path = self.folder / name

@@ -11,7 +11,6 @@ import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 import types
 import unittest
 import zipfile
@@ -24,7 +23,7 @@ except ImportError:
     print("skipped: torch is not there")
     sys.exit(77)
 
-from files import PLUMB, audit, safetensors, train
+from files import InAFolder, PLUMB, audit, safetensors, train
 
 
 def python_random(seed):
@@ -147,17 +146,9 @@ class Stranger:
         self.value = value
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Case(InAFolder):
     def save(self, name, value, **options):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(value, path, **options)
-        return path
+        return super().save(value, name, **options)
 
     def diff(self, a, b, *flags):
         done = subprocess.run([PLUMB, "diff", str(a), str(b), "--expect-equal", *map(str, flags)], capture_output=True, text=True, timeout=300)
