@@ -93,9 +93,12 @@ def train(options, record):
     if record:
         import plumbline
         from plumbline import _watch
+        from plumbline._watching import modules
 
         hooks.timed(_watch.Watch, "_guarded")
         hooks.timed(plumbline._run.Run, "_end_step")
+        hooks.timed(modules.Stages, "begin")
+        hooks.timed(modules.Stages, "end")
         run = plumbline.init(run="cost", record=record)
         run.watch(model, optimizer)
     tokens = torch.randint(0, WORDS, (BATCH, LENGTH + 1))

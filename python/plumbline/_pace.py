@@ -35,5 +35,6 @@ class Pace:
         self._began = now
 
     def cost(self, seconds):
-        """A pre-empted one is not its cost; the first ones are dearer than the rest."""
+        """A pre-empted one is not its cost; the first ones are dearer than the rest. What is taken for it, in ns."""
         self._cost = seconds if not self._cost else min(1.1 * self._cost, seconds)
+        return int(1e9 * self._cost)

@@ -317,7 +317,7 @@ class Watch:
             self._run._own_scalar(self._checksum_name, combined(sums))
         moving = self._gradients.moving if all(g["lr"] for o in self._optimizers for g in o.param_groups) else ()
         look(self._run, self._screen.weights(self._names, sums, moving))
-        self._pace.cost(self._screening + self._gradients.seconds + perf_counter() - began)
+        self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + perf_counter() - began)
 
     def _observe_used_weights(self):
         """In front of their update, as the forward pass used them: was it a weight that brought it in?

@@ -16,7 +16,7 @@ namespace plumbline::agent {
 namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
-constexpr uint32_t kIdleFactor = 2;
+constexpr uint32_t kAwaitedMs = 10;  // between looks that a flush waits for
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace
@@ -65,13 +65,12 @@ void Drain::Loop() {
     if (flush && std::exchange(flush_ticket_, ticket) != ticket) {
       flush_mark_ = run_->devices->Position();
     }
-    const bool work = !run_->ring.empty() || !run_->devices->empty();
     Pass(flush);
     // Not passed: a record is still being filled, or a device still at work.
     if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
       flush_done_.store(ticket, std::memory_order_release);
     }
-    Sleep(!work);
+    Sleep(flush && flush_done_.load(std::memory_order_relaxed) != ticket);
   }
   // Closing: everything that was observed, then what devices still hold, then the last step's end.
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -88,9 +87,9 @@ void Drain::Loop() {
   Ship();
 }
 
-// Until it is rung, or the next look is due; the looks are rarer where the last one found nothing.
-void Drain::Sleep(bool idle) {
-  const uint32_t ms = run_->options.poll_ms * (idle ? kIdleFactor : 1);
+// Until it is rung, or the next look is due: soon where a flush waits for what is still at work.
+void Drain::Sleep(bool awaited) {
+  const uint32_t ms = awaited ? kAwaitedMs : run_->options.poll_ms;
   MutexLock lock(run_->bell_mutex);
   run_->bell.WaitFor(lock, std::chrono::milliseconds(ms), [&]() PLUMB_REQUIRES(run_->bell_mutex) {
     return run_->rung.load(std::memory_order_acquire);

@@ -1,9 +1,9 @@
 // The drain thread: takes what the trainer's threads left in the ring and measures it, and what
 // GPUs have measured by themselves, gathers it into batches, and hands those to the record and to
 // the outbox. A step ends when the GPUs, too, have passed what was asked of them before its end;
-// what does not depend on them goes on meanwhile. It sleeps at least poll_ms between looks,
-// twice as long after one that found nothing (a look costs 80 us of a small step, and batches leave
-// each 100 ms anyway), and is woken early when the ring fills.
+// what does not depend on them goes on meanwhile. It sleeps poll_ms between looks (a look
+// costs 80 us of a small step, and batches leave each 100 ms anyway), less where a flush waits, and
+// is woken early when the ring fills.
 #pragma once
 
 #include <atomic>
@@ -57,7 +57,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
  private:
   void Loop();
-  void Sleep(bool idle);
+  void Sleep(bool awaited);
   void Pass(bool ship_all);
   bool EmptyRing();
   void Handle(const SlotHead& head, const std::byte* body);
