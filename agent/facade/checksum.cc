@@ -1,4 +1,4 @@
-// Checksums and sums of squares of host memory, at its speed.
+// Checksums, sums of squares and samples of host memory, at its speed.
 #include <cstring>
 
 #include "agent/facade/error.h"
@@ -54,6 +54,24 @@ double Squares(const float* data, uint64_t count) {
   return sum;
 }
 
+void KeepElements(const float* data, uint64_t stride, uint64_t count, float* kept) {
+  for (uint64_t i = 0; i < count; ++i) kept[i] = data[i * stride];
+}
+
+// Differences of fp32 in fp64: exact within 2^29 of each other, and their squares overflow nowhere.
+void AddMoved(const float* data, uint64_t stride, uint64_t count, const float* kept,
+              double* squares) {
+  double changed = 0, was = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    const double before = kept[i];
+    const double change = data[i * stride] - before;
+    changed += change * change;
+    was += before * before;
+  }
+  squares[0] = changed;
+  squares[1] = was;
+}
+
 }  // namespace
 }  // namespace plumbline::facade
 
@@ -80,6 +98,23 @@ extern "C" plumbline_status_t plumbline_square_sums(const float* const* data,
     if (data[i] == nullptr && counts[i] > 0)
       return Fail(PLUMBLINE_INVALID_ARGUMENT, "square_sums: data[%u] is NULL", i);
     sums[i] = Squares(data[i], counts[i]);
+  }
+  return PLUMBLINE_OK;
+}
+
+extern "C" plumbline_status_t plumbline_moved(const float* const* data, const uint64_t* strides,
+                                              const uint64_t* counts, uint32_t n, float* kept,
+                                              double* squares) {
+  if (n > 0 && (data == nullptr || strides == nullptr || counts == nullptr || kept == nullptr))
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "moved: data, strides, counts or kept is NULL");
+  for (uint32_t i = 0; i < n; kept += counts[i++]) {
+    if (data[i] == nullptr && counts[i] > 0)
+      return Fail(PLUMBLINE_INVALID_ARGUMENT, "moved: data[%u] is NULL", i);
+    if (squares == nullptr) {
+      KeepElements(data[i], strides[i], counts[i], kept);
+    } else {
+      AddMoved(data[i], strides[i], counts[i], kept, squares + 2 * size_t{i});
+    }
   }
   return PLUMBLINE_OK;
 }

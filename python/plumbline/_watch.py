@@ -74,7 +74,7 @@ class Watch:
         self._stepped = set()  # optimizers, since the step began
         self._gradients = Gradients(run, optimizers, self._trained, self._shards, self._number)
         self._screen = self._gradients.screen
-        self._ratio, self._moved = Ratio(self._trained), None
+        self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(lambda: _SHARE)
         self._ignored = getattr(model, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
         self._copies = [(self._prefix + name, p) for name, p in self._model.named_parameters() if name not in self._ignored]

@@ -3,7 +3,7 @@
 namespace plumbline::agent {
 
 uint64_t SpanTable::Begin(const OpenSpan& span) {
-  const uint64_t start = hint_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t start = hint_.load(std::memory_order_relaxed);
   for (uint64_t i = 0; i < kSlots; ++i) {
     const uint64_t index = (start + i) % kSlots;
     Slot& slot = slots_[index];
@@ -26,6 +26,7 @@ bool SpanTable::End(uint64_t number, OpenSpan* span) {
   if (!slot.turn.compare_exchange_strong(turn, kBusy, std::memory_order_acquire)) return false;
   *span = slot.span;
   slot.turn.store(open + 1, std::memory_order_release);
+  hint_.store(number % kSlots, std::memory_order_relaxed);  // the next one finds it in the cache
   Count(span->kind, -1);
   return true;
 }

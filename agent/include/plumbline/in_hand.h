@@ -172,6 +172,15 @@ PLUMBLINE_API plumbline_status_t plumbline_square_sums(const float* const* data,
                                                        const uint64_t* counts, uint32_t n,
                                                        double* sums);
 
+/* How far `n` tensors of fp32 in host memory moved, by counts[i] elements of each, strides[i]
+ * apart: data[i] has (counts[i] - 1) * strides[i] + 1 elements at least.
+ * `squares` NULL: the elements are kept, one tensor's behind the other's, in `kept`, which has
+ * room for the sum of counts. Else squares[2 * i] is the sum of the squares of what the elements
+ * changed by since then, and squares[2 * i + 1] that of what they were, in fp64. Any thread. */
+PLUMBLINE_API plumbline_status_t plumbline_moved(const float* const* data, const uint64_t* strides,
+                                                 const uint64_t* counts, uint32_t n, float* kept,
+                                                 double* squares);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -1,5 +1,6 @@
 """How far a step moved the weights, against what they are: one number for the whole model."""
 
+import array
 import math
 import sys
 
@@ -7,10 +8,46 @@ _MOST = 16  # parameters: the largest
 _ELEMENTS = 256  # of each: where a cache is cold, one costs 20 ns
 
 
+class _InHand:
+    """Parameters of fp32 in host memory, by one call of the library: an operation of torch costs 100 us there, in a training step."""
+
+    def __init__(self, library, strides):
+        """strides: (parameter, stride) pairs. """
+        self._library = library
+        counts = [min(_ELEMENTS, -(-p.numel() // stride)) for p, stride in strides]
+        self._stand_for = [p.numel() / n for (p, _), n in zip(strides, counts)]
+        self._data = array.array("Q", [p.data_ptr() for p, _ in strides])
+        self._arrays = [self._data, array.array("Q", [stride for _, stride in strides]), array.array("Q", counts)]
+        self._kept, self._squares = array.array("f", bytes(4 * sum(counts))), array.array("d", bytes(16 * len(strides)))
+        self._given = [a.buffer_info()[0] for a in self._arrays]
+
+    @staticmethod
+    def fits(strides):
+        torch = sys.modules["torch"]
+        return all(p.dtype is torch.float32 and p.device.type == "cpu" and p.is_contiguous() for p, _ in strides)
+
+    def lies(self, strides):
+        """Where it did, with as many elements as then."""
+        return all(p.data_ptr() == at for (p, _), at in zip(strides, self._data))
+
+    def _call(self, squares):
+        if self._library.plumbline_moved(*self._given, len(self._data), self._kept.buffer_info()[0], squares) < 0:
+            raise RuntimeError("update ratio: refused")
+
+    def before(self):
+        self._call(None)
+
+    def after(self):
+        self._call(self._squares.buffer_info()[0])
+        changed = sum(map(float.__mul__, self._stand_for, self._squares[0::2]))
+        was = sum(map(float.__mul__, self._stand_for, self._squares[1::2]))
+        return math.sqrt(changed) / math.sqrt(was) if was else None
+
+
 class Ratio:
     """|change| / |weight| over a few elements of the largest parameters, each counted for those it stands for."""
 
-    def __init__(self, parameters):
+    def __init__(self, library, parameters):
         """Of (name, parameter) pairs. Biases and gains have no scale of their own; shards are not whole here."""
         torch = sys.modules["torch"]
         wide = [p for _, p in parameters if type(p) is torch.nn.Parameter and p.device.type in ("cpu", "cuda")]
@@ -25,6 +62,7 @@ class Ratio:
             each = [torch.full((n,), math.sqrt(p.numel() / n)) for (p, _), n in zip(self._strides, counts)]
             self._stand_for = torch.cat(each).to(wide[0].device)
         self._before = self._where = self._views = None
+        self._library, self._in_hand, self._sizes = library, None, [p.numel() for p, _ in self._strides]
 
     def _elements(self):
         """Views of them, made anew only where a parameter lies elsewhere: slicing costs more than what it gives."""
@@ -39,8 +77,23 @@ class Ratio:
         now = torch.cat(self._elements())
         return now if now.dtype is torch.float64 else now.float()
 
+    def _lie_in_hand(self):
+        """Until one lies elsewhere, or is of another size or type."""
+        if [p.numel() for p, _ in self._strides] != self._sizes or not _InHand.fits(self._strides):
+            return False
+        if self._in_hand is None or not self._in_hand.lies(self._strides):
+            self._in_hand = _InHand(self._library, self._strides)
+        return True
+
     def before(self):
-        self._before = self._now() if self._strides else None
+        self._before = None
+        if not self._strides:
+            return
+        if self._lie_in_hand():
+            self._in_hand.before()
+            self._before = self._in_hand
+        else:
+            self._before = self._now()
 
     def after(self):
         """The ratio since before(); None where nothing was kept, the weights are zero, or were taken apart meanwhile."""
@@ -48,6 +101,9 @@ class Ratio:
         before, self._before = self._before, None
         if before is None:
             return None
+        if isinstance(before, _InHand):
+            fits = self._lie_in_hand() and self._in_hand is before  # else they were replaced meanwhile
+            return before.after() if fits else None
         now = self._now()
         if any(other is not None and other.numel() != now.numel() for other in (before, self._stand_for)):
             return None

@@ -113,6 +113,12 @@ void Mistakes() {
   REQUIRE(plumbline_checksums(&nowhere, &size, 1, &sum) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(plumbline_checksums(nullptr, &size, 1, &sum) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(plumbline_square_sums(nullptr, &size, 1, nullptr) == PLUMBLINE_INVALID_ARGUMENT);
+  const float* no_tensor = nullptr;
+  float kept = 0;
+  REQUIRE(plumbline_moved(&no_tensor, &size, &size, 1, &kept, nullptr) ==
+          PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_moved(&no_tensor, &size, &size, 1, nullptr, nullptr) ==
+          PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(!AgentIsLoaded());  // mistakes load nothing
   REQUIRE(plumbline_step_begin(run, 5) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_begin(run, 5) == PLUMBLINE_FAILED_PRECONDITION);
