@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
 constexpr uint32_t kAwaitedMs = 10;  // between looks that a flush waits for
+constexpr uint32_t kDeviceMs = 40;   // and while a device is at work: at the end there is a second
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace
@@ -87,9 +88,11 @@ void Drain::Loop() {
   Ship();
 }
 
-// Until it is rung, or the next look is due: soon where a flush waits for what is still at work.
+// Until it is rung, or the next look is due: soon where something is still at work.
 void Drain::Sleep(bool awaited) {
-  const uint32_t ms = awaited ? kAwaitedMs : run_->options.poll_ms;
+  uint32_t ms = run_->options.poll_ms;
+  if (!run_->devices->empty()) ms = std::min(ms, kDeviceMs);
+  if (awaited) ms = std::min(ms, kAwaitedMs);
   MutexLock lock(run_->bell_mutex);
   run_->bell.WaitFor(lock, std::chrono::milliseconds(ms), [&]() PLUMB_REQUIRES(run_->bell_mutex) {
     return run_->rung.load(std::memory_order_acquire);
