@@ -63,7 +63,7 @@ def _stepping(watch, updates, plain):
             result = plain(*arguments, **options)
         finally:
             watch.in_closure = False
-        watch._guarded(watch._observe_gradients, self)
+        watch._guarded(watch._observe_gradients, self, True)
         watch._guarded(watch._end_update, self)
         return result
 

@@ -12,32 +12,21 @@ from ._optimizer_hooks import hook
 from ._pace import Pace
 from ._process_groups import describe_group
 from ._routers import OnlyHere, Routers
-from ._screen import Checksums, combined, look, norms
-from ._shards import gradients, shard_names
+from ._screen import Checksums, combined, look
+from ._shards import shard_names
 from ._tensors import Unsupported, local
 from ._watching.gradients import Gradients
+from ._watching.leftover import Leftover
 from ._watching.losses import Losses, numbered
 from ._watching.modules import Backward, Modules, Stages
 from ._watching.ratio import Ratio
+from ._watching.standstill import Standstill
 from ._watching.updates import Updates
 from ._watching.words import describe
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
-_MOST_FEW, _ENOUGH = 8, 1024  # parameters, elements of them
 _FARTHEST = 2.0**53  # step
-_MANY = 4096  # backward passes of one step
-
-
-def _few(parameters):
-    """The smallest ones, in which a gradient that was left shows as well as in all: cheap to look at in every step."""
-    few, elements = [], 0
-    for parameter in sorted(parameters, key=lambda p: p.numel()):
-        if few and (len(few) == _MOST_FEW or elements >= _ENOUGH):
-            break
-        few.append(parameter)
-        elements += parameter.numel()
-    return few
 
 
 def _steps_made(optimizer):
@@ -70,7 +59,7 @@ class Watch:
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
         self._cleared_last = None
         self._shards = {self._prefix + name for name in shard_names(self._model)}
-        self._smallest = _few([p for _, p in self._trained])
+        self._leftover = Leftover(run, self._trained, self._shards)
         self._stepped = set()  # optimizers, since the step began
         self._gradients = Gradients(run, optimizers, self._trained, self._shards, self._number)
         self._screen = self._gradients.screen
@@ -86,9 +75,10 @@ class Watch:
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
+        self._standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
         self._losses = Losses(optimizers, self._number, run._models_watched.alone)
         self._tokens, self._backwards, self._micro = 0, 0, 0
-        self._accumulation = None
+        self._accumulation, self._left = None, False
         self._own_step = self.in_closure = self._repeated = False
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._undo, self._routers = [], None
@@ -101,6 +91,10 @@ class Watch:
         self._hook(model)
         if self._is_compiled:
             self._compiled_away()
+
+    def held_by_none_of(self, optimizers):
+        """Are all of them others than the ones that are watched?"""
+        return not {id(o) for o in optimizers} & {id(o) for o in self._optimizers}
 
     def _named(self):
         return ((self._prefix + name, p) for name, p in self._model.named_parameters())
@@ -137,6 +131,9 @@ class Watch:
             one()
         if self._accumulation is not None:
             self._accumulation.remove()
+        if self._own_step:  # nobody else would end it
+            self._own_step = False
+            self._run._end_step()
 
     # ---- guarded -------------------------------------------------------------------------------
 
@@ -244,34 +241,32 @@ class Watch:
                 look(self._run, why)
                 if not math.isfinite(value):
                     self._observe_used_weights()
-        if self._backwards == _MANY:
-            self._run._tell_softly("watch-no-step", f"watch: {_MANY} backward passes and no step of a watched optimizer; "
-                                   "was it replaced? expected run.watch(model, optimizer) with the new one, behind remove()")  # fmt: skip
-        if self._accumulation is None:
-            left_over = self._left_over()
-            if left_over or self._micro == 2:
-                named = [pair for pair in self._named() if pair[0] not in self._shards]
-                self._accumulation = self._run.watch_accumulation(named)
-            if left_over:
-                look(self._run, "gradients of the step before were not cleared")
+        if self._standstill.suspect(self._micro):
+            self._guarded(self._standstill.ask, self._micro)
+        cleared = len(self._zeroed) == len(self._optimizers) > 0
+        left_over = self._micro == 1 and self._run._step > 0 and not cleared and self._leftover.found()
+        if self._accumulation is None and (left_over or self._micro == 2):
+            named = [pair for pair in self._named() if pair[0] not in self._shards]
+            self._accumulation = self._run.watch_accumulation(named)
+        if left_over and not self._left:
+            look(self._run, "gradients of the step before were not cleared")
+        if self._micro == 1:
+            self._left = left_over
         if not self._repeated:  # what the step began with is its loss
             self._losses.waiting.append(loss)
 
-    def _left_over(self):
-        """Does the first micro-batch find a gradient that is not zero? On a device nobody waits for the answer."""
-        if self._micro > 1 or self._run._step == 0 or len(self._zeroed) == len(self._optimizers) > 0:
-            return False
-        some = [g for _, g in gradients([("", p) for p in self._smallest], ("",))]
-        held = [g for g in some or [g for _, g in gradients(self._trained, self._shards)][:1] if g.device.type == "cpu"]
-        return bool(held) and any(norm != 0 for norm in norms(self._run._library.short, held))
-
     def _cleared(self, optimizer):
-        """zero_grad after a backward pass and no step: a loss scaler skipped it, or a closure runs again."""
+        """zero_grad after a backward pass and no step: a loss scaler skipped it, or it was made for something else (a
+        sharpness, a log), or a closure runs again."""
         self._cleared_last = id(optimizer)
         if self.in_closure:
             self._repeated, self._backwards, self._micro = bool(self._losses.waiting), 0, 0
         elif self._backwards and not self._stepped:
-            self._close()
+            if self._standstill.scaled():
+                self._close()
+            else:  # a backward pass that was no update's: the step goes on
+                self._losses.drop()
+                self._tokens, self._backwards, self._micro = 0, 0, 0
 
     def _begin_update(self, optimizer):
         self._zeroed.discard(id(optimizer))
@@ -283,20 +278,23 @@ class Watch:
     def _end_update(self, optimizer):
         self._losses.used(optimizer, bool(self._stepped))
         self._stepped.add(id(optimizer))
+        self._standstill.moved(self._micro)
         self._micro = 0
         if len(self._stepped) == len(self._optimizers):
             self._close()
 
     # ---- what is told --------------------------------------------------------------------------
 
-    def _observe_gradients(self, optimizer):
+    def _observe_gradients(self, optimizer, behind=False):
+        """`behind`: the weights have moved already."""
         step = self._run._step
         if step == NO_STEP:
             return
         paced = self._pace.due(step)
         if paced and not self._stepped:
             began = perf_counter()
-            self._ratio.before()
+            if not behind:
+                self._ratio.before()
             self._screening = perf_counter() - began
         if self._gradients.observe(optimizer, paced, self.scale) is not None:
             self._observe_used_weights()  # on a device nobody has waited for the loss
@@ -378,12 +376,15 @@ def watch(run, model, optimizer, scaler, activations=None):
     if isinstance(model, torch.jit.ScriptModule):
         raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
     models = run._models_watched
-    if models.watch_of(model) is not None:
-        raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     for one in optimizers:
         if not isinstance(one, torch.optim.Optimizer):
             raise Unsupported(f"expected an optimizer of torch.optim, or a list of them, not {type(one).__name__}")
+    before = models.watch_of(model)
+    if before is not None:
+        if not before.held_by_none_of(optimizers):
+            raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
+        before.remove()  # they take the place of the ones before
     run._ranks.follow(run)
     try:
         watched = Watch(run, model, optimizers, scaler, activations)

@@ -1,5 +1,7 @@
 """The losses of a step. Where each optimizer has backward passes of its own they are no sum: the sides of a game, say."""
 
+import math
+
 
 def numbered(name, number):
     """Of the first one the plain name."""
@@ -27,6 +29,10 @@ class Losses:
             self.apart = bool(self.waiting)
         self._used.setdefault(self._numbers[id(optimizer)], []).extend(self.waiting)
         self.waiting = []
+
+    def drop(self):
+        """The gradients of those that wait were cleared: nobody learns from them. What is no number stays."""
+        self.waiting = [loss for loss in self.waiting if not math.isfinite(float(loss))]
 
     def take(self, carry):
         """[(series, losses)] of the step that ends. `carry`: those that are waiting are of the next one."""

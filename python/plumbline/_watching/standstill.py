@@ -1,0 +1,66 @@
+"""Backward passes and no step of a watched optimizer: was it replaced, or does a loss scaler skip steps?"""
+
+import gc
+import sys
+
+from .._kinds import KIND_TENSOR
+
+_TIMES, _FIRST = 8, 16  # as many backward passes as an update took at most, and at least: then it is looked for
+_TOLD, _MANY = 64, 256  # the same: then it is told that none was found
+_NEVER = 4096  # where no update has been made: nobody knows how many it takes
+_SCALERS = ("GradScaler", "LossScaler")  # how their classes' names end
+
+
+def _alive(fits):
+    """Objects of the process whose type fits. Only types are asked: an object may answer with work of its own."""
+    return [one for one in gc.get_objects() if fits(type(one))]
+
+
+class Standstill:
+    """Of one watch."""
+
+    def __init__(self, run, model, optimizers, scaler, activations, trained):
+        self._run, self._model, self._optimizers, self._scaler = run, model, optimizers, scaler
+        self._activations, self._trained = activations, trained
+        self._most, self._limit = 0, _FIRST
+        self._told = False
+        self._has_scaler = True if scaler is not None else None
+
+    def scaled(self):
+        """Does this process scale losses? Asked once: then a step that is not made is one that was skipped."""
+        if self._has_scaler is None:
+            self._has_scaler = bool(_alive(lambda kind: kind.__name__.endswith(_SCALERS)))
+        return self._has_scaler
+
+    def moved(self, passes):
+        """An update was made, of so many backward passes."""
+        if passes > self._most:
+            self._most, self._limit = passes, max(_FIRST, _TIMES * passes)
+
+    def suspect(self, passes):
+        return passes >= self._limit
+
+    def ask(self, passes):
+        """Another optimizer that holds what is trained here takes the place of the watched ones."""
+        self._limit = 2 * passes
+        others = self._others()
+        if others:
+            watched = self._run.watch(self._model, others, scaler=self._scaler, activations=self._activations)
+            if hasattr(watched, "stages"):
+                print("plumbline: the optimizer was replaced: the new one is watched", file=sys.stderr)
+                return
+        if self._told or passes < (max(_MANY, _TOLD * self._most) if self._most else _NEVER):
+            return
+        self._told = True
+        self._run._tell_softly("watch-no-step", f"watch: {passes} backward passes and no step of a watched optimizer; "
+                               "was it replaced? expected run.watch(model, optimizer) with the one that steps now")  # fmt: skip
+        self._run._declare_site(KIND_TENSOR, "the optimizer's steps", "unhooked: no step of a watched optimizer is seen any more: call "
+                                "run.watch(model, optimizer) with the one that steps now")  # fmt: skip
+
+    def _others(self):
+        base = sys.modules["torch"].optim.Optimizer
+        ours, known = {id(p) for _, p in self._trained}, {id(o) for o in self._optimizers}
+        return [
+            o for o in _alive(lambda kind: issubclass(kind, base))
+            if id(o) not in known and any(id(p) in ours for group in o.param_groups for p in group["params"])
+        ]  # fmt: skip
