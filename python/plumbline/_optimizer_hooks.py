@@ -75,7 +75,7 @@ def hook(watch, optimizer, updates):
     plain = {"step": optimizer.step, "zero_grad": optimizer.zero_grad}
 
     def zero_grad(self, *arguments, **options):
-        watch._guarded(watch._cleared, self)
+        watch._guarded(watch._loop.cleared, self, watch)
         result = plain["zero_grad"](*arguments, **options)
         watch._zeroed.add(id(self))
         return result

@@ -1,6 +1,5 @@
 """run.watch(model, optimizer): the second of the two lines."""
 
-import math
 import sys
 from time import perf_counter, thread_time_ns
 
@@ -17,7 +16,7 @@ from ._shards import shard_names
 from ._tensors import Unsupported, local
 from ._watching.gradients import Gradients
 from ._watching.leftover import Leftover
-from ._watching.losses import Losses, numbered
+from ._watching.losses import numbered
 from ._watching.modules import Backward, Modules, Stages
 from ._watching.ratio import Ratio
 from ._watching.standstill import Standstill
@@ -26,26 +25,15 @@ from ._watching.words import describe
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
-_FARTHEST = 2.0**53  # step
-
-
-def _steps_made(optimizer):
-    """As its state says; 0 where it does not count them."""
-    for state in optimizer.state.values():
-        made = state.get("step") if isinstance(state, dict) else None
-        if made is not None:
-            made = float(made)
-            return int(made) if 0 < made < _FARTHEST else 0
-    return 0
 
 
 class Watch:
     """What watches one model and its optimizers until remove()."""
 
     def __init__(self, run, model, optimizers, scaler, activations=None):
-        self._run, self._scaler, self._given = run, scaler, model
+        self._run, self.scaler, self._given = run, scaler, model
         self._is_compiled, self._forwards, model = is_compiled(model), 0, unwrapped(model)
-        self._optimizers = optimizers
+        self.optimizers, self._loop = optimizers, run._models_watched.loop(run)
         self._model = model.module if is_ddp(model) else model
         self._ddp = None
         self._replicas = "world" if is_ddp(model) else None
@@ -57,12 +45,10 @@ class Watch:
         self._updates = {id(o): Updates(run, o, {id(p): name for name, p in self._named()}) for o in optimizers}
         self._trained = [(name, p) for name, p in self._named() if p.requires_grad]
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
-        self._cleared_last = None
         self._shards = {self._prefix + name for name in shard_names(self._model)}
         self._leftover = Leftover(run, self._trained, self._shards)
-        self._stepped = set()  # optimizers, since the step began
         self._gradients = Gradients(run, optimizers, self._trained, self._shards, self._number)
-        self._screen = self._gradients.screen
+        self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(lambda: _SHARE)
         self._ignored = getattr(model, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
@@ -75,16 +61,14 @@ class Watch:
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
-        self._standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
-        self._losses = Losses(optimizers, self._number, run._models_watched.alone)
-        self._tokens, self._backwards, self._micro = 0, 0, 0
+        self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
+        self.tokens = 0
         self._accumulation, self._left = None, False
-        self._own_step = self.in_closure = self._repeated = False
+        self.in_closure = False
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._undo, self._routers = [], None
-        if len(optimizers) > 1:
-            run._at_step_end.append(self._partly)
-            self._undo.append(lambda: run._at_step_end.remove(self._partly))
+        self._loop.join(self, optimizers, self._number)
+        self._undo.append(lambda: self._loop.leave(self))
         self.stages = Stages(run)
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
@@ -94,14 +78,10 @@ class Watch:
 
     def held_by_none_of(self, optimizers):
         """Are all of them others than the ones that are watched?"""
-        return not {id(o) for o in optimizers} & {id(o) for o in self._optimizers}
+        return not {id(o) for o in optimizers} & {id(o) for o in self.optimizers}
 
     def _named(self):
         return ((self._prefix + name, p) for name, p in self._model.named_parameters())
-
-    def shares(self):
-        """Another model of the run is watched too: whose loss it was, was not the question until now."""
-        self._losses.apart = True
 
     # ---- what is hooked ------------------------------------------------------------------------
 
@@ -109,7 +89,7 @@ class Watch:
         self._undo.append(self._given.register_forward_pre_hook(OnlyHere(self._forward)).remove)
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
-        for optimizer in self._optimizers:
+        for optimizer in self.optimizers:
             self._undo.append(hook(self, optimizer, self._updates[id(optimizer)]))
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
@@ -131,9 +111,6 @@ class Watch:
             one()
         if self._accumulation is not None:
             self._accumulation.remove()
-        if self._own_step:  # nobody else would end it
-            self._own_step = False
-            self._run._end_step()
 
     # ---- guarded -------------------------------------------------------------------------------
 
@@ -152,45 +129,19 @@ class Watch:
 
     # ---- steps ---------------------------------------------------------------------------------
 
-    def _open(self):
-        """A step of ours, where the trainer has none of its own."""
-        run = self._run
-        if run._step != NO_STEP or run._explicit_steps:
-            return
-        if run._next_step == 0:
-            self._go_on()
-        run._begin_step(run._next_step)
-        self._own_step = run._step != NO_STEP
+    def _has_stepped(self):
+        """In the step that is open."""
+        return any(id(o) in self._loop.stepped for o in self.optimizers)
 
-    def _go_on(self):
-        """Behind a resume the steps go on where the loaded optimizer stands, if it counts its own."""
-        made = [_steps_made(optimizer) for optimizer in self._optimizers]
-        if made and max(made) > 0:
-            self._run._next_step = max(made)
-            print(f"plumbline: steps go on at {max(made)}: the optimizer's state has made so many", file=sys.stderr)
-
-    def _partly(self):
-        """The trainer ends its step itself, and not all of its optimizers have stepped in it."""
-        if self._stepped and not self._own_step:
-            self._guarded(self._close)
-
-    def _close(self, carry=False):
-        """`carry`: what has been computed since the last update is of the next step."""
+    def observe_step(self, updated):
+        """At a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.end("forward")
-        if self._stepped:
+        if updated:
             self._screen_weights()
             self._observe_weights()
             self._modules.observe_buffers()
-            self._stepped.clear()
         if self._routers is not None:
             self._guarded(self._routers.step_ends)
-        self._tell_scalars(carry)
-        if not self._forwards and not self._is_compiled and "torch._dynamo" in sys.modules:
-            self._is_compiled = True
-            self._guarded(self._compiled_away)
-        if self._own_step:
-            self._own_step = False
-            self._run._end_step()
 
     def _forward(self, module, inputs):
         self._guarded(self._before_forward, module, inputs)
@@ -209,79 +160,54 @@ class Watch:
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         if self._run._step == NO_STEP:
-            self._open()
+            self._loop.open()
         self.stages.begin("forward")
         for value in inputs:
             if torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1:
-                self._tokens += value.numel()
+                self.tokens += value.numel()
                 break
 
     def _forward_within(self, module, _inputs):
         if not (module.training and sys.modules["torch"].is_grad_enabled()):
             self._guarded(self.stages.evaluates)
 
-    def _before_backward(self, loss):
+    def _before_backward(self, number, loss):
+        loop = self._loop
         self.stages.end("forward")
         if self._run._step == NO_STEP:
-            self._open()
-        if self._run._step >= CAPTURING or loss.numel() != 1:
+            loop.open()
+        if not loop.takes(loss):
             return
         if self._ddp_pending:  # its forward pass is compiled
             self._ddp_pending = not self._ddp.observe()
-        self._backwards += 1
-        self._micro += 1  # since somebody's update
-        here = loss.device.type == "cpu"  # elsewhere reading it would wait for the device
-        scale = None if self._scaler is None else getattr(self._scaler, "_scale", None)
-        if not here:
-            loss = loss.detach() if scale is None else loss.detach() / scale
-        else:
-            loss = value = loss.item() if scale is None else (loss.detach() / scale).item()
-            why = self._screen.loss(value, (self._cleared_last, *self._stepped) if len(self._optimizers) > 1 else None)
-            if why is not None:
-                look(self._run, why)
-                if not math.isfinite(value):
-                    self._observe_used_weights()
-        if self._standstill.suspect(self._micro):
-            self._guarded(self._standstill.ask, self._micro)
-        cleared = len(self._zeroed) == len(self._optimizers) > 0
-        left_over = self._micro == 1 and self._run._step > 0 and not cleared and self._leftover.found()
-        if self._accumulation is None and (left_over or self._micro == 2):
+        if loop.backward(number, loss):
+            for watch in loop.watches:
+                watch._observe_used_weights()
+        if self.standstill.suspect(loop.micro):
+            self._guarded(self.standstill.ask, loop.micro)
+            if self not in loop.watches:  # another has taken its place
+                return
+        self._look_at_left(loop.micro)
+
+    def _look_at_left(self, micro):
+        """Gradients that the step before has left, and those of several backward passes, add up."""
+        cleared = len(self._zeroed) == len(self.optimizers) > 0
+        left = micro == 1 and self._run._step > 0 and not cleared and self._leftover.found()
+        if self._accumulation is None and (left or micro == 2):
             named = [pair for pair in self._named() if pair[0] not in self._shards]
             self._accumulation = self._run.watch_accumulation(named)
-        if left_over and not self._left:
+        if left and not self._left:
             look(self._run, "gradients of the step before were not cleared")
-        if self._micro == 1:
-            self._left = left_over
-        if not self._repeated:  # what the step began with is its loss
-            self._losses.waiting.append(loss)
-
-    def _cleared(self, optimizer):
-        """zero_grad after a backward pass and no step: a loss scaler skipped it, or it was made for something else (a
-        sharpness, a log), or a closure runs again."""
-        self._cleared_last = id(optimizer)
-        if self.in_closure:
-            self._repeated, self._backwards, self._micro = bool(self._losses.waiting), 0, 0
-        elif self._backwards and not self._stepped:
-            if self._standstill.scaled():
-                self._close()
-            else:  # a backward pass that was no update's: the step goes on
-                self._losses.drop()
-                self._tokens, self._backwards, self._micro = 0, 0, 0
+        if micro == 1:
+            self._left = left
 
     def _begin_update(self, optimizer):
         self._zeroed.discard(id(optimizer))
-        if id(optimizer) in self._stepped:  # of several, one steps more often than others
-            self._close(carry=True)
-        if self._run._step == NO_STEP:
-            self._open()
+        self._loop.begin_update(optimizer)
 
     def _end_update(self, optimizer):
-        self._losses.used(optimizer, bool(self._stepped))
-        self._stepped.add(id(optimizer))
-        self._standstill.moved(self._micro)
-        self._micro = 0
-        if len(self._stepped) == len(self._optimizers):
-            self._close()
+        self.standstill.moved(self._loop.micro)
+        self._loop.end_update(optimizer)
 
     # ---- what is told --------------------------------------------------------------------------
 
@@ -291,7 +217,7 @@ class Watch:
         if step == NO_STEP:
             return
         paced = self._pace.due(step)
-        if paced and not self._stepped:
+        if paced and not self._has_stepped():
             began = perf_counter()
             if not behind:
                 self._ratio.before()
@@ -302,7 +228,7 @@ class Watch:
     def looks(self):
         """Whether this step is one in which the gradients, or what they become, are read."""
         step = self._run._step
-        return self._pace.due(step) or any(self._gradients.due(o) or self._updates[id(o)].due(step) for o in self._optimizers)
+        return self._pace.due(step) or any(self._gradients.due(o) or self._updates[id(o)].due(step) for o in self.optimizers)
 
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
@@ -313,8 +239,8 @@ class Watch:
         self._moved = self._ratio.after()
         if self._replicas and not self._gradients.poisoned:
             self._run._own_scalar(self._checksum_name, combined(sums))
-        moving = self._gradients.moving if all(g["lr"] for o in self._optimizers for g in o.param_groups) else ()
-        look(self._run, self._screen.weights(self._names, sums, moving))
+        moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
+        look(self._run, self.screen.weights(self._names, sums, moving))
         self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + perf_counter() - began)
 
     def _observe_used_weights(self):
@@ -323,7 +249,7 @@ class Watch:
         A role of its own, since a weight is looked at behind its update otherwise.
         """
         run = self._run
-        if self._stepped or self._used_step == run._step or run._step >= CAPTURING:
+        if self._has_stepped() or self._used_step == run._step or run._step >= CAPTURING:
             return
         self._used_step = run._step
         named = [(name, p) for name, p in self._named() if p.is_floating_point() and local(p).numel()]
@@ -344,23 +270,26 @@ class Watch:
                 continue
             self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
 
-    def _tell_scalars(self, carry):
-        run, losses, tokens = self._run, self._losses.take(carry), self._tokens
-        self._tokens, self._repeated = 0, False
-        self._backwards, self._micro = (self._micro, self._micro) if carry else (0, 0)
+    def tell_scalars(self, losses):
+        """losses: (series, each) of the loop; of several watches the first one's."""
+        run, tokens = self._run, self.tokens
+        self.tokens = 0
         self._pace.step_began()
+        if not self._forwards and not self._is_compiled and "torch._dynamo" in sys.modules:
+            self._is_compiled = True
+            self._guarded(self._compiled_away)
         if run._step == NO_STEP:
             return
         for name, each in losses:
             loss = sum(map(float, each))
             if not isinstance(each[0], float):
-                look(run, self._screen.loss(loss, name))  # for the next steps: this one is nearly over
+                look(run, self.screen.loss(loss, name))  # for the next steps: this one is nearly over
             run._own_scalar(name, loss)
         if tokens:
             run._own_scalar("tokens", tokens)
-        if self._scaler is not None and self._scaler.is_enabled():
-            run._own_scalar("loss_scale", self._scaler.get_scale())
-        rates = [group["lr"] for o in self._optimizers for group in o.param_groups][:_MOST_RATES]
+        if self.scaler is not None and self.scaler.is_enabled():
+            run._own_scalar("loss_scale", self.scaler.get_scale())
+        rates = [group["lr"] for o in self.optimizers for group in o.param_groups][:_MOST_RATES]
         for number, rate in enumerate(rates):
             run._own_scalar(numbered("lr", self._number + number), float(rate))
         moved, self._moved = self._moved, None

@@ -259,6 +259,21 @@ for i in range(4):
                      "step=2 grad_norm=4.24264", "step=3 grad_norm=5.65685", "step=3 grad_norm.1=5.65685"]  # fmt: skip
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_two_models_by_a_call_each_step_together(tmp_path, apart):
+    watches = "run.watch(model, opt); run.watch(other, second)" if apart else "run.watch(torch.nn.ModuleList([model, other]), [opt, second])"
+    told = calls(tmp_path, f"""
+other = torch.nn.Linear(2, 1, bias=False)
+second = torch.optim.SGD(other.parameters(), lr=0.25)
+{watches}
+for i in range(3):
+    opt.zero_grad(); (model(x).mean() * 0 + i).backward(); opt.step()
+    second.zero_grad(); (other(x).mean() * 0 - i).backward(); second.step()
+""", "step_", "scalar step=1 ", "scalar step=2 ")  # fmt: skip
+    assert [c for c in told if c.startswith("step_")] == steps(0, 1, 2)
+    assert sorted(c for c in told if "loss" in c) == [f"scalar step={i} partial_loss{n}={v}" for i in (1, 2) for n, v in ((".1", -i), ("", i))]
+
+
 def test_a_second_model_has_names_of_its_own(tmp_path):
     told = calls(tmp_path, """
 other = torch.nn.Linear(2, 1, bias=False)

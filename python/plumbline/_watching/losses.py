@@ -9,25 +9,35 @@ def numbered(name, number):
 
 
 class Losses:
-    """Those of one watch, from a backward pass to the end of the step in which an optimizer has used it."""
+    """Those of a run's loop, from a backward pass to the end of the step in which an optimizer has used it."""
 
-    def __init__(self, optimizers, first, alone):
-        """first: the number of the first optimizer among those of the run. alone: no other model is watched."""
-        self._numbers = {id(o): first + k for k, o in enumerate(optimizers)}
-        self._first = first
-        # Has each optimizer its own? None: it has not been seen yet.
-        self.apart = (None if len(optimizers) > 1 else False) if alone else True
+    def __init__(self):
+        self.optimizers = {}  # id -> its number among those of the run
+        self.apart = False  # has each optimizer its own? None: it has not been seen yet
         self.waiting = []  # of backward passes that nobody's update has used
         self._used = {}  # number of an optimizer -> its losses of this step
-        self._one = alone and len(optimizers) == 1
+
+    def join(self, optimizers, first):
+        """first: the number of the first of them."""
+        self.optimizers.update({id(o): first + k for k, o in enumerate(optimizers)})
+        if len(self.optimizers) > 1 and not self.apart:
+            self.apart = None
+
+    def leave(self, optimizers):
+        for one in optimizers:
+            self.optimizers.pop(id(one), None)
+
+    @property
+    def _one(self):
+        return len(self.optimizers) == 1 and not self.apart
 
     def used(self, optimizer, behind_others):
         """Its update is made; in this step `behind_others`, or it is the first."""
-        if self._one and not self.apart:
+        if self._one:
             return
         if behind_others and not self.apart:
             self.apart = bool(self.waiting)
-        self._used.setdefault(self._numbers[id(optimizer)], []).extend(self.waiting)
+        self._used.setdefault(self.optimizers[id(optimizer)], []).extend(self.waiting)
         self.waiting = []
 
     def drop(self):
@@ -36,12 +46,12 @@ class Losses:
 
     def take(self, carry):
         """[(series, losses)] of the step that ends. `carry`: those that are waiting are of the next one."""
-        if self._one and not self.apart and not carry:  # of most trainers
+        if self._one and not carry:  # of most trainers
             told, self.waiting = self.waiting, []
             return [("loss", told)] if told else []
         used, self._used = self._used, {}
         if not carry:
-            used.setdefault(min(used, default=self._first), []).extend(self.waiting)
+            used.setdefault(min(used, default=min(self.optimizers.values(), default=0)), []).extend(self.waiting)
             self.waiting = []
         if self.apart is False:
             used = {None: [loss for number in sorted(used) for loss in used[number]]}

@@ -3,13 +3,22 @@
 import itertools
 import weakref
 
+from .loop import Loop
+
 
 class Models:
     """Of one run."""
 
     def __init__(self):
         self._live = weakref.WeakKeyDictionary()  # model -> (number behind its optimizers', names)
+        self._loop = None
         self._watches = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
+
+    def loop(self, run):
+        """That of the run's trainer: one for all of them."""
+        if self._loop is None:
+            self._loop = Loop(run)
+        return self._loop
 
     def watch_of(self, model):
         """The one that watches it, or None."""
@@ -18,10 +27,6 @@ class Models:
 
     def enter(self, model, optimizers, names):
         """(number of its first optimizer, what stands before its names: nothing unless another model has one of them)."""
-        for other in list(self._watches):
-            watch = self.watch_of(other)
-            if watch is not None:
-                watch.shares()
         first = max((last for last, _ in self._live.values()), default=0)
         taken = set().union(*(names for _, names in self._live.values()))
         tries = itertools.chain([""], (f"model{k}." for k in itertools.count(2)))
@@ -35,7 +40,3 @@ class Models:
     def leave(self, model):
         self._live.pop(model, None)
         self._watches.pop(model, None)
-
-    @property
-    def alone(self):
-        return len(self._live) < 2

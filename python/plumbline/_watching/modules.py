@@ -127,7 +127,7 @@ class Backward:
     """Tensor.backward, which tells the watches whose trainer calls it on a scalar."""
 
     watches = weakref.WeakSet()
-    original, running = None, 0
+    original, running, number = None, 0, 0
 
     @classmethod
     def add(cls, watch):
@@ -138,8 +138,9 @@ class Backward:
 
             def backward(self, *arguments, **options):
                 told = list(cls.watches)
+                cls.number += 1
                 for one in told:
-                    one._guarded(one._before_backward, self)
+                    one._guarded(one._before_backward, cls.number, self)
                     one.stages.begin("backward")
                 cls.running += 1
                 try:

@@ -47,7 +47,9 @@ class Standstill:
         if others:
             watched = self._run.watch(self._model, others, scaler=self._scaler, activations=self._activations)
             if hasattr(watched, "stages"):
-                print("plumbline: the optimizer was replaced: the new one is watched", file=sys.stderr)
+                missed = passes // max(self._most, 1) - 1  # steps that were one of ours
+                self._run._next_step += missed
+                print(f"plumbline: the optimizer was replaced: the new one is watched, behind {missed} steps that were not seen", file=sys.stderr)
                 return
         if self._told or passes < (max(_MANY, _TOLD * self._most) if self._most else _NEVER):
             return

@@ -7,12 +7,12 @@ def _counted(number, what):
 
 def describe(watch):
     """One line: what is watched, and what is not."""
-    kinds = [type(o).__name__ for o in watch._optimizers]
+    kinds = [type(o).__name__ for o in watch.optimizers]
     each = dict.fromkeys(kinds)
     optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer"
-    unknown = [type(o).__name__ for o in watch._optimizers if watch._updates[id(o)].kind is None]
+    unknown = [type(o).__name__ for o in watch.optimizers if watch._updates[id(o)].kind is None]
     text = f"watching {_counted(len(watch._trained), 'trained parameter')}, {optimizers}"
-    held = {id(p) for o in watch._optimizers for group in o.param_groups for p in group["params"]}
+    held = {id(p) for o in watch.optimizers for group in o.param_groups for p in group["params"]}
     missing = [name for name, p in watch._trained if id(p) not in held]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

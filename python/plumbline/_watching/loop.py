@@ -1,0 +1,158 @@
+"""The trainer's loop as the watches of a run see it together: steps, and whose loss it was.
+
+Each model has a watch of its own, but a step is the loop's: of the two sides of a game, watched by two calls, each updates once
+in it.
+"""
+
+import math
+import sys
+
+from .._library import CAPTURING, NO_STEP
+from .._screen import look
+from .losses import Losses
+
+_FARTHEST = 2.0**53  # step
+
+
+def _steps_made(optimizer):
+    """As its state says; 0 where it does not count them."""
+    for state in optimizer.state.values():
+        made = state.get("step") if isinstance(state, dict) else None
+        if made is not None:
+            made = float(made)
+            return int(made) if 0 < made < _FARTHEST else 0
+    return 0
+
+
+class Loop:
+    """Of one run."""
+
+    def __init__(self, run):
+        self._run, self.watches = run, []
+        self.stepped = set()  # ids of optimizers, since the step began
+        self.cleared_last = None
+        self.backwards, self.micro = 0, 0  # passes of the step; of them, since somebody's update
+        self.own_step = False  # nobody but we ends it
+        self._repeated = False
+        self.losses = Losses()
+        self._pass = None  # the backward pass that was counted last
+
+    # ---- who is in it --------------------------------------------------------------------------
+
+    def join(self, watch, optimizers, first):
+        self.watches.append(watch)
+        self.losses.join(optimizers, first)
+        if len(self.losses.optimizers) > 1 and self.partly not in self._run._at_step_end:
+            self._run._at_step_end.append(self.partly)
+
+    def leave(self, watch):
+        if watch in self.watches:
+            self.watches.remove(watch)
+            self.losses.leave(watch.optimizers)
+        if self.watches:
+            return
+        if self.partly in self._run._at_step_end:
+            self._run._at_step_end.remove(self.partly)
+        if self.own_step:  # nobody else would end it
+            self.own_step = False
+            self._run._end_step()
+
+    @property
+    def optimizers(self):
+        return [o for watch in self.watches for o in watch.optimizers]
+
+    # ---- steps ---------------------------------------------------------------------------------
+
+    def open(self):
+        """A step of ours, where the trainer has none of its own."""
+        run = self._run
+        if run._step != NO_STEP or run._explicit_steps:
+            return
+        if run._next_step == 0:
+            self._go_on()
+        run._begin_step(run._next_step)
+        self.own_step = run._step != NO_STEP
+
+    def _go_on(self):
+        """Behind a resume the steps go on where the loaded optimizer stands, if it counts its own."""
+        made = max(map(_steps_made, self.optimizers), default=0)
+        if made > 0:
+            self._run._next_step = made
+            print(f"plumbline: steps go on at {made}: the optimizer's state has made so many", file=sys.stderr)
+
+    def partly(self):
+        """The trainer ends its step itself, and not all of the optimizers have stepped in it."""
+        if self.stepped and not self.own_step and self.watches:
+            self.watches[0]._guarded(self.close)
+
+    def close(self, carry=False):
+        """`carry`: what has been computed since the last update is of the next step."""
+        for watch in self.watches:
+            watch.observe_step(any(id(o) in self.stepped for o in watch.optimizers))
+        self.stepped.clear()
+        losses = self.losses.take(carry)
+        self._repeated = False
+        self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
+        for watch in self.watches:
+            watch.tell_scalars(losses)
+            losses = ()  # once
+        if self.own_step:
+            self.own_step = False
+            self._run._end_step()
+
+    # ---- backward passes and updates -----------------------------------------------------------
+
+    def backward(self, number, loss):
+        """The pass of that number begins; the first of the watches that are told of it counts it. Was its loss no number?"""
+        if self._pass == number:
+            return False
+        self._pass = number
+        self.backwards += 1
+        self.micro += 1
+        loss, lost = self._seen(loss)
+        if not self._repeated:  # what the step began with is its loss
+            self.losses.waiting.append(loss)
+        return lost
+
+    def _seen(self, loss):
+        """(the loss, whether it is no number). On a device nobody waits for it."""
+        scaler = next((w.scaler for w in self.watches if w.scaler is not None), None)
+        scale = None if scaler is None else getattr(scaler, "_scale", None)
+        if loss.device.type != "cpu":
+            return (loss.detach() if scale is None else loss.detach() / scale), False
+        value = loss.item() if scale is None else (loss.detach() / scale).item()
+        several = len(self.watches) > 1 or len(self.watches[0].optimizers) > 1
+        why = self.watches[0].screen.loss(value, (self.cleared_last, *self.stepped) if several else None)
+        look(self._run, why)
+        return value, why is not None and not math.isfinite(value)
+
+    def cleared(self, optimizer, watch):
+        """zero_grad after a backward pass and no step: a loss scaler skipped it, or it was made for something else (a
+        sharpness, a log), or a closure runs again."""
+        self.cleared_last = id(optimizer)
+        if watch.in_closure:
+            self._repeated, self.backwards, self.micro = bool(self.losses.waiting), 0, 0
+        elif self.backwards and not self.stepped:
+            if watch.standstill.scaled():
+                self.close()
+            else:  # a backward pass that was no update's: the step goes on
+                self.losses.drop()
+                self.backwards, self.micro = 0, 0
+                for one in self.watches:
+                    one.tokens = 0
+
+    def begin_update(self, optimizer):
+        if id(optimizer) in self.stepped:  # of several, one steps more often than others
+            self.close(carry=True)
+        if self._run._step == NO_STEP:
+            self.open()
+
+    def end_update(self, optimizer):
+        self.losses.used(optimizer, bool(self.stepped))
+        self.stepped.add(id(optimizer))
+        self.micro = 0
+        if len(self.stepped) == len(self.losses.optimizers):
+            self.close()
+
+    def takes(self, loss):
+        return self._run._step < CAPTURING and loss.numel() == 1
