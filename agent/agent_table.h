@@ -172,6 +172,9 @@ typedef struct plumbline_agent_table {
   /* A step is open, steps > 0. Sets words back to it. */
   plumbline_status_t (*look)(void* agent_run, int64_t step, uint32_t steps,
                              plumbline_error_t* error);
+  /* plumbline/together.h. */
+  plumbline_status_t (*together_begin)(void* agent_run, plumbline_error_t* error);
+  plumbline_status_t (*together_end)(void* agent_run, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

@@ -4,6 +4,7 @@
 #include "agent/facade/run.h"
 #include "agent/facade/sized.h"
 #include "agent/facade/text.h"
+#include "plumbline/together.h"
 
 namespace plumbline::facade {
 namespace {
@@ -132,6 +133,22 @@ plumbline_status_t LookClosely(Run* run, uint32_t steps) {
   return call.agent().look(call.agent_run(), static_cast<int64_t>(step), steps, ThreadError());
 }
 
+using Together = plumbline_status_t (*plumbline_agent_table_t::*)(void*, plumbline_error_t*);
+
+// Before the agent is there nothing waits in it, and none is loaded for that.
+plumbline_status_t CallTogether(const char* name, plumbline_run_t* handle, Together entry) {
+  if (handle == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: run is NULL", name);
+  if (InForkedChild()) return PLUMBLINE_DISABLED;
+  Run* run = FromHandle(handle);
+  const plumbline_status_t idle = IdleStatus(run);
+  if (idle != PLUMBLINE_OK) return idle;
+  if (StateOf(run) == RunState::kWaiting) return PLUMBLINE_NOT_DUE;
+  AgentCall call(run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  if (!PLUMBLINE_AGENT_HAS(&call.agent(), together_end)) return OlderAgent(name);
+  return (call.agent().*entry)(call.agent_run(), ThreadError());
+}
+
 // Between two steps a span belongs to the last one; before the first, to step 0.
 int64_t StepOfSpan(Run* run) {
   const uint64_t step = StepBehind(run);
@@ -206,6 +223,14 @@ plumbline_status_t plumbline_look(plumbline_run_t* run, uint32_t steps) {
   }
   if (InForkedChild()) return PLUMBLINE_DISABLED;
   return LookClosely(FromHandle(run), steps);
+}
+
+plumbline_status_t plumbline_together_begin(plumbline_run_t* run) {
+  return CallTogether("together_begin", run, &plumbline_agent_table_t::together_begin);
+}
+
+plumbline_status_t plumbline_together_end(plumbline_run_t* run) {
+  return CallTogether("together_end", run, &plumbline_agent_table_t::together_end);
 }
 
 plumbline_status_t plumbline_span_begin(plumbline_run_t* run, const char* kind, const char* name,

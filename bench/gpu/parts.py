@@ -231,7 +231,7 @@ def _benchmark(bench, name, *arguments, limit=240):
             for r in rows if r.get("aggregate_name") == "median"}
 
 
-COUNTERS = ("items_per_second", "besides_ns", "besides_low_ns", "besides_high_ns")
+COUNTERS = ("items_per_second", "besides_ns", "besides_low_ns", "besides_high_ns", "besides_pairs")
 
 
 NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}

@@ -2,14 +2,12 @@
 // launches: Observe is the ring's call, Launches the same functions of the device library called
 // bare, Besides the one less the other, lump by lump in turns. Host time; the device catches up and
 // is drained between lumps of calls, which is not timed.
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "bench/gpu/device_memory.h"
+#include "bench/gpu/paired.h"
 #include "probes/device/ring.h"
 #include "tests/kernels/device/device_library.h"
 
@@ -179,11 +177,6 @@ void Launches(benchmark::State& state) {
       [&] { cudaStreamSynchronize(router.stream); });
 }
 
-double Middle(std::vector<double> of, double share) {
-  std::sort(of.begin(), of.end());
-  return of.empty() ? 0 : of[static_cast<size_t>(share * static_cast<double>(of.size() - 1))];
-}
-
 // A lump of each in turns, the first one changing: whatever goes on beside them meets both alike.
 // The counters are of the differences of neighbours; the time is a call's through the ring.
 void Besides(benchmark::State& state) {
@@ -205,20 +198,16 @@ void Besides(benchmark::State& state) {
     cudaStreamSynchronize(router.stream);
     return took;
   };
-  std::vector<double> differences;
-  bool ring_first = false;
+  PairedDifferences differences;
   for (auto _ : state) {
-    ring_first = !ring_first;
-    double whole = ring_first ? through_ring() : 0;
-    const double part = launches();
-    if (!ring_first) whole = through_ring();
-    if (whole < 0 || part < 0) return state.SkipWithError("a call was not taken");
-    differences.push_back((whole - part) * 1e9);
-    state.SetIterationTime(whole);
+    if (!differences.Take(through_ring, launches))
+      return state.SkipWithError("a call was not taken");
+    state.SetIterationTime(differences.last_whole());
   }
-  state.counters["besides_ns"] = Middle(differences, 0.5);
-  state.counters["besides_low_ns"] = Middle(differences, 0.25);
-  state.counters["besides_high_ns"] = Middle(differences, 0.75);
+  state.counters["besides_ns"] = differences.At(0.5) * 1e9;
+  state.counters["besides_low_ns"] = differences.At(0.25) * 1e9;
+  state.counters["besides_high_ns"] = differences.At(0.75) * 1e9;
+  state.counters["besides_pairs"] = static_cast<double>(differences.pairs());
 }
 
 BENCHMARK(Besides)->ArgName("sampled")->Arg(0)->Arg(1)->UseManualTime();

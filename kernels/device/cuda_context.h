@@ -13,6 +13,7 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <utility>
 
 #include "kernels/device/driver.h"
 #include "kernels/device/table.h"
@@ -73,8 +74,37 @@ inline DeviceStatus CheckGot(const char* what, int code, DeviceError* error) {
   return OfACapture(code) ? kDeviceCapturing : s;
 }
 
-// For the length of a scope the device's context is current, and what the thread calls cannot spoil
-// a capture that goes on elsewhere (an event query from another thread would).
+// For the length of a scope, what the thread calls cannot spoil a capture that goes on elsewhere
+// (an event query from another thread would, or the retaining of a context). Begun before anything
+// else that touches the driver: the mode is the thread's and needs no context.
+class Relaxed {
+ public:
+  Relaxed() { Set(); }
+  ~Relaxed() { End(); }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+  // Once more, where the driver was not ready for it: not initialised, or without a context. True:
+  // it is set only now.
+  bool Again() {
+    if (set_) return false;
+    Set();
+    return set_;
+  }
+  void End() {
+    if (std::exchange(set_, false)) cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+
+ private:
+  void Set() {
+    set_ = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
+    if (!set_) cudaGetLastError();
+  }
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then, the one before
+  bool set_ = false;
+};
+
+// The same, and the device's context is current.
 class Scope {
  public:
   explicit Scope(const CudaDevice& device) : driver_(*device.driver) {
@@ -82,10 +112,10 @@ class Scope {
     driver_.current(&before);
     pushed_ = before != device.context && driver_.push(device.context) == CUDA_SUCCESS;
     entered_ = pushed_ || before == device.context;
-    if (entered_) cudaThreadExchangeStreamCaptureMode(&mode_);
+    late_ = entered_ && relaxed_.Again();
   }
   ~Scope() {
-    if (entered_) cudaThreadExchangeStreamCaptureMode(&mode_);
+    if (late_) relaxed_.End();
     CUcontext ours = nullptr;
     if (pushed_) driver_.pop(&ours);
   }
@@ -95,10 +125,11 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 
  private:
+  Relaxed relaxed_;
   const Driver& driver_;
   bool pushed_ = false;
   bool entered_ = false;
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  bool late_ = false;  // the mode needed the context
 };
 
 inline DeviceStatus Gone(DeviceError* error) {

@@ -68,18 +68,24 @@ DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
   return s;
 }
 
+// Another thread may be capturing all the while.
+DeviceStatus GetReady(CudaDevice* d, DeviceError* error) {
+  Relaxed relaxed;
+  DeviceStatus s = Check(*d->driver, "no CUDA device", d->driver->init(0), error);
+  relaxed.Again();
+  if (s == kDeviceOk) s = Retain(d, error);
+  if (s != kDeviceOk) return s;
+  s = Prepare(d, error);
+  if (s != kDeviceOk) d->driver->primary_release(d->number);
+  return s;
+}
+
 DeviceStatus Open(int32_t ordinal, void** device, DeviceError* error) {
   auto* d = static_cast<CudaDevice*>(std::calloc(1, sizeof(CudaDevice)));
   if (d == nullptr) return Fail(error, kDeviceFailed, "out of memory");
   d->ordinal = ordinal;
   d->driver = OpenDriver(error);
-  DeviceStatus s = d->driver == nullptr ? kDeviceFailed : kDeviceOk;
-  if (s == kDeviceOk) s = Check(*d->driver, "no CUDA device", d->driver->init(0), error);
-  if (s == kDeviceOk) s = Retain(d, error);
-  if (s == kDeviceOk) {
-    s = Prepare(d, error);
-    if (s != kDeviceOk) d->driver->primary_release(d->number);
-  }
+  const DeviceStatus s = d->driver == nullptr ? kDeviceFailed : GetReady(d, error);
   if (s != kDeviceOk) {
     std::free(d);
     return s;
@@ -90,7 +96,10 @@ DeviceStatus Open(int32_t ordinal, void** device, DeviceError* error) {
 
 void Close(void* device) {
   CudaDevice& d = AsDevice(device);
-  d.driver->primary_release(d.number);
+  {
+    const Relaxed relaxed;
+    d.driver->primary_release(d.number);
+  }
   std::free(&d);
 }
 

@@ -81,23 +81,20 @@ void PlanElements(const Kept& kept, const TensorSample& sample, DeviceJob* job) 
   for (const TensorView* view : kept.all()) gather.result_bytes += GatherBytes(view->dtype, n);
 }
 
-// The gather's items, then the indices, the same of each tensor.
-void PutGather(const Kept& kept, DeviceJob* job) {
-  const int64_t n = job->sample.elements();
-  std::byte* table = job->elements_at;
-  auto* indices = reinterpret_cast<uint64_t*>(table + kept.n * sizeof(GatherItem));
-  job->sample.Indices(indices);
-  int64_t first = 0;
-  uint64_t result = 0;
+void PutGathersOf(const Kept& kept, const TensorSample& sample, GatherPlace* place) {
+  const int64_t n = sample.elements();
+  const uint64_t* first = place->indices;
+  sample.Indices(place->indices);
   for (const TensorView* view : kept.all()) {
     GatherItem item = PlanItem(*view, n);
-    item.first_span = first;
-    item.result = result;
-    std::memcpy(table, &item, sizeof(item));
-    table += sizeof(item);
-    if (first > 0) std::copy_n(indices, n, indices + first);
-    first += n;
-    result += GatherBytes(view->dtype, n);
+    item.first_span = place->span;
+    item.result = place->result;
+    std::memcpy(place->items, &item, sizeof(item));
+    place->items += sizeof(item);
+    if (place->indices != first) std::copy_n(first, n, place->indices);
+    place->indices += n;
+    place->span += n;
+    place->result += GatherBytes(view->dtype, n);
   }
 }
 
@@ -106,12 +103,6 @@ std::string_view Keep(std::string_view text, char* to) {
   if (n > 0) std::memcpy(to, text.data(), n);
   return {to, n};
 }
-
-void KeepTexts(TensorJob* job) {
-  job->call.role = Keep(job->call.role, job->role);
-  job->call.replicas = Keep(job->call.replicas, job->replicas);
-}
-void KeepTexts(UpdateJob* job) { job->call.optimizer = Keep(job->call.optimizer, job->optimizer); }
 
 template <typename Job>
 size_t BytesOf(const Job& job) {
@@ -126,11 +117,28 @@ Job* Put(const Job& planned, std::byte* memory) {
   std::memcpy(job->figures_at, &job->item, sizeof(job->item));
   if (job->ElementBytes() == 0) return job;
   job->elements_at = job->figures_at + Aligned(job->figures.bytes());
-  if (job->gather.items > 0) PutGather(KeptOf(job->call), job);
+  if (job->gather.items == 0) return job;
+  std::byte* indices =
+      job->elements_at + static_cast<size_t>(job->gather.items) * sizeof(GatherItem);
+  GatherPlace place{job->elements_at, reinterpret_cast<uint64_t*>(indices)};
+  PutGathers(*job, &place);
   return job;
 }
 
 }  // namespace
+
+void KeepTexts(TensorJob* job) {
+  job->call.role = Keep(job->call.role, job->role);
+  job->call.replicas = Keep(job->call.replicas, job->replicas);
+}
+void KeepTexts(UpdateJob* job) { job->call.optimizer = Keep(job->call.optimizer, job->optimizer); }
+
+void PutGathers(const TensorJob& job, GatherPlace* place) {
+  PutGathersOf(KeptOf(job.call), job.sample, place);
+}
+void PutGathers(const UpdateJob& job, GatherPlace* place) {
+  PutGathersOf(KeptOf(job.call), job.sample, place);
+}
 
 size_t DeviceJob::ElementBytes() const {
   if (left_out) return 0;
@@ -197,20 +205,24 @@ GraphCopy CopyOf(const TensorView& row, const std::byte* to) {
 
 bool AskElements(const DeviceJob& job, std::byte* elements, SampledPart* part) {
   if (job.elements_at == nullptr) return false;
-  auto* to = reinterpret_cast<unsigned char*>(elements);
   if (job.row.present()) {
     part->copies = 1;
     part->row = CopyOf(job.row, elements);
-    part->row_to = to;
+    part->row_to = reinterpret_cast<unsigned char*>(elements);
     return true;
   }
-  const auto count = static_cast<size_t>(job.gather.items);
-  part->gathers = static_cast<uint32_t>(count);
-  part->samples = job.gather.work;
-  part->indices = reinterpret_cast<const uint64_t*>(to + count * sizeof(GatherItem));
-  part->gathered = to + job.gather.results_at();
-  std::memcpy(static_cast<void*>(part->gather), job.elements_at, count * sizeof(GatherItem));
+  AskGathers(job.gather, job.elements_at, elements, part);
   return true;
+}
+
+void AskGathers(const BatchShape& gathers, const std::byte* at, std::byte* to, SampledPart* part) {
+  const auto count = static_cast<size_t>(gathers.items);
+  auto* on_device = reinterpret_cast<unsigned char*>(to);
+  part->gathers = static_cast<uint32_t>(count);
+  part->samples = gathers.work;
+  part->indices = reinterpret_cast<const uint64_t*>(on_device + count * sizeof(GatherItem));
+  part->gathered = on_device + gathers.results_at();
+  std::memcpy(static_cast<void*>(part->gather), at, count * sizeof(GatherItem));
 }
 
 UpdateInput ElementsOf(const UpdateJob& job) {

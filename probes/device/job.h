@@ -56,8 +56,9 @@ struct UpdateJob : DeviceJob {
   char optimizer[kMaxTextBytes] = {};
 };
 
-// Device memory that any job's launch fits into, which leaves it as zeros for the next.
-inline constexpr uint64_t kJobWorkspace = uint64_t{24} << 10;
+// Device memory that any job's launch fits into, and one of as many jobs as its arguments hold, but
+// of f64; each launch leaves it as zeros for the next.
+inline constexpr uint64_t kJobWorkspace = uint64_t{96} << 10;
 
 absl::Status PlanJob(const TensorCall& call, const MeasureOptions& options, TensorJob* job);
 absl::Status PlanJob(const UpdateCall& call, const MeasureOptions& options, UpdateJob* job);
@@ -72,8 +73,25 @@ size_t JobBytes(const UpdateJob& job);
 TensorJob* PutJob(const TensorJob& job, std::byte* memory);
 UpdateJob* PutJob(const UpdateJob& job, std::byte* memory);
 
+// Copies the call's texts, as a job that is not put yet does not, into the job itself.
+void KeepTexts(TensorJob* job);
+void KeepTexts(UpdateJob* job);
+
+// Where a job's gathers go among others': each moves on by what the job puts.
+struct GatherPlace {
+  std::byte* items;
+  uint64_t* indices;
+  int64_t span = 0;
+  uint64_t result = 0;
+};
+// The gathers of a job that has some, its indices once for each of its tensors.
+void PutGathers(const TensorJob& job, GatherPlace* place);
+void PutGathers(const UpdateJob& job, GatherPlace* place);
+
 // What the job's launch copies of its elements, which the device sees at `elements`. False: none.
 bool AskElements(const DeviceJob& job, std::byte* elements, SampledPart* part);
+// The same of gathers, at most kGraphGathers: `at`, as they were put; the device sees them at `to`.
+void AskGathers(const BatchShape& gathers, const std::byte* at, std::byte* to, SampledPart* part);
 
 // The update's sampled elements as tensors [m] of the host; absent where its own are.
 UpdateInput ElementsOf(const UpdateJob& job);

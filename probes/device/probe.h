@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/mutex.h"
+#include "probes/device/job_batch.h"
 #include "probes/device/ring.h"
 
 namespace plumbline::probes {
@@ -22,6 +24,17 @@ struct DeviceReply {
   bool prepared = false;  // this call got a device ready: it took longer than others will
   bool crowded = false;   // the ring is more than a quarter full
   DeviceError error{};    // set for kNotLoaded, kRefused and kFailed
+};
+
+// Calls that wait to leave together, those of one stream in one launch. One thread at a time; its
+// memory stays from use to use.
+struct DeviceBatch {
+  // What became of a call that was not taken, or not whole.
+  std::function<void(const DeviceTag&, DeviceOutcome, const DeviceError&)> lost;
+  std::vector<JobGroup<TensorJob>> tensors;  // one a stream
+  std::vector<JobGroup<UpdateJob>> updates;
+
+  bool empty() const;
 };
 
 class DeviceProbe {
@@ -47,6 +60,15 @@ class DeviceProbe {
                const DeviceTag& tag, DeviceReply* reply);
   void Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                const DeviceTag& tag, DeviceReply* reply);
+
+  // The same, but the call waits in the batch, for Launch or for as many as a launch takes. Its
+  // tensors must live and stay as they are until then. kTaken: it waits, or was launched.
+  void Observe(const TensorCall& call, const MeasureOptions& options, void* stream,
+               const DeviceTag& tag, DeviceBatch* batch, DeviceReply* reply);
+  void Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
+               const DeviceTag& tag, DeviceBatch* batch, DeviceReply* reply);
+  // Launches all that waits. True: a ring is more than a quarter full.
+  bool Launch(DeviceBatch* batch);
 
   // A call that is measured on the host, of tensors on device `ordinal`.
   void Observe(const CarriedCall& call, int ordinal, void* stream, const DeviceTag& tag,
@@ -106,6 +128,12 @@ class DeviceProbe {
   template <typename Call>
   void ObserveOn(int ordinal, const Call& call, const MeasureOptions& options, void* stream,
                  const DeviceTag& tag, DeviceReply* reply);
+  template <typename Job, typename Call>
+  void Gather(int ordinal, const Call& call, const MeasureOptions& options, void* stream,
+              const DeviceTag& tag, std::vector<JobGroup<Job>>* groups, DeviceBatch* batch,
+              DeviceReply* reply);
+  template <typename Job>
+  bool LaunchGroup(const DeviceBatch& batch, JobGroup<Job>* group);
 
   const Loader loader_;
   const DeviceLimits limits_;

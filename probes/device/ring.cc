@@ -312,6 +312,8 @@ void DeviceRing::Show(Record* record, DeviceItem* item) {
       break;
     }
     case Kind::kGraph:
+    case Kind::kTensors:
+    case Kind::kUpdates:
       break;
   }
 }
@@ -324,8 +326,8 @@ bool DeviceRing::Front(DeviceItem* item) {
     *item = DeviceItem{};
     item->tag = record->tag;
     item->measured = passed == kDeviceOk;
-    if (record->kind == Kind::kGraph) {
-      if (!ShowReplay(*record, item->measured, item)) continue;
+    if (IsOfMany(record->kind)) {
+      if (!ShowNext(*record, item->measured, item)) continue;
     } else if (item->measured) {
       Show(record, item);
       item->gpu_ns = GpuTime(*record);

@@ -29,6 +29,7 @@
 #include "probes/device/graph_calls.h"
 #include "probes/device/handles.h"
 #include "probes/device/item.h"
+#include "probes/device/job_batch.h"
 #include "probes/device/slots.h"
 
 namespace plumbline::probes {
@@ -72,6 +73,21 @@ class DeviceRing {
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
   DeviceOutcome Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
+
+  // The same in two parts, for calls that leave together (device/ring_batch.cc). Plan: *job is what
+  // Observe would launch; its texts are still the caller's.
+  template <typename Call, typename Job>
+  DeviceOutcome Plan(const Call& call, const MeasureOptions& options, void* stream, bool* prepared,
+                     Job* job, DeviceError* error);
+  // Launches planned jobs that keep no row, as many as a JobGroup takes, at once; where there is no
+  // room for that one after the other. outcomes[i]: of jobs[i].
+  template <typename Job>
+  void ObserveAll(std::span<const WaitingJob<Job>> jobs, void* stream,
+                  std::span<DeviceOutcome> outcomes, DeviceError* error);
+  // One alone.
+  template <typename Job>
+  DeviceOutcome ObserveJob(const Job& planned, void* stream, const DeviceTag& tag, bool* prepared,
+                           DeviceError* error);
 
   // The same of a call that is measured on the host. Refused: by the ring, or indices that no
   // tensor could be gathered at.
@@ -127,8 +143,19 @@ class DeviceRing {
     DeviceError error{};  // of a failed Prepare
   };
   // What follows a record's head: RoutingSlot, ProductSlot, TensorJob, UpdateJob, a CarriedCall's
-  // body, GraphRecord.
-  enum class Kind : uint8_t { kRouting, kProduct, kTensor, kUpdate, kCarried, kGraph };
+  // body, GraphRecord, a JobBatch of tensors or of updates.
+  enum class Kind : uint8_t {
+    kRouting,
+    kProduct,
+    kTensor,
+    kUpdate,
+    kCarried,
+    kGraph,
+    kTensors,
+    kUpdates
+  };
+  // Of one call, or of several?
+  static bool IsOfMany(Kind kind) { return kind >= Kind::kGraph; }
   static constexpr uint32_t kNoTimer = ~uint32_t{0};
   struct Record {
     DeviceTag tag;
@@ -180,14 +207,22 @@ class DeviceRing {
   DeviceStatus Launch(const RoutingCall& call, const SlotOffsets& offsets, RoutingSlot* slot,
                       const Claim& claim, void* stream, DeviceError* error);
   template <typename Job, typename Call>
-  DeviceOutcome ObserveJob(const Call& call, const MeasureOptions& options, Kind kind, void* stream,
-                           const DeviceTag& tag, bool* prepared, DeviceError* error);
+  DeviceOutcome ObserveCall(const Call& call, const MeasureOptions& options, void* stream,
+                            const DeviceTag& tag, bool* prepared, DeviceError* error);
+  template <typename Job>
+  DeviceBatchCall CallOf() const;
   DeviceStatus Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,
                       void* stream, DeviceError* error);
-  DeviceStatus Launch(const CarriedCall& call, Record* record, void* stream, DeviceError* error);
-  DeviceStatus Gather(const CarriedGather& gather, std::span<const uint64_t> indices,
-                      CarriedPiece* piece, std::byte* body, uint64_t staging, void* stream,
-                      DeviceError* error);
+  // device/ring_batch.cc
+  template <typename Job>
+  DeviceOutcome ObserveTogether(std::span<const WaitingJob<Job>> jobs, void* stream,
+                                DeviceError* error);
+  DeviceStatus Launch(const JobBatch& batch, std::byte* body, DeviceBatchCall figures,
+                      const Claim& claim, void* stream, DeviceError* error);
+  bool ShowNext(const Record& record, bool measured, DeviceItem* item);
+  // The batch of its gathers lies `batch_at` bytes from the body's begin.
+  DeviceStatus Launch(const CarriedCall& call, const BatchShape& batch, Record* record,
+                      uint64_t batch_at, void* stream, DeviceError* error);
 
   // device/ring_graph.cc. Of the record at the front: its next replay; false: there is none left.
   std::byte* ReserveGraph(uint32_t* replays, bool* elements);
@@ -222,11 +257,11 @@ class DeviceRing {
   std::atomic<uint64_t> open_at_{kNothingOpen};  // not behind the open step's record
   std::atomic<Record*> open_{nullptr};           // of the open step
   void* open_on_ = nullptr;                      // set before it
-  struct {                                       // the drain thread's: within a graph's record
+  struct {                                       // the drain thread's: within a record of many
     bool begun = false;
     bool told = false;  // that the entry is not measured
     uint32_t entry = 0;
-    uint32_t replay = 0;
+    uint32_t replay = 0;  // of a batch: the job's number
   } at_;
   DeviceError failure_{};  // set before broken_ becomes kRefusing or kGone
 };

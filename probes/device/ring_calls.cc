@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "kernels/sample/batch.h"
@@ -95,30 +96,30 @@ DeviceOutcome DeviceRing::Observe(const MatmulCall& call, const ProductPlan& pla
 
 namespace {
 
-constexpr uint64_t AlignedTo(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
-
-// One tensor's elements: a batch of its own, whose items are the tensor and its indices.
-BatchShape BatchOf(const CarriedGather& gather, size_t indices) {
+// The elements of all tensors: one batch, whose items are the tensors, then the indices once for
+// each of them.
+BatchShape BatchOf(const CarriedCall& call) {
   BatchShape shape;
-  shape.device = gather.from.device;
-  shape.items = 1;
-  shape.work = static_cast<int64_t>(indices);
-  shape.item_bytes = sizeof(GatherItem) + indices * sizeof(uint64_t);
-  shape.result_bytes = GatherBytes(gather.from.dtype, shape.work);
+  const auto n = static_cast<int64_t>(call.indices.size());
+  for (const CarriedGather& gather : call.gathers) {
+    shape.device = gather.from.device;
+    ++shape.items;
+    shape.work += n;
+    shape.item_bytes += sizeof(GatherItem) + call.indices.size_bytes();
+    shape.result_bytes += GatherBytes(gather.from.dtype, n);
+  }
   return shape;
 }
 
-// The body, what is to be said of each gather, and their batches: from the body's begin.
+// The body, what is to be said of each gather, and their batch: from the body's begin.
 struct CarriedLayout {
-  uint64_t pieces_at, batches_at, bytes;
+  uint64_t pieces_at, batch_at, bytes;
 
-  explicit CarriedLayout(const CarriedCall& call)
-      : pieces_at(AlignedTo(call.bytes, 64)), batches_at(pieces_at), bytes(call.bytes) {
-    if (call.gathers.empty()) return;
-    batches_at = AlignedTo(pieces_at + call.gathers.size() * 3 * sizeof(uint64_t), 64);
-    bytes = batches_at;
-    for (const CarriedGather& gather : call.gathers)
-      bytes += AlignedTo(BatchOf(gather, call.indices.size()).bytes(), 64);
+  CarriedLayout(const CarriedCall& call, const BatchShape& batch)
+      : pieces_at(AlignedTo64(call.bytes)), batch_at(pieces_at), bytes(call.bytes) {
+    if (batch.items == 0) return;
+    batch_at = AlignedTo64(pieces_at + call.gathers.size() * 3 * sizeof(uint64_t));
+    bytes = batch_at + batch.bytes();
   }
 };
 
@@ -128,7 +129,8 @@ DeviceOutcome DeviceRing::Observe(const CarriedCall& call, void* stream, const D
                                   bool* prepared, DeviceError* error) {
   *prepared = false;
   if (failed()) return Failure(error);
-  const CarriedLayout layout(call);
+  const BatchShape batch = BatchOf(call);
+  const CarriedLayout layout(call, batch);
   if (call.indices.size() > kMaxSamples)
     return Refuse(absl::InvalidArgumentError("expected at most 4096 elements of a tensor"), error);
   Claim claim;
@@ -139,83 +141,121 @@ DeviceOutcome DeviceRing::Observe(const CarriedCall& call, void* stream, const D
   Record* record = Begin(memory, Kind::kCarried, tag, &claim, stream);
   record->pieces_at = layout.pieces_at;
   call.store(call.call, Body(record));
-  const DeviceStatus launched = Launch(call, record, stream, error);
+  const DeviceStatus launched = Launch(call, batch, record, layout.batch_at, stream, error);
   return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
 }
 
-DeviceStatus DeviceRing::Launch(const CarriedCall& call, Record* record, void* stream,
-                                DeviceError* error) {
+DeviceStatus DeviceRing::Launch(const CarriedCall& call, const BatchShape& batch, Record* record,
+                                uint64_t batch_at, void* stream, DeviceError* error) {
   std::byte* body = Body(record);
-  DeviceStatus launched = kDeviceOk;
   for (const CarriedCopy& copy : call.copies) {
-    if (launched == kDeviceOk)
-      launched = table_->copy(device_, &copy.from, Alias(body + copy.to), stream, error);
+    const DeviceStatus s = table_->copy(device_, &copy.from, Alias(body + copy.to), stream, error);
+    if (s != kDeviceOk) return s;
   }
-  uint64_t at = CarriedLayout(call).batches_at;
-  static_assert(sizeof(CarriedPiece) == 3 * sizeof(uint64_t));
-  for (const CarriedGather& gather : call.gathers) {
-    if (launched != kDeviceOk) break;
-    auto* piece =
-        new (body + record->pieces_at + record->gathered++ * sizeof(CarriedPiece)) CarriedPiece{};
-    launched = Gather(gather, call.indices, piece, body, at, stream, error);
-    at += AlignedTo(BatchOf(gather, call.indices.size()).bytes(), 64);
-  }
-  return launched;
-}
+  if (batch.items == 0) return kDeviceOk;
 
-// The batch lies `staging` bytes from the body's begin.
-DeviceStatus DeviceRing::Gather(const CarriedGather& gather, std::span<const uint64_t> indices,
-                                CarriedPiece* piece, std::byte* body, uint64_t staging,
-                                void* stream, DeviceError* error) {
-  const BatchShape shape = BatchOf(gather, indices.size());
-  const GatherItem item = PlanItem(gather.from, shape.work);
-  std::memcpy(body + staging, &item, sizeof(item));
-  std::memcpy(body + staging + sizeof(item), indices.data(), indices.size_bytes());
-  *piece = {staging + shape.results_at(), gather.to, indices.size() * DTypeSize(gather.from.dtype)};
-  const BatchMemory memory{body + staging, Alias(body + staging)};
-  return table_->gather(device_, &shape, &memory, nullptr, stream, error);
+  static_assert(sizeof(CarriedPiece) == 3 * sizeof(uint64_t));
+  std::byte* const staging = body + batch_at;
+  auto* pieces = reinterpret_cast<CarriedPiece*>(body + record->pieces_at);
+  std::byte* indices = staging + call.gathers.size() * sizeof(GatherItem);
+  int64_t span = 0;
+  uint64_t result = 0;
+  for (const CarriedGather& gather : call.gathers) {
+    GatherItem item = PlanItem(gather.from, static_cast<int64_t>(call.indices.size()));
+    item.first_span = span;
+    item.result = result;
+    std::memcpy(staging + record->gathered * sizeof(item), &item, sizeof(item));
+    if (!call.indices.empty()) std::memcpy(indices, call.indices.data(), call.indices.size_bytes());
+    new (pieces + record->gathered++)
+        CarriedPiece{batch_at + batch.results_at() + result, gather.to,
+                     call.indices.size() * DTypeSize(gather.from.dtype)};
+    indices += call.indices.size_bytes();
+    span += item.samples;
+    result += GatherBytes(gather.from.dtype, item.samples);
+  }
+  const BatchMemory memory{staging, Alias(staging)};
+  return table_->gather(device_, &batch, &memory, nullptr, stream, error);
 }
 
 // ---- tensors and updates -----------------------------------------------------------------------
 
+template <>
+DeviceBatchCall DeviceRing::CallOf<TensorJob>() const {
+  return table_->measure_tensors;
+}
+template <>
+DeviceBatchCall DeviceRing::CallOf<UpdateJob>() const {
+  return table_->check_updates;
+}
+
 DeviceOutcome DeviceRing::Observe(const TensorCall& call, const MeasureOptions& options,
                                   void* stream, const DeviceTag& tag, bool* prepared,
                                   DeviceError* error) {
-  return ObserveJob<TensorJob>(call, options, Kind::kTensor, stream, tag, prepared, error);
+  return ObserveCall<TensorJob>(call, options, stream, tag, prepared, error);
 }
 
 DeviceOutcome DeviceRing::Observe(const UpdateCall& call, const MeasureOptions& options,
                                   void* stream, const DeviceTag& tag, bool* prepared,
                                   DeviceError* error) {
-  return ObserveJob<UpdateJob>(call, options, Kind::kUpdate, stream, tag, prepared, error);
+  return ObserveCall<UpdateJob>(call, options, stream, tag, prepared, error);
 }
 
 template <typename Job, typename Call>
-DeviceOutcome DeviceRing::ObserveJob(const Call& call, const MeasureOptions& options, Kind kind,
-                                     void* stream, const DeviceTag& tag, bool* prepared,
-                                     DeviceError* error) {
+DeviceOutcome DeviceRing::ObserveCall(const Call& call, const MeasureOptions& options, void* stream,
+                                      const DeviceTag& tag, bool* prepared, DeviceError* error) {
   *prepared = false;
   if (failed()) return Failure(error);
   Job job;
   if (const absl::Status s = PlanJob(call, options, &job); !s.ok()) return Refuse(s, error);
+  return ObserveJob(job, stream, tag, prepared, error);
+}
+
+template <typename Job>
+DeviceOutcome DeviceRing::ObserveJob(const Job& planned, void* stream, const DeviceTag& tag,
+                                     bool* prepared, DeviceError* error) {
   Claim claim;
   const DeviceOutcome got = Acquire(WidthOfJobs(), stream, &claim, prepared, error);
   if (got != DeviceOutcome::kTaken) return got;
 
+  Job job = planned;
   std::byte* memory = Reserve(JobBytes(job));
   if (memory == nullptr && job.ElementBytes() > 0) {
     LeaveOut(&job);
     memory = Reserve(JobBytes(job));
   }
   if (memory == nullptr) return DeviceOutcome::kRingFull;
-  Record* record = Begin(memory, kind, tag, &claim, stream);
+  constexpr Kind kKind = std::is_same_v<Job, TensorJob> ? Kind::kTensor : Kind::kUpdate;
+  Record* record = Begin(memory, kKind, tag, &claim, stream);
   const Job& put = *PutJob(job, Body(record));
-  const DeviceBatchCall figures =
-      kind == Kind::kTensor ? table_->measure_tensors : table_->check_updates;
-  const DeviceStatus launched = Launch(put, figures, claim, stream, error);
+  const DeviceStatus launched = Launch(put, CallOf<Job>(), claim, stream, error);
   if (!Seal(record, launched, stream, error)) return DeviceOutcome::kFailed;
   return job.left_out ? DeviceOutcome::kTakenWithoutRows : DeviceOutcome::kTaken;
 }
+
+template <typename Call, typename Job>
+DeviceOutcome DeviceRing::Plan(const Call& call, const MeasureOptions& options, void* stream,
+                               bool* prepared, Job* job, DeviceError* error) {
+  *prepared = false;
+  if (failed()) return Failure(error);
+  if (const absl::Status s = PlanJob(call, options, job); !s.ok()) return Refuse(s, error);
+  uint64_t id = 0;
+  const DeviceOutcome usable = CheckStream(stream, &id, error);
+  Width* width = WidthOfJobs();
+  if (usable != DeviceOutcome::kTaken || width->state.load(std::memory_order_acquire) == kReady)
+    return usable;
+  const DeviceOutcome got = Prepare(width, error);
+  *prepared = got == DeviceOutcome::kTaken;
+  return got;
+}
+
+template DeviceOutcome DeviceRing::ObserveJob(const TensorJob&, void*, const DeviceTag&, bool*,
+                                              DeviceError*);
+template DeviceOutcome DeviceRing::ObserveJob(const UpdateJob&, void*, const DeviceTag&, bool*,
+                                              DeviceError*);
+template DeviceOutcome DeviceRing::Plan(const TensorCall&, const MeasureOptions&, void*, bool*,
+                                        TensorJob*, DeviceError*);
+template DeviceOutcome DeviceRing::Plan(const UpdateCall&, const MeasureOptions&, void*, bool*,
+                                        UpdateJob*, DeviceError*);
 
 // One launch: it takes the trainer's elements with it.
 DeviceStatus DeviceRing::Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,

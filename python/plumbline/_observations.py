@@ -19,6 +19,7 @@ from ._library import NO_STEP
 from ._reducing import NOTHING, Reducing
 from ._rollouts import Rollouts
 from ._tensors import Scratch, Unsupported
+from ._together import Gathering
 from ._watch import watch
 from ._watching.models import Models
 
@@ -38,7 +39,7 @@ class Site:
         self.handle, self.word, self.observe, self.key = handle, word, observe, key
 
 
-class Observations(Rollouts):
+class Observations(Gathering, Rollouts):
     """What Run inherits. A site's `word[0]` is the step from which on it is due."""
 
     def _start_observations(self):
@@ -108,8 +109,9 @@ class Observations(Rollouts):
             self._tell((KIND_TENSOR, "parameters"), f"observe_parameters: {error!r}; expected a "
                        "model with named_parameters()")  # fmt: skip
             return
-        for name, parameter in named:
-            self.observe_tensor(name, parameter, role=role, replicas=replicas)
+        with self.together():
+            for name, parameter in named:
+                self.observe_tensor(name, parameter, role=role, replicas=replicas)
         # All sites are due at the same steps.
         word = self._tensor_words.get((named[0][0], role)) if named else None
         if word is not None:
@@ -378,6 +380,7 @@ class Observations(Rollouts):
             packed = pack(_scratch, keep, *arguments)
             self._spent += thread_time_ns() - began
             status = site.observe(site.handle, packed)
+            self._hold(keep)
             if status < 0:
                 self._check((site.key,), status)
         except self._mistake:

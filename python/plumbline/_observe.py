@@ -86,8 +86,10 @@ class _Packer:
             described = describe_any(value, MAX_AXES, self.keep, self.stream or None)
         except Unsupported as error:
             raise Unsupported(f"{name}: expected {error}") from None
-        if described[1] in ON_DEVICE and not self.stream:
-            self.stream = current_stream(value, described[2])
+        if described[1] in ON_DEVICE:
+            self.keep.append(value)  # it may be read later
+            if not self.stream:
+                self.stream = current_stream(value, described[2])
         if described[0] and 0 not in described[4]:
             self._data[name] = described[0]
         address = self.scratch.put(self.slot, described)

@@ -256,19 +256,21 @@ class Watch:
         for name, _ in named:
             run._site(KIND_TENSOR, name, "parameter")
         look(run, "those sites too")
-        for name, parameter in named:
-            run._observe_state(name, parameter, "parameter")
-        for updates in self._updates.values():  # behind the weights: what is in both was in the weights
-            updates.observe_moments()
+        with run.together():
+            for name, parameter in named:
+                run._observe_state(name, parameter, "parameter")
+            for updates in self._updates.values():  # behind the weights: what is in both was in the weights
+                updates.observe_moments()
 
     def _observe_weights(self):
         if not self._ignored and not self._shards and not self._prefix:
             self._run.observe_parameters(self._model, replicas=self._replicas)
             return
-        for name, parameter in self._copies:
-            if name in self._shards and not local(parameter).numel():
-                continue
-            self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
+        with self._run.together():
+            for name, parameter in self._copies:
+                if name in self._shards and not local(parameter).numel():
+                    continue
+                self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
 
     def tell_scalars(self, losses):
         """losses: (series, each) of the loop; of several watches the first one's."""

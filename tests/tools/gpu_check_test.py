@@ -4,6 +4,7 @@ built, moved away and run as far as a machine without a GPU lets it."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
@@ -26,6 +27,12 @@ STATS = "Stats/bf16/268435456/manual_time"
 def gpu_check(*arguments):
     return subprocess.run([ROOT / "tools" / "gpu_check", *map(str, arguments)], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+
+def number(text):
+    """Of C++: "5" or "1 << 28"."""
+    value, _, shift = text.partition("<<")
+    return int(value) << int(shift or 0)
 
 
 def named(figures, text):
@@ -76,14 +83,34 @@ class Figures(unittest.TestCase):
         part = rows(**{STATS: 900.0, COPY: 1000.0, "Copy/536870912/manual_time": 2000.0})
         self.assertIn("90.0%", named(report.speed_figures(part), "statistics of bf16, share").row())
 
+    def test_a_copy_of_as_many_bytes_is_measured_for_each(self):
+        """Every figure's copy is among the benchmarks, and moves what the kernel reads."""
+        source = (ROOT / "bench" / "gpu" / "stats_bench.cu").read_text()
+        block = source[source.index("BENCHMARK(Copy)"):source.index("BENCHMARK(ReadOnce)")]
+        moved = {2 * number(n) for n in re.findall(r"->Arg\(([\d <]+)\)", block)}  # reads and writes
+        reads = {size * report.LARGE for size in (4, 2, 1)}
+        reads |= {report.OF_MANY, 2 * report.PAIR, 4 * report.PAIR}
+        self.assertLessEqual(reads, moved)
+        for figure in report.speed_figures({}):
+            self.assertIsNone(figure.met)
+        # Of many tensors and of pairs as many as the benchmarks have.
+        layer = [4096, 4096, 4096 * 4096, 4096 * 4096, 1024 * 4096, 3 * 4096]
+        self.assertEqual(report.OF_MANY, 2 * 8 * sum(layer))
+        self.assertEqual(report.PAIR, 2 * 1024 * 151936)
+        self.assertEqual(sorted(moved & {2 << 20, 1 << 29, 1 << 30}), sorted(
+            number(n) for n in re.findall(r"->Arg\(([\d <]+)\)", source.split("BENCHMARK(ReadOnce)")[1]
+                                        .split(";")[0])))  # a read of as many bytes
+
     def test_the_hosts_time_is_of_neighbours(self):
-        def besides(middle):
+        def besides(middle, pairs=60.0):
             return report.host_figure({"Besides/sampled:0/manual_time": {
                 "nanoseconds": 5000.0, "bytes_per_second": None, "besides_ns": middle,
-                "besides_low_ns": middle - 50, "besides_high_ns": middle + 50}})
+                "besides_low_ns": middle - 50, "besides_high_ns": middle + 50,
+                "besides_pairs": pairs}})
         self.assertTrue(besides(900.0).met)
         self.assertIn("0.90 µs [0.85, 0.95] of 5.00", besides(900.0).row())
         self.assertIs(besides(1001.0).met, False)
+        self.assertIsNone(besides(900.0, pairs=19.0).met)
         self.assertIsNone(report.host_figure({"Observe/sampled:0/manual_time": {}}).met)
         self.assertIsNone(report.host_figure({"skipped": "no CUDA GPU"}).met)
 

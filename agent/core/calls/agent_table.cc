@@ -132,6 +132,14 @@ plumbline_status_t CaptureBegin(void* run, void* replays_on, plumbline_error_t* 
   return Guarded(error, [&] { return AsRun(run).CaptureBegin(replays_on); });
 }
 
+plumbline_status_t TogetherBegin(void* run, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).TogetherBegin(); });
+}
+
+plumbline_status_t TogetherEnd(void* run, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).TogetherEnd(); });
+}
+
 void Charge(void* run, uint64_t ns) { AsRun(run).Charge(ns); }
 
 plumbline_status_t Scalar(void* run, int64_t step, const char* name, double value,
@@ -209,6 +217,8 @@ constexpr plumbline_agent_table_t Table() {
   table.capture_begin = CaptureBegin;
   table.note_ending = NoteEnding;
   table.look = Look;
+  table.together_begin = TogetherBegin;
+  table.together_end = TogetherEnd;
   return table;
 }
 

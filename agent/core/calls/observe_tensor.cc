@@ -11,7 +11,6 @@
 #include "agent/core/run/run.h"
 #include "agent/core/shared/error.h"
 #include "base/clock.h"
-#include "kernels/core/sample_index.h"
 #include "probes/logit_probe.h"
 #include "probes/matmul_probe.h"
 #include "probes/reduction_probe.h"
@@ -133,19 +132,6 @@ probes::MeasureOptions OptionsOf(const RunState& state, const SlotHead& head) {
   return state.OptionsOf(*head.site, head.step, head.sampled);
 }
 
-uint32_t SamplesOf(SiteKind kind) {
-  switch (kind) {
-    case SiteKind::kReduction:
-      return probes::kReductionSamples;
-    case SiteKind::kTensor:
-      return probes::kTensorSamples;
-    case SiteKind::kUpdate:
-      return probes::kUpdateSamples;
-    default:
-      return 0;
-  }
-}
-
 }  // namespace
 
 // ---- where a call goes -------------------------------------------------------------------------
@@ -190,7 +176,10 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
   if (head.step == kCaptureStep) {
     Capture(head, call, device, stream, &reply);
   } else {
-    state_->devices->Observe(call, OptionsOf(*state_, head), stream, TagOf(head), &reply);
+    const probes::MeasureOptions options = OptionsOf(*state_, head);
+    const bool waits =
+        together_->mine() && together_->Observe(call, options, stream, TagOf(head), &reply);
+    if (!waits) state_->devices->Observe(call, options, stream, TagOf(head), &reply);
   }
   *prepared = reply.prepared;
   return Taken(name, head, reply, device, error);
@@ -386,25 +375,6 @@ plumbline_status_t Run::ObserveLogits(Site* site, int64_t step, const plumbline_
         probes::Sample(OptionsOf(*state_, head), &scratch, &call);
         return KeepCall(head, call, why);
       });
-}
-
-plumbline_status_t Run::SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,
-                                      uint32_t capacity, uint32_t* n,
-                                      plumbline_error_t* error) const {
-  const uint32_t most = SamplesOf(site.kind);
-  if (most == 0) {
-    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
-                "sample_indices \"" + site.layer +
-                    "\": expected a site of a tensor, a reduction "
-                    "or an update");
-  }
-  *n = 0;
-  if (step == kCaptureStep || !state_->SampleDue(site, step)) return PLUMBLINE_OK;
-  const auto m = static_cast<uint32_t>(std::min<uint64_t>({count, capacity, most}));
-  const uint64_t key = SampleKey(state_->options.run, step, site.layer, site.op);
-  for (uint32_t i = 0; i < m; ++i) out[i] = SampleIndex(key, count, i);
-  *n = m;
-  return PLUMBLINE_OK;
 }
 
 }  // namespace plumbline::agent

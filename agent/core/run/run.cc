@@ -100,6 +100,7 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
   std::unique_ptr<Run> run(new Run());
   run->state_ =
       std::allocate_shared<RunState>(PageAllocator<RunState>(), options, SourceOf(options));
+  run->together_ = std::make_unique<CallBatch>(run->state_.get());
   if (!run->state_->ring.valid()) {
     return absl::ResourceExhaustedError("no memory for a ring of " +
                                         std::to_string(options.ring_bytes) + " bytes");
@@ -168,6 +169,7 @@ Run::~Run() {
 // Done when all that was observed before it is in the record, and acknowledged by the server.
 plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
   const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
+  together_->Launch();
   if (!drain_->Flush(deadline)) {
     return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
                 "flush: not everything was measured and written within " +
@@ -200,6 +202,7 @@ void Run::FreeDevices(Clock::time_point deadline) {
 
 plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
+  together_->Close();
   EndGraphs(state_->newest_step.load());
   const std::string within = " within " + std::to_string(timeout_ms) + " ms";
   const bool drained = drain_->Finish(deadline);

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "agent/agent_table.h"
+#include "agent/core/run/call_batch.h"
 #include "agent/core/run/drain.h"
 #include "agent/core/run/run_state.h"
 #include "agent/core/run/server_stream.h"
@@ -41,6 +42,9 @@ class Run {
   plumbline_status_t StepEnd(int64_t step);
   // Something was noticed in the open step: see looks.h. NOT_DUE: there is no room.
   plumbline_status_t Look(int64_t step, uint32_t steps);
+  // agent/core/run/call_batch.h. NOT_DUE: another thread has begun one.
+  plumbline_status_t TogetherBegin();
+  plumbline_status_t TogetherEnd();
   // agent/core/run/run_graphs.cc: what is observed at kCaptureStep goes into a graph.
   plumbline_status_t CaptureBegin(void* replays_on);
   // One a kind: agent/core/calls/observe.cc (routing), observe_tensor.cc, observe_rollout.cc.
@@ -138,6 +142,7 @@ class Run {
 
   // Shared with our threads: whichever ends last frees them.
   std::shared_ptr<RunState> state_;
+  std::unique_ptr<CallBatch> together_;
   std::shared_ptr<transport::Outbox> outbox_;  // null without a server
   std::shared_ptr<ServerStream> stream_;       // null without a server
   uint64_t stream_id_ = 0;

@@ -76,6 +76,7 @@ plumbline_status_t Run::StepBegin(int64_t step) {
 
 plumbline_status_t Run::StepEnd(int64_t step) {
   RunState& s = *state_;
+  together_->Close();
   EndGraphs(step);
   Govern(step);
   s.moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
@@ -134,6 +135,15 @@ plumbline_status_t Run::Look(int64_t step, uint32_t steps) {
     if (__atomic_load_n(word, __ATOMIC_RELAXED) > static_cast<uint64_t>(step))
       __atomic_store_n(word, static_cast<uint64_t>(step), __ATOMIC_RELAXED);
   }
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::TogetherBegin() {
+  return together_->Begin() ? PLUMBLINE_OK : PLUMBLINE_NOT_DUE;
+}
+
+plumbline_status_t Run::TogetherEnd() {
+  together_->End();
   return PLUMBLINE_OK;
 }
 

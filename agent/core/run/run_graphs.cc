@@ -43,6 +43,7 @@ class StepOwner final : public probes::GraphOwner {
 }  // namespace
 
 plumbline_status_t Run::CaptureBegin(void* replays_on) {
+  together_->Launch();  // its streams may be captured next
   state_->replays_on.store(replays_on, std::memory_order_release);
   return PLUMBLINE_OK;
 }

@@ -61,9 +61,10 @@ class Gradients:
         why = self._screened(optimizer, *zip(*held), scale) if paced else None
         if due or (paced and not self._heard.issuperset(name for name, _ in held)):
             self._heard.update(name for name, _ in held)
-            for name, gradient in held:
-                if not is_idle(name, gradient, self._shards):
-                    self._run.observe_tensor(name, gradient if scale == 1 else gradient / scale, role="gradient")
+            with self._run.together():
+                for name, gradient in held:
+                    if not is_idle(name, gradient, self._shards):
+                        self._run.observe_tensor(name, gradient if scale == 1 else gradient / scale, role="gradient")
         return why
 
     def _screened(self, optimizer, names, gradients, scale):

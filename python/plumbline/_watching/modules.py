@@ -115,8 +115,9 @@ class Modules:
         if word is None:
             word = self._buffer_word = self._run._tensor_words.get((self._buffers[0][0], None))
         if word is None or self._run._step >= word[0]:
-            for name, buffer in self._buffers:
-                self._run.observe_tensor(name, buffer)
+            with self._run.together():
+                for name, buffer in self._buffers:
+                    self._run.observe_tensor(name, buffer)
 
     def remove(self):
         for one in self._undo:

@@ -74,8 +74,9 @@ class Updates:
 
     def after(self):
         kept, self.kept = self.kept, []
-        for one in kept:
-            self._observe(one)
+        with self._run.together():
+            for one in kept:
+                self._observe(one)
 
     def _observe(self, one):
         torch = sys.modules["torch"]

@@ -34,11 +34,12 @@ struct Buffer : PlacedTensor<T> {
 // A site a way of handing over: whole, whole of few elements, three ranks' at once, transposed, and
 // elements at offsets.
 struct Reductions {
-  Reductions(TestRun* of, DLDevice device)
+  Reductions(TestRun* of, DLDevice device, uint32_t ranks = 3)
       : run(of),
+        rows(ranks),
         whole(Shape{50, 100}, kPlacedFloat, device),
         few(Shape{5}, kPlacedFloat, device),
-        stacked(Shape{3, 2000}, kPlacedFloat, device),
+        stacked(Shape{ranks, 2000}, kPlacedFloat, device),
         reduced(Shape{2000}, kPlacedFloat, device),
         columns(Shape{100, 50}, kPlacedFloat, device),
         chosen(Shape{7}, kPlacedFloat, device),
@@ -62,7 +63,7 @@ struct Reductions {
       reduction.output = tensors[i].second;
       if (i == 4) reduction.offsets = &offsets.t, reduction.count = 100;
       reduction.group = "data";
-      reduction.group_size = 3;
+      reduction.group_size = rows;
       reduction.cuda_stream = Stream(3);
       statuses.push_back(run->run().ObserveReduction(sites[i], step, reduction, &error));
     }
@@ -71,6 +72,7 @@ struct Reductions {
 
   using Shape = std::vector<int64_t>;
   TestRun* run;
+  uint32_t rows;
   int64_t transposed[2] = {1, 100};
   Buffer<float> whole, few, stacked, reduced, columns, chosen;
   Buffer<int64_t> offsets;
@@ -79,12 +81,12 @@ struct Reductions {
   plumbline_error_t error{};
 };
 
-std::vector<std::string> Recorded(DLDevice device, DLDevice offsets_on) {
+std::vector<std::string> Recorded(DLDevice device, DLDevice offsets_on, uint32_t ranks = 3) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.traffic_bytes = 40000;  // so that some steps are not sampled
   TestRun run(options);
-  Reductions reductions(&run, device);
+  Reductions reductions(&run, device, ranks);
   reductions.offsets.t.device = offsets_on;
   return ItemsOfTwentySteps(&run, dir, &reductions, [&](int64_t /*step*/) {
     for (float& v : reductions.whole.values) v += 1;
@@ -99,6 +101,24 @@ TEST_F(Device, ReductionsAreTheHostsByteForByte) {
   EXPECT_GT(g_fake->calls("gather"), 0u);
   EXPECT_EQ(Recorded({kDLCUDA, 1}, {kDLCPU, 0}), host);
   EXPECT_EQ(Held(), 0u);
+}
+
+// The rows of all ranks and the sum: one gather, and launches of 23 of them.
+TEST_F(Device, StackedRowsAreGatheredAtOnce) {
+  for (const uint32_t ranks : {3u, 30u}) {
+    SCOPED_TRACE(ranks);
+    TempFolder dir;
+    TestRun run(RecordOptions(dir.path()));
+    Reductions reductions(&run, {kDLCUDA, 0}, ranks);
+    const uint64_t before = g_fake->calls("gather");
+    run.run().StepBegin(0);
+    EXPECT_THAT(reductions.At(0), ::testing::Each(PLUMBLINE_OK)) << reductions.error.text;
+    run.run().StepEnd(0);
+    EXPECT_EQ(g_fake->calls("gather") - before, 4u) << "one a call; handed elements are copied";
+    ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+    EXPECT_EQ(Recorded({kDLCUDA, 1}, {kDLCUDA, 1}, ranks),
+              Recorded({kDLCPU, 0}, {kDLCPU, 0}, ranks));
+  }
 }
 
 // The elements are those that the stream's earlier kernels left.

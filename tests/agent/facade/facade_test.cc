@@ -97,6 +97,16 @@ TEST(Facade, WhatIsCapturedArrivesAsThat) {
                                      "step_end 1", "capture_begin 7", "close"));
 }
 
+TEST(Facade, WhatLeavesTogetherIsTheAgents) {
+  const Outcome o = Spawn("together");
+  ExpectOk(o);
+  EXPECT_EQ(o.output, "");
+  ASSERT_EQ(o.calls.size(), 7u);
+  EXPECT_EQ(o.calls[4], "together_begin");
+  EXPECT_EQ(o.calls[5], "together_end");
+  EXPECT_EQ(o.calls[6], "close");
+}
+
 TEST(Facade, ObservationsOfEveryKindArrive) {
   const Outcome o = Spawn("tensors");
   ExpectOk(o);
@@ -125,6 +135,8 @@ TEST(Facade, MistakesWithTensorsAreNamedAndHarmless) { ExpectOk(Spawn("tensor-mi
 TEST(Facade, TensorsFromCpp) {
   const Outcome o = Spawn("cpp-tensors");
   ExpectOk(o);
+  EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "together_begin"), 1);
+  EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "together_end"), 1);
   std::vector<std::string> seen;
   for (const std::string& call : o.calls) {
     if (call.find("step=3") == std::string::npos || call.rfind("site ", 0) == 0) continue;

@@ -173,6 +173,24 @@ void Capturing() {
   REQUIRE(plumbline_capture_end(run) == PLUMBLINE_DISABLED);
 }
 
+// Nothing is loaded for it; then it goes to the agent, from begin to end.
+void Together() {
+  plumbline_run_t* run = Open(4);
+  plumbline_site_t* site = Site(run, "a");
+  REQUIRE(plumbline_together_begin(nullptr) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_together_end(nullptr) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_together_begin(run) == PLUMBLINE_NOT_DUE);
+  REQUIRE(plumbline_together_end(run) == PLUMBLINE_NOT_DUE);
+  REQUIRE(!AgentIsLoaded());
+  REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
+  REQUIRE(Observe(site) == PLUMBLINE_OK);
+  REQUIRE(plumbline_together_begin(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_together_end(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_together_begin(run) == PLUMBLINE_DISABLED);
+  REQUIRE(plumbline_together_end(run) == PLUMBLINE_DISABLED);
+}
+
 // Callers built against an older or a newer header.
 void Sizes() {
   plumbline_run_t* run = Open();
@@ -299,6 +317,7 @@ constexpr Scenario kScenarios[] = {{"set-rank", SetRank},
                                    {"mistakes", Mistakes},
                                    {"sizes", Sizes},
                                    {"capturing", Capturing},
+                                   {"together", Together},
                                    {"disabled", Disabled},
                                    {"unavailable", Unavailable},
                                    {"open-refused", OpenRefused},

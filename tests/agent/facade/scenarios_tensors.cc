@@ -146,6 +146,7 @@ void OlderAgent() {
   plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
   REQUIRE(plumbline_observe_tensor_if_due(before, &tensor) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_together_begin(run) == PLUMBLINE_UNAVAILABLE);
   REQUIRE(plumbline_capture_begin(run, nullptr) == PLUMBLINE_UNAVAILABLE);
   REQUIRE(strstr(plumbline_last_error(), "older") != nullptr);
   REQUIRE(run->step == PLUMBLINE_NO_STEP);
@@ -167,6 +168,7 @@ void CppTensors() {
     REQUIRE(sums.Done() == PLUMBLINE_OK);  // a step without samples: the call alone
   }
   plumbline::Step step(run, 3);
+  const plumbline::Together none(nullptr), together(run.handle());
   const plumbline::Tensor weights(w, {rows, columns});
   REQUIRE(state.ObserveTensor(weights, {.role = "weight", .target_format = PLUMBLINE_DTYPE_BF16}) ==
           PLUMBLINE_OK);

@@ -365,6 +365,9 @@ plumbline_status_t ObserveLogits(void*, void* site, int64_t step, const plumblin
                 Show("allowed", l->allowed));
 }
 
+plumbline_status_t TogetherBegin(void*, plumbline_error_t*) { return Logged("together_begin"); }
+plumbline_status_t TogetherEnd(void*, plumbline_error_t*) { return Logged("together_end"); }
+
 plumbline_status_t Look(void*, int64_t step, uint32_t steps, plumbline_error_t*) {
   return Logged("look step=" + std::to_string(step) + " steps=" + std::to_string(steps));
 }
@@ -415,4 +418,6 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     CaptureBegin,
     nullptr,  // note_ending
     Look,
+    TogetherBegin,
+    TogetherEnd,
 };

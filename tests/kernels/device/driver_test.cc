@@ -246,6 +246,36 @@ TEST_F(DriverTest, ADeviceIsGotReadyWithinACapture) {
   table_->close(device);
 }
 
+// From the first call on: whatever touches the driver comes behind the thread's mode, the retaining
+// of the context above all, also where the device is not used or its kernels do not load.
+TEST_F(DriverTest, TheModeIsSetBeforeAnythingElse) {
+  void* device = nullptr;
+  Stub() = StubDriver{};
+  Stub().initialised = false;  // as before the trainer's first call: nobody captures yet
+  ASSERT_EQ(table_->open(0, &device, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(Stub().unsafe, 0);
+  EXPECT_EQ(Stub().retained, 1);
+  table_->close(device);
+  EXPECT_EQ(Stub().retained, 0);
+  EXPECT_EQ(table_->open(1, &device, &error_), kDeviceFailed) << "nobody uses it";
+  Stub().fail = {{"cuFuncLoad", 200}};
+  EXPECT_EQ(table_->open(0, &device, &error_), kDeviceFailed);
+  EXPECT_EQ(Stub().retained, 0);
+  Stub().fail.clear();
+  EXPECT_EQ(Stub().unsafe, 0);
+}
+
+// A driver that wants a context for it: then with the context.
+TEST_F(DriverTest, AModeThatNeedsAContextIsSetWithIt) {
+  Stub().mode_needs_context = true;
+  uint64_t id = 0;
+  EXPECT_EQ(table_->stream_id(device_, nullptr, &id, &error_), kDeviceOk) << error_.text;
+  EXPECT_LE(std::exchange(Stub().unsafe, 0), 2) << "what makes the context current";
+  Stub().mode_needs_context = false;
+  EXPECT_EQ(table_->stream_id(device_, nullptr, &id, &error_), kDeviceOk);
+  EXPECT_EQ(Stub().unsafe, 0) << "and was put back: it is set and put back again";
+}
+
 // Where the driver refuses all the same, it is said to be the capture's doing.
 TEST_F(DriverTest, WhatACaptureForbidsIsNoFaultOfTheDevice) {
   for (const char* refused : {"cuFuncLoad", "cuKernelGetFunction"}) {

@@ -23,9 +23,14 @@ CUcontext Primary(CUdevice device) {
   return reinterpret_cast<CUcontext>(static_cast<uintptr_t>(0x1000 + device));
 }
 
+// Any call but the ones that set the mode, and the initialisation.
+void Touch() {
+  if (t_mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++g_stub.unsafe;
+}
+
 CUresult Enter(const char* name) {
   ++g_stub.calls[name];
-  if (t_mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++g_stub.unsafe;
+  Touch();
   const auto found = g_stub.fail.find(name);
   return static_cast<CUresult>(found == g_stub.fail.end() ? 0 : found->second);
 }
@@ -47,14 +52,19 @@ void* Host(CUdeviceptr at) { return reinterpret_cast<void*>(at); }
 
 STUB plumbline::StubDriver* plumbline_stub_driver() { return &g_stub; }
 
-STUB CUresult cuInit(unsigned) { return static_cast<CUresult>(g_stub.init_result); }
+STUB CUresult cuInit(unsigned) {
+  g_stub.initialised = true;
+  return static_cast<CUresult>(g_stub.init_result);
+}
 
 STUB CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  Touch();
   *device = ordinal;
   return ordinal < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 STUB CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  Touch();
   *flags = 0;
   *active = device == 0 ? 1 : 0;
   return CUDA_SUCCESS;
@@ -65,22 +75,26 @@ STUB CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* 
 #undef cuCtxPopCurrent
 
 STUB CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  Touch();
   ++g_stub.retained;
   *context = Primary(device);
   return CUDA_SUCCESS;
 }
 
 STUB CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  Touch();
   --g_stub.retained;
   return CUDA_SUCCESS;
 }
 
 STUB CUresult cuCtxGetCurrent(CUcontext* context) {
+  Touch();
   *context = t_stack.empty() ? nullptr : t_stack.back();
   return CUDA_SUCCESS;
 }
 
 STUB CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  Touch();
   if (g_stub.context_gone) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   t_stack.push_back(context);
   return CUDA_SUCCESS;
@@ -94,6 +108,7 @@ STUB CUresult cuCtxPopCurrent_v2(CUcontext* context) {
 
 // Streams of device 1 are odd; of a green context of device 0, 4.
 STUB CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+  Touch();
   const auto number = reinterpret_cast<uintptr_t>(stream);
   *context = number == 4 ? reinterpret_cast<CUcontext>(uintptr_t{0x2000})
                          : Primary(static_cast<int>(number & 1));
@@ -101,6 +116,7 @@ STUB CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
 }
 
 STUB CUresult cuCtxGetDevice(CUdevice* device) {
+  Touch();
   *device = static_cast<CUdevice>(reinterpret_cast<uintptr_t>(t_stack.back()) & 0xf);
   return CUDA_SUCCESS;
 }
@@ -173,6 +189,8 @@ STUB CUresult cuStreamGetId(CUstream, unsigned long long* id) {
   return Enter("cuStreamGetId");
 }
 STUB CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (!g_stub.initialised) return CUDA_ERROR_NOT_INITIALIZED;
+  if (g_stub.mode_needs_context && t_stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   std::swap(*mode, t_mode);
   return CUDA_SUCCESS;
 }

@@ -24,9 +24,11 @@ struct StubDriver {
   std::map<std::string, int> fail;  // CUresults, by function
   std::map<std::string, int> calls;
   std::vector<StubLaunch> launches;
-  bool capturing = false;  // all streams are
-  int unsafe = 0;          // calls in a mode in which they would spoil another thread's capture
-  int spoiled = 0;         // calls that spoil one in any mode
+  bool capturing = false;           // all streams are
+  bool initialised = true;          // else cuInit does it
+  bool mode_needs_context = false;  // as no driver that is known
+  int unsafe = 0;   // calls in a mode in which they would spoil another thread's capture
+  int spoiled = 0;  // calls that spoil one in any mode
   void* own = reinterpret_cast<void*>(uintptr_t{0x77});  // the stream that cuStreamCreate gives
 };
 

@@ -27,6 +27,14 @@ CUcontext Current() {
   return context;
 }
 
+// The driver's, whose calls are held to it too.
+void ExchangeMode(CUstreamCaptureMode* mode) {
+  using Exchange = CUresult (*)(CUstreamCaptureMode*);
+  static const auto exchange = reinterpret_cast<Exchange>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuThreadExchangeStreamCaptureMode"));
+  exchange(mode);
+}
+
 CUcontext OfDevice0() { return reinterpret_cast<CUcontext>(uintptr_t{0x1000}); }
 
 int Enter(const char* name) {
@@ -94,6 +102,8 @@ const char* cudaGetErrorString(cudaError_t error) {
   return text.c_str();
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  auto of_driver = static_cast<CUstreamCaptureMode>(*mode);
+  plumbline::ExchangeMode(&of_driver);
   std::swap(*mode, g_runtime.mode);
   return cudaSuccess;
 }
