@@ -30,6 +30,7 @@ class Follower:
         self.nodes, self.choices, self.drops, self.functions = {}, [], [], set()
         self.roots, self.entered, self.fed, self.early = [], None, [], False
         self.alike = False  # tokens that entered are equal
+        self.taken = []  # of the choices, those that are told
         self.kept = []  # so that no other tensor gets their ids
         self.most = 1 << 24
 
