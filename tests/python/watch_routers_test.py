@@ -329,6 +329,31 @@ def test_a_router_whose_bias_moves_inside_of_the_pass_tells_whole_calls_alone():
     assert loads_told(made(make))[0].loads == []
 
 
+def test_a_router_that_holds_something_compiled_tells_whole_calls_alone():
+    model = made("mixtral")
+    expert = model.blocks[0].experts[2]
+    expert._compiled_call_impl = expert._call_impl  # as torch 2's Module.compile() leaves one
+    run, own = loads_told(model)
+    assert len(run.calls) == 2 and {run.sites[site - 1][0] for _, site, _ in run.loads} == {"blocks.1"}
+
+
+class Counting(router_kinds.MixtralLike):
+    """Full experts refuse, by a number that no name tells; the experts' work is one call that cannot be heard."""
+
+    def forward(self, x):
+        flat = x.reshape(-1, H)
+        weights, chosen = self.gate(flat).softmax(-1).topk(2, dim=-1)
+        mask = nn.functional.one_hot(chosen, E).sum(1)
+        kept = mask * (mask.cumsum(0) <= len(flat) // 5)
+        self.true = {"indices": chosen, "kept": kept.bool().gather(1, chosen)}
+        return (flat * (weights * self.true["kept"]).sum(-1, keepdim=True)).view(x.shape)
+
+
+def test_a_router_that_counts_places_and_says_nothing_of_them_tells_no_loads():
+    run, own = loads_told(made(Counting))
+    assert not own[1, "blocks.0"]["kept"].all() and run.loads == []
+
+
 class Warming(router_kinds.MixtralLike):
     """In some steps it chooses at random, and top-k is not asked."""
 

@@ -10,6 +10,7 @@ import weakref
 from time import perf_counter
 
 from .. import _routing
+from .._compiled import is_compiled
 from .._kinds import KIND_ROUTING
 from .._library import CAPTURING
 from .._pace import Pace
@@ -53,13 +54,17 @@ class Loads:
 
     # ---- from a call that was heard whole ---------------------------------------------------------
 
-    def learn(self, known, taken, heard, spans, outputs, outer):
-        """known: as of observe_routing. spans: where in `heard` calls of the inner module lie. outputs: what that returned.
+    def learn(self, known, follower, heard, spans, outputs, outer):
+        """known: as of observe_routing. follower: of the same call. spans: where in `heard` calls of the inner module lie. outputs: what that returned.
         outer: the module around all that was heard."""
-        self._recipe = None
+        self._recipe, taken = None, follower.taken
         chosen, logits = known.get("topk_indices"), known.get("router_logits")
         if chosen is None or logits is None or "routing_map" in known or not self._learn_bias(known, taken):
             return
+        if known.get("keep_mask") is None and (follower.counts or follower.drops):
+            return  # whom it refuses was not seen
+        if any(map(is_compiled, outer.modules())):
+            return  # a listener around what was compiled may have it compiled again
         inner, told = self._found.inner, None
         if inner is not outer and len(spans) == 1:
             told = recipe(heard.between(*spans[0]), taken, chosen, logits)

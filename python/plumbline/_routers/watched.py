@@ -197,7 +197,7 @@ class Router:
             return
         self._heard_step = self._routers.run._step
         with sys.modules["torch"].no_grad():
-            self._loads.learn(known, follower.taken, opened["heard"], opened["spans"], opened["inner"], module)
+            self._loads.learn(known, follower, opened["heard"], opened["spans"], opened["inner"], module)
         if self._state == "new":
             self._seen += 1
             self._waiting.append(known)
