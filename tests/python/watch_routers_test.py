@@ -694,6 +694,8 @@ def test_nothing_changes_and_nobody_is_accused_of_a_leak(tmp_path, kind, seed):
     watched, said = train(tmp_path, "runs", kind, 5 + seed)
     assert watched == plain and "Warning" not in said
     rules = {rule for rule, _ in findings(tmp_path, "runs")}
+    if kind == "megatron-position":
+        rules.discard("health/all-zero")  # its one probability is 1 whatever the scores: true, and told after ten looks
     # First come first served depends on the rest of the batch, where the pool is all of it.
     assert rules == ({BATCH} if kind in ("megatron-position", "noisy-capacity") else set())
 
@@ -731,7 +733,7 @@ torch.set_num_threads(1)
 if record != "none":
     plumbline._routers.loads._SHARE = 0.1  # steps here are shorter than a trainer's
     run = plumbline.init(run="short", record=record)
-model = Model((lambda: SwitchLike(12)) if kind == "switch" else KINDS[kind])
+model = Model((lambda: SwitchLike(7)) if kind == "switch" else KINDS[kind])
 if dead:
     layer, hated = model.blocks[1], torch.zeros(8).index_fill(0, torch.tensor([3]), -100.0)
     if kind == "group-limited":
@@ -744,15 +746,18 @@ if dead:
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
 if record != "none":
     run.watch(model, optimizer)
-seen, refused = hashlib.sha256(), 0.0
+seen, made, loads = hashlib.sha256(), 0, torch.zeros(2, 8)
 for step in range(300):
     ids = torch.randint(0, 64, (8, 33))
     loss = nn.functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
     loss.backward(); optimizer.step(); optimizer.zero_grad()
     seen.update(loss.detach().numpy().tobytes())
-    true = next(m.true for m in model.blocks[1].modules() if hasattr(m, "true"))
-    refused += 1 - true["kept"].float().mean().item() if step >= 200 else 0
-print(seen.hexdigest(), refused / 100)
+    if step >= 200:
+        for block, load in zip(model.blocks, loads):
+            true = next(m.true for m in block.modules() if hasattr(m, "true"))
+            load += torch.bincount(true["indices"][true["kept"].bool()], minlength=8)
+        made += true["indices"].numel()
+print(seen.hexdigest(), 1 - loads.sum(1).min().item() / made, *(loads / loads.mean(1, keepdim=True)).amin(1).tolist())
 if record != "none":
     run.finish()
 """
@@ -779,10 +784,16 @@ def test_three_hundred_steps_are_a_run(tmp_path, kind, how, seed):
     report = json.loads(done.stdout)
     found = {(f["rule"], f["site"]["layer"].removesuffix(".router")) for f in report["findings"]}
     found = {one for one in found if one[0] != "health/expert-imbalance"}  # nothing balances the loads here
-    refused = float(told.split()[1])  # by the trainer's own count, in the second block's last 100 steps
+    refused = float(told.split()[1])  # by the trainer's own count, in the last 100 steps
     assert (kind == "switch") == (refused > 0)
-    if refused > 0.08:
-        found -= {("health/drop-rate", "blocks.0"), ("health/drop-rate", "blocks.1")}
-    assert found == ({("health/dead-expert", "blocks.1")} if how == "dead" else set())
+    titles = {f["title"] for f in report["findings"] if f["rule"] == "health/drop-rate"}
+    if kind == "switch":  # tokens queue: the late ones of a sequence are refused, at whatever total
+        assert titles <= {"late tokens are refused more than early ones", *(["full experts refuse too many choices"] if refused > 0.08 else [])}
+        found = {one for one in found if one[0] != "health/drop-rate"}
+    shares = {f"blocks.{n}": float(share) for n, share in enumerate(told.split()[2:])}  # the least load over the ideal, counted there
+    assert how == "healthy" or shares["blocks.1"] == 0
+    dead = {layer for rule, layer in found if rule == "health/dead-expert"}
+    assert {layer for layer, share in shares.items() if share < 0.07} <= dead <= {layer for layer, share in shares.items() if share < 0.14}
+    assert found == {("health/dead-expert", layer) for layer in dead}
     untold = {v["rule"] for v in report["verdicts"] if v["verdict"] == "inconclusive" and "few-steps" in v["reason"]}
     assert not untold & {"health/dead-expert", "health/expert-imbalance", "health/router-collapse"}
