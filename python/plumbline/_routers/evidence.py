@@ -93,9 +93,9 @@ def _argmaxes(follower, choice):
 
 def _indices(follower, choice, tokens, top_k):
     torch = sys.modules["torch"]
-    columns = [c.indices.movedim(c.dim, -1).reshape(tokens, -1) for c in _argmaxes(follower, choice)]
-    if len(columns) > 1:
-        columns = columns[:top_k]
+    taken = _argmaxes(follower, choice)
+    follower.taken = taken[:top_k] if len(taken) > 1 else taken
+    columns = [c.indices.movedim(c.dim, -1).reshape(tokens, -1) for c in follower.taken]
     chosen = torch.cat(columns, dim=1)
     if top_k is not None and chosen.shape[1] != top_k:
         raise NotKnown(f"its top-k is {top_k}, and {chosen.shape[1]} were taken")

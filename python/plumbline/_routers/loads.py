@@ -1,7 +1,8 @@
 """How the experts of a router that is known are loaded, in the steps between those that hear all of it.
 
-A router whose choice was heard to be the best k of its gate's own output, and that refused none, needs no listening
-for that: the gate's output is enough. What goes into it is a few rows of many, so that it costs little anywhere.
+A call that was heard whole says which of its operations made the choice (choices.py), and where what was kept of it
+stands in what the router returns. Then these few tensors are enough. What goes into it is some rows of many, so that
+it costs little anywhere.
 """
 
 import sys
@@ -9,101 +10,173 @@ import weakref
 from time import perf_counter
 
 from .. import _routing
+from .._compiled import is_compiled
 from .._kinds import KIND_ROUTING
 from .._library import CAPTURING
 from .._pace import Pace
 from .._tensors import Scratch
+from .choices import Choices, recipe
 
 _SHARE = 0.0025  # of a step's time, all routers together
 _MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own
+_OPERATION = 3e-6  # seconds that torch takes to tell of one (docs/measurements/watch.md)
 _ROWS = 512  # tokens of a call
-_NOT_ONLY_SCORES = ("expert_bias", "routing_map", "randomness", "policy")  # of observe_routing: other than the best k
-_NO_TENSORS = ((None, None, 0, False),) * 9
 _scratch = Scratch()
 
 
 class Loads:
-    """Of one router: from its gate's output, while that is known to be what it chooses by."""
+    """Of one router: which experts its tokens chose, and which of these refused them."""
 
     def __init__(self, found):
-        alone = len(found.gates) == 1 and not found.limited
-        self._gate, self._weight = (weakref.ref(found.gates[0][0]), found.gates[0][1]) if alone else (None, None)
-        self._inner = weakref.ref(found.inner)
-        self._experts = found.experts_count
-        self._known = None  # what else is told of a call; None: not known to be so
+        gate = found.gates[0][0] if len(found.gates) == 1 else None
+        self._gate = None if gate is None or gate is found.inner else weakref.ref(gate)
+        self._found = found
+        self._module = None  # which one's forward is to be listened to
+        self._recipe = None  # None: it is not known how to tell
+        self._kept = None  # a Kept; None: it has refused none
+        self._refuses = False  # it was seen to, and Kept said whom
+        self._bias, self._words = None, None
         self._site = None
 
-    @property
-    def ready(self):
-        return self._known is not None
+    def ready(self, module):
+        return self._recipe is not None and self._module() is module
 
-    def listen(self, caught):
-        """The gate's next outputs go to `caught`; a handle whose remove() ends that, or None."""
-        gate = None if self._gate is None else self._gate()
-        if gate is None:
+    def listen(self):
+        """To be entered around a call: a Choices."""
+        return Choices(self._found.experts_count, None if self._gate is None else self._gate())
+
+    def begins(self):
+        """What has to be read in front of the call: the stored bias, as it is used."""
+        if self._bias is None:
             return None
+        held = getattr(self._bias[0](), self._bias[1], None)
+        return None if held is None else held.detach().reshape(-1).clone()
 
-        def keep(module, inputs, out):
-            if sys.modules["torch"].is_tensor(out):
-                caught.append((out, out._version))
+    # ---- from a call that was heard whole ---------------------------------------------------------
 
-        if gate is self._inner():  # a matrix of the router's own
-            return _Products(getattr(gate, self._weight), keep)
-        return gate.register_forward_hook(keep)
-
-    def learn(self, known, caught):
-        """From a call that was heard whole: `known` as of observe_routing."""
-        self._known = None
-        logits = self._scores(caught)
-        if logits is None or any(name in known for name in _NOT_ONLY_SCORES) or known.get("topk_indices") is None:
+    def learn(self, known, follower, heard, spans, outputs, outer):
+        """known: as of observe_routing. follower: of the same call. spans: where in `heard` calls of the inner module lie. outputs: what that returned.
+        outer: the module around all that was heard."""
+        self._recipe, taken = None, follower.taken
+        chosen, logits = known.get("topk_indices"), known.get("router_logits")
+        if chosen is None or logits is None or "routing_map" in known or not self._learn_bias(known, taken):
             return
-        torch, kept, whole = sys.modules["torch"], known.get("keep_mask"), known.get("router_logits")
-        if kept is not None and not bool(kept.all()) or whole is None or logits.shape != whole.shape:
+        if known.get("keep_mask") is None and (follower.counts or follower.drops):
+            return  # whom it refuses was not seen
+        if any(map(is_compiled, outer.modules())):
+            return  # a listener around what was compiled may have it compiled again
+        inner, told = self._found.inner, None
+        if inner is not outer and len(spans) == 1:
+            told = recipe(heard.between(*spans[0]), taken, chosen, logits)
+        self._module = weakref.ref(inner if told is not None else outer)
+        told = told or recipe(heard, taken, chosen, logits)
+        if told is None or not self._learn_kept(known.get("keep_mask"), chosen, outputs, self._module() is inner):
             return
-        best = logits.topk(known["top_k"], dim=-1).indices
-        same = torch.equal(best.sort(-1).values, known["topk_indices"].reshape(best.shape).sort(-1).values)
-        if same and torch.equal(logits.to(whole.dtype), whole):
-            self._known = [known.get(name) for name in ("top_k", "score_function", "mode")]
+        self._recipe = told
+        self._words = {name: known.get(name) for name in ("top_k", "score_function", "mode", "randomness", "bias_captured",
+                                                          "flatten")}  # fmt: skip
 
-    def tell(self, run, name, caught):
-        """Of some of the tokens, other ones each step."""
-        logits = self._scores(caught)
-        if logits is None:
+    def _learn_bias(self, known, taken):
+        """Whether there is none, or the one that was used is stored where it can be read again."""
+        self._bias, bias = None, known.get("expert_bias")
+        if bias is None:
+            return True
+        stored = taken[0].told.get("stored")
+        if known.get("bias_captured") != "before" or stored is None:
+            return False
+        for module in self._found.modules:
+            for name, one in (*module._parameters.items(), *module._buffers.items()):
+                if one is not None and (one is stored or one is stored._base) and one.numel() == bias.numel():
+                    self._bias = (weakref.ref(module), name)
+                    return True
+        return False
+
+    def _learn_kept(self, kept, chosen, outputs, inner):
+        """Whether it refuses none, or what it returns has been seen to say whom."""
+        torch, self._kept = sys.modules["torch"], None
+        some = kept is not None and not bool(kept.all())
+        if not some and not self._refuses and not self._found.limited:
+            return True
+        said = Kept.found(outputs, len(chosen), self._found.experts_count) if inner and kept is not None else None
+        held = None if said is None else said.of(outputs, slice(None))
+        if held is None or not torch.equal(held.gather(1, chosen), kept.bool()):
+            self._refuses = False
+            return False
+        self._kept, self._refuses = said, self._refuses or some
+        return self._refuses  # a map of what was asked for is the same until somebody is refused
+
+    # ---- of the calls behind it -------------------------------------------------------------------
+
+    def tell(self, run, name, heard, bias, outputs, seen):
+        """Of some of the tokens, other ones each step. `seen`: [B,S] of the token ids."""
+        torch, got = sys.modules["torch"], self._recipe.of(heard)
+        if got is None or (bias is None) != (self._bias is None):
             return
+        tokens = len(got[0])
+        stride = max(1, -(-tokens // _ROWS))
+        some = slice(run._step % stride, None, stride)
+        logits, chosen, kept, position = got[0][some], got[1][some], None, None
+        if self._kept is not None:
+            kept = self._kept.of(outputs, some)
+            if kept is None or kept.shape != logits.shape:
+                return
+            kept, position = kept.gather(1, chosen), self._positions(seen, tokens, some, chosen.device)
+        # A row with a NaN has no choice of its own.
+        chosen = chosen.masked_fill(torch.isnan(logits).any(dim=-1, keepdim=True), -1)
         if self._site is None:
             self._site = run._declare_site(KIND_ROUTING, name, "loads")
         if self._site is None:
             return
-        stride, keep = -(-len(logits) // _ROWS), []
-        rows, top_k, function, mode = logits[run._step % stride :: stride], *self._known
-        packed = _routing.pack(_scratch, keep, rows, None, _NO_TENSORS, top_k, function, *(None,) * 8, mode)
+        tensors = (("expert_bias", bias, 1, False), ("topk_indices", chosen, 2, True), ("keep_mask", kept, 2, True),
+                   *[("", None, 0, False)] * 3, ("position", position, 1, False), *[("", None, 0, False)] * 2)  # fmt: skip
+        words, keep = self._words, []
+        packed = _routing.pack(_scratch, keep, logits, None, tensors, words["top_k"], words["score_function"], *(None,) * 6,
+                               words["randomness"], words["bias_captured"], words["mode"])  # fmt: skip
         run._check(("loads", name), run._observe_routing(self._site, packed))
 
-    def _scores(self, caught):
-        """[T,E], if the gate ran once and nobody has written to what came of it."""
-        if len(caught) != 1 or caught[0][0]._version != caught[0][1] or caught[0][0].shape[-1] != self._experts:
+    def _positions(self, seen, tokens, some, device):
+        """[T] within their sequences, where the call heard whole knew their order."""
+        order = self._words["flatten"]
+        if seen is None or order is None or seen[0] * seen[1] != tokens:
             return None
-        return caught[0][0].detach().reshape(-1, self._experts)
+        row = sys.modules["torch"].arange(tokens, device=device)[some]
+        return row // seen[0] if order == "seq-major" else row % seen[1]
 
 
-class _Products:
-    """Tells each product with one matrix, until remove()."""
+class Kept:
+    """Where in what a router returns it stands which choices were kept: as kept.returned finds it, and without asking a GPU."""
 
-    def __init__(self, weight, keep):
-        torch = sys.modules["torch"]
+    def __init__(self, places, asked, weights, experts):
+        self._places, self._map, self._weights, self._experts = places, asked, weights, experts
 
-        class Mode(torch.overrides.TorchFunctionMode):
-            def __torch_function__(self, function, types, arguments=(), options=None):
-                out = function(*arguments, **(options or {}))
-                if function is torch.nn.functional.linear and any(a is weight for a in arguments):
-                    keep(None, arguments, out)
-                return out
+    @classmethod
+    def found(cls, outputs, tokens, experts):
+        torch, asked, weights = sys.modules["torch"], None, None
+        for number, one in enumerate(outputs):
+            if one.dim() == 3 and tuple(one.shape[:2]) == (tokens, experts) and one.dtype is torch.bool:
+                return cls(number, None, None, experts)
+            if not one.dim() or one.shape[-1] != experts or one.numel() != tokens * experts:
+                continue
+            if one.is_floating_point():
+                weights = number
+            elif one.dtype is torch.bool or bool(((one == 0) | (one == 1)).all()):
+                asked = number
+        return None if asked is None else cls(None, asked, weights, experts)
 
-        self._mode = Mode()
-        self._mode.__enter__()
-
-    def remove(self):
-        self._mode.__exit__(None, None, None)
+    def of(self, outputs, some):
+        """[rows,E], or None where other things were returned."""
+        torch, numbers = sys.modules["torch"], [n for n in (self._places, self._map, self._weights) if n is not None]
+        if max(numbers) >= len(outputs):
+            return None
+        if self._places is not None:
+            one = outputs[self._places]
+            return one[some].any(dim=2) if one.dim() == 3 and one.dtype is torch.bool else None
+        if any(not outputs[n].dim() or outputs[n].shape[-1] != self._experts for n in numbers):
+            return None
+        kept, *weights = [outputs[n].detach().reshape(-1, self._experts)[some] != 0 for n in numbers]
+        if outputs[self._map].is_floating_point() or any(w.shape != kept.shape for w in weights):
+            return None
+        return kept & weights[0] if weights else kept
 
 
 class LoadsPace:
@@ -115,11 +188,11 @@ class LoadsPace:
     def due(self, step):
         return step < CAPTURING and self._pace.due(step)
 
-    def spent(self, since):
-        self._spent += perf_counter() - since
+    def spent(self, since, operations=0):
+        self._spent += _MEASURED_LATER * (perf_counter() - since) + _OPERATION * operations
 
     def step_ends(self):
         if self._spent:
-            self._pace.cost(_MEASURED_LATER * self._spent)
+            self._pace.cost(self._spent)
             self._spent = 0.0
         self._pace.step_began()

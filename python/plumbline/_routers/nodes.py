@@ -56,22 +56,22 @@ class Choice:
 
 def explain(node):
     """Of what a choice was taken: logits [T,E], score function, stored bias; whether a row is its token's own."""
-    at, function, bias, captured = node, None, None, None
+    at, function, bias, captured, stored = node, None, None, None, None
     while at.source is not None and at.unchanged():
         if at.op in CASTS or at.op in TURNS:
             at = at.source
         elif at.op in ("softmax", "sigmoid") and function is None:
             function, at = at.op, at.source
         elif at.op == "add" and at.leaf is not None and bias is None and function is None:
-            bias, at = at.leaf, at.source
+            bias, stored, at = at.leaf, at.leaf, at.source
         else:
             break
     if not at.unchanged() or at.axis is None or (not at.own and at is not node):
-        at, function, bias = node, None, None
+        at, function, bias, stored = node, None, None, None
     own = at.own and at.unchanged()
     if bias is not None:
         bias, captured = bias.detach().reshape(-1).clone(), "before"
-    return {"logits": rows(at), "function": function, "bias": bias, "captured": captured, "own": own, "scored": at.scored,
+    return {"logits": rows(at), "function": function, "bias": bias, "stored": stored, "captured": captured, "own": own, "scored": at.scored,
             "drawn": at.drawn}  # fmt: skip
 
 

@@ -5,6 +5,7 @@ experts' axis lies, whether a row still depends on its own token alone, whether 
 It never computes with the trainer's tensors but on copies, and draws no random number.
 """
 
+import functools
 import sys
 from time import thread_time_ns
 
@@ -30,6 +31,8 @@ class Follower:
         self.nodes, self.choices, self.drops, self.functions = {}, [], [], set()
         self.roots, self.entered, self.fed, self.early = [], None, [], False
         self.alike = False  # tokens that entered are equal
+        self.taken = []  # of the choices, those that are told
+        self.counts = False  # places among the tokens, as a router does that may refuse some
         self.kept = []  # so that no other tensor gets their ids
         self.most = 1 << 24
 
@@ -153,6 +156,7 @@ class Follower:
         elif (others and name != "type_as") or (name == "softmax" and _across(main, dim)):
             node.op = "mixed:" + name
         if name == "cumsum" and node.mask:
+            self.counts = True
             self._drop(name, None, dim, main)
         return node
 
@@ -240,8 +244,18 @@ def _across(main, dim):
 
 def listener(follower, charge):
     """A context in which `follower` hears every operation, and the trainer's results are torch's own."""
+    return _listener()(follower, charge)
+
+
+@functools.lru_cache(maxsize=1)
+def _listener():
+    """One class for all: what torch.compile made below one is good below the next."""
     class Listener(sys.modules["torch"].overrides.TorchFunctionMode):
         broken = None
+
+        def __init__(self, follower, charge):
+            super().__init__()
+            self._follower, self._charge = follower, charge
 
         def __torch_function__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
@@ -249,10 +263,10 @@ def listener(follower, charge):
             if self.broken is None:
                 began = thread_time_ns()
                 try:
-                    follower.note(func, args, kwargs, out)
+                    self._follower.note(func, args, kwargs, out)
                 except Exception as error:  # nothing of ours may end the trainer's step
                     self.broken = error
-                charge(thread_time_ns() - began)
+                self._charge(thread_time_ns() - began)
             return out
 
-    return Listener()
+    return Listener

@@ -113,47 +113,45 @@ class Router:
         return self._state != "theirs" and self._routers.live(module) and self._seen < _MOST_WAITING
 
     def _loads_due(self, module):
-        if not self._loads.ready or module is not self.found.inner or self._open is not None:
+        if self._open is not None or not self._loads.ready(module):
             return False
         run = self._routers.run
         return run._step != self._heard_step and self._routers.pace.due(run._step) and self._routers.live(module)
 
     def _tell_loads(self, original, module, arguments, options):
-        """The module's forward, once and unchanged, of which the gate's output alone is taken."""
-        began, caught = perf_counter(), []
-        listening = self._loads.listen(caught)
+        """The module's forward, once and unchanged, of which the choice alone is taken."""
+        began, listening = perf_counter(), self._loads.listen()
+        bias = self._loads.begins()
         self._routers.pace.spent(began)
-        try:
+        with listening:
             out = original(module, *arguments, **options)
-        finally:
-            began = perf_counter()
-            if listening is not None:
-                listening.remove()
-        self._routers.guarded(self._loads.tell, self._routers.run, self.found.name, caught)
-        self._routers.pace.spent(began)
+        began = perf_counter()
+        with sys.modules["torch"].no_grad():
+            told = (self._routers.run, self.found.name, listening, bias, _flat(out), self._routers.tokens)
+            self._routers.guarded(self._loads.tell, *told)
+        self._routers.pace.spent(began, listening.operations)
         return out
 
     def heard(self, original, module, arguments, options):
         """The module's forward, once and unchanged, heard from its first operation to its last."""
         if self._open is not None:
+            heard = self._open["heard"]
+            begin = heard.place() if heard is not None else None
             out = original(module, *arguments, **options)
-            self._routers.guarded(self._inner_done, module, out)
+            self._routers.guarded(self._inner_done, module, out, begin)
             return out
         if self._word is not None and self._routers.run._step < self._word[0]:
             return self._tell_loads(original, module, arguments, options)
-        self._open = opened = {"inner": [], "tokens": [], "shape": None, "follower": None, "gate": []}
-        listening = None
+        self._open = opened = {"inner": [], "tokens": [], "shape": None, "follower": None, "heard": None, "spans": []}
         try:
             self._routers.guarded(self._begin, opened, module, arguments, options)
             if opened["follower"] is None:
                 return original(module, *arguments, **options)
-            listening = self._loads.listen(opened["gate"])
-            with opened["listener"]:
+            opened["heard"] = self._loads.listen()
+            with opened["listener"], opened["heard"]:
                 out = original(module, *arguments, **options)
         finally:
             self._open = None
-            if listening is not None:
-                listening.remove()
         self._routers.guarded(self._done, opened, module, out)
         return out
 
@@ -171,9 +169,12 @@ class Router:
         opened["listener"] = listener(follower, self._routers.charge)
         opened["follower"] = follower
 
-    def _inner_done(self, module, out):
-        if module is self.found.inner:
-            self._open["inner"] = _flat(out)
+    def _inner_done(self, module, out, begin):
+        if module is not self.found.inner:
+            return
+        self._open["inner"] = _flat(out)
+        if begin is not None:
+            self._open["spans"].append((begin, self._open["heard"].place()))
 
     def _done(self, opened, module, out):
         follower = opened["follower"]
@@ -196,7 +197,7 @@ class Router:
             return
         self._heard_step = self._routers.run._step
         with sys.modules["torch"].no_grad():
-            self._loads.learn(known, opened["gate"])
+            self._loads.learn(known, follower, opened["heard"], opened["spans"], opened["inner"], module)
         if self._state == "new":
             self._seen += 1
             self._waiting.append(known)

@@ -1,0 +1,169 @@
+"""What a router's own choice was, where it is known which of its operations makes it: little more than a hook costs.
+
+A call that was heard whole says which top-k or argmax is the choice, by the tensor that it was taken of. In later calls
+a `Choices` listens to nothing but operations of these kinds; if they come in another order or along other axes, it is
+another way through the router, and nothing is known of it.
+"""
+
+import functools
+import sys
+
+from .nodes import dim_of
+
+_PRODUCTS = {"linear", "matmul", "mm", "addmm", "einsum", "__matmul__"}
+_CHOOSE = {"topk", "argmax", "max", "sort", "argsort", "multinomial"}
+_MOST = 32  # of a kind, in one call
+
+
+class Choices:
+    """Of one call. `scores`: what products gave for so many experts; `made`: choices over an axis of so many."""
+
+    def __init__(self, experts, gate=None):
+        """gate: a module whose output counts as a product's, however it is computed."""
+        self.experts, self.scores, self.made, self.operations, self.broken = experts, [], [], 0, False
+        self._gate, self._undo = gate, []
+
+    def __enter__(self):
+        if self._gate is not None:
+            self._undo.append(self._gate.register_forward_hook(lambda module, inputs, out: self._product(out)).remove)
+        mode = _mode()(self)
+        mode.__enter__()
+        self._undo.append(lambda: mode.__exit__(None, None, None))
+        return self
+
+    def __exit__(self, *_):
+        while self._undo:
+            self._undo.pop()()
+
+    def place(self):
+        return len(self.scores), len(self.made)
+
+    def between(self, begin, end):
+        """The part of it that was heard between two places."""
+        part = Choices(self.experts)
+        part.scores, part.made = self.scores[begin[0] : end[0]], self.made[begin[1] : end[1]]
+        part.broken = self.broken
+        return part
+
+    def way(self):
+        """By what two calls that go the same way are known: None where something was lost."""
+        if self.broken or max(self.place()) > _MOST:
+            return None
+        return len(self.scores), tuple((one.name, one.dim, one.like.dim()) for one in self.made)
+
+    # ---- hearing ---------------------------------------------------------------------------------
+
+    def note(self, name, args, kwargs, out):
+        try:
+            self._product(out) if name in _PRODUCTS else self._choice(name, args, kwargs, out)
+        except Exception:  # nothing of ours may end the trainer's step
+            self.broken = True
+
+    def _product(self, out):
+        if not sys.modules["torch"].is_tensor(out) or out.dim() < 2 or out.shape[-1] != self.experts:
+            return
+        if len(self.scores) <= _MOST and not any(one is out for one, _ in self.scores):
+            self.scores.append((out, out._version))
+
+    def _choice(self, name, args, kwargs, out):
+        if name == "max" and not isinstance(out, tuple):
+            return
+        like = args[0] if args else kwargs["input"]
+        dim = like.dim() - 1 if name == "multinomial" else dim_of(name, args, kwargs)
+        if dim is None or not like.dim() or like.shape[dim] != self.experts or len(self.made) > _MOST:
+            return
+        self.made.append(_Made(name, like, dim % like.dim(), out if sys.modules["torch"].is_tensor(out) else out[1]))
+
+
+class _Made:
+    """One top-k or argmax of `like`, along `dim`."""
+
+    __slots__ = ("name", "like", "dim", "indices", "versions")
+
+    def __init__(self, name, like, dim, indices):
+        self.name, self.like, self.dim, self.indices = name, like, dim, indices
+        self.versions = like._version, indices._version
+
+    def columns(self):
+        """[T,n], or None if somebody has written to it since."""
+        if self.indices._version != self.versions[1]:
+            return None
+        whole = self.indices.detach()
+        if whole.dim() < self.like.dim():
+            whole = whole.unsqueeze(self.dim)
+        whole = whole.movedim(self.dim, -1)
+        return whole.reshape(-1, whole.shape[-1])
+
+    def rows(self):
+        """[T,E] that it was taken of, or None."""
+        if self.like._version != self.versions[0]:
+            return None
+        return self.like.detach().movedim(self.dim, -1).reshape(-1, self.like.shape[self.dim])
+
+
+@functools.lru_cache(maxsize=1)
+def _mode():
+    heard = _PRODUCTS | _CHOOSE
+
+    class Mode(sys.modules["torch"].overrides.TorchFunctionMode):
+        def __init__(self, choices):
+            super().__init__()
+            self._choices = choices
+
+        def __torch_function__(self, function, types, arguments=(), options=None):
+            out = function(*arguments, **(options or {}))
+            self._choices.operations += 1
+            name = getattr(function, "__name__", "")
+            if name in heard:
+                self._choices.note(name, arguments, options or {}, out)
+            return out
+
+    return Mode
+
+
+class Recipe:
+    """Where in a call its choice, and the scores that are told beside it, are found."""
+
+    def __init__(self, way, picks, width, source):
+        self._way, self._picks, self._width, self._source = way, picks, width, source
+
+    def of(self, heard):
+        """(scores [T,E], choices [T,k]) of another call, or None: it went another way, or was written over."""
+        if heard.way() != self._way:
+            return None
+        scores, columns = _scores(heard, self._source), [heard.made[at].columns() for at in self._picks]
+        if scores is None or any(c is None for c in columns):
+            return None
+        chosen = columns[0] if len(columns) == 1 else sys.modules["torch"].cat(columns, dim=1)
+        if len({len(scores), *map(len, columns)}) > 1 or chosen.shape[1] < self._width:
+            return None
+        return scores, chosen[:, : self._width]
+
+
+def _scores(heard, source):
+    kind, at = source
+    if kind == "choice":
+        return heard.made[at].rows()
+    tensor, version = heard.scores[at]
+    return tensor.detach().reshape(-1, tensor.shape[-1]) if tensor._version == version else None
+
+
+def recipe(heard, taken, chosen, logits):
+    """From a call that was heard whole, or None. taken: its choices, as trace.Choice; chosen [T,k] and logits [T,E]: what
+    is told of it. What comes out of the recipe is the same to the bit, or there is none."""
+    torch, way, picks = sys.modules["torch"], heard.way(), []
+    if way is None:
+        return None
+    for one in taken:
+        at = [i for i, made in enumerate(heard.made) if made.like is one.node.tensor and made.name == one.op and i not in picks]
+        if not at:
+            return None
+        picks.append(at[0])
+    sources = [("score", i) for i in range(len(heard.scores))] + [("choice", i) for i in picks[:1]]
+    for source in sources:
+        told = Recipe(way, picks, chosen.shape[1], source)
+        got = told.of(heard)
+        if got is None or got[0].shape != logits.shape or not torch.equal(got[0].to(logits.dtype), logits):
+            continue
+        return told if torch.equal(got[1], chosen) else None
+    return None
