@@ -24,6 +24,15 @@ class StepCache {
   // What a step that is judged anew begins with; its memory is used again.
   void Clear() { values_.clear(); }
 
+  // The step's Value, where there is one yet; nullptr. It costs no count of who holds it.
+  template <typename Value>
+  const Value* Peek() const {
+    for (const auto& [known, value] : values_) {
+      if (known == TypeOf<Value>()) return static_cast<const Value*>(value.get());
+    }
+    return nullptr;
+  }
+
   // The step's Value; where there is none yet, what `make` gives (a std::shared_ptr<Value>), which
   // may ask for other types meanwhile.
   template <typename Value, typename Make>

@@ -14,6 +14,18 @@ double MedianOf(std::span<double> values) {
   return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
+double MedianOfNine(std::array<double, 9> v) {
+  const auto order = [&v](size_t a, size_t b) {
+    const double low = std::min(v[a], v[b]);
+    v[b] = std::max(v[a], v[b]);
+    v[a] = low;
+  };
+  order(1, 2), order(4, 5), order(7, 8), order(0, 1), order(3, 4), order(6, 7), order(1, 2);
+  order(4, 5), order(7, 8), order(0, 3), order(5, 8), order(4, 7), order(3, 6), order(1, 4);
+  order(2, 5), order(4, 7), order(4, 2), order(6, 4), order(4, 2);
+  return v[4];
+}
+
 double SortedMedian(const double* values, size_t count) {
   if (count == 0) return NAN;
   return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;

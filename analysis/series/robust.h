@@ -1,6 +1,7 @@
 // Medians and what is made of them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -9,6 +10,10 @@ namespace plumbline::rules {
 
 // Of an even number the mean of the middle two; NaN of none. The values change places.
 double MedianOf(std::span<double> values);
+
+// Of nine numbers, none of them NaN, without a jump: a network of Paeth ("Median Finding on a 3x3
+// Grid", Graphics Gems, 1990).
+double MedianOfNine(std::array<double, 9> v);
 
 // Of values in ascending order.
 double SortedMedian(const double* values, size_t count);

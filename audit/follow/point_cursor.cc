@@ -57,7 +57,7 @@ void PointCursor::Gather(RunPoints* run, State* state, int64_t limit) {
       }
       SeriesChunk* chunk = series.Chunk(state->attempt);
       if (chunk == nullptr) continue;
-      const std::vector<int64_t>& steps = chunk->steps;
+      const StepList& steps = chunk->steps;
       while (state->attempt == state->skip_attempt && place.index < steps.size() &&
              steps[place.index] <= state->skip_step)
         ++place.index;
@@ -117,7 +117,7 @@ void PointCursor::Fill(RunPoints* run, State* state, int64_t cut, v1::Batch* bat
   Begin(*run, state->attempt, batch);
   std::map<std::pair<uint32_t, std::vector<int64_t>>, std::vector<Part*>> groups;
   for (Part& part : parts_) {
-    const std::vector<int64_t>& steps = part.chunk->steps;
+    const StepList& steps = part.chunk->steps;
     size_t end = part.place->index;
     while (end < part.end && steps[end] <= cut) ++end;
     part.end = end;

@@ -47,8 +47,8 @@ class EvidenceSender::Impl {
       Say(config_.target + " does not take what is read: " + status.error_message());
     };
     config_.on_unreachable = [this](const grpc::Status& status) {
-      Say("no server at " + config_.target +
-          " now: " + transport::WhyUnreachable(status.error_message()) +
+      const std::string why = transport::WhyUnreachable(status.error_message());
+      Say("no server at " + config_.target + " now: " + why + (why.ends_with('?') ? "" : ".") +
           " What is read is sent when one answers there.");
     };
   }

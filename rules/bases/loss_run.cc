@@ -198,6 +198,7 @@ void LossRun::Persist(Archive& a) {
 }
 
 void SharedLossRun::Take(const SiteStep& step, const SeriesRoles& said) {
+  if (step.cache.Peek<LossRun>() == run_.get()) return;  // the rule before took it
   run_ = step.cache.Get<LossRun>([&] {
     if (step.late) {
       run_->TakeLate(step, said);

@@ -363,7 +363,9 @@ class Engine::Impl {
   // Of a step of scalars those rules that read them: they come by the million.
   template <typename What>
   void EachReader(Run& run, const SiteStep& step, const What& what) {
-    const bool scalars = std::all_of(step.items.begin(), step.items.end(),
+    // A site with a number is a row's.
+    const bool scalars = step.number != 0 ||
+                         std::all_of(step.items.begin(), step.items.end(),
                                      [](const Item& item) { return item.evidence->has_scalar(); });
     if (!scalars) return Each(run, &step, what);
     for (const size_t i : run.rules.ReadersOf(step)) {

@@ -18,6 +18,13 @@ RunRules::RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes)
     at_step_end_[word] |= bit;
     if (rules_.back()->judges_unseen_steps()) judges_unseen_[word] |= bit;
   }
+  FindJudging();
+}
+
+void RunRules::FindJudging() {
+  judging_.resize(rules_.size());
+  for (size_t i = 0; i < rules_.size(); ++i)
+    judging_[i] = set_aside_.contains(Id(i)) ? nullptr : rules_[i].get();
 }
 
 const std::vector<size_t>& RunRules::FindReaders(const SiteStep& step) {
@@ -76,13 +83,17 @@ void RunRules::MakeRoom(uint64_t bytes, const OnSetAside& on_set_aside) {
     const auto i = static_cast<size_t>(largest - each.begin());
     set_aside_.insert(Id(i));
     rules_[i] = (*active_)[i].entry->make((*active_)[i].options);  // gives back what it held
+    FindJudging();
     bytes_ -= *largest;
     on_set_aside(i, *largest);
     *largest = 0;
   }
 }
 
-void RunRules::PersistCounts(Archive& archive) { archive(shown_, bytes_, set_aside_); }
+void RunRules::PersistCounts(Archive& archive) {
+  archive(shown_, bytes_, set_aside_);
+  FindJudging();
+}
 
 void RunRules::PersistRules(Archive& archive) {
   for (size_t i = 0; i < rules_.size(); ++i)

@@ -35,9 +35,7 @@ class RunRules {
 
   size_t size() const { return rules_.size(); }
   // nullptr: it judges this run no further.
-  Rule* At(size_t i) const {
-    return !set_aside_.empty() && set_aside_.contains(Id(i)) ? nullptr : rules_[i].get();
-  }
+  Rule* At(size_t i) const { return judging_[i]; }
   const char* Id(size_t i) const { return (*active_)[i].entry->info->id; }
 
   // Those that read the scalars of the step's site, ascending. Valid until the next call.
@@ -82,6 +80,8 @@ class RunRules {
   const std::vector<ActiveRule>* const active_;
   const uint64_t most_bytes_;
   std::vector<std::unique_ptr<Rule>> rules_;  // parallel to active_; fresh ones where set aside
+  std::vector<Rule*> judging_;                // of rules_; nullptr where set aside
+  void FindJudging();
   const std::vector<size_t>& FindReaders(const SiteStep& step);
   const std::vector<size_t>& Numbered(const SiteStep& step, const std::vector<size_t>& readers);
 

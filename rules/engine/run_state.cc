@@ -12,11 +12,6 @@ auto JudgingOrder(const v1::Source& source, const v1::Evidence& evidence) {
                          std::string_view(evidence.site().op()), source.rank(), evidence.call());
 }
 
-void Extend(int64_t step, bool first, RunSummary& summary) {
-  summary.step_first = first ? step : std::min(summary.step_first, step);
-  summary.step_last = first ? step : std::max(summary.step_last, step);
-}
-
 // What a parsed batch takes as long as it is held, from what it says alone: the same on every host
 // and after every restart. Evidence, rows and sites take more than their bytes on the wire.
 uint64_t BytesHeld(const v1::Batch& batch) {
@@ -37,14 +32,19 @@ const v1::Source& SourceOf(const v1::Batch& batch, const v1::SeriesRows& rows, i
   return batch.sources(static_cast<int>(rows.source(rows.source_size() == 1 ? 0 : row)));
 }
 
-SeriesRow ViewOf(const v1::SeriesRows& rows, int row, uint32_t rank, size_t columns) {
+}  // namespace
+
+SeriesRow RunState::ViewOf(const v1::SeriesRows& rows, int row, uint32_t rank, size_t columns) {
   const size_t first = static_cast<size_t>(row) * columns;
   const std::string& absent = rows.absent();
   return {rank, rows.value().data() + first,
           absent.empty() ? nullptr : reinterpret_cast<const uint8_t*>(absent.data()), first};
 }
 
-}  // namespace
+void RunState::Extend(int64_t step, bool first) {
+  summary_.step_first = first ? step : std::min(summary_.step_first, step);
+  summary_.step_last = first ? step : std::max(summary_.step_last, step);
+}
 
 SeriesRow RunState::HeldRow::view() const {
   return ViewOf(*rows, row, source->rank(), columns->sites.size());
@@ -77,7 +77,7 @@ RunState::OpenStep& RunState::StepOf(Group& group, const v1::Source& source, int
 
 void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence) {
   const v1::Source& source = batch->sources(static_cast<int>(evidence.source()));
-  Extend(evidence.step(), ranks_seen_.empty(), summary_);
+  Extend(evidence.step(), ranks_seen_.empty());
   ++summary_.sites[{evidence.site().layer(), evidence.site().op()}].evidence;
   ++summary_.evidence;
   ranks_seen_.insert(source.rank());
@@ -196,7 +196,7 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
     if (&source != of.source) of = AskOf(source);
     if (!of.ours) continue;
     const int64_t step = rows.step(row);
-    Extend(step, first, summary_);
+    Extend(step, first);
     const SeriesRow view = ViewOf(rows, row, source.rank(), columns->sites.size());
     const bool late = of.superseded || step <= of.group->closed;
     if (whole && !late) {
@@ -287,8 +287,13 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
   for (const v1::Evidence& evidence : batch->evidence()) {
     if (ours(evidence.source())) Hold(batch, evidence);
   }
-  for (const v1::SeriesRows& rows : batch->series())
-    HoldRows(batch, rows, static_cast<bool>(on_close.series));
+  Group* const straight = GoesStraight(*batch);
+  if (straight != nullptr) {
+    CountStraight(*batch);
+  } else {
+    for (const v1::SeriesRows& rows : batch->series())
+      HoldRows(batch, rows, static_cast<bool>(on_close.series));
+  }
   for (const v1::Loss& loss : batch->losses()) {
     if (ours(loss.source())) CountLoss(batch->sources(static_cast<int>(loss.source())), loss);
   }
@@ -311,6 +316,7 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
   for (const auto& [of, step] : late_until_) late_of_.insert(of);
   Charge(*batch);
   for (auto& [key, group] : groups_) {
+    if (&group == straight) CloseStraight(key, group, batch, on_close);
     CloseReady(key, group, on_close);
     CloseLateSpokenOf(key, group, on_close);
   }
@@ -367,14 +373,21 @@ void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const 
   group.bytes -= open.bytes;
   open_bytes_ -= open.bytes;
   group.closed = step;
-  if (!CloseRow(key, group, step, open, on_close)) {
+  TellStep(key, group, step, &open, PlanOf(key, group, open), on_close);
+  KeepSpare(std::move(node));
+}
+
+void RunState::TellStep(const GroupKey& key, Group& group, int64_t step, OpenStep* open,
+                        RowPlan* plan, const OnClose& on_close) {
+  if (plan != nullptr) {
+    CloseRow(key, group, step, *open, plan, on_close);
+  } else {
     const SiteStep common = CommonOf(key, group, step);
-    const std::vector<Held> held = HeldOf(open, &made_);
+    const std::vector<Held> held = HeldOf(*open, &made_);
     if (!held.empty()) TellSites(common, held, group.progress, on_close);
-    if (on_close.series) TellSeries(common, &open, on_close);
+    if (on_close.series) TellSeries(common, open, on_close);
   }
   on_close.step({summary_.run, key.first, key.second, step, group.world_size});
-  KeepSpare(std::move(node));
 }
 
 // The evidence that a rule sees is the same whichever way a scalar travelled. What `made` holds

@@ -189,6 +189,15 @@ class RunState {
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
   void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows,
                 bool stored);
+  // The group that the batch's rows are of, where they can be judged as they lie, one step after
+  // the other: all of one rank that nobody beside is waited for, with nothing open before them, and
+  // whole as the batch itself says. nullptr: they are to be held.
+  Group* GoesStraight(const v1::Batch& batch);
+  void CountStraight(const v1::Batch& batch);
+  void CloseStraight(const GroupKey& key, Group& group,
+                     const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
+  static SeriesRow ViewOf(const v1::SeriesRows& rows, int row, uint32_t rank, size_t columns);
+  void Extend(int64_t step, bool first);
   RowSource AskOf(const v1::Source& source);
   void CountRow(const Columns& columns, const SeriesRow& row, Counts* counts, const RowSource& of,
                 int64_t step, bool late);
@@ -198,10 +207,12 @@ class RunState {
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);
-  // False: its rows are not planned, and nothing was done.
-  bool CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
+  // What stood open of it. `plan`: of its rows, nullptr: there is none.
+  void TellStep(const GroupKey& key, Group& group, int64_t step, OpenStep* open, RowPlan* plan,
                 const OnClose& on_close);
-  RowPlan* PlanOf(const GroupKey& key, Group& group, const std::vector<HeldRow>& rows);
+  void CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
+                RowPlan* plan, const OnClose& on_close);
+  RowPlan* PlanOf(const GroupKey& key, Group& group, const OpenStep& open);
   bool MakePlan(const GroupKey& key, Group& group, RowPlan* plan);
   uint32_t NumberOf(v1::Role role, const v1::Site& site);
   OpenStep& AddOpen(Group& group, int64_t step);
@@ -225,6 +236,7 @@ class RunState {
   std::vector<uint32_t> missing_;
   std::vector<const SeriesColumns*> lists_;
   std::vector<StepNode> spare_;
+  OpenStep straight_;
   std::map<std::tuple<v1::Role, std::string, std::string>, uint32_t> numbers_;  // of sites
   std::map<GroupKey, Group> groups_;
   std::map<GroupKey, std::set<uint32_t>> expected_;  // ranks

@@ -20,9 +20,10 @@ uint32_t RunState::NumberOf(v1::Role role, const v1::Site& site) {
 }
 
 // nullptr: none was made, or none can be.
-RowPlan* RunState::PlanOf(const GroupKey& key, Group& group, const std::vector<HeldRow>& rows) {
+RowPlan* RunState::PlanOf(const GroupKey& key, Group& group, const OpenStep& open) {
   constexpr size_t kMostPlans = 64;
-  if (rows.empty() || rows.size() > RowPlan::kMostRows) return nullptr;
+  const std::vector<HeldRow>& rows = open.rows;
+  if (!open.items.empty() || rows.empty() || rows.size() > RowPlan::kMostRows) return nullptr;
   lists_.clear();
   for (const HeldRow& held : rows) {
     if (held.source->rank() != rows.front().source->rank()) return nullptr;
@@ -87,11 +88,8 @@ bool RunState::MakePlan(const GroupKey& key, Group& group, RowPlan* plan) {
   return plan->made = true;
 }
 
-bool RunState::CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
-                        const OnClose& on_close) {
-  if (!open.items.empty()) return false;
-  RowPlan* const plan = PlanOf(key, group, open.rows);
-  if (plan == nullptr) return false;
+void RunState::CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
+                        RowPlan* plan, const OnClose& on_close) {
   std::array<SeriesRow, RowPlan::kMostRows> rows;
   for (size_t i = 0; i < open.rows.size(); ++i) rows[i] = open.rows[i].view();
   const uint32_t rank = rows[0].rank;
@@ -108,11 +106,11 @@ bool RunState::CloseRow(const GroupKey& key, Group& group, int64_t step, const O
     site.step.step = step;
     site.step.world_size = group.world_size;
     site.step.items.front().source = open.rows[site.row].source;
-    site.step.missing_ranks = missing_;
+    if (!missing_.empty() || !site.step.missing_ranks.empty()) site.step.missing_ranks = missing_;
     on_close.site(site.step);
     site.step.cache.Clear();
   }
-  if (!on_close.series) return true;
+  if (!on_close.series) return;
   for (const size_t i : plan->by_key) {
     on_close.series({summary_.run,
                      key.first,
@@ -123,7 +121,6 @@ bool RunState::CloseRow(const GroupKey& key, Group& group, int64_t step, const O
                      {&rows[i], 1},
                      false});
   }
-  return true;
 }
 
 RunState::OpenStep& RunState::AddOpen(Group& group, int64_t step) {

@@ -101,7 +101,7 @@ struct LossBeside {
     if (newest.size() > kNine) newest.pop_front();
     std::array<double, kNine> values;
     std::copy(newest.begin(), newest.end(), values.begin());
-    level = MedianOf(values);
+    level = MedianOfNine(values);
     if (std::isnan(begin)) begin = level;
     lowest = std::min(lowest, level);
   }

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import unittest
+import urllib.parse
 
 import jsonschema
 import recorded_run
@@ -80,6 +81,43 @@ class Reports(unittest.TestCase):
         found = [(r["properties"]["site"]["run"], r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], r.get("relatedLocations", []))
                  for r in json.loads(out)["runs"][0]["results"] if r["ruleId"] == "health/loss-non-finite"]
         self.assertEqual(sorted(found), [("b/loss.csv", "many/b/loss.csv", []), ("d/loss.csv", "many/d/loss.csv", [])], err)
+
+    def test_sarif_of_hundreds_of_findings_in_files_of_odd_names(self):
+        """Each address is that of its file, whatever that is called; what is known or suppressed is so in the log, too."""
+        names = ["ä ö", "with space", "per%cent%20", 'quote"q', "back\\slash", "new\nline", "#hash?q=1", "日本", "[br]{c}", "col:on", "-dash", "tab\t"]
+        odd = self.folder / "odd"
+        rows = "".join(f"{i},{'nan' if i == 70 else 2 + (i % 3) / 1000},{0 if i > 60 else 1e-3}\n" for i in range(120))
+        for folder in range(10):
+            (odd / f"r{folder}").mkdir(parents=True)
+            for name in names:
+                (odd / f"r{folder}" / f"{name}.csv").write_text("step,train/loss,lr\n" + rows)
+        (self.folder / "known.toml").write_text('[[suppress]]\nrule = "health/learning-rate"\nreason = "on purpose"\nexpires = 2099-01-01\n')
+
+        def audit(*arguments):
+            status, out, err = plumb("audit", "odd", *arguments, cwd=self.folder)
+            self.assertEqual(err, "")
+            return status, json.loads(out)
+
+        status, log = audit("--format", "sarif", "--suppressions", "known.toml")
+        jsonschema.Draft7Validator(json.loads(SUBSET.read_text())).validate(log)
+        results = log["runs"][0]["results"]
+        uris = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results}
+        self.assertEqual({urllib.parse.unquote(uri) for uri in uris}, {str(p.relative_to(self.folder)) for p in odd.rglob("*.csv")})
+        self.assertFalse([uri for uri in uris if re.search(r"[^A-Za-z0-9%/._~-]", uri)])
+        by_rule = {rule: [r for r in results if r["ruleId"] == rule] for rule in ("health/loss-non-finite", "health/learning-rate")}
+        self.assertEqual([len(of) for of in by_rule.values()], [120, 120])
+        self.assertFalse([r for r in by_rule["health/loss-non-finite"] if r.get("suppressions")])
+        self.assertFalse([r for r in by_rule["health/learning-rate"] if not r.get("suppressions")])
+        self.assertEqual(status, 1)
+        # With a baseline, which knows a rule of a series whatever the run, nothing is new; another series is, and what is suppressed of it fails nobody.
+        (self.folder / "odd.json").write_text(json.dumps(audit("--format", "json")[1]))
+        known = ("--baseline", "odd.json", "--suppressions", "known.toml", "--fail-on", "note")
+        self.assertEqual(audit("--format", "sarif", *known)[0], 0)
+        (odd / "fresh.csv").write_text("step,loss,train/lr\n" + rows.replace("nan", "2"))
+        status, log = audit("--format", "sarif", *known)
+        self.assertEqual([(r["ruleId"], bool(r.get("suppressions"))) for r in log["runs"][0]["results"]], [("health/learning-rate", True)])
+        self.assertEqual(status, 0)
+        self.assertEqual(audit("--format", "sarif", "--baseline", "odd.json", "--fail-on", "note")[0], 1)
 
     def test_sarif_of_a_damaged_input_says_so(self):
         record = next((self.folder / "runs" / "night").rglob("*.plr*"), None) or next(

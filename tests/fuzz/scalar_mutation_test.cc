@@ -33,14 +33,19 @@ std::string Event(int64_t step, std::mt19937& random) {
   const std::string value =
       random() % 2 == 0 ? FloatField(2, 1.5f)
                         : testing::Tensor(1 + random() % 20, {1}, testing::Content("\1\2\3\4"));
-  return VarintField(2, static_cast<uint64_t>(step)) +
+  // With a time, as events have one, it is read the short way.
+  const std::string time = random() % 4 == 0 ? "" : testing::DoubleField(1, 1.7e9);
+  return time + VarintField(2, static_cast<uint64_t>(step)) +
          BytesField(5, BytesField(1, BytesField(1, tag) + value));
 }
 
 std::string Row(int64_t step, std::mt19937& random) {
   static constexpr const char* kValues[] = {"1.5", "\"NaN\"", "{}", "-1e308", "", "[1]", "\"x\""};
+  const char* const value = kValues[random() % std::size(kValues)];
+  const std::string loss = random() % 4 == 0 ? testing::WandbItem("", value, {"loss"})
+                                             : testing::WandbItem("loss", value);
   return BytesField(
-      2, BytesField(1, testing::WandbItem("loss", kValues[random() % std::size(kValues)])) +
+      2, BytesField(1, loss) + BytesField(1, testing::WandbItem("lr", "1e-3")) +
              BytesField(1, testing::WandbItem("_step", std::to_string(step))) +
              (random() % 2 == 0 ? BytesField(2, VarintField(1, static_cast<uint64_t>(step))) : ""));
 }

@@ -131,7 +131,7 @@ void PointBatches::CutSteps() {
   cuts_.clear();
   cut_ = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    const std::vector<int64_t>& steps = groups_[g].steps();
+    const StepList& steps = groups_[g].steps();
     for (size_t i = rows - 1; i < steps.size(); i += rows) cuts_.push_back(steps[i]);
     cuts_.push_back(steps.back());
     heap_.emplace_back(steps.front(), g);
@@ -171,7 +171,7 @@ bool PointBatches::Next(v1::Batch* batch) {
 
 // Values of a row are side by side, those of a series as far apart as there are columns.
 size_t PointBatches::Append(Group* group, int64_t through, v1::Batch* batch) {
-  const std::vector<int64_t>& steps = group->steps();
+  const StepList& steps = group->steps();
   const size_t begin = group->at;
   size_t end = begin;
   while (end < steps.size() && steps[end] <= through) ++end;

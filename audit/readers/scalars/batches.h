@@ -36,7 +36,7 @@ class PointBatches {
     std::vector<SeriesChunk*> columns;
     size_t at = 0;                   // row
     v1::SeriesRows* rows = nullptr;  // of the batch that is made
-    const std::vector<int64_t>& steps() const { return columns[0]->steps; }
+    const StepList& steps() const { return columns[0]->steps; }
   };
 
   bool BeginAttempt();

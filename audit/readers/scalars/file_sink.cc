@@ -67,7 +67,7 @@ uint32_t FileSink::FindColumn(std::string_view name) {
   return last_ = found->second;
 }
 
-void FileSink::Add(int64_t step, uint32_t column, double value) {
+void FileSink::Take(int64_t step, uint32_t column, double value) {
   if (column >= slots_.size()) {
     ++left_out_;
     ++beyond_names_;

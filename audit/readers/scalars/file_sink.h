@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,7 +18,7 @@ namespace plumbline::audit {
 
 // Not thread-safe. `runs` and `report` outlive it. Finish says what was left out, and lists the
 // file's series in the report.
-class FileSink : public PointSink {
+class FileSink final : public PointSink {
  public:
   // `begun`: seconds of Unix time; NaN: not known.
   FileSink(FilePlace place, double begun, PointRuns* runs, InputReport* report)
@@ -30,7 +32,10 @@ class FileSink : public PointSink {
     }
     return FindColumn(name);
   }
-  void Add(int64_t step, uint32_t column, double value) override;
+  void Add(int64_t step, uint32_t column, double value) override { Take(step, column, value); }
+  void AddRow(int64_t step, std::span<const std::pair<uint32_t, double>> points) override {
+    for (const auto& [column, value] : points) Take(step, column, value);
+  }
   void Resumed() override;
   void Unplaced(uint64_t values) override { unplaced_ += values; }
   void Belongs(std::string_view run, int64_t rank) override;
@@ -55,6 +60,7 @@ class FileSink : public PointSink {
     uint32_t next = UINT32_MAX;  // the one that came behind it last
     uint64_t points = 0;
   };
+  void Take(int64_t step, uint32_t column, double value);
   uint32_t FindColumn(std::string_view name);
   static int64_t TakeRank(std::string_view* name);
   OfRank* Rank(uint32_t rank);  // nullptr: there are too many

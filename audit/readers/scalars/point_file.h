@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "audit/readers/input/reader.h"
 #include "audit/readers/input/reader_options.h"
@@ -23,6 +25,10 @@ class PointSink {
   // In the order of the file: a step that was seen before tells of a resume. NaN and infinities are
   // values; an absent value is no point. kNoColumn is ignored.
   virtual void Add(int64_t step, uint32_t column, double value) = 0;
+  // The same of a row's points, one after the other.
+  virtual void AddRow(int64_t step, std::span<const std::pair<uint32_t, double>> points) {
+    for (const auto& [column, value] : points) Add(step, column, value);
+  }
   // The file says so itself: a new process writes from here on (a W&B run that was resumed).
   virtual void Resumed() = 0;
   // Values whose step could not be told, or that are no numbers though they should be.

@@ -15,11 +15,8 @@ constexpr size_t kNewest = 8;
 // By four: what is not touched yet costs nothing, and what was is copied and faulted in anew.
 void SeriesChunk::Grow() {
   constexpr size_t kFew = 1024, kMany = size_t{4} << 20;
-  const size_t had = steps.size();
-  if (had < kFew) return;
-  const size_t room = had > kMany ? 2 * had : 4 * had;
-  steps.reserve(room);
-  values.reserve(room);
+  const size_t had = values.size();
+  if (had >= kFew) values.reserve(had > kMany ? 2 * had : 4 * had);
 }
 
 void SeriesChunk::Order() {
@@ -28,9 +25,8 @@ void SeriesChunk::Order() {
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(),
             [&](uint32_t a, uint32_t b) { return steps[a] < steps[b]; });
-  std::vector<int64_t> sorted_steps;
+  StepList sorted_steps;
   std::vector<double> sorted_values;
-  sorted_steps.reserve(order.size());
   sorted_values.reserve(order.size());
   for (const uint32_t i : order) {
     sorted_steps.push_back(steps[i]);

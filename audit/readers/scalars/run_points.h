@@ -19,12 +19,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "audit/readers/scalars/step_list.h"
 
 namespace plumbline::audit {
 
 // What is kept of all runs that one reader reads together. Beyond: left out, counted.
 struct PointLimits {
-  uint64_t points = 64u << 20;  // 16 bytes each
+  uint64_t points = 64u << 20;  // 8 bytes each; 16 where their steps are not evenly apart
   size_t names = 1u << 16;      // of all ranks and runs
   size_t name_bytes = 512;
   size_t lanes = 1u << 14;  // ranks of all runs
@@ -36,11 +37,11 @@ struct SeriesChunk {
   uint32_t attempt = 0;
   bool ordered = true;
   int64_t newest = 0;  // step
-  std::vector<int64_t> steps;
+  StepList steps;
   std::vector<double> values;
 
   void Add(int64_t step, double value) {
-    if (steps.size() == steps.capacity()) Grow();
+    if (values.size() == values.capacity()) Grow();
     steps.push_back(step);
     values.push_back(value);
   }

@@ -13,7 +13,7 @@
 namespace plumbline::audit {
 
 // One format. A file's points are read whole before the first is given out, since where an attempt
-// ends only its own files tell: 16 bytes a point, at most PointLimits.
+// ends only its own files tell: 8 or 16 bytes a point, at most PointLimits.
 class ScalarReader : public Reader {
  public:
   explicit ScalarReader(const PointFormat& format, PointLimits limits = {})

@@ -69,6 +69,7 @@ class WireReader {
     return true;
   }
   bool at_end() const { return at_ == end_; }
+  size_t left() const { return static_cast<size_t>(end_ - at_); }  // bytes
   // The next field is this one of bytes, and the last of its message.
   bool LastBytes(unsigned char key, std::string_view* bytes) {
     return Byte(key) && Bytes(bytes) && at_ == end_;

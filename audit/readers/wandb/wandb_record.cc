@@ -59,24 +59,25 @@ bool IsOwn(std::string_view name) {
          (name == "_timestamp" || name == "_runtime" || name == "_wandb" || name == "_step");
 }
 
-}  // namespace
-
-namespace {
-
 // As nearly all items are: a name, which writers call nested even where it is one word, and a
-// value.
-bool ReadPlainItem(std::string_view bytes, std::string_view* name, std::string_view* value) {
+// value. `head`: all of it up to the value's length.
+bool ReadPlainItem(std::string_view bytes, std::string_view* head, std::string_view* name,
+                   std::string_view* value) {
   constexpr unsigned char kKey = 0x0a, kNestedKey = 0x12;
   WireReader item(bytes);
-  return (item.Byte(kKey) || item.Byte(kNestedKey)) && item.Bytes(name) && item.Byte(0x82) &&
-         item.LastBytes(0x01, value);
+  if (!(item.Byte(kKey) || item.Byte(kNestedKey)) || !item.Bytes(name) || !item.Byte(0x82) ||
+      !item.Byte(0x01))
+    return false;
+  *head = bytes.substr(0, bytes.size() - item.left());
+  return item.Bytes(value) && item.at_end();
 }
 
 }  // namespace
 
 bool WandbRecords::ReadKeyed(std::string_view bytes, std::string_view* name,
                              std::string_view* value) {
-  if (ReadPlainItem(bytes, name, value)) return true;
+  std::string_view head;
+  if (ReadPlainItem(bytes, &head, name, value)) return true;
   WireReader item(bytes);
   uint32_t field = 0, type = 0;
   *name = *value = {};
@@ -134,15 +135,53 @@ void WandbRecords::ReadObject(std::string_view name, std::string_view json, Poin
   }
 }
 
+bool WandbRecords::ReadKnownItem(std::string_view bytes) {
+  const uint32_t next = last_ < known_.size() ? known_[last_].next : 0;
+  if (next >= known_.size() || !bytes.starts_with(known_[next].head)) return false;
+  const KnownItem& known = known_[next];
+  WireReader rest(bytes.substr(known.head.size()));
+  std::string_view value;
+  if (!rest.Bytes(&value) || !rest.at_end()) return false;
+  if (known.what == KnownItem::What::kNumber) {
+    const std::optional<double> number = NumberOf(value);
+    if (!number) return false;
+    row_.emplace_back(known.column, *number);
+  } else if (known.what == KnownItem::What::kStep) {
+    TakeStep(value);
+  }
+  last_ = next;
+  return true;
+}
+
+void WandbRecords::LearnItem(std::string_view head, KnownItem::What what, uint32_t column) {
+  constexpr size_t kMost = 1 << 16;
+  auto found = known_by_head_.find(absl::string_view(head.data(), head.size()));
+  if (found == known_by_head_.end()) {
+    if (known_.size() >= kMost || column == PointSink::kNoColumn) return;
+    found = known_by_head_.emplace(std::string(head), static_cast<uint32_t>(known_.size())).first;
+    known_.push_back({std::string(head), what, column});
+  }
+  if (last_ < known_.size()) known_[last_].next = found->second;
+  last_ = found->second;
+}
+
 bool WandbRecords::ReadItem(std::string_view bytes, PointSink* sink) {
-  std::string_view name, value;
-  if (!ReadKeyed(bytes, &name, &value)) return false;
+  if (ReadKnownItem(bytes)) return true;
+  std::string_view head, name, value;
+  const bool plain = ReadPlainItem(bytes, &head, &name, &value);
+  if (!plain && !ReadKeyed(bytes, &name, &value)) return false;
+  const auto learn = [&](KnownItem::What what, uint32_t column) {
+    if (plain) LearnItem(head, what, column);
+  };
   if (name.empty() || IsOwn(name)) {
-    if (name == "_step") TakeStep(value);
+    const bool step = name == "_step";
+    if (step) TakeStep(value);
+    learn(step ? KnownItem::What::kStep : KnownItem::What::kNothing, 0);
     return true;
   }
   if (const std::optional<double> number = NumberOf(value)) {
     row_.emplace_back(sink->Column(name), *number);
+    learn(KnownItem::What::kNumber, row_.back().first);
   } else if (const size_t first = value.find_first_not_of(" \t\r\n");
              first != std::string_view::npos && value[first] == '{') {
     ReadObject(std::string(name), value, sink);
@@ -184,7 +223,7 @@ bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
   const int64_t step = said.value_or(next_step_);
   next_step_ = step + 1;
   any_row_ = true;
-  for (const auto& [column, value] : row_) sink->Add(step, column, value);
+  sink->AddRow(step, row_);
   return true;
 }
 

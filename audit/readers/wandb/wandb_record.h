@@ -7,12 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "audit/readers/scalars/json_record.h"
 #include "audit/readers/scalars/point_file.h"
 
 namespace plumbline::audit {
 
-// Keeps between records what steps are counted on from. Not thread-safe.
+// Keeps between records what steps are counted on from. All of a file's records go to one sink. Not
+// thread-safe.
 class WandbRecords {
  public:
   // False where the bytes are no record; what was read of it before that counts.
@@ -21,6 +23,17 @@ class WandbRecords {
   uint64_t odd_steps() const { return odd_steps_; }
 
  private:
+  // What begins an item that came before, up to its value, and what is to be done with that.
+  struct KnownItem {
+    enum class What : uint8_t { kNumber, kStep, kNothing };
+    std::string head;
+    What what = What::kNothing;
+    uint32_t column = 0;
+    uint32_t next = UINT32_MAX;  // the one that came behind it last
+  };
+  // False: it is another one, or its value no number, and nothing was done.
+  bool ReadKnownItem(std::string_view bytes);
+  void LearnItem(std::string_view head, KnownItem::What what, uint32_t column);
   bool ReadHistory(std::string_view bytes, PointSink* sink);
   bool ReadItem(std::string_view bytes, PointSink* sink);
   bool ReadStats(std::string_view bytes, PointSink* sink);
@@ -41,6 +54,10 @@ class WandbRecords {
   std::vector<std::pair<uint32_t, double>> row_;
   int64_t item_step_ = -1;
   bool has_step_item_ = false;
+  // Items come round in the same order again and again.
+  std::vector<KnownItem> known_;
+  absl::flat_hash_map<std::string, uint32_t> known_by_head_;
+  uint32_t last_ = UINT32_MAX;  // of known_: the item before
 };
 
 }  // namespace plumbline::audit

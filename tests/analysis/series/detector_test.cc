@@ -3,8 +3,11 @@
 // and resumes; and it never breaks on numbers that are none.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -79,6 +82,19 @@ std::vector<SlowPoint> Wild(uint64_t seed, size_t most) {
     points.push_back({step, value});
   }
   return points;
+}
+
+TEST(Robust, TheMedianOfNineIsTheFifthOfThem) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 20000; ++round) {
+    std::array<double, 9> values;
+    for (double& value : values)
+      value = round % 2 == 0 ? static_cast<double>(random() % 4)
+                             : std::ldexp(static_cast<double>(random() % 1000), -5);
+    std::array<double, 9> sorted = values;
+    std::sort(sorted.begin(), sorted.end());
+    ASSERT_EQ(MedianOfNine(values), sorted[4]);
+  }
 }
 
 TEST(SeriesDetector, FollowsTheDefinitionOnWildCurves) {

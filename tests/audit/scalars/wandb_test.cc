@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <deque>
+#include <iterator>
+#include <random>
 
 #include "audit/readers/scalars/scalar_reader.h"
 #include "tests/audit/scalars/scalar_files.h"
@@ -50,6 +52,54 @@ std::string Told(const ReadPoints& read) {
   std::string out;
   for (const auto& [series, points] : by_series) out += series + "@" + points;
   return out;
+}
+
+// Keys come round in the same order, mostly: whatever they and their values are, a row is read as
+// the first one was.
+TEST(Wandb, RowsThatAreAlikeAndSomeThatAreNot) {
+  WandbRun run;
+  run.Begin("abc");
+  for (int64_t step = 0; step < 6; ++step)
+    run.History(step, {{"loss", std::to_string(step)}, {"a", "10"}, {"_timestamp", "1.5"}});
+  run.History(6, {{"a", "1"}, {"loss", "0.25"}});                      // the other way round
+  run.History(7, {{"loss", "\"NaN\""}, {"a", "null"}});                // a word, and nothing
+  run.History(8, {{"loss", "3"}, {"a", "{\"b\": 4}"}, {"new", "7"}});  // an object; another key
+  run.History(9, {{"loss", "1"}, {"loss", "2"}, {"a", "1e999"}});      // one key twice
+  run.History(-1, {{"loss", "5"}, {"a", "6"}, {"_step", "12"}});       // its step among its items
+  run.History(-1, {{"loss", "5"}, {"a", "7"}, {"_step", "14"}});
+  EXPECT_EQ(Told(ReadOne(run.bytes())),
+            "a@0:0=10 0:1=10 0:2=10 0:3=10 0:4=10 0:5=10 0:6=1 0:9=inf 0:12=6 0:14=7 "
+            "a/b@0:8=4 "
+            "loss@0:0=0 0:1=1 0:2=2 0:3=3 0:4=4 0:5=5 0:6=0.25 0:7=nan 0:8=3 0:9=2 0:12=5 0:14=5 "
+            "new@0:8=7 ");
+}
+
+// An item with a field that nobody knows goes the long way: what is read of it is the same.
+TEST(Wandb, ItemsOfTheUsualFormAreReadAsThoseOfAnother) {
+  std::mt19937_64 random(5);
+  constexpr const char* kKeys[] = {"loss", "a", "b/c", "rank1/loss", "_step", "_timestamp", "los"};
+  constexpr const char* kValues[] = {"1",          "10",  "-1e3", "null", "\"NaN\"",
+                                     "{\"x\": 2}", " 7 ", "",     "12"};
+  for (int round = 0; round < 200; ++round) {
+    WandbRun usual, other;
+    const bool nested = round % 2 == 0;
+    for (int64_t step = 0; step < 12; ++step) {
+      std::string row[2];
+      const size_t items = random() % 6, from = random() % 3;
+      for (size_t i = 0; i < items; ++i) {
+        const std::string key = kKeys[(from + i) % std::size(kKeys)];
+        const std::string json = kValues[random() % std::size(kValues)];
+        const std::string item = nested ? WandbItem("", json, {key}) : WandbItem(key, json);
+        row[0] += BytesField(1, item);
+        row[1] += BytesField(1, item + VarintField(31, 1));
+      }
+      const std::string said =
+          random() % 4 == 0 ? "" : BytesField(2, VarintField(1, static_cast<uint64_t>(step)));
+      usual.Record(BytesField(2, row[0] + said));
+      other.Record(BytesField(2, row[1] + said));
+    }
+    EXPECT_EQ(Told(ReadOne(usual.bytes())), Told(ReadOne(other.bytes()))) << round;
+  }
 }
 
 TEST(Wandb, Rows) {
