@@ -97,10 +97,12 @@ bool IsConversion(const CheckpointSide& a, const CheckpointSide& b, const NamesM
 void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* out) {
   const StoredTensor& of_a = a.parts[0].place;
   const StoredTensor& of_b = b.parts[0].place;
+  // A negated view may hold the values of a plain tensor of its type.
   const auto type = [](const StoredTensor& place) {
-    return place.dtype == DType::kUnspecified ? place.dtype_name
-                                              : std::string(DTypeName(place.dtype));
+    const DType known = place.negated != DType::kUnspecified ? place.negated : place.dtype;
+    return known == DType::kUnspecified ? place.dtype_name : std::string(DTypeName(known));
   };
+  const bool negated = of_a.negated != DType::kUnspecified || of_b.negated != DType::kUnspecified;
   if (type(of_a) != type(of_b)) {
     out->unequal.push_back({a.name, absl::StrCat(type(of_a), " in A, ", type(of_b), " in B")});
   } else if (a.parts.size() == b.parts.size() && of_a.shape != of_b.shape) {
@@ -108,8 +110,11 @@ void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* o
         {a.name, absl::StrCat("shape [", absl::StrJoin(of_a.shape, ", "), "] in A, [",
                               absl::StrJoin(of_b.shape, ", "), "] in B")});
   } else {
-    out->unread.push_back(
-        absl::StrCat(a.name, " is of a type that is not read (", type(of_a), ")"));
+    out->unread.push_back(absl::StrCat(a.name,
+                                       negated
+                                           ? " is a negated view, whose bits are not its values ("
+                                           : " is of a type that is not read (",
+                                       type(of_a), ")"));
   }
 }
 

@@ -14,7 +14,6 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostEach = 64;                   // items of a list that are told one by one
 constexpr size_t kMostTold = 4096;                 // differences
 constexpr size_t kMostVisits = size_t{1} << 24;    // values that are looked at
 constexpr size_t kMostNameless = size_t{1} << 16;  // tensors without a name that are read
@@ -100,6 +99,11 @@ absl::Status ValueComparison::Compare(const std::vector<ValueEntry>& a,
   if (over_ > 0) out_.unequal.push_back({"values", absl::StrCat("and ", over_, " more differ")});
   if (visits_ > kMostVisits)
     out_.unread.push_back(absl::StrCat("what comes after ", kMostVisits, " values"));
+  if (open_.count > 0) {
+    out_.unread.push_back(absl::StrCat(
+        open_.first, open_.count > 1 ? absl::StrCat(" and ", open_.count - 1, " more") : "",
+        ": plain values of long lists that were counted and not kept"));
+  }
   if (tensors_ > kMostNameless)
     out_.unread.push_back(absl::StrCat("what comes after ", kMostNameless, " tensors of no name"));
   return status_;
@@ -178,8 +182,9 @@ void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std
   const Value a{of_a.root, TextOrItself(of_a.tree(), of_a.id)};
   const Value b{of_b.root, TextOrItself(of_b.tree(), of_b.id)};
   if (++visits_ > kMostVisits || !status_.ok() || left_out_.Take(names_, place)) return;
-  const ValueForm form = FormOfValue(a.file(), a.id);
-  if (form != FormOfValue(b.file(), b.id)) {
+  const ValueForm form = FormOfValue(a.file(), a.id), form_b = FormOfValue(b.file(), b.id);
+  if (form == ValueForm::kRun || form_b == ValueForm::kRun) return LeaveOpen(place);
+  if (form != form_b) {
     // A conversion may lay tensors that are compared by their names out in another way.
     size_t visits_a = 4096, visits_b = 4096;
     if (!out_.conversion || (!HasNamed(a, &visits_a) && !HasNamed(b, &visits_b)))
@@ -196,6 +201,7 @@ void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std
   if (!met_.emplace(a.root, a.id, b.root, b.id).second) return;
   switch (form) {
     case ValueForm::kScalar:
+    case ValueForm::kRun:
     case ValueForm::kText:
     case ValueForm::kBytes:
       return CompareStrings(a, b, place);
@@ -209,7 +215,7 @@ void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std
     case ValueForm::kSet:
       return CompareSets(a, b, place);
     case ValueForm::kDict:
-      return CompareEntries(EntriesOf(a), EntriesOf(b), place);
+      return CompareDicts(a, b, place);
     case ValueForm::kCall:
       return CompareCalls(a, b, place);
     case ValueForm::kStorage:
@@ -265,47 +271,6 @@ void ValueComparison::CompareArrays(const Value& a, const Value& b, const std::s
         absl::StrCat("element ", i, " is ", InBoth(ElementOf(of_a, i, of), ElementOf(of_b, i, of)));
   }
   Tell(place, absl::StrCat(first, " (", differ, " of ", count, " differ)"));
-}
-
-// Each item of a short list; of a long one (a random generator's state) the first that differs.
-void ValueComparison::CompareLists(const Value& a, const Value& b, const std::string& place) {
-  const std::vector<PickleId>& of_a = a.tree().items(a.id);
-  const std::vector<PickleId>& of_b = b.tree().items(b.id);
-  if (of_a.size() != of_b.size()) TellBoth(a, b, place);
-  const size_t count = std::min(of_a.size(), of_b.size());
-  size_t differ = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const size_t told = out_.unequal.size();
-    CompareOne({a.root, of_a[i]}, {b.root, of_b[i]}, PlaceUnder(place, absl::StrCat(i)));
-    if (out_.unequal.size() == told) continue;
-    if (count > kMostEach && differ > 0) out_.unequal.resize(told);
-    ++differ;
-  }
-  if (count > kMostEach && differ > 1)
-    absl::StrAppend(&out_.unequal.back().text, " (", differ, " of ", count, " items differ)");
-}
-
-void ValueComparison::CompareSets(const Value& a, const Value& b, const std::string& place) {
-  const auto keys = [](const Value& set) {
-    std::set<std::string> out;
-    for (const PickleId item : set.tree().items(set.id)) out.insert(ValueKey(set.tree(), item));
-    return out;
-  };
-  const std::set<std::string> of_a = keys(a), of_b = keys(b);
-  if (of_a == of_b) {
-    ++out_.values;
-    return;
-  }
-  std::string first;
-  const auto alone = [&](const Value& set, const std::set<std::string>& others, const char* where) {
-    for (const PickleId item : set.tree().items(set.id)) {
-      if (first.empty() && !others.contains(ValueKey(set.tree(), item)))
-        first = absl::StrCat(DescribeValue(set.file(), item), where);
-    }
-  };
-  alone(a, of_b, " is in A's set alone");
-  alone(b, of_a, " is in B's set alone");
-  Tell(place, first);
 }
 
 // An object is what it is made of: its class, its arguments, what it was given afterwards.

@@ -49,6 +49,10 @@ class ValueComparison {
   void CompareStrings(const Value& a, const Value& b, const std::string& place);
   void CompareArrays(const Value& a, const Value& b, const std::string& place);
   void CompareLists(const Value& a, const Value& b, const std::string& place);
+  void CompareDicts(const Value& a, const Value& b, const std::string& place);
+  bool CompareAllRuns(const Value& a, const Value& b);
+  bool CompareRuns(const Value& a, const Value& b, const std::string& place);
+  void LeaveOpen(const std::string& place);
   void CompareSets(const Value& a, const Value& b, const std::string& place);
   void CompareCalls(const Value& a, const Value& b, const std::string& place);
   void CompareParts(const Value& a, const Value& b, const std::string& place);
@@ -67,6 +71,7 @@ class ValueComparison {
   ValueCounter lost_;     // of what is missing beside others
   absl::Status status_;
   size_t visits_ = 0;
+  Alone open_;            // what was not kept, of either side, by its place
   uint64_t over_ = 0;     // differences beyond those that are told
   uint64_t tensors_ = 0;  // that were read
   absl::flat_hash_set<std::tuple<const ValueRoot*, PickleId, const ValueRoot*, PickleId>> met_;

@@ -23,11 +23,27 @@ std::vector<ValueEntry> EntriesOf(const Value& dict) {
   std::vector<ValueEntry> out;
   const std::vector<PickleId>& pairs = dict.tree().items(dict.id);
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    if (dict.tree().Is(pairs[i], PickleKind::kRun)) continue;
     out.push_back({ValueKey(dict.tree(), pairs[i]),
                    NameOfKey({dict.root, pairs[i]}),
                    {dict.root, pairs[i + 1]}});
   }
   return out;
+}
+
+std::vector<PickleId> RunsOf(const Value& container) {
+  std::vector<PickleId> runs;
+  if (!container.tree().has_runs()) return runs;
+  for (const PickleId item : container.tree().items(container.id)) {
+    if (container.tree().Is(item, PickleKind::kRun) && (runs.empty() || runs.back() != item))
+      runs.push_back(item);
+  }
+  return runs;
+}
+
+bool AreSameRuns(const Value& a, const Value& b) {
+  return a.tree().run(a.id).closed && b.tree().run(b.id).closed &&
+         a.tree().run_bytes(a.id) == b.tree().run_bytes(b.id);
 }
 
 std::string PlaceUnder(const std::string& place, const std::string& name) {
@@ -54,10 +70,12 @@ void ValueCounter::Count(const Value& value, const std::string& place, Alone* al
   if (form == ValueForm::kDict) {
     for (const ValueEntry& entry : EntriesOf(value))
       Count(entry.value, PlaceUnder(place, entry.name), alone);
+    for (const PickleId run : RunsOf(value)) alone->Add({tree.run(run).items / 2, place});
   } else if (form == ValueForm::kList || form == ValueForm::kTuple) {
     const std::vector<PickleId>& items = tree.items(value.id);
     const bool plain = std::all_of(items.begin(), items.end(), [&](PickleId item) {
-      return FormOfValue(value.file(), item) == ValueForm::kScalar;
+      const ValueForm of = FormOfValue(value.file(), item);
+      return of == ValueForm::kScalar || of == ValueForm::kRun;
     });
     if (plain && !items.empty()) return alone->Add({1, place});
     for (size_t i = 0; i < items.size(); ++i)

@@ -28,7 +28,7 @@ struct ValueEntry {
   Value value;
 };
 
-// Of a dict, in its order.
+// Of a dict, in its order, but what was not kept of it.
 std::vector<ValueEntry> EntriesOf(const Value& dict);
 
 // "optimizer" and "lr" are "optimizer.lr"; at most 512 bytes.
@@ -44,6 +44,13 @@ struct Alone {
 
 // "not compared: WHOSE 3 values (first, ...)", where there are any.
 void SetAside(const std::string& whose, const Alone& alone, Equality* out);
+
+// The runs of plain values that were not kept (PickleRun) of a container of one value each, in its
+// order.
+std::vector<PickleId> RunsOf(const Value& container);
+
+// Are these runs made of the same bytes, which are the same values?
+bool AreSameRuns(const Value& a, const Value& b);
 
 // Counts what lies below values, each of them once.
 class ValueCounter {

@@ -154,6 +154,8 @@ ValueForm FormOfValue(const TorchFile& file, PickleId id) {
       return ValueForm::kDict;
     case PickleKind::kPersistent:
       return ValueForm::kStorage;
+    case PickleKind::kRun:
+      return ValueForm::kRun;
     case PickleKind::kCall:
       break;
     default:
@@ -209,18 +211,19 @@ std::string DescribeValue(const TorchFile& file, PickleId id) {
                           absl::StrJoin(array.shape, ", "), "]");
     }
     case ValueForm::kList:
-      return absl::StrCat("a list of ", tree.items(id).size());
+      return absl::StrCat("a list of ", tree.length(id));
     case ValueForm::kTuple:
       return absl::StrCat("a tuple of ", tree.items(id).size());
     case ValueForm::kSet:
-      return absl::StrCat(tree.variant(id) ? "a frozenset of " : "a set of ",
-                          tree.items(id).size());
+      return absl::StrCat(tree.variant(id) ? "a frozenset of " : "a set of ", tree.length(id));
     case ValueForm::kDict:
-      return absl::StrCat("a dict of ", tree.items(id).size() / 2);
+      return absl::StrCat("a dict of ", tree.length(id) / 2);
     case ValueForm::kCall:
       return absl::StrCat("a call of ", CalleeName(tree, id));
     case ValueForm::kStorage:
       return "a storage";
+    case ValueForm::kRun:
+      return absl::StrCat(Plural(tree.run(id).values, "plain value"), " that were not kept");
   }
   return "";
 }
@@ -255,6 +258,9 @@ std::string ValueKey(const PickleTree& tree, PickleId id) {
       } else {
         out.insert(0, "s");
       }
+      break;
+    case PickleKind::kRun:  // no key of Python's holds one
+      out = absl::StrCat("r", tree.offset(id));
       break;
     default:
       out = absl::StrCat("s", ScalarText(tree, id));

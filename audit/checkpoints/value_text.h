@@ -23,6 +23,7 @@ enum class ValueForm {
   kDict,
   kCall,     // an object that is left closed: compared by what it is made of
   kStorage,  // of no tensor
+  kRun,      // values that the reader of pickles did not keep
 };
 
 ValueForm FormOfValue(const TorchFile& file, PickleId id);

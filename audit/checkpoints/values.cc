@@ -54,6 +54,10 @@ RankValues OpenRank(std::span<const WholeCheckpoint> ranks, const char* side, Eq
       const Value value{&root, root.file->tree().root()};
       if (root.name.empty() && value.tree().Is(value.id, PickleKind::kDict)) {
         for (ValueEntry& entry : EntriesOf(value)) list.Add(std::move(entry));
+        if (!RunsOf(value).empty()) {
+          out->unread.push_back(absl::StrCat("plain values of ", side,
+                                             "'s outermost dict that were counted and not kept"));
+        }
       } else {
         list.Add({root.name, root.name.empty() ? "(the file)" : root.name, value});
       }

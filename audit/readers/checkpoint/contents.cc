@@ -8,6 +8,7 @@
 #include "audit/readers/checkpoint/torch_file.h"
 #include "audit/readers/checkpoint/torch_walk.h"
 #include "audit/readers/dumps/kind.h"
+#include "audit/readers/pickle/runs_told.h"
 #include "audit/readers/safetensors/header.h"
 #include "base/printable.h"
 
@@ -122,6 +123,8 @@ std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointConten
     findings->problems.push_back({call.byte, "expected tensors and plain values, found " + count +
                                                  Printable(call.name) + " (left closed, not run)"});
   }
+  if (std::string told = RunsTold(torch->tree()); !told.empty())
+    findings->notes.push_back(std::move(told));
   if (auto problem = WalkTorchFile(*torch, contents, findings)) return problem;
   uint64_t bytes = 0;
   for (const NamedTensor& tensor : contents->tensors) bytes += tensor.place.bytes();

@@ -8,6 +8,7 @@
 
 #include "audit/readers/pickle/callees.h"
 #include "audit/readers/pickle/machine.h"
+#include "audit/readers/pickle/runs_told.h"
 #include "base/printable.h"
 
 namespace plumbline::audit {
@@ -108,6 +109,8 @@ class IndexWalk {
       if (seen.count++ == 0) seen.byte = tree_.offset(id);
       seen.data &= BuildsData(tree_, id);
     }
+    if (std::string told = RunsTold(tree_); !told.empty())
+      findings_.notes.push_back(std::move(told));
     for (const auto& [name, seen] : others) {
       const std::string text = std::to_string(seen.count) +
                                (seen.count == 1 ? " call of " : " calls of ") + Printable(name);

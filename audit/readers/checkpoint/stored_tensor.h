@@ -12,6 +12,8 @@ namespace plumbline::audit {
 struct StoredTensor {
   DType dtype = DType::kUnspecified;  // kUnspecified: one that is not read (complex, quantised)
   std::string dtype_name;             // as the file has it
+  // Of a view that is negated where it is read, which this reader does not: the type of its bits.
+  DType negated = DType::kUnspecified;
   std::vector<int64_t> shape;
   std::vector<int64_t> stride;   // elements
   uint64_t begin = 0;            // of element [0, 0, ...], bytes in the file

@@ -129,7 +129,8 @@ std::optional<Problem> TorchFile::Read(uint64_t begin, uint64_t size) {
   if (!pickle->unreadable.empty())
     return Problem{pickle->head,
                    "expected data.pkl stored as it is, found it " + pickle->unreadable};
-  const PickleLimits limits;
+  PickleLimits limits;
+  limits.whole = "params";  // of an optimizer's group: they name its state
   if (pickle->size > limits.bytes) {
     return Problem{pickle->head, "expected a pickle of at most " + std::to_string(limits.bytes) +
                                      " bytes, found " + std::to_string(pickle->size)};
@@ -189,6 +190,7 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   const size_t extra = third ? 7 : 6;
   const PickleId bits = items.size() > extra ? tree_.Find(items[extra], "neg") : kNoPickle;
   if (tree_.Is(bits, PickleKind::kBool) && tree_.truth(bits)) {
+    tensor.negated = tensor.dtype;
     tensor.dtype = DType::kUnspecified;
     tensor.dtype_name += " of a negated view";
   }

@@ -33,6 +33,7 @@ PickleId PickleMachine::New(PickleKind kind) {
   PickleTree::Node& node = tree_.nodes_.emplace_back();
   node.kind = kind;
   node.offset = static_cast<uint32_t>(op_at_);
+  if (kind == PickleKind::kGlobal || kind == PickleKind::kPersistent) special_ = id;
   if (HasItems(kind)) {
     node.span = {static_cast<uint32_t>(tree_.items_.size()), 0};
     tree_.items_.emplace_back();
@@ -161,24 +162,50 @@ bool PickleMachine::StackGlobal() {
   return PushGlobal(module_text, name_text);
 }
 
+std::optional<PickleId> PickleMachine::Container(PickleId target, PickleKind kind) {
+  PickleTree::Node& node = tree_.nodes_[target];
+  if (node.kind == kind) return target;
+  if (node.kind != PickleKind::kCall) {
+    Fail(kind == PickleKind::kDict  ? "expected a dict to set items in, found another value"
+         : kind == PickleKind::kSet ? "expected a set to add to, found another value"
+                                    : "expected a list to append to, found another value");
+    return std::nullopt;
+  }
+  const uint32_t at = node.span.at;
+  const bool entries = kind == PickleKind::kDict;
+  if ((entries ? tree_.calls_[at].entries : tree_.calls_[at].items) == kNoPickle) {
+    const PickleId made = New(entries ? kind : PickleKind::kList);
+    (entries ? tree_.calls_[at].entries : tree_.calls_[at].items) = made;
+  }
+  if (problem) return std::nullopt;
+  return entries ? tree_.calls_[at].entries : tree_.calls_[at].items;
+}
+
 // The target is below what was taken from the stack.
 bool PickleMachine::Extend(std::optional<std::vector<PickleId>> items, PickleKind kind) {
   const auto target = items ? Top() : std::nullopt;
   if (!target) return false;
   if (kind == PickleKind::kDict && items->size() % 2 != 0)
     return Fail("expected a value for each key");
-  PickleTree::Node& node = tree_.nodes_[*target];
-  if (node.kind == kind) return Grow(&tree_.items_[node.span.at], *items);
-  if (node.kind != PickleKind::kCall) {
-    return Fail(kind == PickleKind::kDict  ? "expected a dict to set items in, found another value"
-                : kind == PickleKind::kSet ? "expected a set to add to, found another value"
-                                           : "expected a list to append to, found another value");
-  }
-  const uint32_t at = node.span.at;
-  PickleId* part = kind == PickleKind::kDict ? &tree_.calls_[at].entries : &tree_.calls_[at].items;
-  if (*part == kNoPickle) *part = New(kind == PickleKind::kDict ? kind : PickleKind::kList);
-  if (problem) return false;
-  return Grow(&tree_.items_[tree_.nodes_[*part].span.at], *items);
+  const auto container = Container(*target, kind);
+  if (!container) return false;
+  Touch(std::min(*target, *container));
+  return Grow(&tree_.items_[tree_.nodes_[*container].span.at], *items);
+}
+
+// What is made of plain values alone is kept as long as there is room for it.
+bool PickleMachine::ExtendAll(PickleKind kind) {
+  PickleMark mark;
+  auto items = PopToMark(&mark);
+  const auto target = items ? Top() : std::nullopt;
+  if (!target) return false;
+  // What holds a list that is kept whole is kept, too.
+  const bool whole = IsKeptWhole();
+  if (whole) special_ = static_cast<PickleId>(tree_.nodes_.size() - 1);
+  if (whole || !IsPlainSince(mark) || KeepPlain(mark)) return Extend(std::move(items), kind);
+  if (kind == PickleKind::kDict && items->size() % 2 != 0)
+    return Fail("expected a value for each key");
+  return Drop(mark, items->size(), *target, kind);
 }
 
 // Of a plain container, attributes have no meaning here and are dropped.
@@ -186,13 +213,16 @@ bool PickleMachine::Build() {
   const auto state = Pop();
   const auto target = state ? Top() : std::nullopt;
   if (!target) return false;
-  if (tree_.Is(*target, PickleKind::kCall))
+  if (tree_.Is(*target, PickleKind::kCall)) {
+    Touch(*target);
     tree_.calls_[tree_.nodes_[*target].span.at].state = *state;
+  }
   return true;
 }
 
 bool PickleMachine::PushCall(PickleId callee, PickleId arguments, PickleId keywords) {
   if (!PushNew(PickleKind::kCall)) return false;
+  if (!IsNumpyScalar(callee)) special_ = stack_.back();
   tree_.nodes_[stack_.back()].span = {static_cast<uint32_t>(tree_.calls_.size()), 0};
   PickleCall& call = tree_.calls_.emplace_back();
   call.callee = callee;

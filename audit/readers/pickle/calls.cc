@@ -99,7 +99,10 @@ std::optional<bool> PickleMachine::PlainCall(std::string_view name, PickleId arg
     if (!node.latin && !IsLatin(tree_.text(*first)))
       return Fail("expected a text of latin-1 letters, found others");
     node.latin = true;
-    return PushBytesOf(*first);
+    const bool large = node.span.size > kMostOfScalar;
+    const bool pushed = PushBytesOf(*first);
+    if (pushed && large) special_ = stack_.back();
+    return pushed;
   }
   if (name == "collections.OrderedDict") return PushPairs(arguments);
   if (name == "collections.defaultdict") return PushNew(PickleKind::kDict);

@@ -56,9 +56,7 @@ bool PickleMachine::Step(PickleOp op) {
       return true;
     }
     case PickleOp::kMark:
-      if (marks_.size() >= limits_.stack) return Fail("expected fewer marks than the limit");
-      marks_.push_back(stack_.size());
-      return true;
+      return PushMark();
     case PickleOp::kNone:
       return Push(none_);
     case PickleOp::kNewTrue:
@@ -125,11 +123,11 @@ bool PickleMachine::Step(PickleOp op) {
              SetVariant(op == PickleOp::kFrozenSet);
     }
     case PickleOp::kAppends:
-      return Extend(PopToMark(), PickleKind::kList);
+      return ExtendAll(PickleKind::kList);
     case PickleOp::kAddItems:
-      return Extend(PopToMark(), PickleKind::kSet);
+      return ExtendAll(PickleKind::kSet);
     case PickleOp::kSetItems:
-      return Extend(PopToMark(), PickleKind::kDict);
+      return ExtendAll(PickleKind::kDict);
     default:
       return StepOther(op);
   }
@@ -138,7 +136,7 @@ bool PickleMachine::Step(PickleOp op) {
 bool PickleMachine::StepOther(PickleOp op) {
   switch (op) {
     case PickleOp::kMemoize:
-      return Remember(memo_.size());
+      return Remember(memo_.size() + far_memo_.size());
     case PickleOp::kBinPut:
     case PickleOp::kLongBinPut: {
       const auto place = Number(op == PickleOp::kBinPut ? 1 : 4, "a place of the memo");
@@ -201,8 +199,8 @@ bool PickleMachine::StepOther(PickleOp op) {
     }
     case PickleOp::kPop:
       // A mark counts as a value here.
-      if (!marks_.empty() && marks_.back() == stack_.size()) {
-        marks_.pop_back();
+      if (!marks_.empty() && marks_.back().height == stack_.size()) {
+        PopMark();
         return true;
       }
       return Pop().has_value();

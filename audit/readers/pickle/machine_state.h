@@ -1,6 +1,7 @@
 // The machine that reads a pickle: stack, memo, and what each opcode does to them.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,28 @@
 #include "audit/readers/pickle/opcodes.h"
 
 namespace plumbline::audit {
+
+// A mark on the stack, and what there was when it was set: what lies behind it can be dropped as a
+// whole. All counts fit: they are bounded by the limits and the bytes.
+struct PickleMark {
+  uint32_t at = 0;      // its byte
+  uint32_t height = 0;  // of the stack
+  uint32_t nodes = 0, lists = 0, calls = 0, owned = 0, runs = 0;
+  uint32_t items = 0;
+  uint32_t plain = 0;           // plain values that are kept
+  uint32_t recalled = 0;        // values that were taken from the memo
+  PickleId lowest = kNoPickle;  // of the values that were put something into since
+};
+
+// A place of the memo. A value that was dropped since is another one's number or none's: its byte
+// tells.
+struct PickleMemo {
+  PickleId id = kNoPickle;
+  uint32_t offset = 0;
+};
+
+// Bytes of a text beyond which its bytes are no number's.
+inline constexpr size_t kMostOfScalar = 256;
 
 // One pickle. Each step returns false when the pickle is refused: `problem` says why.
 class PickleMachine {
@@ -41,10 +64,13 @@ class PickleMachine {
   std::optional<PickleId> Pop();
   // The value on top, which stays; nothing: there is none since the last mark.
   std::optional<PickleId> Top();
-  // The values since the last mark, which goes.
-  std::optional<std::vector<PickleId>> PopToMark();
+  bool PushMark();
+  PickleMark PopMark();  // there is one
+  // The values since the last mark, which goes to `mark`, where given.
+  std::optional<std::vector<PickleId>> PopToMark(PickleMark* mark = nullptr);
   bool Remember(uint64_t place);
   bool Recall(uint64_t place);
+  bool RecallDropped(PickleMemo* memo);
 
   // ---- values (build.cc); each pushes its value
   PickleId New(PickleKind kind);
@@ -65,8 +91,25 @@ class PickleMachine {
 
   // ---- what is put into a value later (build.cc)
   bool Extend(std::optional<std::vector<PickleId>> items, PickleKind kind);
+  bool ExtendAll(PickleKind kind);  // by what lies behind the last mark
+  // The list, set or dict that a value takes items into; nothing: it takes none of this kind.
+  std::optional<PickleId> Container(PickleId target, PickleKind kind);
   bool Build();
   bool Grow(std::vector<PickleId>* items, const std::vector<PickleId>& more);
+
+  // ---- plain values beyond those that are kept (runs.cc)
+  // What was made since the mark are plain values that nothing else leads to, many of them.
+  bool IsPlainSince(const PickleMark& mark) const;
+  // The value on top is a list that the limits name.
+  bool IsKeptWhole() const;
+  // Counts it among those that are kept. False: there is no room, or it is to be dropped.
+  bool KeepPlain(const PickleMark& mark);
+  // All of it goes; a run stands for it in `target`.
+  bool Drop(const PickleMark& mark, uint64_t items, PickleId target, PickleKind kind);
+  bool AddRun(PickleId container, PickleKind kind, const PickleRun& run);
+  bool IsNumpyScalar(PickleId callee) const;
+  // Something is put into this value.
+  void Touch(PickleId target);
 
   // ---- calls (calls.cc)
   bool Reduce();
@@ -90,8 +133,12 @@ class PickleMachine {
   bool stopped_ = false;
   size_t items_ = 0;  // of all containers
   std::vector<PickleId> stack_;
-  std::vector<size_t> marks_;  // heights of the stack
-  absl::flat_hash_map<uint64_t, PickleId> memo_;
+  std::vector<PickleMark> marks_;
+  std::deque<PickleMemo> memo_;                         // as picklers number it
+  absl::flat_hash_map<uint64_t, PickleMemo> far_memo_;  // places beyond
+  PickleId special_ = 0;   // the last value that is not plain: a name, a call, a persistent id
+  uint32_t plain_ = 0;     // values in long containers of plain ones, which are kept
+  uint32_t recalled_ = 0;  // values that were taken from the memo
   absl::flat_hash_map<std::string, PickleId> globals_;
   PickleId none_ = 0, true_ = 0, false_ = 0;
 };

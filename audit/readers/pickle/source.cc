@@ -4,6 +4,11 @@
 #include "audit/readers/pickle/machine_state.h"
 
 namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostFar = size_t{1} << 19;  // places of the memo beyond the next one
+
+}  // namespace
 
 bool PickleMachine::Fail(std::string text) {
   if (!problem) problem = Problem{op_at_, std::move(text)};
@@ -57,7 +62,7 @@ bool PickleMachine::Push(PickleId id) {
 }
 
 std::optional<PickleId> PickleMachine::Top() {
-  const size_t floor = marks_.empty() ? 0 : marks_.back();
+  const size_t floor = marks_.empty() ? 0 : marks_.back().height;
   if (stack_.size() == floor) {
     Fail("expected a value on the stack, found none");
     return std::nullopt;
@@ -71,35 +76,84 @@ std::optional<PickleId> PickleMachine::Pop() {
   return top;
 }
 
-std::optional<std::vector<PickleId>> PickleMachine::PopToMark() {
+bool PickleMachine::PushMark() {
+  if (marks_.size() >= limits_.marks) {
+    return Fail("expected at most " + std::to_string(limits_.marks) +
+                " marks on the stack, found more");
+  }
+  PickleMark& mark = marks_.emplace_back();
+  mark.at = static_cast<uint32_t>(op_at_);
+  mark.height = static_cast<uint32_t>(stack_.size());
+  mark.nodes = static_cast<uint32_t>(tree_.nodes_.size());
+  mark.lists = static_cast<uint32_t>(tree_.items_.size());
+  mark.calls = static_cast<uint32_t>(tree_.calls_.size());
+  mark.owned = static_cast<uint32_t>(tree_.owned_.size());
+  mark.runs = static_cast<uint32_t>(tree_.runs_.size());
+  mark.items = static_cast<uint32_t>(items_);
+  mark.plain = plain_;
+  mark.recalled = recalled_;
+  return true;
+}
+
+// What was put into older values since counts for the mark before, too.
+PickleMark PickleMachine::PopMark() {
+  const PickleMark mark = marks_.back();
+  marks_.pop_back();
+  if (mark.lowest != kNoPickle) Touch(mark.lowest);
+  return mark;
+}
+
+std::optional<std::vector<PickleId>> PickleMachine::PopToMark(PickleMark* mark) {
   if (marks_.empty()) {
     Fail("expected a mark on the stack, found none");
     return std::nullopt;
   }
-  const auto first = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+  const auto first = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back().height);
   std::vector<PickleId> items(first, stack_.end());
   stack_.erase(first, stack_.end());
-  marks_.pop_back();
+  const PickleMark popped = PopMark();
+  if (mark != nullptr) *mark = popped;
   return items;
 }
 
+// Picklers number the places one after the other; others are few.
 bool PickleMachine::Remember(uint64_t place) {
   const std::optional<PickleId> top = Top();
   if (!top) return false;
-  if (memo_.size() >= limits_.memo && !memo_.contains(place)) {
-    return Fail("expected at most " + std::to_string(limits_.memo) +
-                " values in the memo, found more");
+  const PickleMemo memo{*top, tree_.nodes_[*top].offset};
+  if (place < memo_.size()) {
+    memo_[static_cast<size_t>(place)] = memo;
+    return true;
   }
-  memo_[place] = *top;
+  const bool next = place == memo_.size();
+  if ((next ? memo_.size() >= limits_.memo : far_memo_.size() >= kMostFar) &&
+      !far_memo_.contains(place)) {
+    return Fail("expected at most " + std::to_string(next ? limits_.memo : kMostFar) +
+                (next ? " values in the memo, found more"
+                      : " places of the memo out of their order, found more"));
+  }
+  if (!next) {
+    far_memo_[place] = memo;
+    return true;
+  }
+  far_memo_.erase(place);
+  memo_.push_back(memo);
   return true;
 }
 
 bool PickleMachine::Recall(uint64_t place) {
-  const auto found = memo_.find(place);
-  if (found == memo_.end()) {
+  PickleMemo* memo = nullptr;
+  if (place < memo_.size()) {
+    memo = &memo_[static_cast<size_t>(place)];
+  } else if (const auto found = far_memo_.find(place); found != far_memo_.end()) {
+    memo = &found->second;
+  }
+  if (memo == nullptr) {
     return Fail("expected a value at place " + std::to_string(place) + " of the memo, found none");
   }
-  return Push(found->second);
+  ++recalled_;
+  const bool kept = memo->id < tree_.nodes_.size() && tree_.nodes_[memo->id].offset == memo->offset;
+  return kept ? Push(memo->id) : RecallDropped(memo);
 }
 
 }  // namespace plumbline::audit

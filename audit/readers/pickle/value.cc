@@ -26,6 +26,21 @@ std::string PickleTree::bytes(PickleId id) const {
   return out;
 }
 
+std::string_view PickleTree::run_bytes(PickleId id) const {
+  const PickleRun& of = run(id);
+  return data_.substr(of.begin, of.end - of.begin);
+}
+
+uint64_t PickleTree::length(PickleId id) const {
+  const std::vector<PickleId>& all = items(id);
+  if (runs_.empty()) return all.size();
+  const uint64_t each = Is(id, PickleKind::kDict) ? 2 : 1;  // a run stands twice in a dict
+  uint64_t length = 0;
+  for (size_t i = 0; i < all.size(); i += Is(all[i], PickleKind::kRun) ? each : 1)
+    length += Is(all[i], PickleKind::kRun) ? run(all[i]).items : 1;
+  return length;
+}
+
 std::string_view PickleTree::callee(PickleId id) const {
   if (!Is(id, PickleKind::kCall)) return {};
   const PickleId callee = call(id).callee;

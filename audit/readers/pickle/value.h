@@ -31,6 +31,7 @@ enum class PickleKind : uint8_t {
   kCall,        // what a call of a global would have made
   kPersistent,  // a reference out of the pickle: one item, the id
   kCircle,      // stands for a value that it would lie in, through a call: nothing is in it
+  kRun,         // stands for items that were read and not kept; in a dict as key and as value
 };
 
 // What a call is made of. An absent part is kNoPickle.
@@ -47,6 +48,17 @@ struct PickleCall {
 struct PickleCircle {
   PickleId call = kNoPickle;  // the one that the circle leads through
   uint64_t count = 0;         // references that were cut
+};
+
+// What stands in place of plain values (numbers, texts, containers of them) beyond those that are
+// kept.
+struct PickleRun {
+  uint64_t items = 0;           // of the container; of a dict, keys and values
+  uint64_t values = 0;          // with those within the items
+  uint32_t begin = 0, end = 0;  // the bytes that made them
+  // Do these bytes refer to nothing outside of them? Two such runs of the same bytes are the same
+  // values.
+  bool closed = false;
 };
 
 // Built by ParsePickle. The bytes that were parsed outlive the tree. Not thread-safe while built.
@@ -74,6 +86,11 @@ class PickleTree {
   const std::vector<PickleId>& items(PickleId id) const { return items_[nodes_[id].span.at]; }
   const PickleCall& call(PickleId id) const { return calls_[nodes_[id].span.at]; }
   const PickleCircle& circle(PickleId id) const { return circles_[nodes_[id].span.at]; }
+  const PickleRun& run(PickleId id) const { return runs_[nodes_[id].span.at]; }
+  std::string_view run_bytes(PickleId id) const;
+  bool has_runs() const { return !runs_.empty(); }
+  // Of a list, a set or a dict (keys and values), those that are not kept counted.
+  uint64_t length(PickleId id) const;
 
   // The name that a call calls; empty when it is none, or calls no global.
   std::string_view callee(PickleId id) const;
@@ -105,6 +122,7 @@ class PickleTree {
   std::vector<std::vector<PickleId>> items_;
   std::vector<PickleCall> calls_;
   std::vector<PickleCircle> circles_;
+  std::vector<PickleRun> runs_;
   PickleId root_ = kNoPickle;
 };
 

@@ -228,7 +228,19 @@ class EachKind(Case):
         status, out = self.diff(changed, changed)
         self.assertEqual(status, 2, out)
         self.assertIn("not compared: ", out)
-        self.assertIn("negated view", self.diff(path, changed)[1])
+        for one, other in ((path, changed), (changed, path)):
+            status, out = self.diff(one, other)
+            self.assertEqual(status, 2, out)
+            self.assertIn("not compared: w.a is a negated view, whose bits are not its values (f32)", out)
+        # What can be told without its values is.
+        for weight, said in ((torch.ones(3).double(), "w.a: f32 in A, f64 in B"), (torch.ones(4), "w.a: shape [3] in A, [4] in B")):
+            status, out = self.diff(changed, self.save("b.pt", {"model": {"w.a": weight}}))
+            self.assertEqual(status, 1, out)
+            self.assertIn(said, out)
+        # A complex tensor that is conjugated where it is read may be one that is not.
+        complex_path = self.save("c.pt", {"model": {"w.a": torch.tensor([1 + 2j])}})
+        conjugated = self.rewritten(complex_path, lambda pickled: self.with_flags(pickled, b"}X\x04\x00\x00\x00conj\x88s"))
+        self.assertEqual(self.diff(complex_path, conjugated)[0], 2)
 
     def with_flags(self, pickled, flags):
         """A seventh argument to the first rebuilding of a tensor, before the tuple of its arguments is closed."""

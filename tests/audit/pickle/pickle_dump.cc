@@ -84,6 +84,11 @@ std::string Text(const PickleTree& tree, PickleId id) {
       return "p:" + Items(tree, id, '(', ')');
     case PickleKind::kCircle:
       return "circle:" + std::string(tree.callee(tree.circle(id).call));
+    case PickleKind::kRun: {
+      const PickleRun& run = tree.run(id);
+      return "run:" + std::to_string(run.items) + "/" + std::to_string(run.values) +
+             (run.closed ? "/closed" : "/open") + (tree.run_bytes(id).empty() ? "/no bytes" : "");
+    }
   }
   return "?";
 }

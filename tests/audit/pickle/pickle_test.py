@@ -241,6 +241,113 @@ HOSTILE = {
 }
 
 
+KEPT = 1 << 19  # PickleLimits::plain
+
+
+def batches(items, open_, close, size=1000):
+    """Items as a pickler writes them into a container: a thousand at a time."""
+    return b"".join(b"(" + b"".join(items[i : i + size]) + close for i in range(0, len(items), size)) if open_ is None else open_ + batches(items, None, close, size)
+
+
+class Runs(unittest.TestCase):
+    """Plain values beyond those that are kept: counted, and what lies elsewhere in the pickle is read."""
+
+    def found(self, data):
+        found = dump(data)
+        self.assertEqual(found.returncode, 0, found.stdout[:300] + found.stderr[:300])
+        return found.stdout.strip()
+
+    def test_what_is_long(self):
+        """Whatever it is made of, and in every protocol that writes batches, the values around it are there."""
+        n = KEPT + 50_000
+        shared = "a text that comes again"
+        long = {
+            "numbers": list(range(n)),
+            "reals": [i / 7 for i in range(n)],
+            "texts": ["w%d" % i for i in range(n)],
+            "vocabulary": {"w%d" % i: i for i in range(n)},
+            "set": set(range(n)),
+            "pairs": [(i, "w%d" % i) for i in range(n // 2)],
+            "dicts": [{"loss": i / 3, "step": i} for i in range(n // 2)],
+            "lists": [list(range(i, i + 300)) for i in range(n // 300)],
+            "deque": collections.deque(range(n)),
+            "counter": collections.Counter({i: i for i in range(n)}),
+            "ordered": collections.OrderedDict((i, i) for i in range(n)),
+            "a text within": [shared, *range(n), shared],
+        }
+        for protocol in (2, 4):
+            for name, value in long.items():
+                if protocol == 4 and name not in ("numbers", "vocabulary", "a text within"):
+                    continue
+                with self.subTest(name, protocol=protocol):
+                    text = self.found(pickle.dumps({"before": [1, shared], "long": value, "after": {"x": (2, shared), "w7": "w0"}}, protocol))
+                    self.assertIn("run:", text)
+                    self.assertTrue(text.startswith("{" + canon("before") + "," + canon([1, shared])), text[:200])
+                    self.assertTrue(text.endswith(canon("after") + "," + canon({"x": (2, shared), "w7": "w0"}) + ",}"), text[-300:])
+
+    def test_all_are_counted(self):
+        for n in (KEPT, KEPT + 1001, 1_234_567):
+            text = self.found(pickle.dumps(list(range(n)), 2))
+            items = text[1:-2].split(",")
+            runs = [int(i.split(":")[1].split("/")[0]) for i in items if i.startswith("run:")]
+            self.assertEqual(len(items) - len(runs) + sum(runs), n)
+            self.assertLessEqual(len(items), KEPT + 1000)
+
+    def test_what_is_kept(self):
+        """Short containers beside it, a trainer's numbers around it, and lists that hold something else."""
+        history = list(range(KEPT * 2))
+        state = {"losses": history, "epoch": 3, "steps": list(range(200)), "best": {"loss": 0.5}}
+        text = self.found(pickle.dumps([history, state, Thing(), {i: (i,) for i in range(60)}], 2))
+        for value in (3, list(range(200)), {"loss": 0.5}, {i: (i,) for i in range(60)}):
+            self.assertIn(canon(value) + ",", text)
+        self.assertIn("call g:__main__.Thing;", text)
+        objects = self.found(pickle.dumps([history, [Thing() if i % 500 == 0 else i for i in range(3000)]], 2))
+        self.assertEqual(objects.count("call g:__main__.Thing;"), 6)
+        self.assertIn(",2999,", objects)
+
+    def full(self, rest):
+        """A pickle whose room for plain values is used up, and then a list, with what is appended to it."""
+        return b"\x80\x02(]" + batches([b"K\x01"] * (KEPT + 2000), None, b"e") + b"]" + rest + b"t."
+
+    def test_nothing_leads_to_what_is_dropped(self):
+        """Values of a batch that something else holds are kept, or are known to be gone."""
+        many = b"K\x02" * 300
+        # An older list was given a value of the batch: memo 0 is the list.
+        text = self.found(self.full(b"q\x00(h\x00(K\x07]q\x01K\x08e0" + many + b"e"))
+        self.assertTrue(text.endswith("[7,[],8," + "2," * 300 + "],)"), text[-700:])
+        # The same through a mark that is taken away again.
+        text = self.found(self.full(b"q\x00((h\x00K\x07a1" + many + b"e"))
+        self.assertTrue(text.endswith("[7," + "2," * 300 + "],)"), text[-700:])
+        # A tuple of the batch comes again: it was plain, and is not told. A text is.
+        text = self.found(self.full(b"(K\x01K\x02\x86q\x05X\x02\x00\x00\x00abq\x06" + many + b"eh\x05h\x06h\x05h\x06"))
+        again = text[text.rindex("]") + 1 :].split(",")
+        self.assertEqual(again[1:-1], ["run:1/1/open", canon("ab")] * 2)
+        # Nothing is put into it.
+        found = dump(self.full(b"(]q\x05" + many + b"eh\x05K\x01a"))
+        self.assertIn("expected a list to append to", found.stdout)
+
+    def test_runs_that_hold_on_to_something(self):
+        """Bytes that take values from elsewhere do not say which they are."""
+        many = b"K\x02" * 300
+        self.assertTrue(self.found(self.full(b"q\x00(" + many + b"e")).endswith("[run:300/300/closed,],)"))
+        self.assertTrue(self.found(self.full(b"q\x00(h\x00" + many + b"e")).endswith("[run:301/300/open,],)"))
+
+    def test_bombs_within(self):
+        """What is dropped costs no more than its bytes: texts that are made again, batches in batches, deep ones."""
+        many = b"K\x02" * 300
+        large = b"X\x00\x00\x10\x00" + b"a" * (1 << 20) + b"q\x09"
+        encoded = b"(" + many + b"c_codecs\nencode\n(h\x09X\x06\x00\x00\x00latin1tR0" + b"e"
+        for name, rest in {
+            "texts": b"(" + large + many + b"e" + encoded * 5000,
+            "batches": (b"(]" + b"(" + many + b"e") * 2000 + b"e" * 2000,
+            "marks": b"(" * 30000 + many + b"1" * 30000,
+            "lists": b"(]" * 30000 + many + b"e" * 30000,
+        }.items():
+            with self.subTest(name):
+                found = dump(self.full(rest))
+                self.assertIn(found.returncode, (0, 1), found.stderr[:200])
+
+
 class Hostile(unittest.TestCase):
     def test_hostile(self):
         for name, (data, expected) in HOSTILE.items():

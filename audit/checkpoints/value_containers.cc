@@ -1,0 +1,104 @@
+// Lists, sets and dicts beside each other, and what was not kept of them.
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "audit/checkpoints/value_comparison.h"
+#include "audit/checkpoints/value_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostEach = 64;  // items of a list that are told one by one
+
+}  // namespace
+
+// Each item of a short list; of a long one (a random generator's state) the first that differs.
+void ValueComparison::CompareLists(const Value& a, const Value& b, const std::string& place) {
+  const std::vector<PickleId>& of_a = a.tree().items(a.id);
+  const std::vector<PickleId>& of_b = b.tree().items(b.id);
+  if (a.tree().length(a.id) != b.tree().length(b.id)) TellBoth(a, b, place);
+  const size_t count = std::min(of_a.size(), of_b.size());
+  size_t differ = 0;
+  for (size_t i = 0; i < count; ++i) {
+    // Behind values that were not kept none has a place that is known.
+    const bool run =
+        a.tree().Is(of_a[i], PickleKind::kRun) || b.tree().Is(of_b[i], PickleKind::kRun);
+    if (run && !CompareRuns({a.root, of_a[i]}, {b.root, of_b[i]}, place)) break;
+    if (run) continue;
+    const size_t told = out_.unequal.size();
+    CompareOne({a.root, of_a[i]}, {b.root, of_b[i]}, PlaceUnder(place, absl::StrCat(i)));
+    if (out_.unequal.size() == told) continue;
+    if (count > kMostEach && differ > 0) out_.unequal.resize(told);
+    ++differ;
+  }
+  if (count > kMostEach && differ > 1)
+    absl::StrAppend(&out_.unequal.back().text, " (", differ, " of ", count, " items differ)");
+}
+
+// Of dicts of which not all is kept: the same is missing on both sides, or what one side alone has
+// is not known.
+void ValueComparison::CompareDicts(const Value& a, const Value& b, const std::string& place) {
+  if (CompareAllRuns(a, b)) return CompareEntries(EntriesOf(a), EntriesOf(b), place);
+  LeaveOpen(place);
+  std::vector<ValueEntry> of_a = EntriesOf(a), of_b = EntriesOf(b);
+  const auto keep = [](std::vector<ValueEntry>* entries, const std::vector<ValueEntry>& others) {
+    absl::flat_hash_set<std::string_view> keys;
+    for (const ValueEntry& entry : others) keys.insert(entry.key);
+    std::erase_if(*entries, [&](const ValueEntry& entry) { return !keys.contains(entry.key); });
+  };
+  keep(&of_a, of_b);
+  keep(&of_b, of_a);
+  CompareEntries(of_a, of_b, place);
+}
+
+// Of dicts and sets: true: what is missing on both sides is the same, or nothing.
+bool ValueComparison::CompareAllRuns(const Value& a, const Value& b) {
+  const std::vector<PickleId> of_a = RunsOf(a), of_b = RunsOf(b);
+  const auto same = [&](PickleId x, PickleId y) { return AreSameRuns({a.root, x}, {b.root, y}); };
+  if (!std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), same)) return false;
+  for (const PickleId run : of_a) out_.values += a.tree().run(run).values;
+  return true;
+}
+
+// True: both stand for the same values.
+bool ValueComparison::CompareRuns(const Value& a, const Value& b, const std::string& place) {
+  const bool both = a.tree().Is(a.id, PickleKind::kRun) && b.tree().Is(b.id, PickleKind::kRun);
+  if (!both || !AreSameRuns(a, b)) {
+    LeaveOpen(place);
+    return false;
+  }
+  out_.values += a.tree().run(a.id).values;
+  return true;
+}
+
+void ValueComparison::LeaveOpen(const std::string& place) { open_.Add({1, place}); }
+
+void ValueComparison::CompareSets(const Value& a, const Value& b, const std::string& place) {
+  const auto keys = [](const Value& set) {
+    std::set<std::string> out;
+    for (const PickleId item : set.tree().items(set.id)) {
+      if (!set.tree().Is(item, PickleKind::kRun)) out.insert(ValueKey(set.tree(), item));
+    }
+    return out;
+  };
+  if (!CompareAllRuns(a, b)) return LeaveOpen(place);
+  const std::set<std::string> of_a = keys(a), of_b = keys(b);
+  if (of_a == of_b) {
+    ++out_.values;
+    return;
+  }
+  std::string first;
+  const auto alone = [&](const Value& set, const std::set<std::string>& others, const char* where) {
+    for (const PickleId item : set.tree().items(set.id)) {
+      if (first.empty() && !set.tree().Is(item, PickleKind::kRun) &&
+          !others.contains(ValueKey(set.tree(), item)))
+        first = absl::StrCat(DescribeValue(set.file(), item), where);
+    }
+  };
+  alone(a, of_b, " is in A's set alone");
+  alone(b, of_a, " is in B's set alone");
+  Tell(place, first);
+}
+
+}  // namespace plumbline::audit
