@@ -16,8 +16,8 @@ namespace plumbline::agent {
 namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
-constexpr uint32_t kAwaitedMs = 10;  // between looks that a flush waits for
-constexpr uint32_t kDeviceMs = 40;   // and while a device is at work: at the end there is a second
+constexpr uint32_t kAwaitedMs = 10;   // between looks that a flush waits for
+constexpr uint32_t kDeviceMs = 40;    // and while a device is at work: at the end there is a second
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace

@@ -2,8 +2,8 @@
 // GPUs have measured by themselves, gathers it into batches, and hands those to the record and to
 // the outbox. A step ends when the GPUs, too, have passed what was asked of them before its end;
 // what does not depend on them goes on meanwhile. It sleeps poll_ms between looks (a look costs
-// 80 us of a small step, and batches leave each 100 ms anyway), less where a flush waits or a device
-// is at work, and is woken early when the ring fills.
+// 80 us of a small step, and batches leave each 100 ms anyway), less where a flush waits or a
+// device is at work, and is woken early when the ring fills.
 #pragma once
 
 #include <atomic>
