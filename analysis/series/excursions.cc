@@ -39,10 +39,10 @@ double SlowRise(const Excursion& is, uint64_t d) {
   return std::min(rise, PartOf(kMost, is.level, is.scale, is.linear));
 }
 
-// Of what an excursion came to, point by point: it fell by a tenth or more from its first quarter to
-// its last one, and still falls in its second half: the 99 % Theil-Sen interval of the medians of 16
-// blocks lies below 0. What was shaken and learns again does so (weights that are pruned, another
-// part of the data); what diverged stands, or grows.
+// Of what an excursion came to, point by point: it fell by a tenth or more from its first quarter
+// to its last one, and still falls in its second half: the 99 % Theil-Sen interval of the medians
+// of 16 blocks lies below 0. What was shaken and learns again does so (weights that are pruned,
+// another part of the data); what diverged stands, or grows.
 bool FallsBack(const std::vector<double>& values, double stood, double stands) {
   constexpr size_t kBlocks = 16;
   const size_t half = values.size() / 2, block = half / kBlocks;

@@ -66,10 +66,10 @@ double ZeroCourse::LogChanceOfRow() const {
   return LogGamma(a + m) - LogGamma(a) - LogGamma(both + m) + LogGamma(both);
 }
 
+// A tensor has one first row of zeros; of later ones each look may be the last of one.
 double ZeroCourse::LogFalseAlarm(uint64_t tensors) const {
-  const double looks = static_cast<double>(std::max(tensors, uint64_t{1})) *
-                       static_cast<double>(std::max(steps, uint64_t{1}));
-  return std::log(kFalseAlarm / looks);
+  const uint64_t looks = std::max(tensors, uint64_t{1}) * (mixed() ? steps : 1);
+  return std::log(kFalseAlarm / static_cast<double>(looks));
 }
 
 bool ZeroCourse::Stopped(int64_t step, uint64_t tensors, int64_t switched) const {
@@ -89,8 +89,7 @@ bool ZeroCourse::NeverUsed(int64_t step, uint64_t tensors, double worst) const {
   const int64_t since = std::max(zeros_first, used_step);
   if (step - since < kSpan || step - zeros_first <= 2 * longest) return false;
   if (!(worst > 0)) return true;
-  return static_cast<double>(zeros) * std::log(worst) <=
-         LogFalseAlarm(tensors);
+  return static_cast<double>(zeros) * std::log(worst) <= LogFalseAlarm(tensors);
 }
 
 }  // namespace plumbline::rules

@@ -58,6 +58,7 @@ class LeastLosses {
   // Some were told in this step, and each is 0, or as low as it was before, or lower.
   bool AtLeast() const { return told_ > 0 && low_ == told_; }
   void Close() { told_ = low_ = 0; }  // the step
+  // Between steps told_ and low_ are 0.
   void Persist(Archive& a) { a(least_); }
 
  private:

@@ -40,7 +40,7 @@ above 0, where one was told: before the first update, zero factors make zero gra
 
 *A gradient* is looked at in some steps alone, and healthy tensors are not used in each (one of twelve heads a step). Of n looks before the row, from the
 first on in which it was not zero, z were zero; a row of m zeros has the chance prod (z + 1/2 + i) / (n + 1 + i), i < m (Jeffreys' prior). A finding
-needs this below 10^-4 over all gradients of the run and all looks at one, m of at least 10, and a row more than twice as long as any before it. Six zeros do after ten looks
+needs this below 10^-4 over all gradients of the run (and all looks at one, once it was zero now and then), m of at least 10, and a row more than twice as long as any before it. Six zeros do after ten looks
 or more of which none was zero and which lie over four times as many steps. Where another tensor began to have a gradient meanwhile (parts that take
 turns), the row must span 100 steps. A gradient that was not zero in fewer than ten looks, or never, needs ten zeros over 100 steps in which its
 weight, where it is observed, did not change but as decay changes it (its largest and its mean magnitude by one factor, within 5 % and a unit in the
@@ -142,8 +142,7 @@ class AllZero : public Rule {
       }
     }
     for (const auto& [place, looks] : looks_.open()) {
-      ZeroSite* site = Find(step, place, looks.role);
-      if (site != nullptr) JudgeSite(step, place, *site, out);
+      if (ZeroSite* site = Find(step, place, looks.role)) JudgeSite(step, place, *site, out);
     }
     looks_.Clear();
     updated_.clear();
@@ -163,7 +162,7 @@ class AllZero : public Rule {
     }
   }
 
-  // Between steps open_, updated_, rate_ and what is told of losses are empty; known_ is found again.
+  // Between steps looks_, updated_, rate_ and worst_ are empty; known_ is found again.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(sites_, kept_, gradients_, step_first_, switched_, losses_);
@@ -204,8 +203,7 @@ class AllZero : public Rule {
                     const ZeroLook& look, ZeroCourse& run) {
     const bool first = run.steps + run.poisoned + run.resting + run.at_rest + run.by_algebra == 0;
     gradients_ += first ? 1 : 0;
-    const ZeroLook* weight = looks_.Find(layer, "weight", rank);
-    if (weight != nullptr) run.TakeWeight(step.step, *weight);
+    if (const ZeroLook* w = looks_.Find(layer, "weight", rank)) run.TakeWeight(step.step, *w);
     if (look.poisoned) {
       ++run.poisoned;
       run.zeros = 0;
@@ -243,11 +241,9 @@ class AllZero : public Rule {
   }
 
   bool IsFound(const StepEnd& step, const ZeroSite& site, const ZeroCourse& run) {
-    if (run.zeros < ZeroCourse::kFewSteps) return false;
     if (site.role != "gradient") return run.zeros >= kZeroSteps;
     if (run.Stopped(step.step, gradients_, switched_)) return true;
-    return run.zeros >= kZeroSteps && step.step - run.zeros_first >= ZeroCourse::kSpan &&
-           run.NeverUsed(step.step, gradients_, Worst());
+    return run.zeros >= kZeroSteps && run.NeverUsed(step.step, gradients_, Worst());
   }
 
   void Take(const StepEnd& step, const ZeroSite& site, const ZeroLook& look, bool updated,
@@ -304,7 +300,8 @@ class AllZero : public Rule {
         .Cause(CauseOf(site.role), 0.9)
         .Measured("observed steps in a row with nothing but zeros",
                   static_cast<double>(shown.zeros), "steps")
-        .Threshold(static_cast<double>(std::min(shown.zeros, kZeroSteps)), "observed steps in a row")
+        .Threshold(static_cast<double>(std::min(shown.zeros, kZeroSteps)),
+                   "observed steps in a row")
         .Fix(FixOf(site.role))
         .Samples(shown.zeros)
         .Witness("elements", static_cast<double>(shown.count))
@@ -322,14 +319,12 @@ class AllZero : public Rule {
   }
 
   static const char* FixOf(std::string_view role) {
-    if (role == "gradient") {
+    if (role == "gradient")
       return "Follow the graph from the loss to it: detach(), a mask, a weight of 0, a dead ReLU, "
              "or fp16 without a loss scale.";
-    }
-    if (role == "activation") {
+    if (role == "activation")
       return "Lower the rate or warm up, or take an activation without a dead side (GELU, SiLU, "
              "LeakyReLU).";
-    }
     return "Find what resets it: weight decay of 1/rate, an average that copies zeros, a "
            "checkpoint loaded in part.";
   }
@@ -355,18 +350,17 @@ class AllZero : public Rule {
     if (zeros >= kZeroSteps && IsComputed(site.role) && IsOfExpert(layer))
       return Inconclusive("expert: without tokens it is zero; health/dead-expert judges its load",
                           std::move(details));
-    if (by_algebra >= ZeroCourse::kFewSteps)
-      return Inconclusive("bias: it is zero while its layer's weight has a gradient, as where a "
-                          "loss compares means", std::move(details));
-    if (at_rest >= ZeroCourse::kFewSteps)
-      return Inconclusive("all-at-once: all gradients are zero and the loss is at its least: it may "
-                          "be minimised", std::move(details));
-    if (site.role == "gradient" && zeros >= kZeroSteps && used)
-      return Inconclusive("used-between: its weight changes, as no decay changes it, between the "
-                          "steps that are looked at", std::move(details));
-    if (site.role == "gradient" && zeros >= kZeroSteps)
-      return Inconclusive("now-and-then: too little was seen of it to say that it is used no more",
-                          std::move(details));
+    const bool row = site.role == "gradient" && zeros >= kZeroSteps;
+    const char* why = nullptr;
+    if (by_algebra >= ZeroCourse::kFewSteps) {
+      why = "bias: its layer's weight has a gradient, as where a loss compares means";
+    } else if (at_rest >= ZeroCourse::kFewSteps) {
+      why = "all-at-once: all gradients are zero, and the loss is at its least";
+    } else if (row) {
+      why = used ? "used-between: between looks its weight changes as no decay changes it"
+                 : "now-and-then: too little was seen of it to say that it is used no more";
+    }
+    if (why != nullptr) return Inconclusive(why, std::move(details));
     if (steps == 0 && poisoned > 0)
       return Inconclusive("poisoned: NaN or infinite values", std::move(details));
     if (!all_moved && !IsComputed(site.role))

@@ -91,7 +91,7 @@ constexpr RuleInfo kInfo = {"health/same-data",
                             kPage,
                             kOptions};
 
-constexpr size_t kLast = 3;       // steps, each of which must be the same
+constexpr size_t kLast = 3;  // steps, each of which must be the same
 constexpr uint64_t kObserved = 4;
 constexpr uint64_t kObservedBesideLosses = 2;
 constexpr size_t kMostSites = size_t{1} << 16;  // a group of a new name each step ends somewhere
@@ -198,6 +198,7 @@ class SameData : public Rule {
     }
   }
 
+  // known_ is found again.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(sites_, losses_);

@@ -207,8 +207,8 @@ TEST(AllZero, HeadsThatAreDrawnAreSilent) {
 TEST(AllZero, AHeadThatIsCutOffIsNamed) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     const Heads model{.dies = 4, .from = 150, .seed = seed};
-    EXPECT_EQ(Named(VerdictsOf(kRule, {model.Batch()})),
-              std::set<std::string>{"heads.4.weight"}) << seed;
+    EXPECT_EQ(Named(VerdictsOf(kRule, {model.Batch()})), std::set<std::string>{"heads.4.weight"})
+        << seed;
   }
 }
 
@@ -223,7 +223,8 @@ TEST(AllZero, PartsThatTakeTurnsAreSilent) {
         Heads::Add("second.weight", "gradient", step, first ? 256 : 3, &batch);
         Heads::Add("trunk.weight", "gradient", step, 3, &batch);
       }
-      EXPECT_EQ(Named(VerdictsOf(kRule, {batch})), std::set<std::string>{}) << period << " " << every;
+      EXPECT_EQ(Named(VerdictsOf(kRule, {batch})), std::set<std::string>{})
+          << period << " " << every;
     }
   }
 }
