@@ -3,4 +3,6 @@
 #pragma once
 
 #include "analysis/replicas/copy_checksums.h"  // IWYU pragma: export
+#include "analysis/replicas/equal_inputs.h"    // IWYU pragma: export
+#include "analysis/replicas/equal_losses.h"    // IWYU pragma: export
 #include "analysis/replicas/replica_copies.h"  // IWYU pragma: export

@@ -39,6 +39,25 @@ double SlowRise(const Excursion& is, uint64_t d) {
   return std::min(rise, PartOf(kMost, is.level, is.scale, is.linear));
 }
 
+// Of what an excursion came to, point by point: it fell by a tenth or more from its first quarter
+// to its last one, and still falls in its second half: the 99 % Theil-Sen interval of the medians
+// of 16 blocks lies below 0. What was shaken and learns again does so (weights that are pruned,
+// another part of the data); what diverged stands, or grows.
+bool FallsBack(const std::vector<double>& values, double stood, double stands) {
+  constexpr size_t kBlocks = 16;
+  const size_t half = values.size() / 2, block = half / kBlocks;
+  if (block == 0 || !(stands <= 0.9 * stood)) return false;
+  std::vector<double> medians, places;
+  for (size_t b = 0; b < kBlocks; ++b) {
+    const size_t from = values.size() - (kBlocks - b) * block;
+    std::vector<double> part(values.begin() + static_cast<ptrdiff_t>(from),
+                             values.begin() + static_cast<ptrdiff_t>(from + block));
+    medians.push_back(MedianOf(part));
+    places.push_back(static_cast<double>(b));
+  }
+  return TheilSen(places, medians).high < 0;
+}
+
 double MedianOfPart(const std::vector<double>& values, size_t from, size_t count) {
   std::vector<double> part(values.begin() + static_cast<ptrdiff_t>(from),
                            values.begin() + static_cast<ptrdiff_t>(from + count));
@@ -230,10 +249,11 @@ void Excursions::Decide() {
   }
   const double stood = MedianOfPart(open.excess, 0, quarter);
   const double stands = MedianOfPart(open.excess, points - quarter, quarter);
+  const bool falls = FallsBack(open.excess, stood, stands);
   open.excess.clear();
   if (is.last_quarter < 0.8 * is.first_quarter) return;
   if ((is.last_quarter > 1.5 * is.first_quarter && stands > stood) ||
-      stands >= PartOf(kThird, is.level, is.scale, is.linear)) {
+      (!falls && stands >= PartOf(kThird, is.level, is.scale, is.linear))) {
     is.kind = ExcursionKind::kDivergence;
   } else if (points >= 64) {
     is.kind = ExcursionKind::kLevelShift;

@@ -20,7 +20,10 @@ class RateAtWork {
   void Tell(double rate);
   bool told() const { return highest_ >= 0; }
   // For this many values none was a new maximum, and the newest is a tenth of it.
-  bool at_work() const { return since_highest_ >= kSettled && newest_ >= 0.1 * highest_; }
+  // A rate of 0 is none: health/learning-rate tells of it.
+  bool at_work() const {
+    return newest_ > 0 && since_highest_ >= kSettled && newest_ >= 0.1 * highest_;
+  }
   double newest() const { return newest_; }
 
   void Persist(Archive& a) { a(highest_, newest_, since_highest_); }

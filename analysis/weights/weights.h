@@ -9,3 +9,5 @@
 #include "analysis/weights/moment_course.h"   // IWYU pragma: export
 #include "analysis/weights/weight_look.h"     // IWYU pragma: export
 #include "analysis/weights/weight_names.h"    // IWYU pragma: export
+#include "analysis/weights/zero_course.h"     // IWYU pragma: export
+#include "analysis/weights/zero_step.h"       // IWYU pragma: export

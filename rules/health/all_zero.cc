@@ -10,14 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
-#include "base/half.h"
+#include "analysis/weights/weights.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -34,14 +33,23 @@ paid for and stay as they were; the loss still falls, by what the other 12 can d
 
 **What it checks.** Where the tensors of a run are observed: the number of zeros in gradients, activations, weights and
 buffers, each rank by itself. A step counts where the tensor has elements, all of them finite, in every call of the step.
-Ten such steps in a row without one element that is not zero are a finding. A weight or buffer counts only once it was seen
+Ten such steps in a row without one element that is not zero are a finding of an activation, a weight or a buffer. A weight or buffer counts only once it was seen
 not zero, or an update of it was: what is made as zeros (a bias, the second factor of LoRA, a gain of a residual branch) is
 none until it first moves. A gradient or activation that never was anything else counts only in steps at a learning rate
 above 0, where one was told: before the first update, zero factors make zero gradients.
 
+*A gradient* is looked at in some steps alone, and healthy tensors are not used in each (one of twelve heads a step). Of n looks before the row, from the
+first on in which it was not zero, z were zero; a row of m zeros has the chance prod (z + 1/2 + i) / (n + 1 + i), i < m (Jeffreys' prior). A finding
+needs this below 10^-4 over all gradients of the run (and all looks at one, once it was zero now and then), m of at least 10, and a row more than twice as long as any before it. Six zeros do after ten looks
+or more of which none was zero and which lie over four times as many steps. Where another tensor began to have a gradient meanwhile (parts that take
+turns), the row must span 100 steps. A gradient that was not zero in fewer than ten looks, or never, needs ten zeros over 100 steps in which its
+weight, where it is observed, did not change but as decay changes it (its largest and its mean magnitude by one factor, within 5 % and a unit in the
+last place), and a row that the rate of no tensor that is zero now and then explains. Steps do not count in which all gradients of the rank are
+zero (two at least) and its loss is 0 or at its least: it is minimised. Nor does a bias while its layer's weight has a gradient: where a loss compares means it is 0 by algebra.
+
 **Bad.** `blocks.3.mlp.0.weight: the gradient is 0 in all of 65,536 elements in 10 observed steps (16 to 52)`
 
-**Good.** Tensors with an element that is not zero in one of ten steps.
+**Good.** Heads that are drawn by chance; a hinge loss that is 0; an auxiliary loss that joins at step 60; the last bias of a critic.
 
 **How to fix it.**
 - A gradient: follow the graph from the loss. `detach()`, `no_grad`, a mask that hides everything, a loss weight of 0, a
@@ -52,14 +60,15 @@ above 0, where one was told: before the first update, zero factors make zero gra
 
 **Strength.** `proved`: the counts are exact.
 
-**Inconclusive when** fewer than ten steps were observed, the tensor is zero since it was first seen (it may have been made so), its
+**Inconclusive when** fewer than ten steps were observed, a gradient is zero now and then (or its weight changes between looks), is zero with all others or
+is a bias's, the tensor is zero since it was first seen (it may have been made so), its
 values are NaN or infinite, the rate is 0, or the tensor is one expert's: without tokens it has no gradient, and
 `health/dead-expert` judges its load.
 
 **What it cannot see.** Tensors that are not observed; one that is zero in most elements and not in all; a gradient that is absent
 (`None`) instead of zero.
 
-**Cost.** Some 60 bytes a tensor and rank.
+**Cost.** Some 160 bytes a tensor and rank.
 
 **Sources.** Lu et al., "Dying ReLU and Initialization", 2019; SageMaker Debugger's rules `AllZero` and `DeadRelu`, which tell after one step.
 )page";
@@ -75,49 +84,18 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {
     "health/all-zero", "a tensor is all zero", v1::LEVEL_WARNING, "0.1.0", kPage, kOptions};
 
-constexpr uint64_t kZeroSteps = 10;
+constexpr uint64_t kZeroSteps = ZeroCourse::kSteps;
 constexpr size_t kMostZeroTensors = size_t{1} << 18;  // with each rank
-
-// What one step tells of a tensor on one rank, over all calls.
-struct ZeroLook {
-  bool elements = false;  // some call had any
-  bool zero = true;       // all of them, in all calls
-  bool poisoned = false;
-  uint64_t count = 0;
-};
-
-// One tensor on one rank.
-struct ZeroRun {
-  uint64_t steps = 0;  // that counted, zero or not
-  uint64_t zeros = 0;  // in a row, to the newest
-  uint64_t count = 0;  // elements
-  uint64_t poisoned = 0;
-  uint64_t resting = 0;  // zero at a rate of 0
-  int64_t zeros_first = 0;
-  bool moved = false;  // was not zero once
-  void Persist(Archive& a) { a(steps, zeros, count, poisoned, resting, zeros_first, moved); }
-};
 
 // One site's.
 struct ZeroSite {
-  std::map<uint32_t, ZeroRun> ranks;
+  std::map<uint32_t, ZeroCourse> ranks;
   std::string role;  // of the tensor
   int64_t step_first = 0;
   int64_t step_last = 0;
   bool told = false;
   void Persist(Archive& a) { a(ranks, role, step_first, step_last, told); }
 };
-
-// Weights and buffers hold what they were made with; gradients and activations are computed.
-bool IsComputed(std::string_view role) { return role == "gradient" || role == "activation"; }
-
-// "experts.3.w1", "mlp.expert_12.weight": a word that begins so.
-bool IsOfExpert(const std::string& layer) {
-  const std::vector<std::string> words = absl::StrSplit(layer, absl::ByAnyChar("./-_ "));
-  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
-    return absl::StartsWithIgnoreCase(word, "expert");
-  });
-}
 
 class AllZero : public Rule {
  public:
@@ -126,19 +104,21 @@ class AllZero : public Rule {
         zero_(absl::StrSplit(options.Text("zero"), absl::ByAnyChar(" ,\n"), absl::SkipEmpty())) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return roles_.Of(site.op()) == SeriesRole::kRate;
+    const SeriesRole role = roles_.Of(site.op());
+    return role == SeriesRole::kRate || role == SeriesRole::kLoss;
   }
 
   bool judges_unseen_steps() const override { return false; }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    const bool rate = known_.Of(step, [&] { return ReadsScalar(step.site); });
+    const SeriesRole role = known_.Of(step, [&] { return roles_.Of(step.site.op()); });
     for (const Item& item : step.items) {
       const v1::Evidence& evidence = *item.evidence;
       if (evidence.has_scalar()) {
-        if (rate) TakeRate(evidence.scalar().value());
+        if (role == SeriesRole::kRate) TakeRate(evidence.scalar().value());
+        if (role == SeriesRole::kLoss) losses_.Take(step, item);
       } else if (evidence.has_tensor()) {
-        TakeTensor(step, item);
+        looks_.Take(step, item);
       } else if (evidence.has_update() && evidence.update().summary().applied_l1() > 0) {
         updated_.insert({step.site.layer(), item.source->rank()});
       }
@@ -146,19 +126,29 @@ class AllZero : public Rule {
   }
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
-    for (const auto& [place, looks] : open_) {
+    for (const auto& [place, looks] : looks_.open()) {
       ZeroSite* site = Find(step, place, looks.role);
       if (site == nullptr) continue;
       site->step_last = std::max(site->step_last, step.step);
       for (const auto& [rank, look] : looks.ranks) {
-        const bool moved = updated_.contains({place.first, rank});
-        if (ZeroRun* run = FindRank(*site, rank)) Take(step, *site, look, moved, *run);
+        ZeroCourse* run = FindRank(*site, rank);
+        if (run == nullptr) continue;
+        if (looks.role == "gradient") {
+          if (step_first_ < 0) step_first_ = step.step;
+          TakeGradient(step, place.first, rank, look, *run);
+        } else {
+          Take(step, *site, look, updated_.contains({place.first, rank}), *run);
+        }
       }
-      JudgeSite(step, place, *site, out);
     }
-    open_.clear();
+    for (const auto& [place, looks] : looks_.open()) {
+      if (ZeroSite* site = Find(step, place, looks.role)) JudgeSite(step, place, *site, out);
+    }
+    looks_.Clear();
     updated_.clear();
     rate_.reset();
+    losses_.Close();
+    worst_.reset();
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -172,38 +162,18 @@ class AllZero : public Rule {
     }
   }
 
-  // Between steps open_, updated_ and rate_ are empty; known_ is found again.
+  // Between steps looks_, updated_, rate_ and worst_ are empty; known_ is found again.
   void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(sites_, kept_);
+    archive.Version(2, 2);
+    archive(sites_, kept_, gradients_, step_first_, switched_, losses_);
   }
 
  private:
-  struct Looks {
-    std::string role;
-    std::map<uint32_t, ZeroLook> ranks;
-  };
-  using Place = std::pair<std::string, std::string>;  // layer, op
+  using Place = ZeroStep::Place;
 
   // The largest of the step's rates.
   void TakeRate(double value) {
     if (std::isfinite(value)) rate_ = std::max(rate_.value_or(0), std::fabs(value));
-  }
-
-  void TakeTensor(const SiteStep& step, const Item& item) {
-    const v1::TensorState& state = item.evidence->tensor();
-    const std::string& role = state.role();
-    if (!IsComputed(role) && role != "weight" && !role.empty()) return;
-    if (!state.has_summary() || !IsFloating(static_cast<DType>(state.dtype()))) return;
-    if (item.evidence->exercised() == v1::EXERCISED_NO) return;
-    const v1::TensorSummary& s = state.summary();
-    Looks& looks = open_[{step.site.layer(), step.site.op()}];
-    looks.role = role;
-    ZeroLook& look = looks.ranks[item.source->rank()];
-    look.poisoned |= s.nan() + s.pos_inf() + s.neg_inf() > 0;
-    look.elements |= s.count() > 0;
-    look.zero &= s.zero() == s.count();
-    look.count = std::max(look.count, s.count());
   }
 
   bool OnPurpose(const std::string& layer) const {
@@ -222,15 +192,62 @@ class AllZero : public Rule {
   }
 
   // nullptr: there is no room.
-  ZeroRun* FindRank(ZeroSite& site, uint32_t rank) {
+  ZeroCourse* FindRank(ZeroSite& site, uint32_t rank) {
     if (const auto found = site.ranks.find(rank); found != site.ranks.end()) return &found->second;
     if (kept_ >= kMostZeroTensors) return nullptr;
     ++kept_;
     return &site.ranks[rank];
   }
 
+  void TakeGradient(const StepEnd& step, const std::string& layer, uint32_t rank,
+                    const ZeroLook& look, ZeroCourse& run) {
+    const bool first = run.steps + run.poisoned + run.resting + run.at_rest + run.by_algebra == 0;
+    gradients_ += first ? 1 : 0;
+    if (const ZeroLook* w = looks_.Find(layer, "weight", rank)) run.TakeWeight(step.step, *w);
+    if (look.poisoned) {
+      ++run.poisoned;
+      run.zeros = 0;
+      return;
+    }
+    if (!look.elements) return;
+    run.count = look.count;
+    if (!look.zero) {
+      const bool starts = first ? step.step > step_first_ : run.zeros >= 3 && !run.mixed();
+      if (starts && !IsOfExpert(layer)) switched_ = step.step;
+      return run.TakeNonZero(step.step);
+    }
+    if (!run.moved && rate_ && !(*rate_ > 0)) {
+      ++run.resting;
+    } else if (losses_.AtLeast() && looks_.AllGradientsZero(rank)) {
+      ++run.at_rest;
+    } else if (looks_.IsBiasOfLiving(layer, rank)) {
+      ++run.by_algebra;
+    } else {
+      run.TakeZero(step.step);
+    }
+  }
+
+  // The highest rate at which a gradient of the run is zero that is so now and then; 0: none is.
+  double Worst() {
+    if (worst_) return *worst_;
+    worst_ = 0;
+    for (const auto& [key, site] : sites_) {
+      if (site.role != "gradient" || IsOfExpert(std::get<1>(key))) continue;
+      for (const auto& [rank, run] : site.ranks) {
+        if (run.mixed()) worst_ = std::max(*worst_, run.rate());
+      }
+    }
+    return *worst_;
+  }
+
+  bool IsFound(const StepEnd& step, const ZeroSite& site, const ZeroCourse& run) {
+    if (site.role != "gradient") return run.zeros >= kZeroSteps;
+    if (run.Stopped(step.step, gradients_, switched_)) return true;
+    return run.zeros >= kZeroSteps && run.NeverUsed(step.step, gradients_, Worst());
+  }
+
   void Take(const StepEnd& step, const ZeroSite& site, const ZeroLook& look, bool updated,
-            ZeroRun& run) const {
+            ZeroCourse& run) const {
     run.moved |= updated;
     if (look.poisoned) {
       ++run.poisoned;
@@ -254,12 +271,12 @@ class AllZero : public Rule {
     if (run.zeros++ == 0) run.zeros_first = step.step;
   }
 
-  static void JudgeSite(const StepEnd& step, const Place& place, ZeroSite& site, VerdictSink& out) {
+  void JudgeSite(const StepEnd& step, const Place& place, ZeroSite& site, VerdictSink& out) {
     if (site.told || (IsComputed(site.role) && IsOfExpert(place.first))) return;
     std::vector<uint32_t> ranks;
-    const ZeroRun* shown = nullptr;
+    const ZeroCourse* shown = nullptr;
     for (const auto& [rank, run] : site.ranks) {
-      if (run.zeros < kZeroSteps) continue;
+      if (!IsFound(step, site, run)) continue;
       ranks.push_back(rank);
       if (shown == nullptr) shown = &run;
     }
@@ -269,7 +286,7 @@ class AllZero : public Rule {
   }
 
   static v1::Verdict Found(const StepEnd& step, const Place& place, const ZeroSite& site,
-                           const ZeroRun& shown, const std::vector<uint32_t>& ranks) {
+                           const ZeroCourse& shown, const std::vector<uint32_t>& ranks) {
     const std::string what = site.role.empty() ? "buffer" : site.role;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found
@@ -283,7 +300,8 @@ class AllZero : public Rule {
         .Cause(CauseOf(site.role), 0.9)
         .Measured("observed steps in a row with nothing but zeros",
                   static_cast<double>(shown.zeros), "steps")
-        .Threshold(static_cast<double>(kZeroSteps), "observed steps in a row")
+        .Threshold(static_cast<double>(std::min(shown.zeros, kZeroSteps)),
+                   "observed steps in a row")
         .Fix(FixOf(site.role))
         .Samples(shown.zeros)
         .Witness("elements", static_cast<double>(shown.count))
@@ -301,27 +319,28 @@ class AllZero : public Rule {
   }
 
   static const char* FixOf(std::string_view role) {
-    if (role == "gradient") {
+    if (role == "gradient")
       return "Follow the graph from the loss to it: detach(), a mask, a weight of 0, a dead ReLU, "
              "or fp16 without a loss scale.";
-    }
-    if (role == "activation") {
+    if (role == "activation")
       return "Lower the rate or warm up, or take an activation without a dead side (GELU, SiLU, "
              "LeakyReLU).";
-    }
     return "Find what resets it: weight decay of 1/rate, an average that copies zeros, a "
            "checkpoint loaded in part.";
   }
 
   // Of a site without a finding: what the ranks' worst case is.
   static v1::Verdict Rest(const std::string& layer, const ZeroSite& site) {
-    uint64_t steps = 0, zeros = 0, poisoned = 0, resting = 0;
-    bool all_moved = true;
+    uint64_t steps = 0, zeros = 0, poisoned = 0, resting = 0, at_rest = 0, by_algebra = 0;
+    bool all_moved = true, used = false;
     for (const auto& [rank, run] : site.ranks) {
       steps = std::max(steps, run.steps);
       zeros = std::max(zeros, run.zeros);
       poisoned += run.poisoned;
       resting += run.resting;
+      at_rest += run.at_rest;
+      by_algebra += run.by_algebra;
+      used |= run.used_step > run.zeros_first;
       all_moved &= run.moved;
     }
     google::protobuf::Struct details;
@@ -331,6 +350,17 @@ class AllZero : public Rule {
     if (zeros >= kZeroSteps && IsComputed(site.role) && IsOfExpert(layer))
       return Inconclusive("expert: without tokens it is zero; health/dead-expert judges its load",
                           std::move(details));
+    const bool row = site.role == "gradient" && zeros >= kZeroSteps;
+    const char* why = nullptr;
+    if (by_algebra >= ZeroCourse::kFewSteps) {
+      why = "bias: its layer's weight has a gradient, as where a loss compares means";
+    } else if (at_rest >= ZeroCourse::kFewSteps) {
+      why = "all-at-once: all gradients are zero, and the loss is at its least";
+    } else if (row) {
+      why = used ? "used-between: between looks its weight changes as no decay changes it"
+                 : "now-and-then: too little was seen of it to say that it is used no more";
+    }
+    if (why != nullptr) return Inconclusive(why, std::move(details));
     if (steps == 0 && poisoned > 0)
       return Inconclusive("poisoned: NaN or infinite values", std::move(details));
     if (!all_moved && !IsComputed(site.role))
@@ -345,13 +375,18 @@ class AllZero : public Rule {
   }
 
   const SeriesRoles roles_;  // what the user said
-  SiteMemo<bool> known_;     // is it a rate?
+  SiteMemo<SeriesRole> known_;
   std::vector<std::string> zero_;
-  std::map<Place, Looks> open_;                         // of this step
+  ZeroStep looks_;                                      // of this step
   std::set<std::pair<std::string, uint32_t>> updated_;  // layer and rank, of this step
   std::optional<double> rate_;                          // of this step
   std::map<std::tuple<v1::Role, std::string, std::string>, ZeroSite> sites_;
-  uint64_t kept_ = 0;  // ranks' tensors
+  uint64_t kept_ = 0;       // ranks' tensors
+  uint64_t gradients_ = 0;  // of these
+  int64_t step_first_ = -1;
+  int64_t switched_ = -1;        // the newest step in which a gradient began, or came for once
+  std::optional<double> worst_;  // while a step is judged
+  LeastLosses losses_;
 };
 
 }  // namespace

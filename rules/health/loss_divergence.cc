@@ -29,7 +29,9 @@ in 2.3 over some thousand steps is the same run on its way there, and nobody see
 are apart). Points count, not steps.
 - *Divergence.* An excursion (`health/loss-spike` has the definition) that is not back within 128 points, or by the end of
   the data from 16 on, and whose median excess grew to 1.5 times from its first to its last quarter as the loss itself
-  rose, or which stands a third above the level or more by then: an error, with the excursion's onset.
+  rose, or which stands a third above the level or more by then and does not fall back: an error, with the excursion's onset. It
+  falls back where its median excess fell by a tenth from its first to its last quarter and the 99 % Theil-Sen interval of its second half
+  lies below 0: weights that were pruned, or data that changed, and a model that learns again. `health/loss-spike` tells of that.
 - *Drift.* L, the median of the newest n = 8 to 64 points, is 10 % above the lowest L of an earlier block, and by 6 x 1.25
   sigma sqrt(1/n + 1/n') (sigma from the differences of neighbours), and the 99 % Theil-Sen interval of the slope since
   that block lies above 0: a warning; where it is a third above, an error. The onset is the point after the last one whose 3-point median was at most the
@@ -59,8 +61,9 @@ overfitting.
 
 **Inconclusive when** the series has under 100 points. Findings are made before.
 
-**What it cannot see.** A drift slower than the curve's own fall. A mixture of data that becomes harder is no fault and
-looks the same.
+**What it cannot see.** A drift slower than the curve's own fall. What rises by design looks the same, and is a known alarm: a mixture of
+data that becomes harder, adversarial perturbations that grow, an auxiliary loss whose weight ramps in. Log the part that is to fall as the
+loss and the whole under another name (`run.log`), or suppress the finding until the ramp is over.
 
 **Cost.** A few comparisons a point; a Theil-Sen line over at most 96 medians where the level is 10 % up.
 

@@ -12,8 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
+#include "analysis/replicas/replicas.h"
+#include "analysis/series/series.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -31,7 +34,9 @@ is that of a healthy run with a batch of an eighth.
 **What it checks.** The values that the ranks hand to a reduction of gradients (op sum or avg, before it), at the
 sampled elements. Two ranks are the same in a step where all of them are bit-equal, at least 64 are finite and not zero,
 and these have 8 values at least. A finding needs the same two ranks to be so in each of the last 3 of at least 4
-observed steps in a row. Reductions of gradients are those whose site has `grad` in its name (`run.watch` and
+observed steps in a row. **Where losses help:** a watched run samples few sums. Two or three steps do where the same ranks
+were so in each of them, and their training losses are bit-equal too in each of the last 64 steps that told one, with 16 different
+values and at least 32 changes. Losses alone do not: a loss that is averaged over the ranks is the same on all. Reductions of gradients are those whose site has `grad` in its name (`run.watch` and
 `run.observed` name them `gradients.0`, ...) and those of a DDP hook; `sites = all` takes every sum and average
 for one. Copies of weights or buffers that are averaged are equal by design, and so are partial results that every rank of a
 tensor-parallel group computes.
@@ -49,9 +54,10 @@ tensor-parallel group computes.
   ranks): `--set health/same-data.replicas=8`.
 
 **Strength.** `proved`: the bits are the same, in three steps in a row. That the ranks should differ is what a
-reduction of gradients is for.
+reduction of gradients is for. `statistical` where losses help: if another batch gives another loss in every second step, 64 equal ones
+have a chance of 2^-64.
 
-**Inconclusive when** fewer than 4 steps came with values of two ranks, fewer than 64 elements tell anything, they are
+**Inconclusive when** fewer than 4 steps came with values of two ranks (2, where the losses are the same), fewer than 64 elements tell anything, they are
 equal at a site whose name does not say gradients, or all are NaN or infinite.
 
 **What it cannot see.** Ranks that read the same data in another order, or some of it; the same batch
@@ -85,99 +91,14 @@ constexpr RuleInfo kInfo = {"health/same-data",
                             kPage,
                             kOptions};
 
-constexpr size_t kFewElements = 64;
-constexpr size_t kFewValues = 8;  // a tensor of ones is the same for every batch
-constexpr size_t kLast = 3;       // steps, each of which must be the same
+constexpr size_t kLast = 3;  // steps, each of which must be the same
 constexpr uint64_t kObserved = 4;
+constexpr uint64_t kObservedBesideLosses = 2;
 constexpr size_t kMostSites = size_t{1} << 16;  // a group of a new name each step ends somewhere
 
-// Two rows of one call.
-struct Pair {
-  bool equal = true;        // every element
-  size_t telling = 0;       // finite and not zero
-  std::set<double> values;  // of these, the first few magnitudes
-
-  bool tells() const { return telling >= kFewElements && values.size() >= kFewValues; }
-};
-
-Pair CompareRows(const ReductionCase& c, int a, int b) {
-  Pair pair;
-  for (int i = 0; i < c.samples; ++i) {
-    const double x = c.input(a, i), y = c.input(b, i);
-    if (std::isfinite(x) != std::isfinite(y) || (std::isfinite(x) && x != y)) {
-      pair.equal = false;
-      return pair;
-    }
-    if (!std::isfinite(x) || x == 0) continue;
-    ++pair.telling;
-    if (pair.values.size() < kFewValues) pair.values.insert(std::fabs(x));
-  }
-  return pair;
-}
-
-// What one step shows: of each rank, the first one with the same values.
-struct Step {
-  std::vector<uint32_t> ranks;
-  std::vector<uint32_t> classes;
-  uint64_t telling = 0;  // elements that two equal ranks share, at least
-  bool unclear = false;  // equal in too little
-  bool finite = false;
-};
-
-Step LookAt(const JoinedReduction& joined, const ReductionCase& c) {
-  Step step;
-  const bool each = joined.items.size() == static_cast<size_t>(c.ranks);
-  for (int r = 0; r < c.ranks; ++r) {
-    step.ranks.push_back(each ? joined.items[static_cast<size_t>(r)].source->rank()
-                              : static_cast<uint32_t>(r));
-  }
-  step.finite =
-      std::any_of(c.inputs.begin(), c.inputs.end(), [](double x) { return std::isfinite(x); });
-  std::vector<int> firsts;
-  for (int r = 0; r < c.ranks; ++r) {
-    int same = r;
-    for (const int first : firsts) {
-      const Pair pair = CompareRows(c, first, r);
-      if (!pair.equal) continue;
-      step.unclear |= !pair.tells();
-      if (!pair.tells()) break;
-      same = first;
-      step.telling = step.telling == 0 ? pair.telling : std::min(step.telling, pair.telling);
-      break;
-    }
-    if (same == r) firsts.push_back(r);
-    step.classes.push_back(static_cast<uint32_t>(same));
-  }
-  return step;
-}
-
-// Ranks with the same key, each list by its first; those that stand alone are left out.
-template <typename Key>
-std::vector<std::vector<size_t>> Alike(const std::vector<Key>& keys) {
-  std::map<Key, std::vector<size_t>> lists;
-  for (size_t i = 0; i < keys.size(); ++i) lists[keys[i]].push_back(i);
-  std::vector<std::vector<size_t>> alike;
-  for (auto& [key, list] : lists) {
-    if (list.size() > 1) alike.push_back(std::move(list));
-  }
-  std::sort(alike.begin(), alike.end());
-  return alike;
-}
-
-// Further calls of one step: who was the same before and is not now is another.
-void Refine(const Step& next, Step& step) {
-  if (next.ranks != step.ranks) return;
-  std::vector<std::pair<uint32_t, uint32_t>> keys;
-  for (size_t i = 0; i < step.ranks.size(); ++i)
-    keys.emplace_back(step.classes[i], next.classes[i]);
-  for (size_t i = 0; i < step.ranks.size(); ++i) step.classes[i] = static_cast<uint32_t>(i);
-  for (const auto& list : Alike(keys)) {
-    for (const size_t i : list) step.classes[i] = static_cast<uint32_t>(list[0]);
-  }
-  step.telling += next.telling;
-  step.unclear |= next.unclear;
-  step.finite |= next.finite;
-}
+constexpr char kFix[] =
+    "Split the data by rank: DistributedSampler(num_replicas, rank) with set_epoch, "
+    "split_dataset_by_node, or a data seed that depends on the rank.";
 
 // One group's reductions at one site.
 struct Site {
@@ -190,14 +111,15 @@ struct Site {
   std::string why;          // nothing could be observed
   uint64_t unclear = 0;     // of these steps
   bool undeclared = false;  // equal, at a site whose name does not say gradients
+  bool declared = false;    // they are gradients
   int64_t step_first = 0;
   int64_t step_last = -1;
   void Persist(Archive& a) {
     a(attempt, steps, ranks, classes, numbers, told, why, unclear, undeclared);
-    a(step_first, step_last);
+    a(step_first, step_last, declared);
   }
 
-  void Take(const SiteStep& step, const Step& seen) {
+  void Take(const SiteStep& step, const InputClasses& seen) {
     if (attempt != step.attempt || ranks != seen.ranks) {
       steps = unclear = 0;
       classes.clear();
@@ -219,11 +141,21 @@ struct Site {
 class SameData : public Rule {
  public:
   explicit SameData(const Options& options)
-      : replicas_(static_cast<uint32_t>(options.Integer("replicas"))),
+      : roles_(options.roles()),
+        replicas_(static_cast<uint32_t>(options.Integer("replicas"))),
         all_sites_(options.Choice("sites") == "all") {}
 
+  bool ReadsScalar(const v1::Site& site) const override {
+    return roles_.Of(site.op()) == SeriesRole::kLoss;
+  }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    std::map<std::string, Step> by_group;
+    if (!step.items.empty() && step.items.front().evidence->has_scalar()) {
+      const bool loss = known_.Of(step, [&] { return ReadsScalar(step.site); });
+      if (loss && losses_[{step.role, step.site.op()}].Take(step)) JudgeLosses(step, out);
+      return;
+    }
+    std::map<std::string, InputClasses> by_group;
     bool hook = false;
     for (const JoinedReduction& joined : *JoinReductions(step)) {
       Site* site = SiteOf(step, joined.group);
@@ -239,7 +171,7 @@ class SameData : public Rule {
         continue;
       }
       hook |= c->algorithm == "hook";
-      Step seen = LookAt(joined, *c);
+      InputClasses seen = ClassesOfInputs(joined, *c);
       const auto [at, fresh] = by_group.emplace(joined.group, seen);
       if (!fresh) Refine(seen, at->second);
     }
@@ -249,6 +181,7 @@ class SameData : public Rule {
         site.why = "poisoned: every value is NaN or infinite";
         continue;
       }
+      site.declared |= hook || all_sites_ || SaysGradients(step.site);
       site.Take(step, seen);
       JudgeSite(step, seen, hook, site, out);
     }
@@ -265,9 +198,10 @@ class SameData : public Rule {
     }
   }
 
+  // known_ is found again.
   void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(sites_);
+    archive.Version(2, 2);
+    archive(sites_, losses_);
   }
 
  private:
@@ -295,22 +229,45 @@ class SameData : public Rule {
     });
   }
 
-  void JudgeSite(const SiteStep& step, const Step& seen, bool hook, Site& site,
-                 VerdictSink& out) const {
-    if (site.steps < kObserved || site.classes.size() < kLast) return;
+  // The ranks that were the same in every step that is kept, and in `losses` where there is one.
+  std::set<uint32_t> Same(const Site& site, const EqualLosses* losses,
+                          std::vector<std::string>* words) const {
     std::vector<std::vector<uint32_t>> keys(site.ranks.size());
-    for (const std::vector<uint32_t>& classes : site.classes) {
-      for (size_t i = 0; i < keys.size(); ++i) keys[i].push_back(classes[i]);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      for (const std::vector<uint32_t>& classes : site.classes) keys[i].push_back(classes[i]);
+      if (losses != nullptr) keys[i].push_back(losses->ClassOf(site.ranks[i]));
     }
     std::set<uint32_t> ranks;
-    std::vector<std::string> words;
     for (const std::vector<size_t>& list : Alike(keys)) {
       if (ByDesign(site, list)) continue;
       std::vector<uint32_t> alike;
       for (const size_t i : list) alike.push_back(site.ranks[i]);
       ranks.insert(alike.begin(), alike.end());
-      if (words.size() < 4) words.push_back(Capitalised(RankWords(alike)));
+      if (words->size() < 4) words->push_back(Capitalised(RankWords(alike)));
     }
+    return ranks;
+  }
+
+  // Few sums were sampled, all of them the same, and so are the losses.
+  void JudgeLosses(const SiteStep& step, VerdictSink& out) {
+    const EqualLosses& losses = losses_[{step.role, step.site.op()}];
+    for (auto& [key, site] : sites_) {
+      if (std::get<0>(key) != step.role || !site.told.empty() || !site.declared) continue;
+      if (site.attempt != step.attempt || site.unclear > 0) continue;
+      if (site.steps < kObservedBesideLosses || site.steps >= kObserved) continue;
+      std::vector<std::string> words;
+      const std::set<uint32_t> ranks = Same(site, &losses, &words);
+      if (ranks.empty()) continue;
+      site.told = ranks;
+      out.Add(FoundByLosses(step, key, losses, site, words));
+    }
+  }
+
+  void JudgeSite(const SiteStep& step, const InputClasses& seen, bool hook, Site& site,
+                 VerdictSink& out) const {
+    if (site.steps < kObserved || site.classes.size() < kLast) return;
+    std::vector<std::string> words;
+    const std::set<uint32_t> ranks = Same(site, nullptr, &words);
     if (ranks.empty()) return;
     if (!all_sites_ && !hook && !SaysGradients(step.site)) {
       site.undeclared = true;
@@ -321,11 +278,36 @@ class SameData : public Rule {
     out.Add(Found(step, seen, site, words));
   }
 
-  static v1::Verdict Found(const SiteStep& step, const Step& seen, const Site& site,
+  static v1::Verdict FoundByLosses(const SiteStep& step, const Key& key, const EqualLosses& losses,
+                                   const Site& site, const std::vector<std::string>& words) {
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
+    const std::string who = absl::StrJoin(words, "; ");
+    found.Title("ranks have the same gradients: they read the same batch")
+        .Explain(absl::StrFormat(
+            "%s handed the same bits to one reduction in each of the %d steps in which it was "
+            "sampled (%d to %d), and their %s is the same to the bit in each of %d steps (%d to "
+            "%d). Different batches give neither.",
+            who, site.steps, site.numbers.front(), site.numbers.back(), step.site.op(),
+            losses.steps(), losses.step_first(), step.step))
+        .Cause("same-batch", 0.9)
+        .Measured("steps with the same loss", static_cast<double>(losses.steps()), "steps")
+        .Threshold(static_cast<double>(EqualLosses::kSteps), "steps, beside two sampled sums")
+        .FalseAlarm("probability", 0x1p-64)
+        .Fix(kFix)
+        .Samples(losses.steps())
+        .Witness("ranks", who)
+        .Witness("step", static_cast<double>(step.step))
+        .Assume("each rank of the group is to read its own data (option replicas says otherwise)")
+        .Assume("another batch gives another loss in every second step at least")
+        .At(std::get<1>(key), std::get<2>(key), losses.step_first(), step.step, site.told);
+    Put(*found.verdict().mutable_details(), "steps", static_cast<double>(site.steps));
+    return found.Take();
+  }
+
+  static v1::Verdict Found(const SiteStep& step, const InputClasses& seen, const Site& site,
                            const std::vector<std::string>& words) {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    std::string who;
-    for (const std::string& word : words) absl::StrAppend(&who, who.empty() ? "" : "; ", word);
+    const std::string who = absl::StrJoin(words, "; ");
     found.Title("ranks have the same gradients: they read the same batch")
         .Explain(absl::StrFormat(
             "%s handed the same bits to one reduction in each of the steps %d, %d and %d: all "
@@ -336,9 +318,7 @@ class SameData : public Rule {
         .Measured("ranks that share their gradients with another",
                   static_cast<double>(site.told.size()), "ranks")
         .Threshold(0, "each rank has its own data")
-        .Fix(
-            "Split the data by rank: DistributedSampler(num_replicas, rank) with set_epoch, "
-            "split_dataset_by_node, or a data seed that depends on the rank.")
+        .Fix(kFix)
         .Samples(seen.telling)
         .Witness("ranks", who)
         .Witness("step", static_cast<double>(step.step))
@@ -363,6 +343,9 @@ class SameData : public Rule {
     return Pass("no two ranks hand in the same values step after step");
   }
 
+  const SeriesRoles roles_;  // what the user said
+  SiteMemo<bool> known_;     // is it a loss?
+  std::map<std::pair<v1::Role, std::string>, EqualLosses> losses_;
   uint32_t replicas_;
   bool all_sites_;
   std::map<Key, Site> sites_;

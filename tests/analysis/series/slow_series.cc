@@ -207,6 +207,26 @@ struct Slow {
     return n;
   }
 
+  // The last half in 16 blocks falls: the 99 % interval of the slope of their medians lies below 0.
+  static bool FallsBack(const List& over, double r1, double r4) {
+    const size_t block = over.size() / 2 / 16;
+    if (block == 0 || r4 > 0.9 * r1) return false;
+    const List half = Tail(over, 16 * block);
+    List medians, slopes;
+    for (size_t i = 0; i < half.size(); i += block) {
+      const auto from = half.begin() + static_cast<std::ptrdiff_t>(i);
+      medians.push_back(Median({from, from + static_cast<std::ptrdiff_t>(block)}));
+    }
+    for (size_t i = 0; i < 16; ++i) {
+      for (size_t k = i + 1; k < 16; ++k)
+        slopes.push_back((medians[k] - medians[i]) / static_cast<double>(k - i));
+    }
+    std::sort(slopes.begin(), slopes.end());
+    const double c = 2.5758293 * std::sqrt(16 * 15 * 37 / 18.0);  // Kendall's statistic, 16 values
+    const double rank = std::floor((static_cast<double>(slopes.size()) - c) / 2);
+    return slopes[slopes.size() - static_cast<size_t>(rank)] < 0;
+  }
+
   void Decide() {
     decided = true;
     const size_t n = in.size(), q = n / 4;
@@ -220,7 +240,8 @@ struct Slow {
     for (const P& p : in) over.push_back(p.y - f.m);
     const double r1 = Median({over.begin(), over.begin() + static_cast<std::ptrdiff_t>(q)});
     const double r4 = Median(Tail(over, q));
-    if ((e4 > 1.5 * e1 && r4 > r1) || r4 >= Share(1.0 / 3, f.m, f.s, linear)) {
+    const bool stays = r4 >= Share(1.0 / 3, f.m, f.s, linear) && !FallsBack(over, r1, r4);
+    if ((e4 > 1.5 * e1 && r4 > r1) || stays) {
       kind = "divergence";
     } else if (n >= 64) {
       kind = "level-shift";

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,39 @@ TEST_F(LossRules, ADivergenceIsAnErrorAndTheSpikePointsToIt) {
   EXPECT_EQ(diverged[0].at, 327);
   EXPECT_EQ(diverged[0].verdict.finding().level(), v1::LEVEL_ERROR);
   EXPECT_EQ(diverged[0].verdict.finding().details().fields().at("step").number_value(), 200);
+}
+
+// A jump to so many times the level, which falls to a part of itself over the steps behind it, from
+// `flat` on no more.
+double Jumped(int64_t since, double times, double part, int64_t flat) {
+  const auto at = static_cast<double>(std::min(since, flat));
+  return std::pow(times, part + (1 - part) * std::exp(-at / 80));
+}
+
+// Weights that were pruned: the loss jumps and falls, and is no divergence. What falls a little
+// and then stands is one.
+TEST_F(LossRules, WhatFallsBackAfterAJumpIsNoDivergence) {
+  for (const bool falls : {true, false}) {
+    for (const double times : {2.0, 4.0, 8.0}) {
+      for (uint64_t seed = 1; seed <= 5; ++seed) {
+        heard_.clear();
+        Begin();
+        std::mt19937_64 random(seed);
+        std::normal_distribution<double> noise(0, 0.03);
+        for (int64_t step = 0; step < 400; ++step) {
+          const double jump = step < 150 ? 1 : Jumped(step - 150, times, 0.2, falls ? 1000 : 20);
+          Step(step, "loss", {Healthy(step) * jump * std::exp(noise(random))});
+        }
+        Finish();
+        const std::vector<Heard> found = Findings("health/loss-divergence");
+        const auto error = [](const Heard& heard) {
+          return heard.verdict.finding().level() == v1::LEVEL_ERROR;
+        };
+        EXPECT_EQ(std::any_of(found.begin(), found.end(), error), !falls) << times << " " << seed;
+        EXPECT_FALSE(Findings("health/loss-spike").empty());
+      }
+    }
+  }
 }
 
 // What a report says in the end of a rule's one finding.

@@ -2,6 +2,7 @@
 // with their own never are.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -79,6 +80,65 @@ TEST(SameData, TwoStepsInARowAreNoFault) {
     spec.same = "0,1";
     spec.same_not = 3;
     EXPECT_EQ(testing::Findings(Judge({ReductionRun(spec)}), "health/same-data"), 0);
+  }
+}
+
+// Losses of all ranks beside few sampled sums. `grain`: they are multiples of it.
+struct Losses {
+  enum class Kind { kEqual, kOwn, kConstant, kHalfEqual } kind = Kind::kEqual;
+  int steps = 100;
+  double grain = 0;
+  double poisoned = 0;  // chance that rank 0's is NaN
+};
+
+v1::Batch WithLosses(v1::Batch batch, const Losses& losses, int seed) {
+  std::mt19937_64 random(static_cast<uint64_t>(seed));
+  const auto noise = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
+  for (int step = 0; step < losses.steps; ++step) {
+    const double trend = 2 + 2.0 / (1 + step / 20.0), shared = 0.3 * noise();
+    for (int rank = 0; rank < batch.sources_size(); ++rank) {
+      const bool own = losses.kind == Losses::Kind::kOwn ||
+                       (losses.kind == Losses::Kind::kHalfEqual && step % 8 == 0);
+      double value = trend + (own ? 0.3 * noise() : shared);
+      if (losses.kind == Losses::Kind::kConstant) value = 0.6931;
+      if (losses.grain > 0) value = std::round(value / losses.grain) * losses.grain;
+      if (rank == 0 && noise() < losses.poisoned) value = NAN;
+      v1::Evidence& e = test::AddScalar(&batch, "loss", step, value);
+      e.set_source(static_cast<uint32_t>(rank));
+    }
+  }
+  return batch;
+}
+
+// Two sums are too few, and losses alone too little: a loss that was averaged over the ranks is
+// equal on all of them, and their gradients are not.
+TEST(SameData, EqualLossesHelpWhereFewSumsWereSampled) {
+  using Kind = Losses::Kind;
+  const auto found = [](ReductionSpec spec, const Losses& losses, int seed) {
+    const Verdicts verdicts = Judge({WithLosses(ReductionRun(spec), losses, seed)});
+    for (const v1::Verdict& v : verdicts) {
+      if (v.kind() != v1::Verdict::KIND_FINDING) continue;
+      EXPECT_EQ(v.finding().strength(), v1::STRENGTH_STATISTICAL);
+      EXPECT_EQ(v.site().ranks_size(), 2);
+    }
+    return testing::Findings(verdicts, "health/same-data");
+  };
+  for (int seed = 1; seed <= 30; ++seed) {
+    for (int sums = 1; sums <= 3; ++sums) {
+      ReductionSpec spec = Spec(seed, 2);
+      spec.steps = sums;
+      spec.same = "0,1";
+      const int told = sums >= 2 ? 1 : 0;
+      EXPECT_EQ(found(spec, {}, seed), told) << sums;
+      EXPECT_EQ(found(spec, {.steps = 200, .grain = 1.0 / 64, .poisoned = 0.1}, seed), told);
+      EXPECT_EQ(found(spec, {.steps = 60}, seed), 0);
+      EXPECT_EQ(found(spec, {.kind = Kind::kConstant, .steps = 300}, seed), 0);
+      EXPECT_EQ(found(spec, {.kind = Kind::kOwn, .steps = 300}, seed), 0);
+      EXPECT_EQ(found(spec, {.kind = Kind::kOwn, .steps = 300, .grain = 1.0 / 64}, seed), 0);
+      EXPECT_EQ(found(spec, {.kind = Kind::kHalfEqual, .steps = 300}, seed), 0);
+      spec.same = "";
+      EXPECT_EQ(found(spec, {}, seed), 0) << "averaged losses";
+    }
   }
 }
 
