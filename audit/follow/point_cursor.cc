@@ -43,12 +43,14 @@ void PointCursor::Forget() {
   }
 }
 
+// What of each series may be in the next batch.
 void PointCursor::Gather(RunPoints* run, State* state, int64_t limit) {
   parts_.clear();
   uint32_t source = 0;
   for (auto& [rank, lane] : run->lanes) {
     for (PointSeries& series : lane.series) {
       Place& place = state->places[&series];
+      // What an earlier attempt still holds came too late to be told.
       if (place.attempt < state->attempt) {
         const SeriesChunk* before = series.Chunk(place.attempt);
         late_ |= before != nullptr && state->attempt != state->skip_attempt &&
@@ -89,6 +91,7 @@ void PointCursor::Begin(const RunPoints& run, uint32_t attempt, v1::Batch* batch
     *batch->add_sources() = PointSource(run, rank, attempt);
 }
 
+// The number of that combination of series, declared in the batch where it is new.
 uint64_t PointCursor::SetOf(const std::vector<Part*>& columns, v1::Batch* batch) {
   std::string key;
   for (const Part* part : columns)
@@ -113,6 +116,7 @@ void PointCursor::AddRows(const std::vector<Part*>& columns, v1::Batch* batch) {
   }
 }
 
+// Series of one source that share their steps become rows together.
 void PointCursor::Fill(RunPoints* run, State* state, int64_t cut, v1::Batch* batch) {
   Begin(*run, state->attempt, batch);
   std::map<std::pair<uint32_t, std::vector<int64_t>>, std::vector<Part*>> groups;
@@ -143,6 +147,7 @@ void PointCursor::Fill(RunPoints* run, State* state, int64_t cut, v1::Batch* bat
 bool PointCursor::Next(RunPoints* run, int64_t through, v1::Batch* batch) {
   State& state = states_[run->run];
   const uint32_t newest = NewestAttempt(*run);
+  // An attempt is told whole before the next one begins.
   for (;; ++state.attempt, state.through = INT64_MIN, state.finished = false) {
     const bool last = state.attempt >= newest;
     int64_t reached = INT64_MIN;  // by the attempt's points

@@ -199,18 +199,23 @@ class AllZero : public Rule {
     return &site.ranks[rank];
   }
 
+  // A look at values that are no numbers, or at none, says nothing of zeros.
+  static bool Counts(const ZeroLook& look, ZeroCourse& run) {
+    if (look.poisoned) {
+      ++run.poisoned;
+      run.zeros = 0;
+      return false;
+    }
+    if (look.elements) run.count = look.count;
+    return look.elements;
+  }
+
   void TakeGradient(const StepEnd& step, const std::string& layer, uint32_t rank,
                     const ZeroLook& look, ZeroCourse& run) {
     const bool first = run.steps + run.poisoned + run.resting + run.at_rest + run.by_algebra == 0;
     gradients_ += first ? 1 : 0;
     if (const ZeroLook* w = looks_.Find(layer, "weight", rank)) run.TakeWeight(step.step, *w);
-    if (look.poisoned) {
-      ++run.poisoned;
-      run.zeros = 0;
-      return;
-    }
-    if (!look.elements) return;
-    run.count = look.count;
+    if (!Counts(look, run)) return;
     if (!look.zero) {
       const bool starts = first ? step.step > step_first_ : run.zeros >= 3 && !run.mixed();
       if (starts && !IsOfExpert(layer)) switched_ = step.step;
@@ -249,13 +254,7 @@ class AllZero : public Rule {
   void Take(const StepEnd& step, const ZeroSite& site, const ZeroLook& look, bool updated,
             ZeroCourse& run) const {
     run.moved |= updated;
-    if (look.poisoned) {
-      ++run.poisoned;
-      run.zeros = 0;
-      return;
-    }
-    if (!look.elements) return;
-    run.count = look.count;
+    if (!Counts(look, run)) return;
     if (!look.zero) {
       ++run.steps;
       run.zeros = 0;

@@ -287,8 +287,8 @@ class ScoreDropMap(nn.Module):
         self.gate = nn.Linear(H, E, bias=False)
         self.experts = nn.ModuleList(Expert() for _ in range(E))
 
-    def forward(self, x):
-        flat = x.reshape(-1, H)
+    def choose(self, flat):
+        """(scores, what was asked for, what of it was kept)."""
         scores = self.gate(flat).softmax(dim=-1)
         chosen = scores.topk(self.top_k, dim=-1).indices
         capacity = int(len(flat) * self.top_k / E * self.capacity_factor)
@@ -296,6 +296,11 @@ class ScoreDropMap(nn.Module):
         held = torch.topk(scores * asked, capacity, dim=0).indices
         kept = asked.bool() & torch.zeros_like(scores).scatter(0, held, 1.0).bool()
         self.true = {"indices": chosen, "kept": kept.gather(1, chosen)}
+        return scores, asked, kept
+
+    def forward(self, x):
+        flat = x.reshape(-1, H)
+        scores, _, kept = self.choose(flat)
         weights = scores * kept
         out = sum(expert(flat) * weights[:, n, None] for n, expert in enumerate(self.experts))  # all compute all
         return out.view(x.shape), kept

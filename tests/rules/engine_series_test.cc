@@ -13,6 +13,7 @@
 
 #include "rules/engine/engine.h"
 #include "rules/engine/rank_progress.h"
+#include "tests/rules/engine_outcome.h"
 #include "tests/support/batches.h"
 
 namespace plumbline::rules {
@@ -74,25 +75,6 @@ v1::Batch ByColumns(uint32_t rank, uint32_t world, int64_t step, const std::vect
   if (declare) *batch.add_series_sets() = SetOf(1, ops);
   SayProgress(&batch, step);
   return batch;
-}
-
-using Stored = std::map<std::tuple<int64_t, uint32_t, std::string>, uint64_t>;  // bits
-
-struct Outcome {
-  std::vector<std::string> verdicts;
-  Stored stored;
-};
-
-Engine::OnSeries StoreIn(Stored* stored) {
-  return [stored](const StepSeries& step) {
-    for (const SeriesRow& row : step.rows) {
-      for (size_t c = 0; c < step.columns->sites.size(); ++c) {
-        if (!row.present(c)) continue;
-        (*stored)[{step.step, row.rank, step.columns->sites[c].op()}] =
-            std::bit_cast<uint64_t>(row.values[c]);
-      }
-    }
-  };
 }
 
 // A run whose ranks log unequal token counts and average their means, with loss scales that fall,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rules/engine/engine.h"
+#include "tests/rules/engine_outcome.h"
 #include "tests/support/batches.h"
 
 namespace plumbline::rules {
@@ -63,25 +64,6 @@ v1::Batch ByColumns(int64_t step, const std::vector<Value>& values) {
   *batch.add_series_sets() = SetOf(1, ops);
   SayProgress(&batch, step);
   return batch;
-}
-
-using Stored = std::map<std::tuple<int64_t, uint32_t, std::string>, uint64_t>;  // bits
-
-struct Outcome {
-  std::vector<std::string> verdicts;
-  Stored stored;
-};
-
-Engine::OnSeries StoreIn(Stored* stored) {
-  return [stored](const StepSeries& step) {
-    for (const SeriesRow& row : step.rows) {
-      for (size_t c = 0; c < step.columns->sites.size(); ++c) {
-        if (!row.present(c)) continue;
-        (*stored)[{step.step, row.rank, step.columns->sites[c].op()}] =
-            std::bit_cast<uint64_t>(row.values[c]);
-      }
-    }
-  };
 }
 
 // Of one rank: a list in each step and one in every third, with a spike, a NaN and a rate of zero.

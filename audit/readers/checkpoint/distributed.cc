@@ -34,6 +34,7 @@ bool IsIndexRecord(std::string_view callee) {
          std::end(kRecords);
 }
 
+// From the index's pickle: which file holds which name, at which bytes.
 class IndexWalk {
  public:
   IndexWalk(const PickleTree& tree, DistributedIndex* index, FileFindings* findings)
@@ -70,6 +71,7 @@ class IndexWalk {
     return static_cast<uint64_t>(tree_.whole(id));
   }
 
+  // One entry; a file's name leads nowhere but beside the index.
   std::optional<Problem> Take(PickleId kinds, PickleId key, PickleId value) {
     const PickleId which = State(key, "MetadataIndex"), place = State(value, "_StorageInfo");
     const PickleId name = tree_.Find(which, "fqn"), path = tree_.Find(place, "relative_path");
@@ -97,6 +99,7 @@ class IndexWalk {
     return std::nullopt;
   }
 
+  // What the pickle would call: nothing is run, all is said.
   void TellCalls() {
     struct Seen {
       uint64_t count = 0, byte = 0;  // the first one's
@@ -153,6 +156,7 @@ NamedTensor NameOf(const std::string& name, bool parts_named) {
   return out;
 }
 
+// A value that is no tensor: a step count, where its name says so.
 void TakeBytes(const DistributedEntry& entry, const TorchFile& torch,
                CheckpointContents* contents) {
   const std::optional<double> value = torch.Number(torch.tree().root());
@@ -256,6 +260,7 @@ std::optional<Problem> ReadDistributedContents(const std::string& path, const In
     return Problem{0, "expected entries that do not overlap, found " + std::to_string(bytes) +
                           " bytes of them in a file of " + std::to_string(file.size())};
   }
+  // Each is a small file of its own; one that is bad does not lose the others.
   for (const DistributedEntry& entry : entries->second) {
     std::unique_ptr<TorchFile> torch;
     if (auto wrong = TorchFile::OpenPart(file, entry.offset, entry.length, &torch)) {
