@@ -46,6 +46,7 @@ struct Run {
   Site* sites;                   // atomic head of a list that only grows at its end
   Site* last_site;
   uint32_t site_count;
+  plumbline_marks_t* marks;  // made under the mutex; never freed
   Run* next;  // all runs of the process
 };
 

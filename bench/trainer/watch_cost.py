@@ -92,13 +92,15 @@ def train(options, record):
     hooks = Hooks()
     if record:
         import plumbline
-        from plumbline import _watch
+        from plumbline import _optimizer_hooks, _watch
         from plumbline._watching import modules
 
-        hooks.timed(_watch.Watch, "_guarded")
-        hooks.timed(plumbline._run.Run, "_end_step")
-        hooks.timed(modules.Stages, "begin")
-        hooks.timed(modules.Stages, "end")
+        for owner, names in (
+            (_watch.Watch, ("_guarded", "_forward", "backward_begins")), (_optimizer_hooks, ("begins", "ends")),
+            (plumbline._run.Run, ("_end_step",)), (modules.Stages, ("begin", "end")),
+        ):  # fmt: skip
+            for name in names:
+                hooks.timed(owner, name)
         run = plumbline.init(run="cost", record=record)
         run.watch(model, optimizer)
     tokens = torch.randint(0, WORDS, (BATCH, LENGTH + 1))
