@@ -47,7 +47,7 @@ struct Run {
   Site* last_site;
   uint32_t site_count;
   plumbline_marks_t* marks;  // made under the mutex; never freed
-  Run* next;  // all runs of the process
+  Run* next;                 // all runs of the process
 };
 
 inline Run* FromHandle(plumbline_run_t* run) { return reinterpret_cast<Run*>(run); }

@@ -36,8 +36,8 @@ class LoopMarks {
 
  private:
   std::deque<uint64_t> waiting_;
-  size_t at_ = 0;          // in the trainer's ring
-  uint64_t open_ = 0;      // the mark whose stage has not ended; 0: none is known
+  size_t at_ = 0;           // in the trainer's ring
+  uint64_t open_ = 0;       // the mark whose stage has not ended; 0: none is known
   uint64_t told_lost_ = 0;  // of the trainer's count
   uint64_t lost_ = 0;
   bool gap_ = false;

@@ -68,7 +68,8 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
   const v1::Span::Kind marked = StageOf(mark);
   const bool in_step = state.open_step.load(std::memory_order_acquire) != kNoStep;
   // Between steps a stage that begins says that the loop goes on.
-  const uint64_t moved = std::max(state.moved_ns.load(std::memory_order_relaxed), in_step ? 0 : TimeOf(mark));
+  const uint64_t moved =
+      std::max(state.moved_ns.load(std::memory_order_relaxed), in_step ? 0 : TimeOf(mark));
   const uint64_t now = MonotonicNs();
   if (moved != 0 && now > moved) beat->set_still_ns(now - moved);
   beat->set_steps_ended(state.steps_ended.load(std::memory_order_relaxed));

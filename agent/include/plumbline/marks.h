@@ -22,7 +22,8 @@ extern "C" {
 #define PLUMBLINE_MARKS 4096
 #define PLUMBLINE_MARK_GAP 8 /* marks in front of this one were lost */
 
-/* One thread writes, the agent reads. A mark is (ns of CLOCK_MONOTONIC) << 4 | the stage, never 0. */
+/* One thread writes, the agent reads. A mark is (ns of CLOCK_MONOTONIC) << 4 | the stage, never 0.
+ */
 typedef struct plumbline_stage_marks {
   uint64_t now;  /* the newest mark */
   uint64_t lost; /* those for which there was no room, because nobody has read for long */

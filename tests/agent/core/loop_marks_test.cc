@@ -104,8 +104,7 @@ TEST(LoopMarks, AStepWithoutAnEndHasABound) {
   Mark(marks.get(), 900'000, PLUMBLINE_STAGE_FORWARD);
   Mark(marks.get(), 900'001, PLUMBLINE_STAGE_NONE);
   read.Read(marks.get());
-  EXPECT_EQ(All(&read, kEver),
-            (std::vector<Told>{{v1::Span::KIND_FORWARD, 900'000, 900'001}}));
+  EXPECT_EQ(All(&read, kEver), (std::vector<Told>{{v1::Span::KIND_FORWARD, 900'000, 900'001}}));
 }
 
 // Beside a thread that writes as fast as it can: each mark is read once, in order, or counted.

@@ -111,8 +111,9 @@ TEST(Facade, MarksOfTheLoopAreHandedToTheAgent) {
   const Outcome o = Spawn("marks");
   ExpectOk(o);
   EXPECT_EQ(o.output, "");
-  EXPECT_THAT(o.calls, ::testing::ElementsAre(::testing::StartsWith("open "), "marks", "step_begin 0",
-                                              "mark 1", "mark 0", "step_end 0", "marks", "close"));
+  EXPECT_THAT(o.calls,
+              ::testing::ElementsAre(::testing::StartsWith("open "), "marks", "step_begin 0",
+                                     "mark 1", "mark 0", "step_end 0", "marks", "close"));
 }
 
 TEST(Facade, ObservationsOfEveryKindArrive) {

@@ -76,8 +76,7 @@ plumbline_marks_t* marks_of_loop = nullptr;
 size_t next_mark = 0;
 void LogMarks() {
   if (marks_of_loop == nullptr) return;
-  while (const uint64_t mark =
-             __atomic_load_n(&marks_of_loop->mark[next_mark], __ATOMIC_ACQUIRE)) {
+  while (const uint64_t mark = __atomic_load_n(&marks_of_loop->mark[next_mark], __ATOMIC_ACQUIRE)) {
     __atomic_store_n(&marks_of_loop->mark[next_mark], 0, __ATOMIC_RELEASE);
     next_mark = (next_mark + 1) % PLUMBLINE_MARKS;
     Log("mark " + std::to_string(mark & 15));
