@@ -35,6 +35,7 @@
 #ifndef PLUMBLINE_AGENT_TABLE_H_
 #define PLUMBLINE_AGENT_TABLE_H_
 
+#include "plumbline/marks.h"
 #include "plumbline/plumbline.h"
 
 #ifdef __cplusplus
@@ -175,6 +176,9 @@ typedef struct plumbline_agent_table {
   /* plumbline/together.h. */
   plumbline_status_t (*together_begin)(void* agent_run, plumbline_error_t* error);
   plumbline_status_t (*together_end)(void* agent_run, plumbline_error_t* error);
+  /* plumbline/marks.h. The caller is the thread that writes them; `marks` lives until the process
+   * ends. */
+  plumbline_status_t (*marks)(void* agent_run, plumbline_marks_t* marks, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

@@ -46,7 +46,8 @@ struct Run {
   Site* sites;                   // atomic head of a list that only grows at its end
   Site* last_site;
   uint32_t site_count;
-  Run* next;  // all runs of the process
+  plumbline_marks_t* marks;  // made under the mutex; never freed
+  Run* next;                 // all runs of the process
 };
 
 inline Run* FromHandle(plumbline_run_t* run) { return reinterpret_cast<Run*>(run); }

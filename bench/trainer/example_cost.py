@@ -25,14 +25,7 @@ def one(options, record):
     hooks = Hooks()
     arguments = ["--steps", str(options.steps + options.warm_up)]
     if record != "none":
-        import plumbline
-        from plumbline import _watch
-        from plumbline._watching import modules
-
-        hooks.timed(_watch.Watch, "_guarded")
-        hooks.timed(plumbline._run.Run, "_end_step")
-        hooks.timed(modules.Stages, "begin")
-        hooks.timed(modules.Stages, "end")
+        hooks.everywhere()
         arguments += ["--record", record]
     example.torch.set_num_threads(1)
     times, spent, ours, start = [], 0, 0, time.monotonic()

@@ -55,22 +55,37 @@ class Hooks:
     """CPU time of our own on the trainer's thread: the outermost of our calls counts, with all in it."""
 
     def __init__(self):
-        self.spent, self.depth = 0, 0
+        self.spent, self._within = 0, False
 
     def timed(self, owner, name):
         plain = getattr(owner, name)
 
         def call(*arguments, **options):
-            self.depth += 1
+            if self._within:
+                return plain(*arguments, **options)
+            self._within = True
             began = time.thread_time_ns()
             try:
                 return plain(*arguments, **options)
             finally:
-                self.depth -= 1
-                if self.depth == 0:
-                    self.spent += time.thread_time_ns() - began
+                self.spent += time.thread_time_ns() - began
+                self._within = False
 
         setattr(owner, name, call)
+
+    def everywhere(self):
+        """Where a watched trainer's loop comes into ours. Not counted: the frames around torch's own backward and step, some us."""
+        import plumbline
+        from plumbline import _optimizer_hooks, _watch
+        from plumbline._routers.watched import OnlyHere
+        from plumbline._watching.stages import Stages
+
+        for owner, names in (
+            (OnlyHere, ("__call__",)), (_watch.Watch, ("_guarded", "backward_begins")), (_optimizer_hooks, ("begins", "ends")),
+            (Stages, ("begin", "end", "enter")), (plumbline._run.Run, ("_end_step",)),
+        ):  # fmt: skip
+            for name in names:
+                self.timed(owner, name)
 
 
 def threads():
@@ -92,13 +107,8 @@ def train(options, record):
     hooks = Hooks()
     if record:
         import plumbline
-        from plumbline import _watch
-        from plumbline._watching import modules
 
-        hooks.timed(_watch.Watch, "_guarded")
-        hooks.timed(plumbline._run.Run, "_end_step")
-        hooks.timed(modules.Stages, "begin")
-        hooks.timed(modules.Stages, "end")
+        hooks.everywhere()
         run = plumbline.init(run="cost", record=record)
         run.watch(model, optimizer)
     tokens = torch.randint(0, WORDS, (BATCH, LENGTH + 1))

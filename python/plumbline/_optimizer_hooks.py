@@ -5,6 +5,8 @@ By the method, as a scheduler does it too: torch has hooks for it from 2.0 on on
 
 import types
 
+from ._watching.stages import NONE, OPTIMIZER
+
 
 def _skips(watch, optimizer):
     """A fused step looks itself whether its scaler found infinities, and then does nothing."""
@@ -22,24 +24,9 @@ def _scale(watch, optimizer):
     return float(scale)
 
 
-def _stepping(watch, updates, plain):
-    """The method that takes the place of step."""
-
-    def step(self, *arguments, **options):
-        watch.scale = 1.0
-        if (arguments or options) and any(callable(given) for given in (*arguments, *options.values())):
-            watch._guarded(watch._begin_update, self)
-            return by_closure(self, *arguments, **options)
-        watch._guarded(before_update, self)
-        if watch.scale is None:  # what comes next finds a backward pass without a step
-            return plain(*arguments, **options)
-        watch.stages.begin("optimizer")
-        result = plain(*arguments, **options)
-        watch.stages.end("optimizer")
-        watch._guarded(after_update, self)
-        return result
-
-    def before_update(optimizer):
+def begins(watch, updates, optimizer):
+    """In front of its update."""
+    try:
         watch._begin_update(optimizer)
         if hasattr(optimizer, "found_inf") or hasattr(optimizer, "grad_scale"):  # of a scaler
             watch.scale = None if _skips(watch, optimizer) else _scale(watch, optimizer)
@@ -50,11 +37,36 @@ def _stepping(watch, updates, plain):
         finally:  # each by itself
             if updates.due(watch._run._step):
                 watch._charged(updates.before, watch.scale)
+    except Exception as error:  # nothing of ours may end the trainer's step
+        watch._failed("before_update", error)
 
-    def after_update(optimizer):
+
+def ends(watch, updates, optimizer):
+    """Behind it."""
+    try:
         if updates.kept:
             watch._charged(updates.after)
         watch._end_update(optimizer)
+    except Exception as error:
+        watch._failed("after_update", error)
+
+
+def _stepping(watch, updates, plain):
+    """The method that takes the place of step."""
+
+    def step(self, *arguments, **options):
+        watch.scale = 1.0
+        if (arguments or options) and any(callable(given) for given in (*arguments, *options.values())):
+            watch._guarded(watch._begin_update, self)
+            return by_closure(self, *arguments, **options)
+        begins(watch, updates, self)
+        if watch.scale is None:  # what comes next finds a backward pass without a step
+            return plain(*arguments, **options)
+        watch.stages.enter(OPTIMIZER)
+        result = plain(*arguments, **options)
+        watch.stages.enter(NONE)
+        ends(watch, updates, self)
+        return result
 
     def by_closure(self, *arguments, **options):
         """The gradients are made in here, of LBFGS several times: the last ones are told, and no update."""

@@ -13,7 +13,7 @@ class Pace:
     """
 
     def __init__(self, share):
-        """share(): of a step's time, what it may cost."""
+        """share: of a step's time, what it may cost."""
         self._share = share
         self.every, self._cost, self._began, self._period = 1, 0.0, None, None
 
@@ -28,8 +28,8 @@ class Pace:
         if self._began is not None:
             period = now - self._began
             self._period = period if self._period is None else self._period + (period - self._period) / 8
-            every = 1
-            while every < _LONGEST and self._cost > every * self._share() * self._period:
+            every, allowed = 1, self._share * self._period
+            while every < _LONGEST and self._cost > every * allowed:
                 every *= 2
             self.every = every
         self._began = now

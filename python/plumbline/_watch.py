@@ -17,8 +17,9 @@ from ._tensors import Unsupported, local
 from ._watching.gradients import Gradients
 from ._watching.leftover import Leftover
 from ._watching.losses import numbered
-from ._watching.modules import Backward, Modules, Stages
+from ._watching.modules import Backward, Modules
 from ._watching.ratio import Ratio
+from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
 from ._watching.updates import Updates
 from ._watching.words import describe
@@ -34,6 +35,7 @@ class Watch:
         self._run, self.scaler, self._given = run, scaler, model
         self._is_compiled, self._forwards, model = is_compiled(model), 0, unwrapped(model)
         self.optimizers, self._loop = optimizers, run._models_watched.loop(run)
+        self.ids = frozenset(map(id, optimizers))
         self._model = model.module if is_ddp(model) else model
         self._ddp = None
         self._replicas = "world" if is_ddp(model) else None
@@ -50,7 +52,7 @@ class Watch:
         self._gradients = Gradients(run, optimizers, self._trained, self._shards, self._number)
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
-        self._pace = Pace(lambda: _SHARE)
+        self._pace = Pace(_SHARE)
         self._ignored = getattr(model, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
         self._copies = [(self._prefix + name, p) for name, p in self._model.named_parameters() if name not in self._ignored]
         self._names = [name for name, _ in self._copies]
@@ -69,7 +71,7 @@ class Watch:
         self._undo, self._routers = [], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
-        self.stages = Stages(run)
+        self.stages = self._loop.stages
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
         self._hook(model)
@@ -93,8 +95,6 @@ class Watch:
             self._undo.append(hook(self, optimizer, self._updates[id(optimizer)]))
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
-        self.stages.hook()
-        self._undo.append(self.stages.remove)
         Backward.add(self)
         self._undo.append(lambda: Backward.remove(self))
         self._guarded(self._hook_routers)
@@ -119,8 +119,10 @@ class Watch:
         try:
             body(*arguments)
         except Exception as error:  # nothing of ours may end the trainer's step
-            name = getattr(body, "__name__", "?").strip("_")
-            self._run._tell_softly(("watch", name), f"watch: {name}: {error!r}")
+            self._failed(getattr(body, "__name__", "?").strip("_"), error)
+
+    def _failed(self, name, error):
+        self._run._tell_softly(("watch", name), f"watch: {name}: {error!r}")
 
     def _charged(self, body, *arguments):
         began, spent = thread_time_ns(), self._run._spent
@@ -131,29 +133,33 @@ class Watch:
 
     def _has_stepped(self):
         """In the step that is open."""
-        return any(id(o) in self._loop.stepped for o in self.optimizers)
+        return not self.ids.isdisjoint(self._loop.stepped)
 
     def observe_step(self, updated):
         """At a step's end. `updated`: one of its optimizers has stepped."""
-        self.stages.end("forward")
+        self.stages.enter(NONE)
         if updated:
-            self._screen_weights()
+            if self._gradients.screened == self._run._step and self._copies:
+                self._screen_weights()
             self._observe_weights()
             self._modules.observe_buffers()
-        if self._routers is not None:
+        if self._routers is not None and self._routers.routers:
             self._guarded(self._routers.step_ends)
-
-    def _forward(self, module, inputs):
-        self._guarded(self._before_forward, module, inputs)
 
     def _compiled_away(self):
         self._modules.compiled_away([r.found.name for r in self._routers.routers] if self._routers is not None else [])
+
+    def _forward(self, module, inputs):
+        try:
+            self._before_forward(module, inputs)
+        except Exception as error:
+            self._failed("before_forward", error)
 
     def _before_forward(self, module, inputs):
         self._forwards = 1
         torch = sys.modules["torch"]
         training = module.training and torch.is_grad_enabled() and not torch.jit.is_tracing()
-        if self._routers is not None:
+        if self._routers is not None and self._routers.routers:
             self._routers.forward(training, inputs)
         if not training:
             return self.stages.evaluates()
@@ -161,7 +167,7 @@ class Watch:
             self._ddp_pending = not self._ddp.observe()
         if self._run._step == NO_STEP:
             self._loop.open()
-        self.stages.begin("forward")
+        self.stages.enter(FORWARD)
         for value in inputs:
             if torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1:
                 self.tokens += value.numel()
@@ -171,9 +177,16 @@ class Watch:
         if not (module.training and sys.modules["torch"].is_grad_enabled()):
             self._guarded(self.stages.evaluates)
 
+    def backward_begins(self, number, loss):
+        """Tensor.backward of `loss`, the pass of that number."""
+        try:
+            self._before_backward(number, loss)
+        except Exception as error:
+            self._failed("before_backward", error)
+        self.stages.enter(BACKWARD)
+
     def _before_backward(self, number, loss):
         loop = self._loop
-        self.stages.end("forward")
         if self._run._step == NO_STEP:
             loop.open()
         if not loop.takes(loss):
@@ -232,8 +245,6 @@ class Watch:
 
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
-        if self._gradients.screened != self._run._step or not self._copies:
-            return
         began = perf_counter()
         sums = self._checksums()
         self._moved = self._ratio.after()

@@ -78,8 +78,11 @@ longer than the agent's queue could hold.
 - `device-starting`: several threads met a GPU's first tensor at the same time. Once a run.
 - `device-error`: CUDA refused a call, or the GPU failed; the trainer's log names the first.
 - `device-unfinished`: the run was closed while a GPU was still at work; wait for it before.
-- `after-step-end`, `too-many-sites`, `too-many-open-spans`: calls outside a step, over 8,192 sites,
-  or spans that never end: see the probes' placing.
+- `after-step-end`, `too-many-sites`, `too-many-open-spans`: calls outside a step (or between
+  `together_begin` and an end that came behind the step's), over 8,192 sites, or spans that never
+  end: see the probes' placing.
+- `stage-marks`: stages of the training loop, of which only their times are told: the drain thread did
+  not read them for 4,096 of them, or no step ended for 32,768.
 - `too-many-spans`: over 32,768 of a block of steps; the spans are kept, what the loop spent its time with is not told.
 
 **What it cannot see.** Losses of a process that was killed before it could report them: the step
@@ -154,6 +157,7 @@ constexpr Cause kCauses[] = {
     {"after-step-end", "they were observed while their step was being ended", nullptr},
     {"too-many-sites", "there was no room for another site", nullptr},
     {"too-many-open-spans", "too many spans were open", nullptr},
+    {"stage-marks", "they were stages of the loop, and nobody had read them for too long", nullptr},
     {"too-many-spans", "a block of steps had more spans than its times are made of", nullptr},
 };
 

@@ -134,8 +134,8 @@ def test_several_optimizers_have_a_norm_each_and_one_loss(tmp_path):
     told = calls(tmp_path, """
 other = torch.nn.Linear(2, 1, bias=False)
 second = torch.optim.SGD(other.parameters(), lr=0.25)
-run.watch(torch.nn.ModuleList([model, other]), [opt, second])
 plumbline._watch._SHARE = 1000
+run.watch(torch.nn.ModuleList([model, other]), [opt, second])
 with torch.no_grad(): model.weight.fill_(1); other.weight.fill_(2)
 for i in range(2):
     (model(x).mean() + 2 * other(x).mean()).backward()
@@ -153,8 +153,8 @@ def test_a_loss_belongs_to_the_optimizer_that_steps_next(tmp_path):
 other = torch.nn.Linear(2, 1, bias=False)
 second = torch.optim.SGD(other.parameters(), lr=0.0)
 opt.param_groups[0]["lr"] = 0.0
-run.watch(torch.nn.ModuleList([model, other]), [opt, second])
 plumbline._watch._SHARE = 1000  # however dear a screening is on a busy machine
+run.watch(torch.nn.ModuleList([model, other]), [opt, second])
 with torch.no_grad(): model.weight.fill_(1); other.weight.fill_(2)
 for i in range(4):
     opt.zero_grad(); ((1 + i) * model(x).mean()).backward(); opt.step()
@@ -325,8 +325,8 @@ def test_a_module_that_is_not_there_is_said(tmp_path):
 
 def test_what_is_noticed_is_looked_at(tmp_path):
     told = calls(tmp_path, """
-run.watch(model, opt)
 plumbline._watch._SHARE = 1  # however dear a screening is on a busy machine
+run.watch(model, opt)
 for i in range(24):
     loss = model(x).mean() * (float("nan") if i == 20 else 1.0)
     if i != 20: loss.backward()
@@ -343,8 +343,8 @@ def test_a_parameter_that_stands_still_is_looked_at_once(tmp_path):
     told = calls(tmp_path, """
 held = torch.nn.Linear(2, 2)
 both = torch.nn.ModuleList([model, held])
-run.watch(both, opt)
 plumbline._watch._SHARE = 1
+run.watch(both, opt)
 for i in range(12):
     (model(x).mean() + held(x).mean()).backward(); opt.step(); both.zero_grad()
 """, "look")  # fmt: skip

@@ -140,6 +140,10 @@ plumbline_status_t TogetherEnd(void* run, plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).TogetherEnd(); });
 }
 
+plumbline_status_t Marks(void* run, plumbline_marks_t* marks, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).Marks(marks); });
+}
+
 void Charge(void* run, uint64_t ns) { AsRun(run).Charge(ns); }
 
 plumbline_status_t Scalar(void* run, int64_t step, const char* name, double value,
@@ -219,6 +223,7 @@ constexpr plumbline_agent_table_t Table() {
   table.look = Look;
   table.together_begin = TogetherBegin;
   table.together_end = TogetherEnd;
+  table.marks = Marks;
   return table;
 }
 

@@ -19,6 +19,7 @@ constexpr uint64_t kMaxComplaints = 10;
 constexpr uint32_t kAwaitedMs = 10;   // between looks that a flush waits for
 constexpr uint32_t kDeviceMs = 40;    // and while a device is at work: at the end there is a second
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
+constexpr uint64_t kEver = ~uint64_t{0};
 
 }  // namespace
 
@@ -80,6 +81,7 @@ void Drain::Loop() {
   for (const HeldSpan& h : std::exchange(held_, {})) {
     AddSpan(*h.site, builder_.complete_through() + 1, h.call, h.body);
   }
+  AddMarked(builder_.complete_through() + 1, kEver);
   if (loop_.any()) AddLoopTimes(builder_.complete_through() + 1);
   if (directives_ != nullptr) directives_->Finished();
   v1::Ending ending;
@@ -103,6 +105,7 @@ void Drain::Sleep(bool awaited) {
 // One look at the ring; `ship_all`: whatever there is leaves now.
 void Drain::Pass(bool ship_all) {
   if (run_->declare_again.exchange(false, std::memory_order_acq_rel)) declared_ = 0;
+  ReadMarks();  // a step without an end may have many
   // A step's end for which the ring had no room: the step ends once all that came before is
   // handled.
   const int64_t missed = run_->missed_end.load(std::memory_order_acquire);
@@ -127,7 +130,7 @@ bool Drain::EmptyRing() {
     std::memcpy(&head, record, sizeof(head));
     Handle(head, record + sizeof(head));
     run_->ring.Pop();
-    if (builder_.Due(MonotonicNs())) {
+    if (builder_.Full()) {
       DeclareSites();
       Ship();
     }
@@ -191,7 +194,7 @@ void Drain::Took(const SlotHead& head, const v1::Evidence& evidence) {
 void Drain::EmptyDevices() {
   run_->devices->Drain([this](const probes::DeviceItem& item) {
     HandleDevice(item);
-    if (builder_.Due(MonotonicNs())) {
+    if (builder_.Full()) {
       DeclareSites();
       Ship();
     }
@@ -254,34 +257,11 @@ void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
   Took(head, *e);
 }
 
-// A span that was open when its step ended belongs to the step that ends next.
-void Drain::HandleSpan(const SlotHead& head, const std::byte* body) {
-  SpanBody span;
-  std::memcpy(&span, body, sizeof(span));
-  if (!loop_.Span(span, head.site->op))
-    run_->CountLoss(LossCause::kLoopSpans, head.site, head.step);
-  if (head.step <= builder_.complete_through()) {
-    held_.push_back({head.site, head.call, span});
-  } else {
-    AddSpan(*head.site, head.step, head.call, span, head.order);
-  }
-}
-
-void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span,
-                    uint64_t order) {
-  v1::Evidence* e = builder_.Add(site, step, call, order);
-  e->set_sample_size(1);
-  v1::Span* out = e->mutable_span();
-  out->set_kind(static_cast<v1::Span::Kind>(span.kind));
-  out->set_name(site.op);
-  out->set_start_ns(span.start_unix_ns);
-  out->set_duration_ns(span.duration_ns);
-}
-
 // A step ends once the devices have handed over what was launched in it; until then its end is
 // held.
 void Drain::StepEnded(int64_t step, bool sampled, uint32_t thread, uint64_t at_ns) {
   if (ask_driver_ || run_->devices->used()) gpu_health_.Start();
+  AddMarked(step, at_ns != 0 ? at_ns : kEver);
   if (loop_.StepEnded(step, thread, at_ns)) AddLoopTimes(step);
   EmptyDevices();
   if (held_ends_.empty() && run_->devices->empty()) return EndStep(step, sampled);
@@ -299,33 +279,6 @@ void Drain::EndPassedSteps() {
     held_ends_.pop_front();
     EndStep(end.step, end.sampled);
   }
-}
-
-// What the driver said of the GPU during the block, as series beside its times. Where nobody could
-// be asked there are none.
-void Drain::AddGpuHealth(int64_t step) {
-  const std::optional<GpuSeen> seen = gpu_health_.Take();
-  if (!seen) return;
-  const auto add = [&](const char* name, double value) {
-    const Site* site = run_->sites.FindOrAdd(SiteKind::kScalar, "", name, step);
-    if (site == nullptr) return run_->CountLoss(LossCause::kTooManySites, nullptr, step);
-    builder_.AddScalar(step, {site, 0, 0, value});
-  };
-  add("gpu.clocks_held", static_cast<double>(seen->held) / static_cast<double>(seen->looks));
-  add("gpu.clock_reasons", static_cast<double>(seen->reasons));
-  add("gpu.ecc_uncorrected", static_cast<double>(seen->uncorrected));
-  add("gpu.xid", static_cast<double>(seen->xid));
-}
-
-// A block of the loop's times as evidence of the step that ends it.
-void Drain::AddLoopTimes(int64_t step) {
-  AddGpuHealth(step);
-  const auto layer = run_->devices->used() ? timeline::kLoopOfGpuLayer : timeline::kLoopLayer;
-  const Site* site = run_->sites.FindOrAdd(SiteKind::kSpan, layer, "timeline", step);
-  if (site == nullptr) return run_->CountLoss(LossCause::kTooManySites, nullptr, step);
-  v1::Evidence* e = builder_.Add(*site, step, 0);
-  *e->mutable_timeline() = loop_.Take();
-  e->set_sample_size(static_cast<uint64_t>(e->timeline().steps_size()));
 }
 
 // Everything of the step stands in batches. Spans that were open across the end before belong to

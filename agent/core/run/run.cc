@@ -63,7 +63,13 @@ v1::Source SourceOf(const AgentOptions& options) {
 
 // What tells a rank that hangs from one that takes its time.
 void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
-  const uint64_t moved = state.moved_ns.load(std::memory_order_relaxed);
+  const plumbline_marks_t* marks = state.marks.load(std::memory_order_acquire);
+  const uint64_t mark = marks != nullptr ? __atomic_load_n(&marks->now, __ATOMIC_RELAXED) : 0;
+  const v1::Span::Kind marked = StageOf(mark);
+  const bool in_step = state.open_step.load(std::memory_order_acquire) != kNoStep;
+  // Between steps a stage that begins says that the loop goes on.
+  const uint64_t moved =
+      std::max(state.moved_ns.load(std::memory_order_relaxed), in_step ? 0 : TimeOf(mark));
   const uint64_t now = MonotonicNs();
   if (moved != 0 && now > moved) beat->set_still_ns(now - moved);
   beat->set_steps_ended(state.steps_ended.load(std::memory_order_relaxed));
@@ -74,13 +80,15 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
   }
   // Between two steps, or between the stages of one, and in no stage: nobody knows that anything is
   // to come.
-  const bool between = state.open_step.load(std::memory_order_acquire) == kNoStep ||
-                       state.spans.ever(v1::Span::KIND_FORWARD) ||
+  const bool between = !in_step || mark != 0 || state.spans.ever(v1::Span::KIND_FORWARD) ||
                        state.spans.ever(v1::Span::KIND_BACKWARD);
   // The forward stage lasts until the backward pass, which may never come. Among ranks it counts:
   // others may wait in it.
-  const bool open = state.options.world_size > 1 ? state.spans.any_open()
-                                                 : state.spans.any_open_but(v1::Span::KIND_FORWARD);
+  const bool alone = state.options.world_size == 1;
+  const bool in_marked =
+      marked != v1::Span::KIND_UNSPECIFIED && !(alone && marked == v1::Span::KIND_FORWARD);
+  const bool open = in_marked || (alone ? state.spans.any_open_but(v1::Span::KIND_FORWARD)
+                                        : state.spans.any_open());
   if (between && !open) beat->set_open_stage(v1::Span::KIND_OTHER);
 }
 

@@ -84,7 +84,8 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   SlotHead head;
   head.kind = SlotKind::kStepEnd;
   head.step = step;
-  head.sampled = s.cadence.SampleDue(step) || s.looks.Covers(step);
+  const bool notable = s.looks.Covers(step);
+  head.sampled = s.cadence.SampleDue(step) || notable;
   head.thread = ThisThread();
   head.at_ns = MonotonicNs();
   s.open_step.store(kNoStep, std::memory_order_release);
@@ -103,6 +104,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     summary_bytes += site->most_summary_bytes();
   }
   s.cadence.AtStepEnd(sample_bytes, summary_bytes);
+  if (notable) s.Ring();  // what was seen leaves at once
   const int64_t due = s.cadence.NextDue(step);
   const uint64_t stretch = s.cadence.stretch();
   for (size_t i = 0; i < sites; ++i) {
@@ -223,6 +225,12 @@ plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
   body.start_monotonic_ns = open.start_monotonic_ns;
   body.duration_ns = now - open.start_monotonic_ns;
   return Put(head, &body, sizeof(body));
+}
+
+plumbline_status_t Run::Marks(plumbline_marks_t* marks) {
+  state_->marks_thread.store(ThisThread(), std::memory_order_relaxed);
+  state_->marks.store(marks, std::memory_order_release);
+  return PLUMBLINE_OK;
 }
 
 std::byte* Run::Reserve(size_t body_bytes, ByteRing::Keep keep) {

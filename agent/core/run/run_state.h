@@ -19,6 +19,7 @@
 #include "base/byte_ring.h"
 #include "base/mutex.h"
 #include "kernels/core/sample_index.h"
+#include "plumbline/marks.h"
 #include "plumbline/v1/evidence.pb.h"
 
 namespace plumbline::agent {
@@ -49,6 +50,9 @@ struct RunState {
   SiteTable sites;
   const std::shared_ptr<SeriesRegistry> series = std::make_shared<SeriesRegistry>();
   SpanTable spans;
+  // Where the loop's thread writes its marks, and which one that is; null: none were asked for.
+  std::atomic<plumbline_marks_t*> marks{nullptr};
+  std::atomic<uint32_t> marks_thread{0};
   ExitReport exit_report;
   Cadence cadence;
   Governor governor;

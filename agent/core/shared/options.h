@@ -62,7 +62,7 @@ struct AgentOptions {
   uint64_t batch_bytes = 1ull << 20;
   int64_t batch_steps = 16;  // W/4 of the engine's window
 
-  uint32_t poll_ms = 100;           // the drain thread looks into the ring this often
+  uint32_t poll_ms = 200;           // the drain thread looks into the ring this often
   uint32_t backoff_first_ms = 200;  // between attempts to reach the server
   uint32_t backoff_last_ms = 5000;
   uint32_t ack_timeout_ms = 30000;  // a silent server is dialled again after this long

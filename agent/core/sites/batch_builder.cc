@@ -77,10 +77,14 @@ bool BatchBuilder::empty() const {
          !progressed_ && !finished_;
 }
 
-bool BatchBuilder::Due(uint64_t now_ns) const {
+bool BatchBuilder::Full() const {
   if (empty()) return false;
   return step_boundary_ || items_ >= options_.batch_items || bytes_ >= options_.batch_bytes ||
-         last_step_ - first_step_ + 1 >= options_.batch_steps || IntervalPassed(now_ns);
+         last_step_ - first_step_ + 1 >= options_.batch_steps;
+}
+
+bool BatchBuilder::Due(uint64_t now_ns) const {
+  return Full() || (!empty() && IntervalPassed(now_ns));
 }
 
 transport::SealedBatch BatchBuilder::Take(int64_t newest_step, uint64_t now_ns) {

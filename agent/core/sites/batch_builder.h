@@ -38,7 +38,9 @@ class BatchBuilder {
   }
   int64_t complete_through() const { return complete_through_; }  // -1: no step yet
 
-  // Must the batch leave now? `now_ns` monotonic.
+  // Must the batch leave, whatever comes next?
+  bool Full() const;
+  // Or because it has waited. `now_ns` monotonic.
   bool Due(uint64_t now_ns) const;
   // batch_ms have passed since the last batch.
   bool IntervalPassed(uint64_t now_ns) const {

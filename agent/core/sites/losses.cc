@@ -22,7 +22,8 @@ const char* LossCauseName(LossCause cause) {
                                                "sample-ring-full",
                                                "too-many-spans",
                                                "captured-calls",
-                                               "device-context"};
+                                               "device-context",
+                                               "stage-marks"};
   return kNames[static_cast<size_t>(cause)];
 }
 

@@ -29,8 +29,9 @@ enum class LossCause : uint8_t {
   kLoopSpans,         // "too-many-spans": for the loop's times; the spans themselves are kept
   kTooManyCaptured,   // "captured-calls": the device's graphs hold as many calls as there may be
   kDeviceContext,     // "device-context": the stream is of another context of the device (green)
+  kLoopMarks,         // "stage-marks": the loop's stages, which nobody had read for long
 };
-inline constexpr size_t kLossCauses = 17;
+inline constexpr size_t kLossCauses = 18;
 const char* LossCauseName(LossCause cause);
 
 // One counter a cause. Add from any thread, Take from one.

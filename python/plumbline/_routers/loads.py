@@ -183,7 +183,7 @@ class LoadsPace:
     """In which steps the routers of one model are asked, so that it stays a small share of the time."""
 
     def __init__(self):
-        self._pace, self._spent = Pace(lambda: _SHARE), 0.0
+        self._pace, self._spent = Pace(_SHARE), 0.0
 
     def due(self, step):
         return step < CAPTURING and self._pace.due(step)

@@ -10,6 +10,7 @@ import sys
 from .._library import CAPTURING, NO_STEP
 from .._screen import look
 from .losses import Losses
+from .stages import Stages
 
 _FARTHEST = 2.0**53  # step
 
@@ -34,12 +35,15 @@ class Loop:
         self.backwards, self.micro = 0, 0  # passes of the step; of them, since somebody's update
         self.own_step = False  # nobody but we ends it
         self._repeated = False
-        self.losses = Losses()
+        self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us, where nothing is cached
+        self.losses, self.stages = Losses(), Stages(run)
         self._pass = None  # the backward pass that was counted last
 
     # ---- who is in it --------------------------------------------------------------------------
 
     def join(self, watch, optimizers, first):
+        if not self.watches:
+            self.stages.hook()
         self.watches.append(watch)
         self.losses.join(optimizers, first)
         if len(self.losses.optimizers) > 1 and self.partly not in self._run._at_step_end:
@@ -51,6 +55,7 @@ class Loop:
             self.losses.leave(watch.optimizers)
         if self.watches:
             return
+        self.stages.remove()
         if self.partly in self._run._at_step_end:
             self._run._at_step_end.remove(self.partly)
         if self.own_step:  # nobody else would end it
@@ -88,7 +93,7 @@ class Loop:
     def close(self, carry=False):
         """`carry`: what has been computed since the last update is of the next step."""
         for watch in self.watches:
-            watch.observe_step(any(id(o) in self.stepped for o in watch.optimizers))
+            watch.observe_step(not watch.ids.isdisjoint(self.stepped))
         self.stepped.clear()
         losses = self.losses.take(carry)
         self._repeated = False
@@ -114,11 +119,17 @@ class Loop:
             self.losses.waiting.append(loss)
         return lost
 
+    def _scale(self):
+        """By which the scaler makes losses larger, or None."""
+        for watch in self.watches:
+            if watch.scaler is not None:
+                return getattr(watch.scaler, "_scale", None)
+        return None
+
     def _seen(self, loss):
         """(the loss, whether it is no number). On a device nobody waits for it."""
-        scaler = next((w.scaler for w in self.watches if w.scaler is not None), None)
-        scale = None if scaler is None else getattr(scaler, "_scale", None)
-        if loss.device.type != "cpu":
+        scale = self._scale()
+        if not (loss.is_cpu if self._knows_cpu else loss.device.type == "cpu"):
             return (loss.detach() if scale is None else loss.detach() / scale), False
         value = loss.item() if scale is None else (loss.detach() / scale).item()
         several = len(self.watches) > 1 or len(self.watches[0].optimizers) > 1

@@ -16,20 +16,19 @@ class Losses:
         self.apart = False  # has each optimizer its own? None: it has not been seen yet
         self.waiting = []  # of backward passes that nobody's update has used
         self._used = {}  # number of an optimizer -> its losses of this step
+        self._one = False
 
     def join(self, optimizers, first):
         """first: the number of the first of them."""
         self.optimizers.update({id(o): first + k for k, o in enumerate(optimizers)})
         if len(self.optimizers) > 1 and not self.apart:
             self.apart = None
+        self._one = len(self.optimizers) == 1 and not self.apart
 
     def leave(self, optimizers):
         for one in optimizers:
             self.optimizers.pop(id(one), None)
-
-    @property
-    def _one(self):
-        return len(self.optimizers) == 1 and not self.apart
+        self._one = len(self.optimizers) == 1 and not self.apart
 
     def used(self, optimizer, behind_others):
         """Its update is made; in this step `behind_others`, or it is the first."""

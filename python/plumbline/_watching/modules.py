@@ -1,17 +1,13 @@
-"""What a watch hooks besides the optimizer: outputs of chosen modules, buffers, Tensor.backward, the stages of the loop; and
-what cannot be hooked."""
+"""What a watch hooks besides the optimizer: outputs of chosen modules, buffers, Tensor.backward; and what cannot be hooked."""
 
-import ctypes
 import fnmatch
-import gc
 import sys
-import weakref
-from time import perf_counter
 
 from .._compiled import is_compiling
 from .._kinds import KIND_TENSOR
 from .._shards import FSDP
 from .._tensors import Unsupported, local
+from .stages import NONE, Weakly
 
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
 _COMPILED = "torch.compile leaves hooks out: train some steps without it, or tell of what matters by run.observe_routing and run.observe_tensor"
@@ -127,7 +123,7 @@ class Modules:
 class Backward:
     """Tensor.backward, which tells the watches whose trainer calls it on a scalar."""
 
-    watches = weakref.WeakSet()
+    watches = Weakly()
     original, running, number = None, 0, 0
 
     @classmethod
@@ -138,18 +134,21 @@ class Backward:
             original = cls.original = tensor.backward
 
             def backward(self, *arguments, **options):
-                told = list(cls.watches)
+                told = cls.watches.refs
                 cls.number += 1
                 for one in told:
-                    one._guarded(one._before_backward, cls.number, self)
-                    one.stages.begin("backward")
+                    watch = one()
+                    if watch is not None:
+                        watch.backward_begins(cls.number, self)
                 cls.running += 1
                 try:
                     return original(self, *arguments, **options)
                 finally:
                     cls.running -= 1
                     for one in told:
-                        one.stages.end("backward")
+                        watch = one()
+                        if watch is not None:
+                            watch.stages.enter(NONE)
 
             backward.__doc__ = original.__doc__
             tensor.backward = backward
@@ -157,134 +156,6 @@ class Backward:
     @classmethod
     def remove(cls, watch):
         cls.watches.discard(watch)
-        if not cls.watches and cls.original is not None:
+        if not cls.watches.refs and cls.original is not None:
             sys.modules["torch"].Tensor.backward = cls.original
             cls.original = None
-
-
-class _Span:
-    """One kind's, which is open or not. What the call takes is made once: it runs where all caches are the trainer's."""
-
-    __slots__ = ("kind", "name", "number", "where", "open")
-
-    def __init__(self, kind, name):
-        self.kind, self.name = kind.encode(), None if name is None else name.encode()
-        self.number = ctypes.c_uint64()
-        self.where = ctypes.byref(self.number)
-        self.open = False
-
-
-class Stages:
-    """What the loop does, as spans; each kind until the trainer has spans of that kind itself."""
-
-    def __init__(self, run):
-        self._run, self._spans = run, {}  # kind -> _Span
-        self._begin, self._end = run._short.plumbline_span_begin, run._short.plumbline_span_end
-        self._undo, self._evaluated = [], -1.0
-
-    def begin(self, kind, name=None):
-        run, span = self._run, self._spans.get(kind)
-        if span is None:
-            span = self._spans[kind] = _Span(kind, name)
-        elif span.open:  # an exception has left it
-            self.end(kind)
-        if run._told_stages and (name or kind) in run._told_stages:
-            return
-        span.number.value = 0
-        status = self._begin(run._handle, span.kind, span.name, span.where)
-        if status < 0:
-            run._check(("span", kind), status)
-        span.open = span.number.value != 0
-
-    def end(self, kind):
-        span = self._spans.get(kind)
-        if span is not None and span.open:
-            span.open = False
-            status = self._end(self._run._handle, span.number.value)
-            if status < 0:
-                self._run._check("span", status)
-
-    def evaluates(self):
-        """A forward pass that is not trained on: a rank that evaluates while others wait for it does not hang. Once a second."""
-        now = perf_counter()
-        if now - self._evaluated >= 1:
-            self._evaluated = now
-            self.begin("evaluation")
-            self.end("evaluation")
-
-    def hook(self):
-        """Data and garbage collections; the others are begun by who hooks them anyway."""
-        for source in (Loading, Collections):
-            source.add(self)
-            self._undo.append(source)
-
-    def remove(self):
-        undo, self._undo = self._undo, []
-        for source in undo:
-            source.remove(self)
-        for kind in list(self._spans):
-            self.end(kind)
-
-
-class Loading:
-    """torch's data loaders: the wait for the next batch."""
-
-    stages = weakref.WeakSet()
-    kind, original = None, None
-
-    @classmethod
-    def add(cls, stages):
-        cls.stages.add(stages)
-        module = sys.modules.get("torch.utils.data.dataloader")
-        kind = getattr(module, "_BaseDataLoaderIter", None)
-        if cls.original is not None or kind is None:
-            return
-        original = cls.original = kind.__next__
-        cls.kind = kind
-
-        def __next__(self):
-            for one in list(cls.stages):
-                one.begin("data")
-            try:
-                return original(self)
-            finally:
-                for one in list(cls.stages):
-                    one.end("data")
-
-        kind.__next__ = __next__
-
-    @classmethod
-    def remove(cls, stages):
-        cls.stages.discard(stages)
-        if not cls.stages and cls.original is not None:
-            cls.kind.__next__ = cls.original
-            cls.original = None
-
-
-class Collections:
-    """Full garbage collections; those of the younger generations are short, and too many to be told."""
-
-    stages = weakref.WeakSet()
-    OLDEST, NAME = 2, "garbage collection"
-
-    @classmethod
-    def add(cls, stages):
-        cls.stages.add(stages)
-        if cls._collects not in gc.callbacks:
-            gc.callbacks.append(cls._collects)
-
-    @classmethod
-    def _collects(cls, phase, info):
-        if info["generation"] < cls.OLDEST:
-            return
-        for one in list(cls.stages):
-            if phase == "start":
-                one.begin("other", cls.NAME)
-            else:
-                one.end("other")
-
-    @classmethod
-    def remove(cls, stages):
-        cls.stages.discard(stages)
-        if not cls.stages and cls._collects in gc.callbacks:
-            gc.callbacks.remove(cls._collects)

@@ -290,5 +290,50 @@ TEST(Record, SpansMeasureTimeAndBelongToTheStepTheyEndIn) {
   EXPECT_EQ(spans.at("save").span().kind(), v1::Span::KIND_CHECKPOINT);
 }
 
+// Stages by marks are evidence as spans are; those that nobody could read are counted.
+TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
+  TempFolder dir;
+  TestRun run(RecordOptions(dir.path()));
+  plumbline_error_t error;
+  const auto marks = std::make_unique<plumbline_marks_t>();
+  run.run().StepBegin(4);
+  ASSERT_EQ(run.run().Marks(marks.get()), PLUMBLINE_OK);
+  const uint64_t before = UnixNs();
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_FORWARD);
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_BACKWARD);
+  run.run().StepEnd(4);
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
+  run.run().Flush(10000, &error);
+  run.run().StepBegin(5);
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_OPTIMIZER);
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
+  marks->lost = 3;  // as a thread counts them that finds no room
+  run.run().StepEnd(5);
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_DATA);
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+
+  std::map<std::string, v1::Evidence> spans;
+  std::map<std::string, uint64_t> lost;
+  int64_t complete = -1;
+  for (const auto& b : ReadRecord(FirstRecord(dir.path()))) {
+    for (const auto& e : b.evidence()) {
+      EXPECT_GT(e.step(), complete) << "evidence of a step that was said to be complete";
+      spans[e.span().name()] = e;
+    }
+    for (const auto& l : b.losses()) lost[l.cause()] += l.count();
+    for (const auto& p : b.progress()) complete = p.complete_through();
+  }
+  ASSERT_EQ(spans.size(), 4u);
+  EXPECT_EQ(spans.at("forward").step(), 4);
+  EXPECT_EQ(spans.at("backward").step(), 5);
+  EXPECT_EQ(spans.at("optimizer").step(), 5);
+  EXPECT_EQ(spans.at("data").step(), 6);
+  EXPECT_EQ(spans.at("backward").span().kind(), v1::Span::KIND_BACKWARD);
+  EXPECT_GE(spans.at("forward").span().start_ns() + 1'000'000, before);
+  EXPECT_LE(spans.at("forward").span().start_ns(), UnixNs() + 1'000'000);
+  EXPECT_EQ(lost, (std::map<std::string, uint64_t>{{"stage-marks", 3}}));
+}
+
 }  // namespace
 }  // namespace plumbline::agent

@@ -262,7 +262,17 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   ASSERT_EQ(run.run().SpanBegin(20, "forward", "forward", &span, &error), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
   ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
+  // The same where stages are told by marks.
+  const auto marks = std::make_unique<plumbline_marks_t>();
+  ASSERT_EQ(run.run().Marks(marks.get()), PLUMBLINE_OK);
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_OPTIMIZER);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_FORWARD);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
   ASSERT_EQ(run.run().StepEnd(20), PLUMBLINE_OK);
+  // Between steps a wait for data is no end.
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_DATA);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 }
 

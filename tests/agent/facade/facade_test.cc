@@ -107,6 +107,15 @@ TEST(Facade, WhatLeavesTogetherIsTheAgents) {
   EXPECT_EQ(o.calls[6], "close");
 }
 
+TEST(Facade, MarksOfTheLoopAreHandedToTheAgent) {
+  const Outcome o = Spawn("marks");
+  ExpectOk(o);
+  EXPECT_EQ(o.output, "");
+  EXPECT_THAT(o.calls,
+              ::testing::ElementsAre(::testing::StartsWith("open "), "marks", "step_begin 0",
+                                     "mark 1", "mark 0", "step_end 0", "marks", "close"));
+}
+
 TEST(Facade, ObservationsOfEveryKindArrive) {
   const Outcome o = Spawn("tensors");
   ExpectOk(o);

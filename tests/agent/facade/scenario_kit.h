@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "plumbline/agent.h"
+#include "plumbline/marks.h"
 #include "plumbline/together.h"
 
 #define REQUIRE(condition)                                                           \

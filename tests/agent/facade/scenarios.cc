@@ -191,6 +191,25 @@ void Together() {
   REQUIRE(plumbline_together_end(run) == PLUMBLINE_DISABLED);
 }
 
+// The memory is one of the run's, and stays when that is closed.
+void Marks() {
+  plumbline_run_t* run = Open();
+  plumbline_marks_t *marks = nullptr, *again = nullptr;
+  REQUIRE(plumbline_marks(nullptr, &marks) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_marks(run, nullptr) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(strstr(plumbline_last_error(), "marks is NULL") != nullptr);
+  REQUIRE(plumbline_marks(run, &marks) == PLUMBLINE_OK && marks != nullptr);
+  REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
+  plumbline_mark(marks, PLUMBLINE_STAGE_FORWARD);
+  plumbline_mark(marks, PLUMBLINE_STAGE_NONE);
+  REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_marks(run, &again) == PLUMBLINE_OK && again == marks);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
+  for (int i = 0; i < 2 * PLUMBLINE_MARKS; ++i) plumbline_mark(marks, PLUMBLINE_STAGE_DATA);
+  REQUIRE(marks->lost == PLUMBLINE_MARKS);
+  REQUIRE(plumbline_marks(run, &again) == PLUMBLINE_DISABLED && again == nullptr);
+}
+
 // Callers built against an older or a newer header.
 void Sizes() {
   plumbline_run_t* run = Open();
@@ -318,6 +337,7 @@ constexpr Scenario kScenarios[] = {{"set-rank", SetRank},
                                    {"sizes", Sizes},
                                    {"capturing", Capturing},
                                    {"together", Together},
+                                   {"marks", Marks},
                                    {"disabled", Disabled},
                                    {"unavailable", Unavailable},
                                    {"open-refused", OpenRefused},

@@ -148,6 +148,8 @@ void OlderAgent() {
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
   REQUIRE(plumbline_together_begin(run) == PLUMBLINE_UNAVAILABLE);
   REQUIRE(plumbline_capture_begin(run, nullptr) == PLUMBLINE_UNAVAILABLE);
+  plumbline_marks_t* marks = nullptr;
+  REQUIRE(plumbline_marks(run, &marks) == PLUMBLINE_UNAVAILABLE && marks == nullptr);
   REQUIRE(strstr(plumbline_last_error(), "older") != nullptr);
   REQUIRE(run->step == PLUMBLINE_NO_STEP);
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);

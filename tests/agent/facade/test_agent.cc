@@ -71,7 +71,20 @@ void Log(const std::string& line) {
   fclose(file);
 }
 
+// Stages that the trainer has marked since, each in front of the call behind it.
+plumbline_marks_t* marks_of_loop = nullptr;
+size_t next_mark = 0;
+void LogMarks() {
+  if (marks_of_loop == nullptr) return;
+  while (const uint64_t mark = __atomic_load_n(&marks_of_loop->mark[next_mark], __ATOMIC_ACQUIRE)) {
+    __atomic_store_n(&marks_of_loop->mark[next_mark], 0, __ATOMIC_RELEASE);
+    next_mark = (next_mark + 1) % PLUMBLINE_MARKS;
+    Log("mark " + std::to_string(mark & 15));
+  }
+}
+
 plumbline_status_t Logged(const std::string& text) {
+  LogMarks();
   Log(text);
   return PLUMBLINE_OK;
 }
@@ -135,6 +148,7 @@ plumbline_status_t CaptureBegin(void*, void* replays_on, plumbline_error_t*) {
 }
 
 plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t*) {
+  LogMarks();
   Log("step_end " + std::to_string(step));
   TestRun* r = Cast(run);
   const auto every = static_cast<int64_t>(r->every);
@@ -259,6 +273,7 @@ plumbline_status_t Flush(void*, uint32_t timeout_ms, plumbline_error_t* error) {
 }
 
 plumbline_status_t Close(void* run, uint32_t, plumbline_error_t*) {
+  LogMarks();
   Log("close");
   for (TestSite* site : Cast(run)->sites) delete site;
   delete Cast(run);
@@ -368,6 +383,11 @@ plumbline_status_t ObserveLogits(void*, void* site, int64_t step, const plumblin
 plumbline_status_t TogetherBegin(void*, plumbline_error_t*) { return Logged("together_begin"); }
 plumbline_status_t TogetherEnd(void*, plumbline_error_t*) { return Logged("together_end"); }
 
+plumbline_status_t Marks(void*, plumbline_marks_t* marks, plumbline_error_t*) {
+  marks_of_loop = marks;
+  return Logged("marks");
+}
+
 plumbline_status_t Look(void*, int64_t step, uint32_t steps, plumbline_error_t*) {
   return Logged("look step=" + std::to_string(step) + " steps=" + std::to_string(steps));
 }
@@ -420,4 +440,5 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     Look,
     TogetherBegin,
     TogetherEnd,
+    Marks,
 };

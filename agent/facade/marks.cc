@@ -1,0 +1,49 @@
+// plumbline/marks.h: the memory is ours, so that a trainer may go on writing behind the run's end.
+#include "plumbline/marks.h"
+
+#include <stdlib.h>
+
+#include "agent/facade/error.h"
+#include "agent/facade/process.h"
+#include "agent/facade/run.h"
+
+namespace plumbline::facade {
+namespace {
+
+// One a run, made by the first who asks.
+plumbline_marks_t* MarksOf(Run* run) {
+  const MutexLock lock(&run->mutex);
+  if (run->marks == nullptr) {
+    run->marks = static_cast<plumbline_marks_t*>(calloc(1, sizeof(plumbline_marks_t)));
+  }
+  return run->marks;
+}
+
+plumbline_status_t GiveMarks(Run* run, plumbline_marks_t** out) {
+  const plumbline_status_t idle = IdleStatus(run);
+  if (idle != PLUMBLINE_OK) return idle;
+  AgentCall call(run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  if (!PLUMBLINE_AGENT_HAS(&call.agent(), marks)) {
+    return Fail(PLUMBLINE_UNAVAILABLE, "marks: the agent library is older than libplumbline");
+  }
+  plumbline_marks_t* marks = MarksOf(run);
+  if (marks == nullptr) return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "marks: no memory");
+  const plumbline_status_t status = call.agent().marks(call.agent_run(), marks, ThreadError());
+  if (status == PLUMBLINE_OK) *out = marks;
+  return status;
+}
+
+}  // namespace
+}  // namespace plumbline::facade
+
+using namespace plumbline::facade;
+
+extern "C" plumbline_status_t plumbline_marks(plumbline_run_t* run, plumbline_marks_t** marks) {
+  if (marks != nullptr) *marks = nullptr;
+  if (run == nullptr || marks == nullptr) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "marks: %s is NULL", run == nullptr ? "run" : "marks");
+  }
+  if (InForkedChild()) return PLUMBLINE_DISABLED;
+  return GiveMarks(FromHandle(run), marks);
+}

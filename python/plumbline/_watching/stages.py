@@ -1,0 +1,226 @@
+"""What the training loop is in. Stages of every step are told by a word each, which the agent reads (plumbline/marks.h): a call
+into the library costs 30 us where all caches are the trainer's. The others are spans."""
+
+import ctypes
+import gc
+import sys
+import weakref
+from threading import get_ident
+from time import monotonic_ns, perf_counter
+
+NONE, FORWARD, BACKWARD, OPTIMIZER, DATA = range(5)  # PLUMBLINE_STAGE_*
+_NAMES = (None, "forward", "backward", "optimizer", "data")
+_NOW, _LOST, _AT, _GAP, _FIRST = range(5)  # words of plumbline_marks_t
+_MARKS, _GAP_BIT = 4096, 8
+
+
+class Weakly:
+    """Some objects, held weakly and gone through in every step, as `for one in held.refs`: a WeakSet's own code costs 30 us there."""
+
+    def __init__(self):
+        self.refs = ()
+
+    def _drop(self, gone):
+        self.refs = tuple(one for one in self.refs if one is not gone)
+
+    def add(self, one):
+        if all(held() is not one for held in self.refs):
+            self.refs += (weakref.ref(one, self._drop),)
+
+    def discard(self, one):
+        self.refs = tuple(held for held in self.refs if held() is not one)
+
+
+class _Span:
+    """One kind's, which is open or not. What the call takes is made once: it runs where all caches are the trainer's."""
+
+    __slots__ = ("kind", "name", "number", "where", "open")
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind.encode(), None if name is None else name.encode()
+        self.number = ctypes.c_uint64()
+        self.where = ctypes.byref(self.number)
+        self.open = False
+
+
+class Stages:
+    """Of one run's loop; each kind until the trainer has spans of that kind itself."""
+
+    def __init__(self, run):
+        self._run, self._spans = run, {}  # kind -> _Span
+        self._begin, self._end = run._short.plumbline_span_begin, run._short.plumbline_span_end
+        self._undo, self._evaluated = [], -1.0
+        self._thread, self._words, self._refused = None, None, False  # of the marks: whose they are, and where they stand
+        self.stage = NONE
+
+    # ---- by marks ------------------------------------------------------------------------------
+
+    def enter(self, stage):
+        """The loop is in that stage from now on, and in the one before no more."""
+        if stage == self.stage:
+            return
+        if get_ident() != self._thread and (self.stage != NONE or not self._adopt()):
+            return  # two threads at once have no stage together: the first one's counts
+        told = self._run._told_stages
+        if told and _NAMES[stage] in told:
+            stage = NONE
+            if self.stage == NONE:
+                return
+        self.stage = stage
+        words, word = self._words, monotonic_ns() << 4 | stage
+        words[_NOW] = word
+        at = words[_AT]
+        if words[_FIRST + at]:  # nobody has read for long
+            words[_LOST] += 1
+            words[_GAP] = _GAP_BIT
+            return
+        words[_FIRST + at] = word | words[_GAP]
+        words[_GAP] = 0
+        words[_AT] = (at + 1) % _MARKS
+
+    def _adopt(self):
+        """This thread is the loop's from now on. False: nobody reads marks."""
+        if self._refused:
+            return False
+        where = ctypes.c_void_p()
+        status = self._run._short.plumbline_marks(self._run._handle, ctypes.byref(where))
+        self._run._check("marks", status)
+        self._refused = not where.value
+        if self._refused:
+            return False
+        self._words = memoryview((ctypes.c_uint64 * (_FIRST + _MARKS)).from_address(where.value)).cast("B").cast("Q")
+        self._thread = get_ident()
+        return True
+
+    def waits(self):
+        """For the next batch, until got(). A thread that loads ahead has no part in the loop's stages."""
+        if get_ident() == self._thread:
+            self.enter(DATA)
+        else:
+            self.begin("data")
+
+    def got(self):
+        if self.stage == DATA and get_ident() == self._thread:
+            self.enter(NONE)
+        else:
+            self.end("data")
+
+    # ---- by spans ------------------------------------------------------------------------------
+
+    def begin(self, kind, name=None):
+        run, span = self._run, self._spans.get(kind)
+        if span is None:
+            span = self._spans[kind] = _Span(kind, name)
+        elif span.open:  # an exception has left it
+            self.end(kind)
+        if run._told_stages and (name or kind) in run._told_stages:
+            return
+        span.number.value = 0
+        status = self._begin(run._handle, span.kind, span.name, span.where)
+        if status < 0:
+            run._check(("span", kind), status)
+        span.open = span.number.value != 0
+
+    def end(self, kind):
+        span = self._spans.get(kind)
+        if span is not None and span.open:
+            span.open = False
+            status = self._end(self._run._handle, span.number.value)
+            if status < 0:
+                self._run._check("span", status)
+
+    def evaluates(self):
+        """A forward pass that is not trained on: a rank that evaluates while others wait for it does not hang. Once a second."""
+        now = perf_counter()
+        if now - self._evaluated >= 1:
+            self._evaluated = now
+            self.begin("evaluation")
+            self.end("evaluation")
+
+    # ---- whom it hears of them -----------------------------------------------------------------
+
+    def hook(self):
+        """Data and garbage collections; the others are entered by who hooks them anyway."""
+        for source in (Loading, Collections):
+            source.add(self)
+            self._undo.append(source)
+
+    def remove(self):
+        undo, self._undo = self._undo, []
+        for source in undo:
+            source.remove(self)
+        self.enter(NONE)
+        for kind in list(self._spans):
+            self.end(kind)
+
+
+class Loading:
+    """torch's data loaders: the wait for the next batch."""
+
+    stages = Weakly()
+    kind, original = None, None
+
+    @classmethod
+    def add(cls, stages):
+        cls.stages.add(stages)
+        module = sys.modules.get("torch.utils.data.dataloader")
+        kind = getattr(module, "_BaseDataLoaderIter", None)
+        if cls.original is not None or kind is None:
+            return
+        original = cls.original = kind.__next__
+        cls.kind = kind
+
+        def __next__(self):
+            told = cls.stages.refs
+            for one in told:
+                stages = one()
+                if stages is not None:
+                    stages.waits()
+            try:
+                return original(self)
+            finally:
+                for one in told:
+                    stages = one()
+                    if stages is not None:
+                        stages.got()
+
+        kind.__next__ = __next__
+
+    @classmethod
+    def remove(cls, stages):
+        cls.stages.discard(stages)
+        if not cls.stages.refs and cls.original is not None:
+            cls.kind.__next__ = cls.original
+            cls.original = None
+
+
+class Collections:
+    """Full garbage collections; those of the younger generations are short, and too many to be told."""
+
+    stages = Weakly()
+    OLDEST, NAME = 2, "garbage collection"
+
+    @classmethod
+    def add(cls, stages):
+        cls.stages.add(stages)
+        if cls._collects not in gc.callbacks:
+            gc.callbacks.append(cls._collects)
+
+    @classmethod
+    def _collects(cls, phase, info):
+        if info["generation"] < cls.OLDEST:
+            return
+        for one in cls.stages.refs:
+            stages = one()
+            if stages is None:
+                continue
+            if phase == "start":
+                stages.begin("other", cls.NAME)
+            else:
+                stages.end("other")
+
+    @classmethod
+    def remove(cls, stages):
+        cls.stages.discard(stages)
+        if not cls.stages.refs and cls._collects in gc.callbacks:
+            gc.callbacks.remove(cls._collects)
