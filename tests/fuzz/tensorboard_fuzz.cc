@@ -25,5 +25,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   file.Record(std::string(text.substr(0, cut))).Record(std::string(text.substr(cut)));
   const std::string& bytes = file.bytes();
   Take(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), audit);
+  // The whole of it as one record after another: rows alike are read the short way.
+  plumbline::audit::testing::EventFile rows;
+  for (int i = 0; i < 3; ++i) rows.Record(std::string(text));
+  const std::string& alike = rows.bytes();
+  Take(reinterpret_cast<const uint8_t*>(alike.data()), alike.size(), audit);
   return 0;
 }
