@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
+#include <span>
 #include <tuple>
 #include <utility>
 
