@@ -59,6 +59,19 @@ class Rule {
   // False: JudgeStep does nothing in a step of which Judge was shown no site, and is not called.
   virtual bool judges_unseen_steps() const { return true; }
 
+  // A log of scalars holds a million steps of one rank, and most tell a rule nothing new. Rules of
+  // one mark, which is not nullptr, are shown many such steps one after the other before other
+  // rules are: they share with those no work (SiteStep::cache) and nothing else that they change.
+  virtual const void* judges_apart() const { return nullptr; }
+  // Of rules with a mark: takes as many rows from `first` on as it likes, and says how many; those
+  // of one mark say the same. Behind it their state is what Judge and JudgeStep of each row would
+  // have made it. All that these would have said is said, and is of the end (JudgeStep) of the last
+  // row that was taken; a row of which Judge would say anything is left to Judge. 0: the next row
+  // is judged by itself.
+  virtual size_t TakeRows(const ScalarRows& /*rows*/, size_t /*first*/, VerdictSink& /*out*/) {
+    return 0;
+  }
+
   // Called at once when evidence came late, and when a step with late evidence has become whole.
   virtual void JudgeLate(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
 

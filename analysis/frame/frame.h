@@ -10,6 +10,7 @@
 #include "analysis/frame/level_name.h"       // IWYU pragma: export
 #include "analysis/frame/options.h"          // IWYU pragma: export
 #include "analysis/frame/run_summary.h"      // IWYU pragma: export
+#include "analysis/frame/scalar_rows.h"      // IWYU pragma: export
 #include "analysis/frame/site_memo.h"        // IWYU pragma: export
 #include "analysis/frame/step.h"             // IWYU pragma: export
 #include "analysis/frame/step_cache.h"       // IWYU pragma: export

@@ -13,8 +13,6 @@ constexpr double kWhole = 0.02;      // how far from a whole multiple
 constexpr double kMoves = 1e-4;      // of the maximum, over the points that are fitted
 constexpr double kContinues = 0.02;  // of the maximum: a resume that goes on where it was
 constexpr uint64_t kMostTimes = 1 << 20;
-// Points of a resume after which its slope is looked at: few, so that a fast schedule has not bent.
-constexpr uint64_t kLooks[] = {16, 32, 64, 128};
 
 // As FitSlope takes them.
 std::vector<std::pair<double, double>> Pairs(const std::vector<RatePoint>& points) {
@@ -143,6 +141,8 @@ std::optional<RateRestart> RateCourse::Restart() const {
 
 // The slopes on both sides of a resume that goes on where it was, as a whole multiple.
 std::optional<RateFaster> RateCourse::Faster() const {
+  // Few points, so that a fast schedule has not bent.
+  constexpr uint64_t kLooks[] = {kFirstLook, 32, 64, kLastLook};
   if (resumed_.size() < kLooks[0]) return std::nullopt;
   if (std::find(std::begin(kLooks), std::end(kLooks), points_) == std::end(kLooks))
     return std::nullopt;

@@ -46,6 +46,12 @@ class RateCourse {
   // Steps of one attempt ascend, attempts too; `rate` is finite, at least 0.
   void Take(uint32_t attempt, uint32_t world_size, int64_t step, double rate);
 
+  // The attempt's next point would be none at which Restart or Faster look.
+  bool GoesOn(uint32_t attempt) const {
+    return attempt == attempt_ && points_ > 0 &&
+           (resumed_.size() < kFirstLook || points_ >= kLastLook);
+  }
+
   // Of the newest point, once an attempt. At its first point: at least half of the maximum that the
   // points before the resume had, which had fallen below a quarter of it; a schedule that did the
   // same within the run is cyclic, and none; nor is one that may have come to the bottom of a
@@ -74,6 +80,8 @@ class RateCourse {
   std::vector<RatePoint> PointsBefore(int64_t step) const;
   bool Explained(uint64_t multiple) const;
 
+  // Points of a resume after which its slope is looked at, the first and the last time.
+  static constexpr uint64_t kFirstLook = 16, kLastLook = 128;
   static constexpr size_t kKept = 1024;
   static constexpr size_t kRecent = 128;
   static constexpr uint64_t kSettled = 10;

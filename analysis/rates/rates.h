@@ -7,5 +7,6 @@
 #include "analysis/rates/rank_rate.h"      // IWYU pragma: export
 #include "analysis/rates/rate_course.h"    // IWYU pragma: export
 #include "analysis/rates/rate_name.h"      // IWYU pragma: export
+#include "analysis/rates/rate_stem.h"      // IWYU pragma: export
 #include "analysis/rates/rate_verdicts.h"  // IWYU pragma: export
 #include "analysis/rates/seen_resumes.h"   // IWYU pragma: export

@@ -56,6 +56,11 @@ bool TellsOfTraining(const v1::Site& site) {
   return entry->second;
 }
 
+void NonFiniteScalars::TakeFinite(const SiteStep& any) {
+  Known& known = known_.Of(any, [&] { return Known{TellsOfTraining(any.site), false}; });
+  if (!std::exchange(known.finite, true)) finite_.insert({any.site.layer(), any.site.op()});
+}
+
 void NonFiniteScalars::Take(const SiteStep& step) {
   Known& known = known_.Of(step, [&] { return Known{TellsOfTraining(step.site), false}; });
   if (!known.tells) return;

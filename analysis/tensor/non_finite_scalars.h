@@ -32,6 +32,9 @@ class NonFiniteScalars {
   // One step's scalars of one site. A series that never was a number is no evidence, but for a
   // loss by that very name.
   void Take(const SiteStep& step);
+  // What Take and Clear make of steps in which the site's values are numbers; of those that tell of
+  // training.
+  void TakeFinite(const SiteStep& any);
   // The first of this step, by (layer, op); a loss before a norm. nullopt: none.
   std::optional<NonFiniteScalar> First() const;
   bool any() const { return any_; }  // such a scalar, finite or not, was in this step

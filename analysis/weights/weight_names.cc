@@ -1,6 +1,8 @@
 #include "analysis/weights/weight_names.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -46,6 +48,16 @@ bool IsPositionTable(std::string_view name) {
 bool IsKeyOrValue(std::string_view name) {
   return HasPart(name, {"k_proj", "v_proj", "key", "value", "wk", "wv", "to_k", "to_v", "key_value",
                         "kv_proj", "linear_kv"});
+}
+
+bool IsOneAxisByName(std::string_view layer) {
+  constexpr std::array<std::string_view, 9> kOneAxis = {"bias",  "norm", "ln",    "gain", "scale",
+                                                        "gamma", "beta", "norm1", "norm2"};
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::AsciiStrToLower(std::string(layer)), absl::ByAnyChar("./_-: "));
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return std::find(kOneAxis.begin(), kOneAxis.end(), word) != kOneAxis.end();
+  });
 }
 
 std::string SiblingsOf(std::string_view name) {

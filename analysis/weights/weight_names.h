@@ -15,6 +15,9 @@ bool IsWordHead(std::string_view name);       // "lm_head.weight"
 bool IsPositionTable(std::string_view name);  // "wpe.weight"
 bool IsKeyOrValue(std::string_view name);     // a projection to keys or values
 
+// A word of it is that of a tensor with one axis: a bias, a gain, a norm's weight.
+bool IsOneAxisByName(std::string_view layer);
+
 // "layers.3.mlp.experts.12.w1" is of expert 12, "experts.*" of its siblings: the same name without
 // that number. Words before it: expert, experts, head, heads. Empty: of none.
 std::string SiblingsOf(std::string_view name);

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "analysis/weights/zero_step.h"
 #include "base/archive.h"
@@ -64,6 +66,16 @@ struct ZeroCourse {
 
  private:
   double LogFalseAlarm(uint64_t tensors) const;
+};
+
+// One tensor's, rank by rank.
+struct ZeroSite {
+  std::map<uint32_t, ZeroCourse> ranks;
+  std::string role;  // of the tensor
+  int64_t step_first = 0;
+  int64_t step_last = 0;
+  bool told = false;
+  void Persist(Archive& a) { a(ranks, role, step_first, step_last, told); }
 };
 
 }  // namespace plumbline::rules

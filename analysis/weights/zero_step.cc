@@ -68,6 +68,20 @@ void LeastLosses::Take(const SiteStep& step, const Item& item) {
   at->second = std::min(at->second, value);
 }
 
+void LeastLosses::TakeRows(const ScalarColumn& column, size_t first, size_t end) {
+  double* least = nullptr;
+  for (size_t row = first; row < end; ++row) {
+    const double value = column.value(row);
+    if (!std::isfinite(value)) continue;
+    if (least == nullptr) {
+      const SiteStep& any = column.any();
+      least = &least_.try_emplace({any.role, any.site.op(), column.source().rank()}, value)
+                   .first->second;
+    }
+    *least = std::min(*least, value);
+  }
+}
+
 bool IsOfExpert(const std::string& layer) {
   const std::vector<std::string> words = absl::StrSplit(layer, absl::ByAnyChar("./-_ "));
   return std::any_of(words.begin(), words.end(), [](const std::string& word) {

@@ -55,6 +55,8 @@ class ZeroStep {
 class LeastLosses {
  public:
   void Take(const SiteStep& step, const Item& item);
+  // What Take and Close make of the rows from `first` to `end`.
+  void TakeRows(const ScalarColumn& column, size_t first, size_t end);
   // Some were told in this step, and each is 0, or as low as it was before, or lower.
   bool AtLeast() const { return told_ > 0 && low_ == told_; }
   void Close() { told_ = low_ = 0; }  // the step

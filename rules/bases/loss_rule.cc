@@ -18,6 +18,15 @@ void LossRule::JudgeStep(const StepEnd& step, VerdictSink& out) {
   TellAll(told, run.touched(), out);
 }
 
+// By the first row, of which Judge is shown every column, the rules have come to share one run.
+size_t LossRule::TakeRows(const ScalarRows& rows, size_t first, VerdictSink& out) {
+  if (first == 0) return 0;
+  LossRun& run = shared_.run();
+  const size_t taken = run.TakeRows(rows, first, roles_);
+  if (taken > 0) TellAll(run.told(), run.touched(), out);
+  return taken;
+}
+
 void LossRule::JudgeLate(const RunSummary& /*run*/, VerdictSink& out) {
   LossRun& run = shared_.run();
   if (run.HearLate(&heard_late_)) TellAll(run.late_told(), run.late_touched(), out);

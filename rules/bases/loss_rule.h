@@ -21,6 +21,8 @@ class LossRule : public Rule {
   bool judges_unseen_steps() const override { return false; }
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void JudgeStep(const StepEnd& step, VerdictSink& out) override;
+  const void* judges_apart() const override { return LossRun::Mark(); }
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& out) override;
   bool judges_late() const override { return true; }
   void JudgeLate(const RunSummary& run, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
@@ -43,6 +45,7 @@ class LossRule : public Rule {
   virtual std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,
                                              Said& said) const = 0;
   // What a series shows that an event does not: after each of its points, and at the run's end.
+  // Nothing but at the end and where detector.StallIsDue: other points may come many at once.
   virtual std::optional<FindingBuilder> Look(const LossSeries& /*series*/, bool /*at_the_end*/,
                                              Said& /*said*/) const {
     return std::nullopt;

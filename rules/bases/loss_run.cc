@@ -95,15 +95,61 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
     if (place.rate == nullptr) place.rate = &rates_[entry->first];
     restarts |= place.rate->Restarts(place.value.value);
   }
-  for (auto& [of, series] : series_) {
-    if (restarts && std::get<0>(of) == step.role) series.detector.RestartRate();
-  }
+  if (restarts) RestartRates(step.role);
   for (Entry* entry : waiting_) {
     if (entry->second.value.role != SeriesRole::kRate) Judge(step, *entry, &told_, &touched_);
     entry->second.waits = false;
   }
   waiting_.clear();
   return told_;
+}
+
+void LossRun::RestartRates(v1::Role role) {
+  for (auto& [of, series] : series_) {
+    if (std::get<0>(of) == role) series.detector.RestartRate();
+  }
+}
+
+size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& said) {
+  const Moment from(rows.end.attempt, rows.end.role, rows.steps[first]);
+  if (taken_from_ == from) return taken_;
+  // What each column is.
+  std::vector<std::pair<const ScalarColumn*, Entry*>> rates, losses;
+  for (const ScalarColumn& column : rows.columns) {
+    const Known known = known_.Of(column.any(), [&] { return Find(column.any(), said); });
+    if (known.entry == nullptr) continue;
+    const bool rate = known.role == SeriesRole::kRate;
+    Place& place = known.entry->second;
+    if (rate ? place.rate == nullptr : place.series == nullptr) return 0;
+    place.value = {known.role, column.source().rank(), 0};
+    (rate ? rates : losses).emplace_back(&column, known.entry);
+  }
+  // Row by row.
+  StepEnd step = rows.end;
+  size_t row = first;
+  for (bool told = false; row < rows.size() && !told; ++row) {
+    step.step = rows.steps[row];
+    told_.clear();
+    touched_.clear();
+    bool restarts = false;
+    for (const auto& [column, entry] : rates)
+      restarts |= entry->second.rate->Restarts(column->value(row));
+    if (restarts) RestartRates(step.role);
+    for (const auto& [column, entry] : losses) {
+      entry->second.value.value = column->value(row);
+      Judge(step, *entry, &told_, &touched_);
+      told |= entry->second.series->detector.StallIsDue();
+    }
+    told |= !told_.empty();
+  }
+  taken_from_ = from;
+  closed_ = {step.attempt, step.role, step.step};
+  return taken_ = row - first;
+}
+
+const void* LossRun::Mark() {
+  static constexpr char kMark = 0;
+  return &kMark;
 }
 
 // All but what is said of norms alone.
@@ -192,6 +238,7 @@ void LossRun::Persist(Archive& a) {
   places_.clear();
   waiting_.clear();
   known_ = {};
+  taken_from_ = {UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};
   size_t number = 0;
   for (auto& [key, series] : series_) series.number = number++;
   for (const auto& [key, value] : waiting) Wait(*places_.try_emplace(key).first, value);

@@ -65,6 +65,13 @@ class LossRun {
   void Take(const SiteStep& step, const SeriesRoles& said);
   // What the step's values told; once for each step, the same for who asks again.
   const std::vector<Told>& Close(const StepEnd& step);
+  // What Take and Close make of rows from `first` on, up to one that tells anything or behind which
+  // a stall may be looked for: how many these are, the same for who asks again. 0: the next one is
+  // to be taken by itself. told and touched are of the last one.
+  size_t TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& said);
+  const std::vector<Told>& told() const { return told_; }
+  // Of rules that share a run, or come to.
+  static const void* Mark();
   // Of a step that is closed already (an evaluation that ended long after its step): a point that
   // is its series' newest is judged all the same, beside the rates and the training loss of now.
   // Others say nothing: a series' points are judged in their order.
@@ -80,8 +87,8 @@ class LossRun {
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
 
-  // told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ are of one call;
-  // places_ and known_ are found again.
+  // told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ are of one call, taken_
+  // and taken_from_ of one batch; places_ and known_ are found again.
   void Persist(Archive& a);
 
  private:
@@ -105,6 +112,7 @@ class LossRun {
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
+  void RestartRates(v1::Role role);
   void Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
              std::vector<const LossSeries*>* touched);
   static void TellOf(const LossSeries& series, std::vector<SeriesEvent>& events,
@@ -116,8 +124,11 @@ class LossRun {
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
   std::map<Key, Place> places_;
-  std::vector<Entry*> waiting_;  // of places_: those that wait, by key
-  std::tuple<uint32_t, v1::Role, int64_t> closed_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};
+  std::vector<Entry*> waiting_;                            // of places_: those that wait, by key
+  using Moment = std::tuple<uint32_t, v1::Role, int64_t>;  // attempt, role, step
+  Moment closed_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};
+  Moment taken_from_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};  // by TakeRows
+  size_t taken_ = 0;
   bool finished_ = false;
   std::vector<Told> told_;
   std::vector<const LossSeries*> touched_;

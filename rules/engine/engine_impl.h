@@ -19,6 +19,7 @@
 #include "rules/engine/active_rules.h"
 #include "rules/engine/checkpoint.h"
 #include "rules/engine/engine.h"
+#include "rules/engine/rows_judge.h"
 #include "rules/engine/run_rules.h"
 #include "rules/engine/run_state.h"
 #include "rules/engine/verdict_site.h"
@@ -493,7 +494,18 @@ class Engine::Impl {
               run.rules.WeighIfDue(SettingAside(run));
             },
             [this, &run](const std::string& cause, uint64_t items) { Late(run, cause, items); },
-            [this, &run](const RunEnds& ends) { TellEnds(run, ends, false); }};
+            [this, &run](const RunEnds& ends) { TellEnds(run, ends, false); },
+            JudgingRows(run)};
+  }
+
+  // Where rules are weighed, they are between steps.
+  std::function<void(const StepRows&)> JudgingRows(Run& run) {
+    if (run.rules.most_bytes() > 0) return nullptr;
+    return [this, &run](const StepRows& steps) {
+      RowsJudge(&run.rules, steps).Judge([&](size_t i, const SiteStep* step, v1::Verdict verdict) {
+        Sink(this, run, run.rules.Id(i), step).Add(std::move(verdict));
+      });
+    };
   }
 
   // `findings`: those alone.

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "analysis/frame/frame.h"
@@ -30,6 +32,16 @@ struct RowPlan {
   std::vector<std::shared_ptr<const SeriesColumns>> lists;  // by row: they stay
   std::deque<Site> sites;  // those that some rule reads, in the order of judging; they do not move
   std::vector<size_t> by_key;  // rows, in the order in which who stores series is shown them
+};
+
+// Steps of one rank, each a row of every list of one plan: they may be judged together.
+struct StepRows {
+  static constexpr size_t kFewest = 8;  // fewer cost less one by one
+  static constexpr size_t kMost = 256;  // their values stay in the nearest cache, rule by rule
+  ScalarRows rows;                      // all columns that some rule reads
+  // To be called of each row, behind what is said of its sites and before what is said at its end;
+  // empty: nobody stores them.
+  std::function<void(size_t row)> store;
 };
 
 }  // namespace plumbline::rules

@@ -61,6 +61,17 @@ class RunRules {
       }
     }
   }
+  // One rule of them, in a step of which it was shown something or not.
+  bool IsAskedAtStepEnd(size_t i, bool sees) const {
+    const uint64_t bit = uint64_t{1} << (i % kBits);
+    return (at_step_end_[i / kBits] & bit) != 0 && (sees || (judges_unseen_[i / kBits] & bit) != 0);
+  }
+  // Behind its JudgeStep: false: never again.
+  bool AskAgain(size_t i) {
+    if (At(i)->judges_steps()) return true;
+    at_step_end_[i / kBits] &= ~(uint64_t{1} << (i % kBits));
+    return false;
+  }
   // They are shown this, by whoever calls them.
   void Show(const SiteStep& step);
   // After a step, or what came late of one: weighs where so much was shown since the last time.

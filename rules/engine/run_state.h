@@ -56,6 +56,9 @@ class RunState {
     std::function<void(const std::string& cause, uint64_t items)> late = nullptr;
     // A later attempt has begun; how the processes of the one before ended, as far as is known.
     std::function<void(const RunEnds&)> superseded = nullptr;
+    // Instead of `site`, `series` and `step`, of many steps at once where they allow it; empty:
+    // each is told by itself.
+    std::function<void(const StepRows&)> rows = nullptr;
   };
   struct Options {
     int64_t window_steps = 64;
@@ -196,6 +199,8 @@ class RunState {
   void CountStraight(const v1::Batch& batch);
   void CloseStraight(const GroupKey& key, Group& group,
                      const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
+  void TellRows(const GroupKey& key, const Group& group, size_t count, RowPlan* plan,
+                const OnClose& on_close);
   static SeriesRow ViewOf(const v1::SeriesRows& rows, int row, uint32_t rank, size_t columns);
   void Extend(int64_t step, bool first);
   RowSource AskOf(const v1::Source& source);

@@ -2,12 +2,63 @@
 // judged where they lie. Held one by one they would open and close a million steps.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "rules/engine/run_state.h"
 
 namespace plumbline::rules {
+namespace {
+
+// A list of a batch, and how far it was told.
+struct List {
+  const v1::SeriesRows* rows;
+  std::shared_ptr<const SeriesColumns> columns;
+  bool held = false;  // somebody looks at its values
+  int at = 0;
+  int64_t step() const {
+    return at < rows->step_size() ? rows->step(at) : std::numeric_limits<int64_t>::max();
+  }
+  std::span<const int64_t> rest() const {
+    return {rows->step().data() + at, static_cast<size_t>(rows->step_size() - at)};
+  }
+};
+
+// How many steps from here on have a row of each list in `now`, a bit a list, and of no other one
+// that is held; a list that is not held has none between them.
+size_t CountTogether(const std::vector<List>& lists, uint32_t now) {
+  const std::span<const int64_t> steps = lists[static_cast<size_t>(std::countr_zero(now))].rest();
+  size_t count = std::min(steps.size(), StepRows::kMost);
+  const auto before = [&](int64_t step) {
+    return static_cast<size_t>(
+        std::lower_bound(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(count), step) -
+        steps.begin());
+  };
+  for (size_t i = 0; i < lists.size(); ++i) {
+    if (lists[i].held && (now >> i & 1) == 0) count = before(lists[i].step());
+  }
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const std::span<const int64_t> others = lists[i].rest();
+    if ((now >> i & 1) != 0) {
+      const auto apart = std::mismatch(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(count),
+                                       others.begin(), others.end());
+      count = static_cast<size_t>(apart.first - steps.begin());
+    } else if (!lists[i].held) {
+      for (size_t k = 0; k < others.size(); ++k) {
+        const size_t at = before(others[k]);
+        if (at == count) break;
+        if (steps[at] != others[k]) count = at;
+      }
+    }
+  }
+  return count;
+}
+
+}  // namespace
 
 RunState::Group* RunState::GoesStraight(const v1::Batch& batch) {
   if (!batch.evidence().empty() || batch.series().empty() ||
@@ -69,15 +120,6 @@ void RunState::CountStraight(const v1::Batch& batch) {
 void RunState::CloseStraight(const GroupKey& key, Group& group,
                              const std::shared_ptr<const v1::Batch>& batch,
                              const OnClose& on_close) {
-  struct List {
-    const v1::SeriesRows* rows;
-    Columns columns;
-    bool held = false;  // somebody looks at its values
-    int at = 0;
-    int64_t step() const {
-      return at < rows->step_size() ? rows->step(at) : std::numeric_limits<int64_t>::max();
-    }
-  };
   const v1::Source& source = batch->sources(static_cast<int>(batch->series(0).source(0)));
   std::vector<List> lists;
   for (const v1::SeriesRows& rows : batch->series()) {
@@ -106,17 +148,69 @@ void RunState::CloseStraight(const GroupKey& key, Group& group,
       plan = nullptr;
       held = now;
     }
-    size_t row = 0;
-    for (size_t i = 0; i < lists.size(); ++i) {
-      if (lists[i].step() != step) continue;
-      if (lists[i].held) straight_.rows[row++].row = lists[i].at;
-      ++lists[i].at;
-    }
-    group.closed = step;
     if (plan == nullptr) plan = PlanOf(key, group, straight_);
-    TellStep(key, group, step, &straight_, plan, on_close);
+    // Steps that have these lists, and no others that are held, are told together.
+    const bool nobody_missing = group.world_size == 0 || source.rank() == 0;
+    size_t count = 1;
+    if (plan != nullptr && on_close.rows && nobody_missing) count = CountTogether(lists, now);
+    if (count < StepRows::kFewest) count = 1;
+    size_t row = 0;
+    int64_t last = step;
+    for (size_t i = 0; i < lists.size(); ++i) {
+      if ((now >> i & 1) == 0) continue;
+      straight_.rows[row++].row = lists[i].at;
+      lists[i].at += static_cast<int>(count);
+      last = lists[i].rows->step(lists[i].at - 1);
+    }
+    for (List& list : lists) {
+      while (!list.held && list.step() <= last) ++list.at;
+    }
+    group.closed = last;
+    if (count == 1) {
+      TellStep(key, group, step, &straight_, plan, on_close);
+    } else {
+      TellRows(key, group, count, plan, on_close);
+    }
   }
   straight_ = {};
+}
+
+// What stands in straight_, and `count` - 1 more rows of each of its lists.
+void RunState::TellRows(const GroupKey& key, const Group& group, size_t count, RowPlan* plan,
+                        const OnClose& on_close) {
+  std::vector<ScalarColumn> columns;
+  for (RowPlan::Site& site : plan->sites) {
+    const HeldRow& first = straight_.rows[site.row];
+    site.step.world_size = group.world_size;
+    site.step.items.front().source = first.source;
+    site.step.missing_ranks.clear();
+    columns.push_back({&site.step, &site.evidence, first.view().values + site.column,
+                       first.columns->sites.size()});
+  }
+  const HeldRow& first = straight_.rows.front();
+  StepRows steps;
+  steps.rows = {{summary_.run, key.first, key.second, 0, group.world_size},
+                {first.rows->step().data() + first.row, count},
+                columns};
+  if (on_close.series) {
+    steps.store = [&](size_t row) {
+      const int64_t step = steps.rows.steps[row];
+      for (const size_t i : plan->by_key) {
+        HeldRow held = straight_.rows[i];
+        held.row += static_cast<int>(row);
+        const SeriesRow view = held.view();
+        on_close.series({summary_.run,
+                         key.first,
+                         key.second,
+                         step,
+                         group.world_size,
+                         plan->lists[i],
+                         {&view, 1},
+                         false});
+      }
+    };
+  }
+  on_close.rows(steps);
 }
 
 }  // namespace plumbline::rules

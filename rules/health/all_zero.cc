@@ -87,16 +87,6 @@ constexpr RuleInfo kInfo = {
 constexpr uint64_t kZeroSteps = ZeroCourse::kSteps;
 constexpr size_t kMostZeroTensors = size_t{1} << 18;  // with each rank
 
-// One site's.
-struct ZeroSite {
-  std::map<uint32_t, ZeroCourse> ranks;
-  std::string role;  // of the tensor
-  int64_t step_first = 0;
-  int64_t step_last = 0;
-  bool told = false;
-  void Persist(Archive& a) { a(ranks, role, step_first, step_last, told); }
-};
-
 class AllZero : public Rule {
  public:
   explicit AllZero(const Options& options)
@@ -149,6 +139,17 @@ class AllZero : public Rule {
     rate_.reset();
     losses_.Close();
     worst_.reset();
+  }
+
+  const void* judges_apart() const override { return this; }
+  // Without a tensor a step says how low losses were.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    for (const ScalarColumn& column : rows.columns) {
+      const SiteStep& any = column.any();
+      const SeriesRole role = known_.Of(any, [&] { return roles_.Of(any.site.op()); });
+      if (role == SeriesRole::kLoss) losses_.TakeRows(column, first, rows.size());
+    }
+    return rows.size() - first;
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {

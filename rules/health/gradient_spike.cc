@@ -103,39 +103,6 @@ struct RateTurns {
   }
 };
 
-// How many points lie at the largest value: a norm behind a clip sits there.
-struct Ceiling {
-  double value = 0;
-  uint64_t at = 0;
-  void Persist(Archive& a) { a(value, at); }
-
-  void Take(double norm) {
-    constexpr double kSame = 1e-4;
-    if (norm > value * (1 + kSame)) {
-      value = norm;
-      at = 1;
-    } else if (norm >= value * (1 - kSame)) {
-      ++at;
-    }
-  }
-  bool clips(uint64_t points) const { return value > 0 && at >= 8 && 50 * at >= points; }
-};
-
-struct NormSeries {
-  SeriesDetector detector;
-  Ceiling ceiling;
-  uint64_t points = 0;
-  uint64_t not_finite = 0;
-  Standing standing;
-  bool told = false;  // anything
-  bool told_explosion = false;
-  int64_t step_first = 0, step_last = 0;
-  void Persist(Archive& a) {
-    a(detector, ceiling, points, not_finite, standing, told, told_explosion);
-    a(step_first, step_last);
-  }
-};
-
 class GradientSpike : public Rule {
  public:
   explicit GradientSpike(const Options& options)
@@ -164,32 +131,54 @@ class GradientSpike : public Rule {
   }
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
-    const bool restart = rate_ && turns_[step.role].Tell(*rate_);
-    if (restart) {
-      for (auto& [key, series] : series_) {
-        if (std::get<0>(key) == step.role) series.detector.RestartRate();
-      }
-    }
+    Turn(step.role);
     const auto before = [](const Norm* a, const Norm* b) { return a->first < b->first; };
     if (!std::is_sorted(open_.begin(), open_.end(), before))
       std::sort(open_.begin(), open_.end(), before);
     for (Norm* norm : open_) {
-      const Place place(std::get<1>(norm->first), std::get<2>(norm->first));
       NormSeries*& series = norm->second.series;
       if (series == nullptr) {
         const auto [found, fresh] = series_.try_emplace(norm->first);
         series = &found->second;
         if (fresh) series->step_first = step.step;
       }
-      Take(step, place, *std::exchange(norm->second.value, std::nullopt), *series, out);
+      Take(step, norm->first, *std::exchange(norm->second.value, std::nullopt), *series, out);
     }
     open_.clear();
     rate_.reset();
   }
 
+  const void* judges_apart() const override { return this; }
+  // Of series that are known, up to a row of which something is said.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& out) override {
+    std::vector<ScalarColumn> norms;
+    std::vector<const Norm*> places;
+    for (const ScalarColumn& column : rows.columns) {
+      const Known& known = known_.Of(column.any(), [&] { return Find(column.any()); });
+      if (known.norm == nullptr) continue;
+      if (known.norm->second.series == nullptr) return 0;
+      norms.push_back(column);
+      places.push_back(known.norm);
+    }
+    const std::vector<ScalarColumn> rates = rows.Of([&](const SiteStep& any) {
+      return known_.Of(any, [&] { return Find(any); }).role == SeriesRole::kRate;
+    });
+    StepEnd step = rows.end;
+    size_t row = first;
+    for (bool told = false; row < rows.size() && !told; ++row) {
+      step.step = rows.steps[row];
+      rate_ = LargestOf(rates, row);
+      Turn(step.role);
+      for (size_t i = 0; i < norms.size(); ++i)
+        told |= Take(step, places[i]->first, norms[i].value(row), *places[i]->second.series, out);
+    }
+    rate_.reset();
+    return row - first;
+  }
+
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (auto& [key, series] : series_) {
-      const Place place(std::get<1>(key), std::get<2>(key));
+      const Place place = PlaceOf(key);
       std::vector<SeriesEvent> events;
       series.detector.End(&events);
       Tell(place, events, series, out);
@@ -233,25 +222,38 @@ class GradientSpike : public Rule {
     return known;
   }
 
-  void Take(const StepEnd& step, const Place& place, double norm, NormSeries& series,
+  // The rate of the step is known.
+  void Turn(v1::Role role) {
+    if (!rate_ || !turns_[role].Tell(*rate_)) return;
+    for (auto& [key, series] : series_) {
+      if (std::get<0>(key) == role) series.detector.RestartRate();
+    }
+  }
+
+  // True: something may have been said.
+  bool Take(const StepEnd& step, const Key& key, double norm, NormSeries& series,
             VerdictSink& out) const {
     series.step_last = std::max(series.step_last, step.step);
     std::vector<SeriesEvent> events;
     series.detector.Take(step.attempt, step.step, norm, &events);
     if (!std::isfinite(norm)) {
       ++series.not_finite;
-      return;
+      return false;
     }
     ++series.points;
     series.ceiling.Take(norm);
-    Tell(place, events, series, out);
+    const bool any = !events.empty();
+    if (any) Tell(PlaceOf(key), events, series, out);
     series.standing.Take(step.step, norm);
-    if (series.told_explosion || !(norm > explosion_)) return;
+    if (series.told_explosion || !(norm > explosion_)) return any;
     const double stands = series.standing.at_least();
-    if (!(stands > explosion_) || !(stands >= kTimesBefore * series.standing.lowest())) return;
+    if (!(stands > explosion_) || !(stands >= kTimesBefore * series.standing.lowest())) return any;
     series.told = series.told_explosion = true;
-    out.Add(Explosion(step, place, norm, series));
+    out.Add(Explosion(step, PlaceOf(key), norm, series));
+    return true;
   }
+
+  static Place PlaceOf(const Key& key) { return {std::get<1>(key), std::get<2>(key)}; }
 
   void Tell(const Place& place, const std::vector<SeriesEvent>& events, NormSeries& series,
             VerdictSink& out) const {

@@ -126,6 +126,14 @@ struct VanishingNorm {
   bool minimum = false;  // it was small, with the loss at its lowest
   int64_t step_first = 0, step_last = 0;
   void Persist(Archive& a) { a(standing, points, told, minimum, step_first, step_last); }
+
+  // NaN: no rank has a number.
+  void Take(int64_t step, double value) {
+    step_last = std::max(step_last, step);
+    if (!(std::isfinite(value) && value >= 0)) return;
+    ++points;
+    standing.Take(step, value);
+  }
 };
 
 class GradientVanish : public Rule {
@@ -139,7 +147,7 @@ class GradientVanish : public Rule {
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    Known& known = known_.Of(step, [&] { return Known{roles_.Of(step.site.op())}; });
+    Known& known = KnownOf(step);
     if (known.role == SeriesRole::kLoss) return TakeLoss(step, known);
     if (known.role != SeriesRole::kGradientNorm) return;
     std::optional<double> norm;  // the lowest rank's that has a number
@@ -158,8 +166,34 @@ class GradientVanish : public Rule {
       if (fresh) known.norm->step_first = step.step;
     }
     VanishingNorm& series = *known.norm;
-    series.step_last = std::max(series.step_last, step.step);
-    if (norm) Take(step, *norm, series, out);
+    series.Take(step.step, norm.value_or(NAN));
+    if (norm) Look(step, *norm, series, out);
+  }
+
+  const void* judges_apart() const override { return this; }
+  // Of series that are known, up to a norm that may be too small.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    std::vector<Known> known;
+    size_t taken = rows.size() - first;
+    for (const ScalarColumn& column : rows.columns) {
+      const Known& of = known.emplace_back(KnownOf(column.any()));
+      if (of.norm == nullptr && of.loss == nullptr) return 0;
+      if (of.norm == nullptr || of.norm->told) continue;
+      size_t i = 0;
+      while (i < taken && !(column.value(first + i) < norm_)) ++i;
+      taken = i;
+    }
+    for (size_t row = first; row < first + taken; ++row) {
+      for (size_t i = 0; i < known.size(); ++i) {
+        const double value = rows.columns[i].value(row);
+        if (known[i].loss != nullptr) {
+          known[i].loss->Take(value);
+        } else {
+          known[i].norm->Take(rows.steps[row], value);
+        }
+      }
+    }
+    return taken;
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -188,6 +222,10 @@ class GradientVanish : public Rule {
     LossBeside* loss = nullptr;
   };
 
+  Known& KnownOf(const SiteStep& step) {
+    return known_.Of(step, [&] { return Known{roles_.Of(step.site.op())}; });
+  }
+
   // Of the lowest rank that tells one.
   void TakeLoss(const SiteStep& step, Known& known) {
     for (const Item& item : step.items) {
@@ -208,9 +246,7 @@ class GradientVanish : public Rule {
     return found;
   }
 
-  void Take(const SiteStep& step, double norm, VanishingNorm& series, VerdictSink& out) const {
-    ++series.points;
-    series.standing.Take(step.step, norm);
+  void Look(const SiteStep& step, double norm, VanishingNorm& series, VerdictSink& out) const {
     const Standing& stands = series.standing;
     if (series.told || !(norm < norm_) || !(stands.at_most() < norm_)) return;
     const bool zero = stands.at_most() == 0;

@@ -103,36 +103,6 @@ constexpr RuleInfo kInfo = {"health/learning-rate",
                             kPage,
                             kOptions};
 
-// The groups of one stem.
-struct Rate {
-  std::map<uint32_t, RankRate> ranks;
-  std::string op;  // the first group's name
-  bool told_zero = false;
-  bool told_apart = false;
-  bool nan = false;
-  uint64_t at_rest = 0;  // ranks' zeros that the declared length explains
-  int64_t step_first = 0;
-  int64_t step_last = -1;
-  void Persist(Archive& a) {
-    a(ranks, op, told_zero, told_apart, nan, at_rest, step_first, step_last);
-  }
-};
-
-// What one step tells of a stem, and what is kept of it, once there is something. Its groups stay
-// from step to step, so that their memory is used again.
-struct Told {
-  RatesOfStep groups;
-  bool exact = false;  // by the process itself
-  bool open = false;   // the step tells anything
-  Rate* rate = nullptr;
-  RateCourse* course = nullptr;
-
-  void Close() {
-    for (auto& [op, values] : groups) values.clear();
-    exact = open = false;
-  }
-};
-
 class LearningRate : public Rule {
  public:
   explicit LearningRate(const Options& options)
@@ -151,7 +121,7 @@ class LearningRate : public Rule {
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       // Of several values in a step the last.
-      Told& told = known.stem->second;
+      RateTold& told = known.stem->second;
       if (known.values == nullptr) known.values = &told.groups[step.site.op()];
       const double value = item.evidence->scalar().value();
       if (known.values->empty() || known.values->back().first != item.source->rank()) {
@@ -159,7 +129,7 @@ class LearningRate : public Rule {
       } else {
         known.values->back().second = value;
       }
-      told.exact |= item.source->pid() != 0 || !item.source->tool_version().empty();
+      told.exact |= RateTold::IsExact(*item.source);
       if (!std::exchange(told.open, true)) open_.push_back(known.stem);
     }
   }
@@ -172,9 +142,9 @@ class LearningRate : public Rule {
       std::sort(open_.begin(), open_.end(), before);
     for (Stem* stem : open_) {
       const Key& key = stem->first;
-      Told& told = stem->second;
+      RateTold& told = stem->second;
       if (told.rate == nullptr) told.rate = &rates_[key];
-      Rate& rate = *told.rate;
+      RateStem& rate = *told.rate;
       if (rate.step_last < 0) rate.step_first = step.step;
       rate.step_last = std::max(rate.step_last, step.step);
       if (rate.op.empty()) rate.op = told.groups.begin()->first;
@@ -185,6 +155,17 @@ class LearningRate : public Rule {
       told.Close();
     }
     open_.clear();
+  }
+
+  const void* judges_apart() const override { return this; }
+  // One rate alone, that goes on, where nothing was declared.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    if (rows.columns.empty()) return rows.size() - first;
+    const SiteStep& any = rows.columns[0].any();
+    if (rows.columns.size() != 1 || CountsSteps(any.site) || steps_ > 0 || warm_up_ > 0) return 0;
+    const Known& known = known_.Of(any, [&] { return Find(any); });
+    if (known.stem == nullptr) return 0;
+    return known.stem->second.TakeRows(rows, first, rows.end.attempt + resumes_.count);
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -220,7 +201,7 @@ class LearningRate : public Rule {
 
  private:
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, stem
-  using Stem = std::map<Key, Told>::value_type;
+  using Stem = std::map<Key, RateTold>::value_type;
   struct Known {
     Stem* stem = nullptr;  // nullptr: it is no rate
     RatesOfStep::mapped_type* values = nullptr;
@@ -249,7 +230,7 @@ class LearningRate : public Rule {
   }
 
   // A rank's largest rate; what is no number says nothing.
-  void Take(const StepEnd& step, const Told& told, Rate& rate) {
+  void Take(const StepEnd& step, const RateTold& told, RateStem& rate) {
     largest_.clear();  // by rank, ascending
     for (const auto& [op, values] : told.groups) {
       auto at = largest_.begin();
@@ -275,7 +256,7 @@ class LearningRate : public Rule {
     return steps_ > 0 && static_cast<double>(rate.zeros_first) >= 0.9 * static_cast<double>(steps_);
   }
 
-  void JudgeZero(const std::string& layer, Rate& rate, VerdictSink& out) const {
+  void JudgeZero(const std::string& layer, RateStem& rate, VerdictSink& out) const {
     if (rate.told_zero) return;
     std::vector<uint32_t> ranks;
     const RankRate* shown = nullptr;
@@ -297,7 +278,7 @@ class LearningRate : public Rule {
   }
 
   // At the run's end: it reads 0, and the digits that it was printed with do not say more.
-  std::optional<v1::Verdict> Printed(const std::string& layer, const Rate& rate) const {
+  std::optional<v1::Verdict> Printed(const std::string& layer, const RateStem& rate) const {
     std::vector<uint32_t> ranks;
     const RankRate* shown = nullptr;
     for (const auto& [rank, of_rank] : rate.ranks) {
@@ -311,8 +292,8 @@ class LearningRate : public Rule {
         .Take();
   }
 
-  static void JudgeApart(const StepEnd& step, const std::string& layer, const Told& told,
-                         Rate& rate, VerdictSink& out) {
+  static void JudgeApart(const StepEnd& step, const std::string& layer, const RateTold& told,
+                         RateStem& rate, VerdictSink& out) {
     if (rate.told_apart) return;
     const std::optional<ApartRates> apart = FindApart(told.groups);
     if (!apart) return;
@@ -325,7 +306,7 @@ class LearningRate : public Rule {
                 .Take());
   }
 
-  void JudgeCourse(const StepEnd& step, const Key& key, Told& values, const Rate& rate,
+  void JudgeCourse(const StepEnd& step, const Key& key, RateTold& values, const RateStem& rate,
                    VerdictSink& out) {
     const auto largest = LargestRate(values.groups);
     if (!largest) return;
@@ -350,7 +331,7 @@ class LearningRate : public Rule {
     out.Add(found->Take());
   }
 
-  std::optional<FindingBuilder> Declared(const RateCourse& course, const Rate& rate) const {
+  std::optional<FindingBuilder> Declared(const RateCourse& course, const RateStem& rate) const {
     const auto compare = [&](const char* what, const char* option, int64_t declared,
                              int64_t seen) -> std::optional<FindingBuilder> {
       const uint64_t multiple = WholeMultiple(declared, seen);
@@ -366,7 +347,7 @@ class LearningRate : public Rule {
     return compare("decays", "steps", steps_, rest->step);
   }
 
-  static v1::Verdict Rest(const Rate& rate, uint64_t points) {
+  static v1::Verdict Rest(const RateStem& rate, uint64_t points) {
     if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
     if (points < kZeroRateSteps)
       return Inconclusive(
@@ -378,9 +359,9 @@ class LearningRate : public Rule {
   const SeriesRoles roles_;
   int64_t steps_, warm_up_;
   SeenResumes resumes_;
-  std::map<Key, Told> stems_;
+  std::map<Key, RateTold> stems_;
   std::vector<Stem*> open_;  // of stems_: those of this step
-  std::map<Key, Rate> rates_;
+  std::map<Key, RateStem> rates_;
   std::map<Key, RateCourse> courses_;
   std::map<Key, uint32_t> told_course_;  // attempt
   SiteMemo<Known> known_;

@@ -95,7 +95,7 @@ class LossNonFinite : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
-    Known& known = known_.Of(step, [&] { return Known{IsLossName(step.site.op()), nullptr}; });
+    Known& known = KnownOf(step);
     if (!known.loss) return;
     const bool fresh = known.series == nullptr && IsFresh(step, known);
     Series& series = *known.series;
@@ -109,6 +109,26 @@ class LossNonFinite : public Rule {
     series.told_at = series.not_finite;
     series.found = true;
     out.Add(Found(step.site.layer(), step.site.op(), series));
+  }
+
+  const void* judges_apart() const override { return this; }
+  // Losses that are numbers, of series that are known.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    for (const ScalarColumn& column : rows.columns) {
+      const Series* const series = KnownOf(column.any()).series;
+      if (series == nullptr || series->attempt != rows.end.attempt) return 0;
+    }
+    const size_t taken = rows.Finite(first);
+    if (taken == 0) return 0;
+    for (const ScalarColumn& column : rows.columns) {
+      Series& series = *KnownOf(column.any()).series;
+      series.step_first = std::min(series.step_first, rows.steps[first]);
+      series.step_last = std::max(series.step_last, rows.steps[first + taken - 1]);
+      series.values += taken;
+      if (series.ranks.size() < kMostRanks) series.ranks.insert(column.source().rank());
+      if (series.not_finite == 0) series.before = column.value(first + taken - 1);
+    }
+    return taken;
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -138,6 +158,10 @@ class LossNonFinite : public Rule {
     bool loss = false;
     Series* series = nullptr;  // once there is one
   };
+
+  Known& KnownOf(const SiteStep& step) {
+    return known_.Of(step, [&] { return Known{IsLossName(step.site.op()), nullptr}; });
+  }
 
   bool IsFresh(const SiteStep& step, Known& known) {
     const auto [entry, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});

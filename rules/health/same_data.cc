@@ -187,6 +187,14 @@ class SameData : public Rule {
     }
   }
 
+  const void* judges_apart() const override { return this; }
+  // One rank's losses are equal to nobody's.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    for (const ScalarColumn& column : rows.columns)
+      losses_.try_emplace({rows.end.role, column.any().site.op()});
+    return rows.size() - first;
+  }
+
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, site] : sites_) {
       if (!site.told.empty()) continue;

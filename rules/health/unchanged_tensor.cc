@@ -146,6 +146,12 @@ class UnchangedTensor : public Rule {
     }
   }
 
+  const void* judges_apart() const override { return this; }
+  // A rate says something of the tensors beside it alone.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    return rows.Has(kHeld) ? 0 : rows.size() - first;
+  }
+
   bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     uint64_t changed = 0;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -11,10 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "analysis/frame/frame.h"
 #include "analysis/sample/sample.h"
 #include "analysis/series/series.h"
@@ -109,8 +106,6 @@ constexpr RuleInfo kInfo = {"health/update-ratio",
 
 constexpr double kFalseAlarmsOfRatio = 5e-3;  // 1 of 1,000 runs: below 4.8 / 1000 at 95 %
 constexpr size_t kMostRatioSites = size_t{1} << 16;
-constexpr std::array<std::string_view, 9> kOneAxis = {"bias",  "norm", "ln",    "gain", "scale",
-                                                      "gamma", "beta", "norm1", "norm2"};
 
 // What one step tells of one site.
 struct RatioPoint {
@@ -139,14 +134,6 @@ struct RatioSite {
   void Persist(Archive& a) { a(course, own_rate, attempt, told, empty, step_first, step_last); }
 };
 
-bool IsOneAxisByName(const std::string& layer) {
-  const std::vector<std::string> words =
-      absl::StrSplit(absl::AsciiStrToLower(layer), absl::ByAnyChar("./_-: "));
-  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
-    return std::find(kOneAxis.begin(), kOneAxis.end(), word) != kOneAxis.end();
-  });
-}
-
 class UpdateRatio : public Rule {
  public:
   explicit UpdateRatio(const Options& options)
@@ -164,7 +151,7 @@ class UpdateRatio : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     changes_.Take(step);
-    const SeriesRole role = known_.Of(step, [&] { return roles_.Of(step.site.op()); });
+    const SeriesRole role = RoleOf(step);
     for (const Item& item : step.items) {
       const v1::Evidence& evidence = *item.evidence;
       if (evidence.has_scalar()) {
@@ -192,6 +179,21 @@ class UpdateRatio : public Rule {
     gradient_.reset();
   }
 
+  const void* judges_apart() const override { return this; }
+  // Without a ratio, a step's rates are heard.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    const auto of = [&](SeriesRole role) {
+      return rows.Of([&](const SiteStep& any) { return RoleOf(any) == role; });
+    };
+    if (rows.Has("held") || !of(SeriesRole::kUpdateRatio).empty()) return 0;
+    const std::vector<ScalarColumn> told = of(SeriesRole::kRate);
+    RateAtWork& rate = rates_[rows.end.role];
+    for (size_t row = first; !told.empty() && row < rows.size(); ++row) {
+      if (const auto largest = LargestOf(told, row)) rate.Tell(*largest);
+    }
+    return rows.size() - first;
+  }
+
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     changes_.Rest(out);
     for (const auto& [key, site] : sites_) {
@@ -214,6 +216,10 @@ class UpdateRatio : public Rule {
 
  private:
   using Place = std::pair<std::string, std::string>;  // layer, op
+
+  SeriesRole RoleOf(const SiteStep& step) {
+    return known_.Of(step, [&] { return roles_.Of(step.site.op()); });
+  }
 
   void TakeScalar(const SiteStep& step, SeriesRole role, double value) {
     if (role == SeriesRole::kRate && std::isfinite(value))

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -231,6 +232,32 @@ class MemoryCreep : public Rule {
     v1::Verdict verdict = JudgeSeries(step.site.layer(), step.site.op(), series.ranks);
     series.told = verdict.kind() == v1::Verdict::KIND_FINDING;
     if (series.told) out.Add(std::move(verdict));
+  }
+
+  const void* judges_apart() const override { return this; }
+  // Of courses that are known, up to where one is looked at.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    std::vector<MemoryCourse*> courses;
+    size_t taken = rows.size() - first;
+    for (const ScalarColumn& column : rows.columns) {
+      const Known& known = known_.Of(column.any(), [&] { return Find(column.any().site); });
+      if (known.limit || known.series == nullptr) return 0;
+      const auto place = known.series->ranks.find(column.source().rank());
+      if (place == known.series->ranks.end()) return 0;
+      MemoryCourse& course = place->second;
+      if (course.attempt != rows.end.attempt) return 0;
+      const auto next = std::bit_ceil(static_cast<uint64_t>(course.steps) + 1);
+      taken = std::min<size_t>(taken, next - static_cast<uint64_t>(course.steps) - 1);
+      courses.push_back(&course);
+    }
+    for (size_t i = 0; i < courses.size(); ++i) {
+      for (size_t row = first; row < first + taken; ++row) {
+        const double value = rows.columns[i].value(row);
+        if (value >= 0 && std::isfinite(value))
+          courses[i]->Add(rows.end.attempt, rows.steps[row], value);
+      }
+    }
+    return taken;
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {

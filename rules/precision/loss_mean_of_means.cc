@@ -162,6 +162,21 @@ class LossMeanOfMeans : public Rule {
     }
   }
 
+  const void* judges_apart() const override { return this; }
+  // A series of which a loss, its sum or its tokens are not told says nothing.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    std::map<const Of*, std::set<int>> told;
+    for (const ScalarColumn& column : rows.columns) {
+      const SiteStep& any = column.any();
+      for (const Part& part : known_.Of(any, [&] { return PartsOf(any.site); })) {
+        std::set<int>& parts = told[part.of];
+        parts.insert(part.field == &Series::loss ? 0 : part.field == &Series::loss_sum ? 1 : 2);
+        if (parts.size() == 3) return 0;
+      }
+    }
+    return rows.size() - first;
+  }
+
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     const auto before = [](const Of* a, const Of* b) { return a->first < b->first; };
     if (!std::is_sorted(open_.begin(), open_.end(), before))

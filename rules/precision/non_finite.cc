@@ -93,6 +93,18 @@ class NonFinite : public Rule {
     }
   }
 
+  const void* judges_apart() const override { return this; }
+  // Losses and norms that are numbers say nothing but that.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    const bool scale = !rows.Of([](const SiteStep& any) { return IsLossScale(any.site); }).empty();
+    const size_t taken = scale || rows.columns.empty() ? 0 : rows.Finite(first);
+    if (taken == 0) return 0;
+    Group& group = groups_[{rows.end.attempt, rows.end.role}];
+    for (const ScalarColumn& column : rows.columns) group.scalars.TakeFinite(column.any());
+    if (group.by_scalar) group.open = group.by_scalar = false;
+    return taken;
+  }
+
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     Group& group = groups_[{step.attempt, step.role}];
     const bool fell = group.scale && group.scale_now && *group.scale_now < *group.scale;

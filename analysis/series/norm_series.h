@@ -1,0 +1,46 @@
+// One series of gradient norms: what it did, where it stands, and whether it was logged behind a
+// clip.
+#pragma once
+
+#include <cstdint>
+
+#include "analysis/series/detector.h"
+#include "analysis/series/standing.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+// How many points lie at the largest value: a norm behind a clip sits there.
+struct Ceiling {
+  double value = 0;
+  uint64_t at = 0;
+  void Persist(Archive& a) { a(value, at); }
+
+  void Take(double norm) {
+    constexpr double kSame = 1e-4;
+    if (norm > value * (1 + kSame)) {
+      value = norm;
+      at = 1;
+    } else if (norm >= value * (1 - kSame)) {
+      ++at;
+    }
+  }
+  bool clips(uint64_t points) const { return value > 0 && at >= 8 && 50 * at >= points; }
+};
+
+struct NormSeries {
+  SeriesDetector detector;
+  Ceiling ceiling;
+  uint64_t points = 0;
+  uint64_t not_finite = 0;
+  Standing standing;
+  bool told = false;  // anything
+  bool told_explosion = false;
+  int64_t step_first = 0, step_last = 0;
+  void Persist(Archive& a) {
+    a(detector, ceiling, points, not_finite, standing, told, told_explosion);
+    a(step_first, step_last);
+  }
+};
+
+}  // namespace plumbline::rules
