@@ -2,8 +2,10 @@
 // entry.
 #pragma once
 
+#include "analysis/series/creep.h"        // IWYU pragma: export
 #include "analysis/series/detector.h"     // IWYU pragma: export
 #include "analysis/series/excursion.h"    // IWYU pragma: export
+#include "analysis/series/memory_name.h"  // IWYU pragma: export
 #include "analysis/series/norm_series.h"  // IWYU pragma: export
 #include "analysis/series/rate_watch.h"   // IWYU pragma: export
 #include "analysis/series/robust.h"       // IWYU pragma: export

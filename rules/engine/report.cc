@@ -39,9 +39,11 @@ double Confidence(const v1::Finding& finding) {
 }
 
 // The rules on a run's health say of what kind a thing is while it goes on, and again once more is
-// known: a loss that diverged comes back, a jump of an evaluation was overfitting.
+// known: a loss that diverged comes back, a jump of an evaluation was overfitting. So does the one
+// on memory that grows.
 bool HasKind(const v1::Finding& finding) {
-  return finding.rule().starts_with("health/") && finding.details().fields().contains("kind");
+  return (finding.rule().starts_with("health/") || finding.rule() == "performance/memory-creep") &&
+         finding.details().fields().contains("kind");
 }
 
 std::pair<int64_t, uint32_t> PlaceOf(const v1::FindingSite& site) {

@@ -42,8 +42,8 @@ class Report {
   // rank; it is told in the words of the earliest that named it. So what a finding is in the end
   // does not depend on the order of its verdicts, but among those of one step and first rank, which
   // the engine tells in an order of their own. What a rule
-  // of health/ says with a `kind` stands in the place of what was told of the same first step, at a
-  // lower level, too: it says what became of it.
+  // of health/, or memory-creep, says with a `kind` stands in the place of what was told of the
+  // same first step, at a lower level, too: it says what became of it.
   Change Add(const v1::Verdict& verdict);
 
   // By level (errors first), then strength, rule, layer, op.

@@ -95,6 +95,7 @@ Step StepOf(const std::string& kind, int64_t step, int64_t i, int64_t x, double 
   if (is("counters")) too("scheduler.step", n / (on ? 2 : 1)), too("optimizer.step", n);
   if (is("groups")) too("lr/pg1", on ? 0 : rate), too("lr/pg2", rate / 2);
   if (is("mfu")) too("mfu", on ? 1.7 : 0.4), too("memory/limit", 8e10);
+  if (is("memory")) too("memory/limit", 3.4e9);
   if (is("two-rates")) too("learning_rate", i % 400 < 200 ? 1e-3 : 1e-4);
   if (is("two-losses")) too("aux_loss", on && x % 9 == 0 ? nan : loss / 10), too("z_loss", 1e-4);
   if (is("checksums")) too("parameters", n), too("storage", 1);

@@ -337,8 +337,8 @@ TEST(Jobs, ARankWithoutADumpIsNotBlamedForOneThatHasOne) {
   EXPECT_EQ(few[0].reason().substr(0, 9), "few-dumps") << few[0].reason();
 }
 
-// Batches of uneven length, and caches that fill in the first 40 steps: the rate on the rule's
-// page.
+// Batches of uneven length, and caches that fill in the first 40 steps; more shapes in
+// memory_creep_test.cc.
 TEST(Jobs, HealthyMemoryDoesNotCreep) {
   std::string text = "steps = 400\nmemory.limit = 80\n";
   const int series = Long() ? 1000 : 60;
