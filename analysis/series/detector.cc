@@ -34,6 +34,7 @@ void SeriesDetector::Take(uint32_t attempt, int64_t step, double value,
 void SeriesDetector::Judge(int64_t step, double value, std::vector<SeriesEvent>* events) {
   ++now_.points;
   now_.last_step = step;
+  if (now_.points <= now_.calm_from) now_.calm_step = step;
   const double y = Y(value);
   if (!linear_) now_.stall.Take(step, y);
   now_.excursions.Take({step, y}, events, &settled_);
@@ -43,8 +44,9 @@ void SeriesDetector::Judge(int64_t step, double value, std::vector<SeriesEvent>*
 void SeriesDetector::Feed(std::vector<SeriesEvent>* events) {
   for (size_t i = 0; i < settled_.points.size(); ++i) {
     if (settled_.restart == i) now_.riser = Riser(linear_);
-    if (now_.points <= now_.calm_from) continue;
     const Excursions::Point& point = settled_.points[i];
+    // Also of what settles later: a loss that rises with the rate stands at its best before.
+    if (now_.points <= now_.calm_from || point.step <= now_.calm_step) continue;
     const std::optional<Rise> rise = now_.riser.Take(point.step, point.y);
     if (!rise && !now_.riser.fell()) continue;
     SeriesEvent& event = events->emplace_back();
@@ -59,6 +61,11 @@ void SeriesDetector::RestartRate() {
   now_.excursions.RestartRate();
   now_.riser = Riser(linear_);
   now_.calm_from = now_.points + Excursions::kRestart;
+}
+
+void SeriesDetector::RateIsBack(std::vector<SeriesEvent>* events) {
+  now_.excursions.RateIsBack(events, &settled_);
+  Feed(events);
 }
 
 void SeriesDetector::End(std::vector<SeriesEvent>* events) {
@@ -90,11 +97,13 @@ void SeriesDetector::ThinMarks() {
 // The history is the points with smaller steps: the newest state of such, and what came after it.
 void SeriesDetector::Resume(int64_t step, std::vector<SeriesEvent>* events) {
   End(events);  // what it has found stays found
+  now_.excursions.ForgetRate();
   if (now_.points == 0 || now_.last_step < step) return;
   const uint64_t forgotten = now_.points - newest_.size();  // of newest_, those before
   while (!newest_.empty() && newest_.back().first >= step) newest_.pop_back();
   while (!marks_.empty() && marks_.back().last_step >= step) marks_.pop_back();
   now_ = marks_.empty() ? State() : marks_.back();
+  now_.excursions.ForgetRate();
   std::vector<SeriesEvent> told;  // these points were judged before
   if (linear_ != now_.excursions.linear()) GoLinear(&now_, &told);
   kept_ = 0;

@@ -27,6 +27,9 @@ class SeriesDetector {
   // The rate rose again: for 128 points small excursions are expected, and the loss may rise; what
   // was best before them is no measure any more. Before the point of that step.
   void RestartRate();
+  // It rose as a schedule restarts: what begins with it is judged when the rate is back.
+  void FollowRestart(const ScheduleRestart& restart) { now_.excursions.FollowRestart(restart); }
+  void RateIsBack(std::vector<SeriesEvent>* events);
   // No more points come: what is open is settled as it stands.
   void End(std::vector<SeriesEvent>* events);
 
@@ -58,8 +61,11 @@ class SeriesDetector {
     Stall stall;
     uint64_t points = 0;
     int64_t last_step = 0;
-    uint64_t calm_from = 0;  // points at which the 128 after a restart of the rate are over
-    void Persist(Archive& a) { a(excursions, riser, stall, points, last_step, calm_from); }
+    uint64_t calm_from = 0;         // points at which the 128 after a restart of the rate are over
+    int64_t calm_step = INT64_MIN;  // of the last of them so far
+    void Persist(Archive& a) {
+      a(excursions, riser, stall, points, last_step, calm_from, calm_step);
+    }
   };
   using Point = std::pair<int64_t, double>;  // step, value
 

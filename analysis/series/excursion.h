@@ -23,6 +23,14 @@ double PartOf(double share, double level, double scale, bool linear);
 // And back: 0.1 is ten percent.
 double ShareOf(double part, double level, double scale, bool linear);
 
+// A restart of the learning rate by its schedule (RateWatch): the step in which it began to stand
+// higher, and from where to where it rose.
+struct ScheduleRestart {
+  int64_t step = 0;
+  double from = 0, to = 0;
+  void Persist(Archive& a) { a(step, from, to); }
+};
+
 // Levels and excesses are in ln value, or in values themselves once one was <= 0 (`linear`).
 struct Excursion {
   int64_t onset_step = 0;   // of its first point
@@ -50,17 +58,28 @@ struct Excursion {
   bool restart = false;      // began within 128 points of a restart of the rate
   bool third = false;        // its peak is a third of the level, or more
   bool ended = false;        // the data ended, or a resume began, before it was back
+  bool scatters = false;     // Frame::scatters
+  bool scheduled = false;    // began as the rate's schedule restarted
+  bool overstayed = false;   // ... and the loss was away when the rate was back where it had been
+  ScheduleRestart cause;     // that restart
 
   // A warning; else a note. A level around 0, which may be 0 for most of the time, says little, and
   // a scale about it neither: there only what lasts counts, and rises above all that was seen
-  // before.
+  // before. Where too little was seen to know that, it must be a jump, too, and too far out for any
+  // noise, of which it is known that it is noise: what begins at 0 and grows, as the loss of a
+  // policy does, may get as far.
   bool warns() const {
+    if (by_schedule()) return false;
     if (restart && !third) return false;
-    if (around_zero()) return lasting && compared >= kEnoughBefore && above_before();
+    if (around_zero())
+      return lasting && above_before() && (compared >= kEnoughBefore || far_jump());
     return lasting || outstanding;
   }
+  // What a restart of the rate does, as far as anybody can tell yet.
+  bool by_schedule() const { return scheduled && !overstayed; }
   // The level is no measure of anything.
   bool around_zero() const { return linear && !(std::fabs(level) >= kMeans * scale); }
+  bool far_jump() const { return jumped && scatters && seen_enough(); }
   bool above_before() const { return peak >= kAboveBefore * before; }
   // Enough was seen before to know the noise by, or it is too far out for any.
   bool seen_enough() const { return compared >= kEnoughBefore || peak >= kFarOut * scale; }
@@ -83,7 +102,7 @@ struct Excursion {
   void Persist(Archive& a) {
     a(onset_step, opened_step, last_step, peak_step, points, above, window, level, scale, slope,
       peak, peak_value, sudden, before, compared, first_quarter, last_quarter, kind, linear, jumped,
-      lasting, outstanding, restart, third, ended);
+      lasting, outstanding, restart, third, ended, scatters, scheduled, overstayed, cause);
   }
 };
 

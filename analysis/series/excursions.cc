@@ -69,6 +69,7 @@ double MedianOfPart(const std::vector<double>& values, size_t from, size_t count
 void Excursions::Take(const Point& point, std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t ordinal = points_++;
   const bool was_open = open_.has_value();
+  if (awaited_) Await(point);
   if (was_open) {
     above_[ordinal % kAbove] = ExcessOf(*open_, point.y);
     Measure(point);
@@ -158,10 +159,13 @@ void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
   open.is.scale = frame.scale;
   open.is.slope = frame.slope;
   open.is.linear = window_.linear();
+  constexpr uint64_t kShowsNoise = 24;  // of 16 points of a hinge most may be none of its zeros
+  open.is.scatters = frame.scatters && frame.window >= kShowsNoise;
   LookBefore(open.onset, &open.is);
   open.is.jumped =
       at_once && window_.y(at) - window_.y(at - 1) >= 0.75 * (window_.y(at) - frame.level);
   open.is.restart = open.onset < restart_until_;
+  LookForRestart();
   waiting_.clear();
   std::vector<Point> points;
   for (uint64_t i = from; i < count; ++i) points.push_back({window_.step(i), window_.y(i)});
@@ -222,7 +226,7 @@ void Excursions::GoOn(std::vector<SeriesEvent>* events, Settled* settled) {
     open.doubled = true;
     Say(SeriesEvent::What::kDoubled, events);
   }
-  if (open.under == 3) return Back(events, settled);
+  if (open.under == kThree) return Back(events, settled);
   if (!open.decided && open.taken >= kBack && open.under == 0) {
     Decide();
     Say(SeriesEvent::What::kSettled, events);
@@ -258,6 +262,9 @@ void Excursions::Decide() {
   } else if (points >= 64) {
     is.kind = ExcursionKind::kLevelShift;
   }
+  // It cannot be known to stay while the rate is up.
+  if (is.by_schedule() && is.kind == ExcursionKind::kDivergence)
+    is.kind = points >= 64 ? ExcursionKind::kLevelShift : ExcursionKind::kSpike;
 }
 
 // Its newest points are the level's again.
@@ -273,6 +280,7 @@ void Excursions::Back(std::vector<SeriesEvent>* events, Settled* settled) {
 // Its points from number `from` on are history; the history begins with them, or goes on.
 void Excursions::Close(size_t from, bool restart, Settled* settled) {
   const std::vector<Point> points = std::move(open_->points);
+  if (OpenIsAwaited()) KeepAwaited();
   open_.reset();
   if (restart) {
     window_.PopTo(0);
@@ -310,6 +318,7 @@ void Excursions::Settle(std::vector<SeriesEvent>* events, Settled* settled) {
 }
 
 void Excursions::GoLinear() {
+  awaited_.reset();
   const double level = window_.count() > 0 ? window_.Level() : 0;
   window_.GoLinear();
   for (double& above : above_) above = std::exp(level) * std::expm1(above);

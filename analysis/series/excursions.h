@@ -8,6 +8,8 @@
 // - a point that is no higher than the level left is back, however far that was expected to fall;
 // - a spike of 512 points ends there, and the history restarts with its newest 128;
 // - whether it is short is judged as it goes on: what was seen to be more warns, whatever follows.
+// - one that begins as the rate's schedule restarts is judged when the rate is back where it was:
+//   until then it is no divergence, and no warning; its level is not expected to fall.
 // In one thing it is stricter: a short one stands out at 2.5 times what was seen before (not 1.5),
 // and where that is under 128 points at z >= 16, which noise with the tails of Laplace or of
 // Student's t with 5 degrees of freedom asks for.
@@ -47,13 +49,20 @@ class Excursions {
   // Excursions that begin in the next 128 points are notes where they stay under a third.
   void RestartRate() { restart_until_ = points_ + kRestart; }
   static constexpr uint64_t kRestart = 128;  // points
+  // The rate rises as its schedule restarts; again with each point as it goes on rising.
+  void FollowRestart(const ScheduleRestart& restart);
+  // It has fallen to where it was before: the loss must have come back by now.
+  void RateIsBack(std::vector<SeriesEvent>* events, Settled* settled);
+  // A resume begins: what the rate did before it tells nothing of what follows.
+  void ForgetRate();
   // From now on values themselves. Nothing may be open: Settle comes before.
   void GoLinear();
   bool linear() const { return window_.linear(); }
   uint64_t history() const { return window_.count(); }
 
   void Persist(Archive& a) {
-    a(window_, points_, above_, told_, run_, floor_, restart_until_, waiting_, open_);
+    a(window_, points_, above_, told_, run_, floor_, restart_until_, waiting_, open_, cycle_,
+      awaited_);
   }
 
  private:
@@ -61,6 +70,9 @@ class Excursions {
   static constexpr uint64_t kLongest = 512;  // a spike
   static constexpr uint64_t kBefore = 512;   // points that a short one is compared with
   static constexpr uint64_t kAbove = kBefore + kBack + 16;
+
+  static constexpr uint32_t kThree = 3;     // points in a row are back
+  static constexpr uint64_t kFollows = 32;  // points in which the level follows what rises
 
   // A point at z >= 6 that opens if 7 of 9 stay.
   struct Waiting {
@@ -70,6 +82,22 @@ class Excursions {
     uint64_t from = 0;     // no onset lies before it, in the history
     uint32_t seen = 0, above = 0;
     void Persist(Archive& a) { a(frame, at, ordinal, from, seen, above); }
+  };
+  // The rate stands higher since a restart.
+  struct Cycle {
+    ScheduleRestart restart;
+    uint64_t from = 0;  // points of the series before it
+    uint64_t rose = 0;  // ... before the newest value that was higher
+    void Persist(Archive& a) { a(restart, from, rose); }
+  };
+  // What a restart led to, and the loss is not back from yet.
+  struct Awaited {
+    Excursion is;
+    uint32_t under = 0;                 // newest points under z 3
+    uint32_t away = 0;                  // newest points that are not, and a tenth above the level
+    std::array<double, kThree> last{};  // excess of the newest points
+    int64_t step = 0;                   // of the newest one
+    void Persist(Archive& a) { a(is, under, away, last, step); }
   };
   struct Open {
     Open() {}  // NOLINT: clang 14 has no implicit one until Excursions is complete
@@ -103,6 +131,11 @@ class Excursions {
   void Back(std::vector<SeriesEvent>* events, Settled* settled);
   void Close(size_t from, bool restart, Settled* settled);
   void Say(SeriesEvent::What what, std::vector<SeriesEvent>* events) const;
+  // Of restarts of the rate: restarts.cc.
+  void LookForRestart();
+  void Await(const Point& point);
+  void KeepAwaited();
+  bool OpenIsAwaited() const;
 
   LevelWindow window_;
   uint64_t points_ = 0;                 // of the series
@@ -113,6 +146,8 @@ class Excursions {
   uint64_t restart_until_ = 0;
   std::vector<Waiting> waiting_;
   std::optional<Open> open_;
+  std::optional<Cycle> cycle_;
+  std::optional<Awaited> awaited_;
 };
 
 }  // namespace plumbline::rules

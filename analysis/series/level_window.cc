@@ -90,12 +90,15 @@ Frame LevelWindow::FrameAt(uint64_t i) const {
       (MedianOfNewest(i, half) - MedianOfNewest(i - half, half)) / static_cast<double>(half);
   std::array<double, kWidest> values;
   for (uint64_t k = 0; k < window; ++k) values[k] = y(i - window + k);
-  frame.scale =
-      std::max(ScaleOf(i, window, frame.slope, frame.level), SmallestGap({values.data(), window}));
+  const double deviation = ScaleOf(i, window, frame.slope, frame.level);
+  frame.scale = std::max(deviation, SmallestGap({values.data(), window}));
   if (!linear_) return frame;
   for (uint64_t k = 0; k < window; ++k)
     values[k] = y(i - window + k) - frame.slope * static_cast<double>(k);
-  frame.scale = std::max(frame.scale, SpreadOf({values.data(), window}));
+  constexpr double kAsNoise = 1.5;
+  const double spread = SpreadOf({values.data(), window});
+  frame.scale = std::max(frame.scale, spread);
+  frame.scatters = spread <= kAsNoise * deviation;
   return frame;
 }
 

@@ -17,7 +17,9 @@ struct Frame {
   double slope = 0;     // b, a point
   double scale = 0;     // s
   uint64_t window = 0;  // w
-  void Persist(Archive& a) { a(level, slope, scale, window); }
+  // Of values themselves: they lie about their middle as noise does, and not most of them on it.
+  bool scatters = false;
+  void Persist(Archive& a) { a(level, slope, scale, window, scatters); }
 };
 
 class LevelWindow {

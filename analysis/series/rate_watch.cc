@@ -4,10 +4,45 @@
 #include <cmath>
 
 namespace plumbline::rules {
+namespace {
 
-bool RateWatch::Restarts(double rate) {
-  if (!(rate >= 0) || !std::isfinite(rate)) return false;
-  if (high_ > 0 && low_ <= 0.75 * high_ && rate > low_ && rate >= 1.5 * low_) {
+constexpr double kAgain = 1.5;       // times a low: it went up again
+constexpr double kRounded = 1.0001;  // of rates that were printed in few digits
+
+}  // namespace
+
+RateMove RateWatch::Take(uint32_t attempt, int64_t step, double rate) {
+  RateMove move;
+  if (!(rate >= 0) || !std::isfinite(rate)) return move;
+  if (attempt != attempt_) {
+    attempt_ = attempt;
+    newest_ = NAN;
+    trough_ = HUGE_VAL;
+    up_ = false;
+  }
+  Follow(step, rate, &move);
+  move.rose = Rose(rate);
+  newest_ = rate;
+  return move;
+}
+
+// Where it stands in the course of its schedule.
+void RateWatch::Follow(int64_t step, double rate, RateMove* move) {
+  if (rate < newest_) trough_ = rate;
+  const bool fell = trough_ <= high_ / 2;
+  move->restarted = fell && rate > newest_ && rate >= 2 * trough_ && rate <= kRounded * high_;
+  if (move->restarted) {
+    if (!up_ || restart_.from != trough_) restart_ = {step, trough_, rate};
+    restart_.to = rate;
+    up_ = true;
+  } else if (up_ && rate <= kAgain * restart_.from) {
+    up_ = false;
+    move->back = true;
+  }
+}
+
+bool RateWatch::Rose(double rate) {
+  if (high_ > 0 && low_ <= 0.75 * high_ && rate > low_ && rate >= kAgain * low_) {
     low_ = rate;  // as it goes on rising, it restarts again
     return true;
   }

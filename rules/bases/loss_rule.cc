@@ -70,7 +70,7 @@ void LossRule::Add(const LossSeries& series, FindingBuilder found, VerdictSink& 
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(3, 3);
+  archive.Version(4, 4);
   archive(shared_, said_);
   by_number_.clear();
 }
@@ -105,6 +105,12 @@ void DescribeExcursion(const LossSeries& series, const Excursion& excursion,
       .Witness("points_above", static_cast<double>(excursion.above));
   if (!series.rate_known)
     found->Assume("no learning rate is recorded: the rate did not go up again");
+}
+
+std::string RestartWords(const Excursion& excursion) {
+  const ScheduleRestart& cause = excursion.cause;
+  return absl::StrFormat("the rate restarted in step %d, from %.3g to %.3g", cause.step, cause.from,
+                         cause.to);
 }
 
 void PlaceOnset(const LossSeries& series, int64_t onset, int64_t last, const std::string& kind,

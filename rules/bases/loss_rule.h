@@ -92,6 +92,8 @@ bool Overfits(const LossSeries& series, const Excursion& excursion);
 
 // The window, the level and how far above it the peak lies, as witness.
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion, FindingBuilder* found);
+// "the rate restarted in step 80, from 0.0001 to 0.06": what led to it.
+std::string RestartWords(const Excursion& excursion);
 // Layer, op, steps and rank; details `series`, `step` and `kind`; what was assumed.
 void PlaceOnset(const LossSeries& series, int64_t onset, int64_t last, const std::string& kind,
                 FindingBuilder* found);

@@ -88,14 +88,14 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
   told_.clear();
   touched_.clear();
   if (waiting_.empty()) return told_;  // most steps of most runs tell no loss
-  bool restarts = false;
+  Moves moves;
   for (Entry* entry : waiting_) {
     Place& place = entry->second;
     if (place.value.role != SeriesRole::kRate) continue;
     if (place.rate == nullptr) place.rate = &rates_[entry->first];
-    restarts |= place.rate->Restarts(place.value.value);
+    Add(step, place.value.value, place.rate, &moves);
   }
-  if (restarts) RestartRates(step.role);
+  TellOfRates(step.role, moves);
   for (Entry* entry : waiting_) {
     if (entry->second.value.role != SeriesRole::kRate) Judge(step, *entry, &told_, &touched_);
     entry->second.waits = false;
@@ -104,9 +104,27 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
   return told_;
 }
 
-void LossRun::RestartRates(v1::Role role) {
+void LossRun::Add(const StepEnd& step, double value, RateWatch* rate, Moves* moves) {
+  const RateMove move = rate->Take(step.attempt, step.step, value);
+  moves->rose |= move.rose;
+  moves->back |= move.back;
+  if (move.restarted) moves->restarted = &rate->restart();
+}
+
+// The rates are back when none of them is up.
+void LossRun::TellOfRates(v1::Role role, const Moves& moves) {
+  if (!moves.rose && moves.restarted == nullptr && !moves.back) return;
+  const bool up = std::any_of(rates_.begin(), rates_.end(), [&](const auto& rate) {
+    return std::get<0>(rate.first) == role && rate.second.up();
+  });
   for (auto& [of, series] : series_) {
-    if (std::get<0>(of) == role) series.detector.RestartRate();
+    if (std::get<0>(of) != role) continue;
+    if (moves.rose) series.detector.RestartRate();
+    if (moves.restarted != nullptr) series.detector.FollowRestart(*moves.restarted);
+    if (!moves.back || up) continue;
+    std::vector<SeriesEvent> events;
+    series.detector.RateIsBack(&events);
+    TellOf(series, events, &told_);
   }
 }
 
@@ -131,10 +149,10 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
     step.step = rows.steps[row];
     told_.clear();
     touched_.clear();
-    bool restarts = false;
+    Moves moves;
     for (const auto& [column, entry] : rates)
-      restarts |= entry->second.rate->Restarts(column->value(row));
-    if (restarts) RestartRates(step.role);
+      Add(step, column->value(row), entry->second.rate, &moves);
+    TellOfRates(step.role, moves);
     for (const auto& [column, entry] : losses) {
       entry->second.value.value = column->value(row);
       Judge(step, *entry, &told_, &touched_);

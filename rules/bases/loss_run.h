@@ -112,7 +112,12 @@ class LossRun {
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
-  void RestartRates(v1::Role role);
+  struct Moves {
+    bool rose = false, back = false;
+    const ScheduleRestart* restarted = nullptr;
+  };
+  static void Add(const StepEnd& step, double value, RateWatch* rate, Moves* moves);
+  void TellOfRates(v1::Role role, const Moves& moves);
   void Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
              std::vector<const LossSeries*>* touched);
   static void TellOf(const LossSeries& series, std::vector<SeriesEvent>& events,

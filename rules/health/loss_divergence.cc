@@ -38,7 +38,8 @@ are apart). Points count, not steps.
   best L + sigma. Where points two blocks apart differ by more than neighbours do, before the best block's end, noise is
   correlated: sigma and the number of points that count are corrected for it. The first 48 points, and the 128 after a
   restart of the rate, are not judged so.
-- A restart of the rate (see `health/loss-spike`) begins the comparison anew. One divergence is told once, at the earlier
+- A restart of the rate (see `health/loss-spike`) begins the comparison anew. What begins as a schedule restarts diverges only where it
+  is not back when the rate is: three points in a row a third above the level that was left. One divergence is told once, at the earlier
   onset; a divergence or a drift that comes back is a warning from there on, and said to be `recovered`.
 - Once a value is 0 or less, percentages mean nothing: a tenth and a third are those of the level or of 60 scales of its
   noise, whichever is more, and what is said is said in scales.
@@ -143,6 +144,18 @@ class LossDivergence : public LossRule {
   }
 
   static FindingBuilder Diverges(const LossSeries& series, const Excursion& e, int64_t onset) {
+    FindingBuilder found = DivergesSo(series, e, onset);
+    if (e.overstayed && e.kind != ExcursionKind::kRecovered) {
+      found.Explain(absl::StrFormat(
+          "%s left its level of %.4g in step %d, as %s; in step %d the rate is back, and the loss "
+          "stands %s above that level (median of 3 points).",
+          series.op, e.value(e.level), onset, RestartWords(e), e.last_step,
+          HowFar(e.last_quarter, e.level, e.scale, e.linear)));
+    }
+    return found;
+  }
+
+  static FindingBuilder DivergesSo(const LossSeries& series, const Excursion& e, int64_t onset) {
     const bool back = e.kind == ExcursionKind::kRecovered;
     const v1::Level level = back ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
     FindingBuilder found(e.warns() ? level : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);

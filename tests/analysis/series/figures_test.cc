@@ -33,7 +33,12 @@ Judged Judge(const std::vector<double>& values, const std::vector<double>& rate 
   RateWatch watch;
   Judged judged;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!rate.empty() && watch.Restarts(rate[i])) detector.RestartRate();
+    if (!rate.empty()) {
+      const RateMove move = watch.Take(0, static_cast<int64_t>(i), rate[i]);
+      if (move.rose) detector.RestartRate();
+      if (move.restarted) detector.FollowRestart(watch.restart());
+      if (move.back) detector.RateIsBack(&judged.events);
+    }
     detector.Take(0, static_cast<int64_t>(i), values[i], &judged.events);
   }
   detector.End(&judged.events);

@@ -29,6 +29,7 @@ List Tail(const List& v, size_t n) { return {v.end() - static_cast<std::ptrdiff_
 struct Compared {
   double m, s, b;
   uint64_t w;
+  bool scatters;
 };
 
 // What follows `history` is compared with this.
@@ -45,6 +46,7 @@ Compared FrameOf(const List& history, bool linear) {
   List rest;
   for (size_t i = 0; i < w; ++i) rest.push_back(window[i] - is.b * static_cast<double>(i));
   is.s = Mad(rest) * (static_cast<double>(w) / static_cast<double>(w - 4));
+  const double deviation = is.s;
   is.s = std::max(is.s, linear ? 0.005 * std::fabs(is.m) : 0.005);
   List sorted = window;
   std::sort(sorted.begin(), sorted.end());
@@ -59,7 +61,9 @@ Compared FrameOf(const List& history, bool linear) {
     std::sort(squares.begin(), squares.end());
     double sum = 0;
     for (size_t i = 0; i + 3 < w; ++i) sum += squares[i];
-    is.s = std::max(is.s, std::sqrt(sum / static_cast<double>(w - 3)));
+    const double spread = std::sqrt(sum / static_cast<double>(w - 3));
+    is.scatters = spread <= 1.5 * std::max(deviation, 0.005 * std::fabs(is.m));
+    is.s = std::max(is.s, spread);
   }
   return is;
 }
@@ -104,7 +108,7 @@ struct Slow {
   double before = 0;
   size_t compared = 0;
   bool is_open = false, decided = false, warned = false, lasting = false, outstanding = false,
-       third = false, restart = false;
+       third = false, restart = false, jumped = false;
   std::string kind;
   double e1 = 0, e4 = 0;
 
@@ -132,7 +136,8 @@ struct Slow {
   bool Warns() const {
     if (restart && !third) return false;
     if (linear && std::fabs(f.m) < 60 * f.s)
-      return lasting && compared >= 128 && Peak() >= 1.5 * before;
+      return lasting && Peak() >= 1.5 * before &&
+             (compared >= 128 || (jumped && f.scatters && f.w >= 24 && Peak() >= 16 * f.s));
     return lasting || outstanding;
   }
 
@@ -155,7 +160,8 @@ struct Slow {
     return text;
   }
 
-  void Open(size_t at, const Compared& frame) {
+  void Open(size_t at, const Compared& frame, bool at_once) {
+    const double rise = history[at].y - history[at - 1].y, above_level = history[at].y - frame.m;
     size_t o = at;
     const size_t least = std::max({floor, size_t{16}, at - std::min<size_t>(at, 128)});
     while (o > least) {
@@ -176,6 +182,7 @@ struct Slow {
         ++compared;
       }
     restart = onset < restart_until;
+    jumped = at_once && rise >= 0.75 * above_level;
     is_open = true;
     decided = warned = lasting = outstanding = third = false;
     kind = "spike";
@@ -335,12 +342,12 @@ struct Slow {
       const Compared frame = frames[k];
       waiting.clear();
       frames.clear();
-      return Open(opens, frame);
+      return Open(opens, frame, false);
     }
     if (far && y - c.m >= 8 * c.s && y - c.m >= Share(0.1, c.m, c.s, linear)) {
       waiting.clear();
       frames.clear();
-      Open(at, c);
+      Open(at, c, true);
     }
   }
 };

@@ -1,0 +1,96 @@
+// What a restart of the rate's schedule leads to is judged when the rate is back where it was:
+// until then a loss stands as high as the rate makes it, however far that is above the level that
+// the low rate had won.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "analysis/series/excursions.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kRestartTenth = 0.1, kRestartThird = 1.0 / 3;
+
+}  // namespace
+
+void Excursions::FollowRestart(const ScheduleRestart& restart) {
+  if (!cycle_ || cycle_->restart.step != restart.step) {
+    cycle_ = {restart, points_, points_};
+    awaited_.reset();
+  }
+  cycle_->restart.to = restart.to;
+  cycle_->rose = points_;
+}
+
+// Led to by the restart is what begins as the rate rises, or so soon after that the level, a median
+// of 32 points, had no time to follow; noise may let it begin up to three points before.
+void Excursions::LookForRestart() {
+  Open& open = *open_;
+  if (!cycle_ || open.onset + kThree < cycle_->from || open.onset > cycle_->rose + kFollows) return;
+  open.is.scheduled = true;
+  open.is.cause = cycle_->restart;
+  open.is.slope = 0;  // how fast the loss fell at the low rate says nothing of what follows
+  if (!awaited_) awaited_.emplace().is = open.is;
+}
+
+// Compared with the level that was left, whatever history has become since.
+void Excursions::Await(const Point& point) {
+  Awaited& is = *awaited_;
+  const double excess = point.y - is.is.level;
+  const bool away = excess >= 3 * is.is.scale && excess > 0;
+  const double tenth = PartOf(kRestartTenth, is.is.level, is.is.scale, is.is.linear);
+  is.under = away ? 0 : is.under + 1;
+  is.away = away && excess >= tenth ? is.away + 1 : 0;
+  std::rotate(is.last.begin(), is.last.begin() + 1, is.last.end());
+  is.last.back() = excess;
+  is.step = point.step;
+  if (is.under == kThree) awaited_.reset();
+}
+
+bool Excursions::OpenIsAwaited() const {
+  return open_ && awaited_ && open_->is.onset_step == awaited_->is.onset_step;
+}
+
+void Excursions::KeepAwaited() { awaited_->is = open_->is; }
+
+void Excursions::RateIsBack(std::vector<SeriesEvent>* events, Settled* settled) {
+  cycle_.reset();
+  if (!awaited_) return;
+  if (OpenIsAwaited()) KeepAwaited();
+  const Awaited awaited = *std::exchange(awaited_, std::nullopt);
+  const bool same = open_ && open_->is.onset_step == awaited.is.onset_step;
+  if (awaited.away < kThree) return;
+  // It stayed.
+  Excursion is = awaited.is;
+  is.overstayed = true;
+  is.last_step = awaited.step;
+  std::array<double, kThree> last = awaited.last;
+  is.last_quarter = MedianOf(last);
+  if (is.first_quarter == 0) is.first_quarter = is.peak;
+  const bool third = is.last_quarter >= PartOf(kRestartThird, is.level, is.scale, is.linear);
+  is.kind = third ? ExcursionKind::kDivergence : ExcursionKind::kLevelShift;
+  // What is not open any more has its place in the history already.
+  is.ended = !same;
+  SeriesEvent& event = events->emplace_back();
+  event.what = SeriesEvent::What::kSettled;
+  event.excursion = is;
+  if (!same) return;
+  open_->is = is;
+  open_->decided = true;
+  open_->warned = is.warns();
+  if (third) {
+    open_->points.clear();
+  } else {
+    Close(0, !open_->is_short(), settled);
+  }
+  TellSettled(settled);
+}
+
+void Excursions::ForgetRate() {
+  cycle_.reset();
+  awaited_.reset();
+}
+
+}  // namespace plumbline::rules
