@@ -190,14 +190,15 @@ std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by
   std::set<Names> keys;
   for (const Path& path : placed) keys.insert(path.key);
   const std::map<Names, std::string> names = NameKeys(keys);
+  const bool within = keys.size() > 1 || options.run.ends_with('/');
+  std::string said = options.run;
+  while (said.ends_with('/')) said.pop_back();
   std::vector<FilePlace> places;
   for (Path& path : placed) {
     const std::string& name = names.at(path.key);
-    path.place.run_said = !options.run.empty() && keys.size() == 1;
-    if (keys.size() > 1) path.place.within = options.run;
-    path.place.run = options.run.empty() ? name
-                     : keys.size() == 1  ? options.run
-                                         : options.run + "/" + name;
+    path.place.run_said = !said.empty() && !within;
+    if (within) path.place.within = said;
+    path.place.run = said.empty() ? name : within ? said + "/" + name : said;
     places.push_back(std::move(path.place));
   }
   return places;
