@@ -7,7 +7,6 @@
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/scalars/batches.h"
-#include "audit/readers/scalars/state_copies.h"
 
 namespace plumbline::audit {
 namespace {

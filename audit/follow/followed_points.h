@@ -60,7 +60,7 @@ class FollowedPoints {
     std::vector<SeriesSeen> before;  // of the files that it replaced
     uint64_t bytes_before = 0;
     bool dormant = false;  // read to its end long after it was written, and closed
-    std::string copy_of;   // not read (state_copies.h): the path of the one that is
+    std::string copy_of;   // not read (CopiesAmong): the path of the one that is
   };
   struct Lane {
     uint32_t attempt = 0;

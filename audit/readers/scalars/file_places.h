@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "audit/readers/input/reader.h"
 #include "audit/readers/input/reader_options.h"
 
 namespace plumbline::audit {
@@ -32,6 +34,19 @@ struct FilePlace {
 // folder within one that holds such files itself. `rank0`, `rank_3` in a name is the rank.
 std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by_folder,
                                   const ScalarOptions& options);
+
+// Of copies of one file: transformers writes its trainer's state, all that was logged so far in it,
+// into the folder of each checkpoint.
+struct StateFile {
+  const InputReport* report = nullptr;
+  uint64_t bytes = 0;
+};
+
+// Those that are not to be read, each with the path of the longest one of its output folder, which
+// is. What is named on the command line is read.
+std::map<const InputReport*, std::string> CopiesAmong(const std::vector<StateFile>& files);
+// What is said of a copy.
+std::string NoteOfCopy(const std::string& longest);
 
 // InvalidArgument: no regular expression, or one without a group.
 absl::Status CheckRankPattern(const std::string& pattern);

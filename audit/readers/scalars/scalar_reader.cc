@@ -15,7 +15,6 @@
 #include "audit/readers/scalars/file_places.h"
 #include "audit/readers/scalars/file_sink.h"
 #include "audit/readers/scalars/json_recognition.h"
-#include "audit/readers/scalars/state_copies.h"
 
 namespace plumbline::audit {
 namespace {
