@@ -61,13 +61,46 @@ constexpr std::string_view kNotTheValue[] = {
 constexpr std::string_view kEvaluations[] = {"val",        "valid",  "validation", "eval",
                                              "evaluation", "test",   "testing",    "dev",
                                              "heldout",    "holdout"};
-// Terms that are added to a loss; sides of a game, which rise as the other side learns.
-constexpr std::string_view kTerms[] = {
-    "aux",           "auxiliary",      "z",        "balance",    "balancing",   "lb",
-    "router",        "routing",        "entropy",  "kl",         "penalty",     "regularization",
-    "reg",           "regularisation", "commit",   "commitment", "l1",          "l2",
-    "decay",         "orth",           "sparsity", "partial",    "adversarial", "generator",
-    "discriminator", "critic",         "actor"};
+// Terms that are added to a loss.
+constexpr std::string_view kTerms[] = {"aux",
+                                       "auxiliary",
+                                       "z",
+                                       "balance",
+                                       "balancing",
+                                       "lb",
+                                       "router",
+                                       "routing",
+                                       "entropy",
+                                       "kl",
+                                       "kld",
+                                       "penalty",
+                                       "reg",
+                                       "regularization",
+                                       "commit",
+                                       "commitment",
+                                       "regularisation",
+                                       "decay",
+                                       "orth",
+                                       "orthogonal",
+                                       "sparsity",
+                                       "partial",
+                                       "orthogonality",
+                                       "codebook",
+                                       "vq",
+                                       "diversity",
+                                       "ent"};
+// What learns against something that learns, too: it rises as the other side gets better, or as
+// rewards come.
+constexpr std::string_view kGame[] = {
+    "adversarial", "adv",      "gan",     "wgan", "gp",  "alpha",     "temp",
+    "temperature", "reward",   "rewards", "rnd",  "icm", "intrinsic", "extrinsic",
+    "curiosity",   "lagrange", "cql",     "ppo",  "grpo"};
+constexpr std::string_view kPolicy[] = {"policy", "pg", "pi", "actor", "surrogate"};
+constexpr std::string_view kValue[] = {"value", "values", "vf", "critic", "critics",
+                                       "q",     "q1",     "q2", "qf",     "qf1",
+                                       "qf2",   "qvalue", "td", "v",      "baseline"};
+constexpr std::string_view kGenerator[] = {"generator", "gen", "g"};
+constexpr std::string_view kDiscriminator[] = {"discriminator", "disc", "d"};
 // A bound, a factor, a setting of the scheduler.
 constexpr std::string_view kNotTheRate[] = {
     "min",      "max",      "base",      "initial", "init",      "target", "final",  "end",
@@ -126,7 +159,8 @@ bool IsGradientNorm(const Words& words) {
   const bool is = Has(words, "gnorm") || InARow(words, "grad", "norm") ||
                   InARow(words, "gradient", "norm") || InARow(words, "grads", "norm") ||
                   InARow(words, "gradients", "norm");
-  return is && !HasAny(words, kOther);
+  const bool alone = words.size() == 1 && words[0] == "norm";  // as llm.c has it
+  return alone || (is && !HasAny(words, kOther));
 }
 
 bool IsRate(const Words& words) {
@@ -134,11 +168,59 @@ bool IsRate(const Words& words) {
   return is && !HasAny(words, kNotTheRate);
 }
 
-SeriesRole LossRole(const Words& words) {
-  if (!Has(words, "loss") || HasAny(words, kNotTheValue)) return SeriesRole::kNone;
+// The name of a loss's value, `loss_value`; `loss/value` and `value_loss` are those of a critic.
+bool SaysLossValue(std::string_view name) {
+  constexpr std::string_view kSpellings[] = {"loss_value", "loss-value", "loss value", "lossvalue"};
+  std::string lower(name);
+  absl::AsciiStrToLower(&lower);
+  return std::any_of(std::begin(kSpellings), std::end(kSpellings),
+                     [&](std::string_view said) { return lower.ends_with(said); });
+}
+
+GameSide SideOf(std::string_view name, const Words& words) {
+  const bool its_value = SaysLossValue(name);
+  const bool critic = std::any_of(std::begin(kValue), std::end(kValue), [&](std::string_view word) {
+    return Has(words, word) && !(its_value && word == "value");
+  });
+  return HasAny(words, kPolicy)          ? GameSide::kPolicy
+         : critic                        ? GameSide::kValue
+         : HasAny(words, kGenerator)     ? GameSide::kGenerator
+         : HasAny(words, kDiscriminator) ? GameSide::kDiscriminator
+                                         : GameSide::kNone;
+}
+
+// The loss of a detector's masks, not the mask of a loss.
+bool IsOfMasks(const Words& words) {
+  return Has(words, "mask") && std::all_of(words.begin(), words.end(), [](const std::string& word) {
+           const bool split = std::find(std::begin(kEvaluations), std::end(kEvaluations), word) !=
+                              std::end(kEvaluations);
+           return word == "loss" || word == "mask" || word == "train" || split;
+         });
+}
+
+// `reg` beside `box` is a regression.
+bool IsOfBoxes(const Words& words) {
+  return Has(words, "reg") && (Has(words, "box") || Has(words, "bbox"));
+}
+
+SeriesRole LossRole(std::string_view name, const Words& words) {
+  if (!Has(words, "loss")) return SeriesRole::kNone;
+  const bool of_gradients =
+      InARow(words, "policy", "gradient") || InARow(words, "gradient", "penalty");
+  const bool constant = HasAny(words, kNotTheValue) && !IsOfMasks(words);
+  if (constant && !of_gradients) return SeriesRole::kNone;
   const bool cross_entropy = InARow(words, "cross", "entropy");
-  if (!cross_entropy && HasAny(words, kTerms)) return SeriesRole::kAuxiliaryLoss;
+  const bool term = !cross_entropy && !IsOfBoxes(words) && HasAny(words, kTerms);
+  if (term || HasAny(words, kGame) || SideOf(name, words) != GameSide::kNone)
+    return SeriesRole::kAuxiliaryLoss;
   return HasAny(words, kEvaluations) ? SeriesRole::kEvaluationLoss : SeriesRole::kLoss;
+}
+
+// What an episode brought: there is a game.
+bool IsOfEpisodes(const Words& words) {
+  constexpr std::string_view kEpisode[] = {"ep", "episode", "episodes", "episodic"};
+  constexpr std::string_view kBrought[] = {"rew", "reward", "rewards", "return", "returns"};
+  return HasAny(words, kEpisode) && HasAny(words, kBrought);
 }
 
 bool IsTokens(const Words& words) {
@@ -186,11 +268,10 @@ std::optional<SeriesRole> FindRole(std::string_view name) {
 
 namespace {
 
-SeriesRole FindRoleByName(std::string_view name) {
-  const Words words = WordsOf(name);
+SeriesRole FindRole(std::string_view name, const Words& words) {
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
-  if (const SeriesRole loss = LossRole(words); loss != SeriesRole::kNone) return loss;
+  if (const SeriesRole loss = LossRole(name, words); loss != SeriesRole::kNone) return loss;
   if (IsRate(words)) return SeriesRole::kRate;
   if (IsUpdateRatio(words)) return SeriesRole::kUpdateRatio;
   if (IsMemory(words)) return SeriesRole::kMemory;
@@ -199,13 +280,33 @@ SeriesRole FindRoleByName(std::string_view name) {
   return SeriesRole::kNone;
 }
 
-}  // namespace
+struct Meaning {
+  SeriesRole role = SeriesRole::kNone;
+  GameSide side = GameSide::kNone;
+  bool part = false;
+};
+
+Meaning FindMeaning(std::string_view name) {
+  const Words words = WordsOf(name);
+  Meaning meaning{FindRole(name, words)};
+  if (meaning.role == SeriesRole::kAuxiliaryLoss) meaning.side = SideOf(name, words);
+  if (meaning.role == SeriesRole::kNone && IsOfEpisodes(words)) meaning.side = GameSide::kEpisodes;
+  meaning.part = meaning.role == SeriesRole::kLoss &&
+                 (Has(words, "l1") || Has(words, "l2") || IsOfBoxes(words));
+  return meaning;
+}
 
 // Rules ask at each step of each series.
-SeriesRole RoleByName(std::string_view name) {
-  thread_local NameMemo<SeriesRole> memo;
-  return memo.Of(name, FindRoleByName);
+Meaning MeaningOf(std::string_view name) {
+  thread_local NameMemo<Meaning> memo;
+  return memo.Of(name, FindMeaning);
 }
+
+}  // namespace
+
+SeriesRole RoleByName(std::string_view name) { return MeaningOf(name).role; }
+GameSide SideByName(std::string_view name) { return MeaningOf(name).side; }
+bool MayBePart(std::string_view name) { return MeaningOf(name).part; }
 
 SeriesRole SeriesRoles::Of(std::string_view name) const {
   const auto said = said_.find(name);

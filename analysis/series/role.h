@@ -15,7 +15,7 @@ enum class SeriesRole : uint8_t {
   kNone,
   kLoss,            // of training
   kEvaluationLoss,  // `val`, `eval`, `test`, `dev`, ... is a word of the name
-  kAuxiliaryLoss,   // load balancing, z loss, ...: a term, not the loss
+  kAuxiliaryLoss,   // load balancing, z loss, ...: a term; a critic, a generator: a side of a game
   kGradientNorm,
   kRate,       // learning rate of a parameter group
   kLossScale,  // of mixed precision
@@ -32,6 +32,20 @@ std::optional<SeriesRole> FindRole(std::string_view name);
 
 // By name: any case; `/ _ - . : space` alike, and a capital behind a small letter begins a word.
 SeriesRole RoleByName(std::string_view name);
+
+// Who plays a game, as reinforcement learning and adversarial training are: the losses of all sides
+// rise as others learn, and so does their sum.
+enum class GameSide : uint8_t {
+  kNone,
+  kPolicy,  // auxiliary losses of a policy, a critic, ...
+  kValue,
+  kGenerator,
+  kDiscriminator,
+  kEpisodes,  // no loss: what an episode brought
+};
+GameSide SideByName(std::string_view name);
+// A loss by its name that is but a part where there is another: L1, L2, boxes of a detector.
+bool MayBePart(std::string_view name);
 
 // What the user said of names, before what they say themselves. Immutable once rules have it.
 class SeriesRoles {

@@ -59,15 +59,19 @@ absl::StatusOr<std::unique_ptr<FollowedAudit>> FollowedAudit::Create(const Audit
 }
 
 FollowedAudit::FollowedAudit(const AuditOptions& options)
-    : options_(options), known_(options.paths, options.forced, options.mapped) {}
+    : options_(options),
+      known_(options.paths, options.forced, options.mapped, options.readers.scalars.step) {}
 
-FollowedPoints* FollowedAudit::PointsOf(const ScalarReader& reader) {
+// The format that is there first has the run that --run names, and keeps it: a server may have it.
+FollowedPoints* FollowedAudit::PointsOf(const ScalarReader& reader, InputReport* report) {
   for (const auto& points : points_) {
     if (&points->format() == &reader.points()) return points.get();
   }
   cursors_.push_back(std::make_unique<PointCursor>(kNewStream + points_.size()));
-  return points_
-      .emplace_back(std::make_unique<FollowedPoints>(reader.points(), options_.readers.scalars))
+  const std::string_view first =
+      points_.empty() ? reader.format() : std::string_view(points_.front()->format().name);
+  ScalarOptions options = BesideFormat(options_.readers.scalars, reader.format(), first, report);
+  return points_.emplace_back(std::make_unique<FollowedPoints>(reader.points(), std::move(options)))
       .get();
 }
 
@@ -76,9 +80,16 @@ void FollowedAudit::LookForFiles(bool last) {
   const Clock::time_point begin = Clock::now();
   if (begin < look_at_ && !last) return;
   std::map<FollowedPoints*, std::vector<InputReport*>> fresh;
-  for (const KnownFiles::Found& found : known_.Look(last)) {
+  std::vector<KnownFiles::Found> all = known_.Look(last);
+  // Formats in the order in which an audit has them.
+  const std::vector<const Reader*>& readers = Readers();
+  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+    return std::find(readers.begin(), readers.end(), a.reader) <
+           std::find(readers.begin(), readers.end(), b.reader);
+  });
+  for (const KnownFiles::Found& found : all) {
     if (const auto* scalars = dynamic_cast<const ScalarReader*>(found.reader)) {
-      fresh[PointsOf(*scalars)].push_back(found.report);
+      fresh[PointsOf(*scalars, found.report)].push_back(found.report);
     } else {
       others_.push_back({found.reader, found.report, {}});
     }

@@ -52,7 +52,7 @@ class FollowedAudit {
 
   explicit FollowedAudit(const AuditOptions& options);
   void LookForFiles(bool last);
-  FollowedPoints* PointsOf(const ScalarReader& reader);
+  FollowedPoints* PointsOf(const ScalarReader& reader, InputReport* report);
   bool OthersChanged();
   void TakeVoid();
   bool TellNew(bool all);

@@ -49,10 +49,42 @@ FollowedPoints::FollowedPoints(const PointFormat& format, ScalarOptions options,
   runs_->limits = limits_;
 }
 
-std::vector<FilePlace> FollowedPoints::Places() const {
+// Of the files that are read.
+void FollowedPoints::Place() {
+  std::vector<File*> read;
   std::vector<std::string> paths;
-  for (const auto& file : files_) paths.push_back(file->report->path);
-  return PlaceFiles(paths, format_.by_folder, options_);
+  for (const auto& file : files_) {
+    if (!file->copy_of.empty()) continue;
+    read.push_back(file.get());
+    paths.push_back(file->report->path);
+  }
+  std::vector<FilePlace> places = PlaceFiles(paths, format_.by_folder, options_);
+  for (size_t i = 0; i < read.size(); ++i) {
+    // Beside a new one its run is called otherwise, or belongs to another.
+    again_ |= read[i]->sink != nullptr && !SamePlace(read[i]->place, places[i]);
+    read[i]->place = std::move(places[i]);
+  }
+}
+
+// True: others are read than before. What was read of a copy is void.
+bool FollowedPoints::SetCopiesAside() {
+  std::vector<StateFile> states;
+  for (const auto& file : files_) {
+    if (!file->report->path.ends_with("trainer_state.json")) continue;
+    const std::optional<FileStamp> stamp = StampOf(file->report->path);
+    states.push_back({file->report, stamp ? stamp->size : file->report->bytes});
+  }
+  if (states.size() < 2) return false;
+  const std::map<const InputReport*, std::string> copies = CopiesAmong(states);
+  bool changed = false;
+  for (const auto& file : files_) {
+    const auto copy = copies.find(file->report);
+    const std::string of = copy == copies.end() ? "" : copy->second;
+    changed |= of.empty() != file->copy_of.empty();
+    again_ |= !of.empty() && file->sink != nullptr;
+    file->copy_of = of;
+  }
+  return changed;
 }
 
 void FollowedPoints::Add(const std::vector<InputReport*>& fresh) {
@@ -62,12 +94,8 @@ void FollowedPoints::Add(const std::vector<InputReport*>& fresh) {
     file.head = HeadOf(report->path);
     file.begun = format_.begun == nullptr ? std::nan("") : format_.begun(report->path, file.head);
   }
-  std::vector<FilePlace> places = Places();
-  for (size_t i = 0; i < files_.size(); ++i) {
-    // Beside the new one its run is called otherwise, or belongs to another.
-    again_ |= files_[i]->sink != nullptr && !SamePlace(files_[i]->place, places[i]);
-    files_[i]->place = std::move(places[i]);
-  }
+  SetCopiesAside();
+  Place();
   Order();
 }
 
@@ -116,6 +144,7 @@ bool FollowedPoints::WrittenAnew(const File& file) const {
 
 // True: something new was read.
 bool FollowedPoints::Look(File* file) {
+  if (!file->copy_of.empty()) return false;
   const std::optional<FileStamp> stamp = StampOf(file->report->path);
   if (!stamp) return false;  // taken away: perhaps another one takes its place
   if (stamp == file->stamp) return false;
@@ -123,6 +152,8 @@ bool FollowedPoints::Look(File* file) {
   const bool replaced =
       !first && (!file->stamp->SameFile(*stamp) || stamp->size < file->stamp->size);
   const bool document = file->report->path.ends_with(".json");
+  // It may stand in the place of one that was read: with all others, then.
+  if (document && first && again_) return false;
   bool any = false;
   if (file->dormant || (document && !first) || (replaced && WrittenAnew(*file))) {
     again_ = true;
@@ -178,6 +209,7 @@ void FollowedPoints::ReadAgain() {
 
 bool FollowedPoints::Poll() {
   bool any = false;
+  if (SetCopiesAside()) Place();
   for (const auto& file : files_) any |= Look(file.get());
   if (again_ && Clock::now() >= again_at_) {
     ReadAgain();
@@ -232,7 +264,10 @@ uint64_t FollowedPoints::left_out() const {
 }
 
 void FollowedPoints::Close() {
-  for (const auto& file : files_) Shut(file.get());
+  for (const auto& file : files_) {
+    Shut(file.get());
+    if (!file->copy_of.empty()) file->report->Note(NoteOfCopy(file->copy_of));
+  }
 }
 
 }  // namespace plumbline::audit

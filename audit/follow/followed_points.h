@@ -21,8 +21,9 @@ namespace plumbline::audit {
 // A file that is appended to is read on. One that was replaced by another file, or cut short, was
 // rotated: the new one is read as the next file of its run. One that begins as it began before was
 // written anew, and so is a JSON document, which has one form at a time: what was read of it is
-// void, and all is read again. Memory: 16 bytes a point, at most PointLimits, and a block a file.
-// Not thread-safe.
+// void, and all is read again. Of a trainer's state and its copies the longest is read, as an audit
+// does; a longer one takes its place, and all is read again. Memory: 16 bytes a point, at most
+// PointLimits, and a block a file. Not thread-safe.
 class FollowedPoints {
  public:
   using Clock = std::chrono::steady_clock;
@@ -59,6 +60,7 @@ class FollowedPoints {
     std::vector<SeriesSeen> before;  // of the files that it replaced
     uint64_t bytes_before = 0;
     bool dormant = false;  // read to its end long after it was written, and closed
+    std::string copy_of;   // not read (CopiesAmong): the path of the one that is
   };
   struct Lane {
     uint32_t attempt = 0;
@@ -67,8 +69,8 @@ class FollowedPoints {
     Clock::time_point at{};  // something came
   };
 
-  void Place(std::vector<FilePlace> places);
-  std::vector<FilePlace> Places() const;
+  void Place();
+  bool SetCopiesAside();
   void Order();
   bool Open(File* file);
   bool ReadOn(File* file);

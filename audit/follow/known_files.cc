@@ -30,7 +30,7 @@ void KnownFiles::LookAt(const std::string& path, size_t argument, std::vector<Fo
     known->second.argument = argument;
   }
   File& file = known->second;
-  Inputs inputs = FindInputs({path}, forced_, mapped_);
+  Inputs inputs = FindInputs({path}, forced_, mapped_, step_);
   if (inputs.reports.empty()) return;
   file.report = std::make_unique<InputReport>(std::move(inputs.reports.front()));
   file.report->named = path == paths_[argument];
@@ -83,7 +83,7 @@ std::deque<InputReport> KnownFiles::Reports(bool last) const {
   for (const std::string& path : paths_) {
     std::error_code error;
     if (files_.contains(path) || fs::is_directory(path, error)) continue;
-    for (InputReport& report : FindInputs({path}, forced_, mapped_).reports)
+    for (InputReport& report : FindInputs({path}, forced_, mapped_, step_).reports)
       if (report.failed()) reports.push_back(std::move(report));
   }
   return reports;

@@ -19,8 +19,9 @@ namespace plumbline::audit {
 // Not thread-safe. Reports stay where they are.
 class KnownFiles {
  public:
-  KnownFiles(std::vector<std::string> paths, const Reader* forced, const Reader* mapped)
-      : paths_(std::move(paths)), forced_(forced), mapped_(mapped) {}
+  KnownFiles(std::vector<std::string> paths, const Reader* forced, const Reader* mapped,
+             std::string step)
+      : paths_(std::move(paths)), forced_(forced), mapped_(mapped), step_(std::move(step)) {}
 
   struct Found {
     InputReport* report;
@@ -47,6 +48,7 @@ class KnownFiles {
   const std::vector<std::string> paths_;
   const Reader* const forced_;
   const Reader* const mapped_;
+  const std::string step_;             // FindInputs
   std::map<std::string, File> files_;  // by path
   std::set<std::string> canonical_;    // of each file, what it really is
 };

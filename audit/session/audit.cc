@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/spelling.h"
+#include "audit/readers/scalars/scalar_reader.h"
 #include "audit/session/inputs.h"
 #include "audit/session/judgement.h"
 
@@ -67,12 +68,24 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   auto judgement = Judgement::Create(options.engine, options.collect_series);
   if (!judgement.ok()) return judgement.status();
   if (options.collect_timelines) (*judgement)->KeepTimelines();
-  Inputs inputs = FindInputs(options.paths, options.forced, options.mapped);
+  Inputs inputs =
+      FindInputs(options.paths, options.forced, options.mapped, options.readers.scalars.step);
   std::vector<std::unique_ptr<Source>> sources;
   AuditProgress progress;
   ReaderOptions readers = options.readers;
   readers.block_fits |= AsksForBlocks(options.engine);
+  const Reader* first = nullptr;  // of scalars: --run names its run
   for (const Inputs::Set& set : inputs.sets) {
+    const bool scalars = dynamic_cast<const ScalarReader*>(set.reader) != nullptr;
+    if (scalars && first == nullptr) first = set.reader;
+    if (scalars) {
+      // A note of the largest: not of a copy that is not read.
+      InputReport* const largest =
+          *std::max_element(set.files.begin(), set.files.end(),
+                            [](const auto* a, const auto* b) { return a->bytes < b->bytes; });
+      readers.scalars =
+          BesideFormat(options.readers.scalars, set.reader->format(), first->format(), largest);
+    }
     for (auto& source : set.reader->OpenWith(set.files, readers))
       sources.push_back(std::move(source));
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "audit/readers/input/file.h"
+#include "audit/readers/scalars/scalar_reader.h"
 
 namespace plumbline::audit {
 namespace {
@@ -28,8 +29,8 @@ std::string_view UnpackWith(std::string_view head) {
 
 class Finder {
  public:
-  Finder(const Reader* forced, const Reader* mapped, Inputs* inputs)
-      : forced_(forced), inputs_(inputs) {
+  Finder(const Reader* forced, const Reader* mapped, std::string step, Inputs* inputs)
+      : forced_(forced), step_(std::move(step)), inputs_(inputs) {
     if (mapped != nullptr) inputs_->sets.push_back({mapped, {}});
     for (const Reader* reader : Readers()) inputs_->sets.push_back({reader, {}});
   }
@@ -94,6 +95,10 @@ class Finder {
       if (!fits) continue;
       return TakeIn(&set, report);
     }
+    const Reader* by_step = forced_ == nullptr ? ReaderByStep(report->path, head, step_) : nullptr;
+    for (Inputs::Set& set : inputs_->sets) {
+      if (by_step != nullptr && set.reader == by_step) return TakeIn(&set, report);
+    }
     if (!report->named) {
       strangers_.emplace_back(report, head.substr(0, kLook));
       return;
@@ -126,6 +131,7 @@ class Finder {
   static constexpr size_t kLook = 16;  // bytes that tell a pickle
 
   const Reader* forced_;
+  const std::string step_;
   Inputs* inputs_;
   std::set<std::string> seen_;
   // Found in a directory, and of no format; the first bytes of each.
@@ -134,10 +140,10 @@ class Finder {
 
 }  // namespace
 
-Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced,
-                  const Reader* mapped) {
+Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced, const Reader* mapped,
+                  const std::string& step) {
   Inputs inputs;
-  Finder finder(forced, mapped, &inputs);
+  Finder finder(forced, mapped, step, &inputs);
   for (const std::string& path : paths) finder.Named(path);
   finder.Finish();
   return inputs;

@@ -22,9 +22,10 @@ struct Inputs {
 };
 
 // `forced` reads every file as its format; nullptr: by content. `mapped`, where given, is asked
-// before all others. A file that occurs twice is taken once. Problems (missing, unreadable, not
-// recognised) are in the reports.
+// before all others. `step`: what the user calls the column of steps, by which tables
+// are known that none knows else. A file that occurs twice is taken once. Problems (missing,
+// unreadable, not recognised) are in the reports.
 Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced,
-                  const Reader* mapped = nullptr);
+                  const Reader* mapped = nullptr, const std::string& step = "");
 
 }  // namespace plumbline::audit

@@ -69,6 +69,14 @@ void LossRule::Add(const LossSeries& series, FindingBuilder found, VerdictSink& 
   out.Add(found.Take());
 }
 
+void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
+  found->Level(v1::LEVEL_NOTE)
+      .Assume(MayBePart(series.op)
+                  ? "it is a part of the loss: another training loss is recorded beside it"
+                  : "it is the sum of what learn from each other: their own losses, or what "
+                    "episodes brought, are recorded beside it");
+}
+
 void LossRule::Persist(Archive& archive) {
   archive.Version(4, 4);
   archive(shared_, said_);

@@ -53,6 +53,10 @@ class LossRule : public Rule {
   // Pass or inconclusive, of a series without a finding. nullopt: none of this rule's series.
   virtual std::optional<v1::Verdict> Rest(const LossSeries& series) const = 0;
 
+  bool MayRise(const LossSeries& series) const { return shared_.run().MayRise(series, roles_); }
+  // A note, with the reason, of what may rise.
+  static void Soften(const LossSeries& series, FindingBuilder* found);
+
  private:
   Said& SaidOf(const LossSeries& series) {
     if (series.number >= by_number_.size()) by_number_.resize(series.number + 1);

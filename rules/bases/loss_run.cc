@@ -16,12 +16,14 @@ bool IsRead(SeriesRole role) {
 }  // namespace
 
 bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
-  return IsRead(said.Of(site.op()));
+  return IsRead(said.Of(site.op())) || SideByName(site.op()) != GameSide::kNone;
 }
 
 // To read a name costs more than to judge a point.
 LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
   Known known{said.Of(step.site.op()), nullptr};
+  if (const GameSide side = SideByName(step.site.op()); side != GameSide::kNone)
+    sides_.insert(side);
   if (!IsRead(known.role)) return known;
   known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
   return known;
@@ -225,12 +227,27 @@ void LossRun::Compare(double value, int64_t step, LossSeries* series) {
   series->training_at_best = series->training;
 }
 
-// The one with most points.
+bool LossRun::IsGame() const { return sides_.contains(GameSide::kEpisodes) || sides_.size() >= 2; }
+
+bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& said) const {
+  if (series.role != SeriesRole::kLoss || said.said().contains(series.op)) return false;
+  if (IsGame()) return true;
+  return MayBePart(series.op) &&
+         std::any_of(series_.begin(), series_.end(), [&](const auto& other) {
+           const LossSeries& it = other.second;
+           return it.of == series.of && it.role == SeriesRole::kLoss && !MayBePart(it.op);
+         });
+}
+
+// The one with most points; a part only where there is nothing else.
 const LossSeries* LossRun::Training(v1::Role of) const {
   const LossSeries* found = nullptr;
   for (const auto& [key, series] : series_) {
     if (series.of != of || series.role != SeriesRole::kLoss) continue;
-    if (found == nullptr || series.detector.points() > found->detector.points()) found = &series;
+    const auto rank_of = [](const LossSeries& it) {
+      return std::pair(!MayBePart(it.op), it.detector.points());
+    };
+    if (found == nullptr || rank_of(series) > rank_of(*found)) found = &series;
   }
   return found;
 }
@@ -251,7 +268,7 @@ const std::vector<LossRun::Told>& LossRun::Finish() {
 void LossRun::Persist(Archive& a) {
   std::map<Key, Value> waiting;
   for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
-  a(series_, rates_, waiting, closed_, finished_);
+  a(series_, rates_, sides_, waiting, closed_, finished_);
   if (!a.reading()) return;
   places_.clear();
   waiting_.clear();

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -86,6 +87,10 @@ class LossRun {
   // Those that the last Close gave a point.
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
+  // A training loss that may rise in a healthy run: the sum of a game, where the sides of one have
+  // series of their own; a part by its name (MayBePart) beside another training loss. What the user
+  // said of its name counts first.
+  bool MayRise(const LossSeries& series, const SeriesRoles& said) const;
 
   // told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ are of one call, taken_
   // and taken_from_ of one batch; places_ and known_ are found again.
@@ -125,9 +130,11 @@ class LossRun {
   static const Item* ItemOf(const SiteStep& step);
   void Compare(double value, int64_t step, LossSeries* series);
   const LossSeries* Training(v1::Role of) const;
+  bool IsGame() const;
 
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
+  std::set<GameSide> sides_;  // that have a series
   std::map<Key, Place> places_;
   std::vector<Entry*> waiting_;                            // of places_: those that wait, by key
   using Moment = std::tuple<uint32_t, v1::Role, int64_t>;  // attempt, role, step
@@ -151,6 +158,7 @@ class SharedLossRun {
   // Also what is late.
   void Take(const SiteStep& step, const SeriesRoles& said);
   LossRun& run() { return *run_; }
+  const LossRun& run() const { return *run_; }
   void Persist(Archive& a) { a(run_); }
 
  private:

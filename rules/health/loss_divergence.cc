@@ -62,9 +62,18 @@ overfitting.
 
 **Inconclusive when** the series has under 100 points. Findings are made before.
 
-**What it cannot see.** A drift slower than the curve's own fall. What rises by design looks the same, and is a known alarm: a mixture of
-data that becomes harder, adversarial perturbations that grow, an auxiliary loss whose weight ramps in. Log the part that is to fall as the
-loss and the whole under another name (`run.log`), or suppress the finding until the ramp is over.
+**What it cannot see.** A drift slower than the curve's own fall. An explosion of an auxiliary loss, of which `health/loss-non-finite` sees
+the end.
+
+**Known alarms.** What rises by design looks the same: a mixture of data that becomes harder, adversarial perturbations that grow, an
+auxiliary loss whose weight ramps in. Log the part that is to fall as the loss and the whole under another name (`run.log`), or suppress the
+finding until the ramp is over.
+- *Reinforcement learning, GANs.* Losses of policies, critics, generators, discriminators and the like (docs/scalars.md has the words) are auxiliary:
+  they rise as rewards come or the other side learns. A plain `loss` in a run that has two of these sides, or series of episodes
+  (`ep_rew_mean`, `episodic_return`), is their sum: its rise is a note. Where nothing of the kind is logged (a `loss` alone, of a DQN or a GAN)
+  it is taken for any loss: say `"loss" = "auxiliary-loss"` in a map. A map that says `"loss" = "loss"` has it judged in full.
+- *Parts.* `l1_loss`, `l2_loss` and `loss_box_reg` are losses, and beside another training loss a part of it, whose rise is a note: weights grow, and
+  a detector finds more boxes to place as it learns.
 
 **Cost.** A few comparisons a point; a Theil-Sen line over at most 96 medians where the level is 10 % up.
 
@@ -89,7 +98,10 @@ class LossDivergence : public LossRule {
                                      Said& said) const override {
     if (series.evaluation()) return TellEvaluation(series, event, said);
     if (said.attempt != series.attempt) said.open = false;  // a resume left it behind
-    return event.of_rise() ? TellRise(series, event, said) : TellExcursion(series, event, said);
+    auto found =
+        event.of_rise() ? TellRise(series, event, said) : TellExcursion(series, event, said);
+    if (found && MayRise(series)) Soften(series, &*found);
+    return found;
   }
 
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,

@@ -51,7 +51,8 @@ between two values (logs are rounded). z = (y - m)/s.
   point and stands 16 scales high, where the values before lie about their middle as noise does, not most of them on it (a hinge; 48 points tell). What starts at 0 and grows by design, as the penalty of a policy does, stays a note so long.
 
 An evaluation (`val`, `eval`, `test`, `dev`, `valid`, `heldout` as a word of the name) that rises step by step is no spike but,
-as a note of `health/loss-divergence`, `overfit`; one that jumps is judged as any other.
+as a note of `health/loss-divergence`, `overfit`; one that jumps is judged as any other. A loss that may rise, as `health/loss-divergence` has it (the sum of a
+game, a part of a loss), and does so step by step is a note; one that jumps is a warning.
 
 **Bad.** `train_loss`: 2.31 in steps up to 4,209, then 4.87, z = 196, and not below 3.9 in the 128 points that follow.
 
@@ -162,9 +163,12 @@ class LossSpike : public LossRule {
     }
     // No evaluation diverges.
     const bool shift = series.evaluation() && e.kind == ExcursionKind::kDivergence;
-    return Found(
-        series, e, shift ? ExcursionKind::kLevelShift : e.kind,
-        event.what == SeriesEvent::What::kOpened || event.what == SeriesEvent::What::kGrew);
+    FindingBuilder found =
+        Found(series, e, shift ? ExcursionKind::kLevelShift : e.kind,
+              event.what == SeriesEvent::What::kOpened || event.what == SeriesEvent::What::kGrew);
+    // It may rise, and not jump.
+    if ((!e.jumped || e.grew()) && MayRise(series)) Soften(series, &found);
+    return found;
   }
 
   std::optional<v1::Verdict> Rest(const LossSeries& series) const override {

@@ -26,7 +26,7 @@ of the points is cut into at most 96 blocks; through the medians of ln loss agai
 99 % interval of its slope reaches 0, the loss stalls: a note. It is a warning only where the run stalls from its
 beginning: the median of the newest half is more than 0.98 of that of the run's first 16 points, and that of no block of the run lies
 lower by more than noise (6 standard errors). A loss whose newest half stands a tenth above its lowest block rose: that is
-`health/loss-divergence`'s. It looks at the end of the run, and at 4,096 points and each time they have doubled.
+`health/loss-divergence`'s. The sum of a game, or a part of a loss, as that page has them, is a note at most. It looks at the end of the run, and at 4,096 points and each time they have doubled.
 
 **Bad.** `loss` at 10.81 over the first 16 steps, and at 10.79 over steps 500 to 1,000.
 
@@ -75,7 +75,9 @@ class LossStall : public LossRule {
     const bool beginning = stall.from_the_beginning();
     if (!beginning && !at_the_end) return std::nullopt;
     if (beginning) said.of.insert(kBeginning);
-    return Found(series, stall, beginning);
+    FindingBuilder found = Found(series, stall, beginning);
+    if (beginning && MayRise(series)) Soften(series, &found);
+    return found;
   }
 
   std::optional<v1::Verdict> Rest(const LossSeries& series) const override {

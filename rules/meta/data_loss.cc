@@ -279,8 +279,10 @@ class DataLoss : public Rule {
     const auto main_cause =
         std::max_element(site.causes.begin(), site.causes.end(),
                          [&](const auto& x, const auto& y) { return weight(x) < weight(y); });
-    const char* what = site.lost != 0 ? " evidence items were lost, mostly by "
-                                      : " evidence items lost their raw rows, mostly by ";
+    const char* what = site.lost == 1   ? " evidence item was lost, by "
+                       : site.lost != 0 ? " evidence items were lost, mostly by "
+                       : missing == 1   ? " evidence item lost its raw rows, by "
+                                        : " evidence items lost their raw rows, mostly by ";
     found.Title(absl::StrCat(missing, what, main_cause->first))
         .Explain(absl::StrCat("Of ", total, " items measured at this site not all could be kept: ",
                               Reasons(site), ". Verdicts rest on the rest."))

@@ -18,6 +18,16 @@ is hiding the next bug of its kind, not the one it was written for.
 (`expired`), and did it ever match a finding by the end of the run (`unused`)? An entry whose rules did
 not run is not judged.
 
+The file is TOML, an entry a thing that is known:
+
+```
+[[suppress]]
+rule = "causality/*"                  # a glob; what follows narrows it down
+layer = "layers.3"                    # optional, as are run, fingerprint, and steps = [100, 200]
+reason = "capacity follows the scores by design until the router is replaced"
+expires = 2027-01-31                  # a date: the last day on which it holds
+```
+
 **Bad.** `rule = "causality/*"`, `layer = "layers.3"`, and the layer is called `layers.03` since the
 model was renamed: the leak is told again, and the entry is dead text.
 

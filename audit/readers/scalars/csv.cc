@@ -28,6 +28,7 @@ class CsvFile : public TextPointFile {
         choice_(options.step) {}
 
  protected:
+  bool CutIsDamage() const override { return true; }
   void Take(const TextLine& line, PointSink* sink) override {
     if (state_ == State::kRefused) return;
     ++line_;

@@ -49,14 +49,14 @@ std::optional<FirstRows> RowsOf(std::string_view text, bool all) {
   return separator == 0 ? std::nullopt : std::optional(std::move(table));
 }
 
-bool LooksLikeScalars(const FirstRows& table) {
-  StepChoice choice("");
+bool LooksLikeScalars(const FirstRows& table, const std::string& step) {
+  StepChoice choice(step);
   size_t fitting = 0, valued = 0;
   bool named = false, training = false;
   for (const std::string& name : table.header) {
     if (name.size() > 4096 || NumberOf(name)) return false;
-    named |= choice.MayBe(name) && !IsEpochName(name);
-    training |= HasTrainingWord(name);
+    named |= choice.MayBe(name) && (!step.empty() || !IsEpochName(name));
+    training |= !step.empty() || HasTrainingWord(name);
   }
   if (table.rows.empty()) return named && training;  // it has just begun
   for (const std::vector<std::string>& row : table.rows) {
@@ -76,17 +76,19 @@ bool LooksLikeScalars(const FirstRows& table) {
 
 }  // namespace
 
-bool IsCsv(std::string_view path, std::string_view head) {
+bool IsCsv(std::string_view path, std::string_view head) { return IsCsv(path, head, ""); }
+
+bool IsCsv(std::string_view path, std::string_view head, const std::string& step) {
   constexpr size_t kLook = 256 << 10;
   std::string more;
   const bool full = head.size() >= Reader::kHeadBytes;
   if (IsCompressed(head) || (full && std::count(head.begin(), head.end(), '\n') < 2)) {
     more = FirstBytes(path, head, kLook);
     const std::optional<FirstRows> table = RowsOf(more, more.size() < kLook);
-    return table && LooksLikeScalars(*table);
+    return table && LooksLikeScalars(*table, step);
   }
   const std::optional<FirstRows> table = RowsOf(head, !full);
-  return table && LooksLikeScalars(*table);
+  return table && LooksLikeScalars(*table, step);
 }
 
 }  // namespace plumbline::audit

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace plumbline::audit {
@@ -11,5 +12,7 @@ inline constexpr std::string_view kCsvMark = "\xEF\xBB\xBF";
 
 // PointFormat.recognise of tables.
 bool IsCsv(std::string_view path, std::string_view head);
+// The same where the user says what the column of steps is called.
+bool IsCsv(std::string_view path, std::string_view head, const std::string& step);
 
 }  // namespace plumbline::audit

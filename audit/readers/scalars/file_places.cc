@@ -177,6 +177,17 @@ std::map<Names, std::string> NameKeys(const std::set<Names>& keys) {
   return names;
 }
 
+// Empty: it is no such file.
+std::string OutputOf(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!path.ends_with("trainer_state.json")) return "";  // most files, soon
+  const fs::path file = fs::absolute(path).lexically_normal();
+  if (file.filename() != "trainer_state.json") return "";
+  const fs::path folder = file.parent_path();
+  const bool copy = folder.filename().string().starts_with("checkpoint-");
+  return (copy ? folder.parent_path() : folder).string();
+}
+
 }  // namespace
 
 std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by_folder,
@@ -190,17 +201,41 @@ std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by
   std::set<Names> keys;
   for (const Path& path : placed) keys.insert(path.key);
   const std::map<Names, std::string> names = NameKeys(keys);
+  const bool within = keys.size() > 1 || options.run.ends_with('/');
+  std::string said = options.run;
+  while (said.ends_with('/')) said.pop_back();
   std::vector<FilePlace> places;
   for (Path& path : placed) {
     const std::string& name = names.at(path.key);
-    path.place.run_said = !options.run.empty() && keys.size() == 1;
-    if (keys.size() > 1) path.place.within = options.run;
-    path.place.run = options.run.empty() ? name
-                     : keys.size() == 1  ? options.run
-                                         : options.run + "/" + name;
+    path.place.run_said = !said.empty() && !within;
+    if (within) path.place.within = said;
+    path.place.run = said.empty() ? name : within ? said + "/" + name : said;
     places.push_back(std::move(path.place));
   }
   return places;
+}
+
+std::map<const InputReport*, std::string> CopiesAmong(const std::vector<StateFile>& files) {
+  std::map<std::string, const StateFile*> longest;  // by output folder
+  for (const StateFile& file : files) {
+    const std::string output = OutputOf(file.report->path);
+    if (output.empty()) continue;
+    const StateFile*& kept = longest[output];
+    const bool longer = kept == nullptr || file.bytes > kept->bytes ||
+                        (file.bytes == kept->bytes && file.report->path < kept->report->path);
+    if (longer) kept = &file;
+  }
+  std::map<const InputReport*, std::string> copies;
+  for (const StateFile& file : files) {
+    const auto of = longest.find(OutputOf(file.report->path));
+    if (of == longest.end() || file.report->named || of->second->report == file.report) continue;
+    copies.emplace(file.report, of->second->report->path);
+  }
+  return copies;
+}
+
+std::string NoteOfCopy(const std::string& longest) {
+  return "an earlier copy of what " + longest + " has logged: not read";
 }
 
 absl::Status CheckRankPattern(const std::string& pattern) {

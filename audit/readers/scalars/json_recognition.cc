@@ -16,6 +16,8 @@ namespace {
 // Counts what the first objects hold.
 class Look : private JsonRecord::Taker {
  public:
+  explicit Look(const std::string& step) : choice_(step) {}
+
   void Object(JsonCursor* cursor, std::string_view text) {
     stepped_ = valued_ = false;
     if (!record_.Read(cursor, text, this, &shape_)) return;
@@ -28,7 +30,8 @@ class Look : private JsonRecord::Taker {
   bool Scalars(size_t least) const {
     const std::optional<std::string> best = choice_.Best();
     if (!best || with_step_ < least || 2 * with_step_ < objects_) return false;
-    return training_ || (!IsEpochName(*best) && shape_.numbers > shape_.texts + shape_.lists);
+    return training_ || !choice_.wanted().empty() ||
+           (!IsEpochName(*best) && shape_.numbers > shape_.texts + shape_.lists);
   }
 
  private:
@@ -39,15 +42,16 @@ class Look : private JsonRecord::Taker {
     training_ |= HasTrainingWord(name);
   }
 
-  StepChoice choice_{""};
+  StepChoice choice_;
   JsonRecord record_;
   JsonShape shape_;
   size_t objects_ = 0, with_step_ = 0;
   bool training_ = false, stepped_ = false, valued_ = false;
 };
 
-bool LooksLikeLines(std::string_view path, std::string_view text, bool all) {
-  Look look;
+bool LooksLikeLines(std::string_view path, std::string_view text, bool all,
+                    const std::string& step) {
+  Look look(step);
   size_t good = 0, bad = 0;
   while (!text.empty() && good < kLookObjects) {
     const size_t end = text.find('\n');
@@ -65,8 +69,8 @@ bool LooksLikeLines(std::string_view path, std::string_view text, bool all) {
   return look.Scalars(named ? 1 : 2);
 }
 
-bool LooksLikeList(std::string_view text) {
-  Look look;
+bool LooksLikeList(std::string_view text, const std::string& step) {
+  Look look(step);
   JsonCursor cursor(text);
   cursor.EnterList();
   while (look.objects() < kLookObjects && cursor.NextElement()) {
@@ -94,6 +98,10 @@ bool IsRollout(std::string_view path, std::string_view head) {
 }  // namespace
 
 bool IsJsonScalars(std::string_view path, std::string_view head) {
+  return IsJsonScalars(path, head, "");
+}
+
+bool IsJsonScalars(std::string_view path, std::string_view head, const std::string& step) {
   constexpr size_t kLook = 256 << 10;
   std::string_view text = head;
   if (text.starts_with(kJsonMark)) text.remove_prefix(kJsonMark.size());
@@ -108,10 +116,10 @@ bool IsJsonScalars(std::string_view path, std::string_view head) {
   text = more;
   if (text.starts_with(kJsonMark)) text.remove_prefix(kJsonMark.size());
   text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
-  if (text.starts_with('[')) return LooksLikeList(text);
+  if (text.starts_with('[')) return LooksLikeList(text, step);
   if (!text.starts_with('{')) return false;
   if (HoldsHistory(text)) return true;
-  return LooksLikeLines(path, text, all) && !IsRollout(path, head);
+  return LooksLikeLines(path, text, all, step) && !IsRollout(path, head);
 }
 
 }  // namespace plumbline::audit

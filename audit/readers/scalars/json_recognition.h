@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace plumbline::audit {
@@ -16,5 +17,7 @@ inline bool IsBlankJson(std::string_view text) {
 
 // PointFormat.recognise of JSON.
 bool IsJsonScalars(std::string_view path, std::string_view head);
+// The same where the user says what the key of steps is called.
+bool IsJsonScalars(std::string_view path, std::string_view head, const std::string& step);
 
 }  // namespace plumbline::audit

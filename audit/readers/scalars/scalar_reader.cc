@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -12,8 +11,10 @@
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/scalars/batches.h"
+#include "audit/readers/scalars/csv_recognition.h"
 #include "audit/readers/scalars/file_places.h"
 #include "audit/readers/scalars/file_sink.h"
+#include "audit/readers/scalars/json_recognition.h"
 
 namespace plumbline::audit {
 namespace {
@@ -51,29 +52,17 @@ std::vector<ScalarFile> InOrder(const PointFormat& format, const std::vector<Inp
   return files;
 }
 
-// transformers copies its trainer's state, all that was logged so far in it, into the folder of
-// each checkpoint: of the copies of one output folder the longest is read.
 std::vector<InputReport*> WithoutCopies(const std::vector<InputReport*>& reports) {
-  namespace fs = std::filesystem;
-  const auto output_of = [](const InputReport& report) -> std::string {
-    const fs::path file = fs::absolute(report.path).lexically_normal();
-    if (file.filename() != "trainer_state.json") return "";
-    const fs::path folder = file.parent_path();
-    const bool copy = folder.filename().string().starts_with("checkpoint-");
-    return (copy ? folder.parent_path() : folder).string();
-  };
-  std::map<std::string, InputReport*> longest;  // by output folder
-  for (InputReport* report : reports) {
-    InputReport*& kept = longest[output_of(*report)];
-    if (kept == nullptr || report->bytes > kept->bytes) kept = report;
-  }
+  std::vector<StateFile> files;
+  for (InputReport* report : reports) files.push_back({report, report->bytes});
+  const std::map<const InputReport*, std::string> copies = CopiesAmong(files);
   std::vector<InputReport*> out;
   for (InputReport* report : reports) {
-    const std::string output = output_of(*report);
-    if (output.empty() || report->named || longest[output] == report) {
+    const auto copy = copies.find(report);
+    if (copy == copies.end()) {
       out.push_back(report);
     } else {
-      report->Note("an earlier copy of what " + longest[output]->path + " has logged: not read");
+      report->Note(NoteOfCopy(copy->second));
     }
   }
   return out;
@@ -193,6 +182,22 @@ const Reader& TensorBoardReader() {
 const Reader& WandbReader() {
   static const ScalarReader reader(WandbFormat());
   return reader;
+}
+
+ScalarOptions BesideFormat(ScalarOptions options, std::string_view format, std::string_view first,
+                           InputReport* report) {
+  if (options.run.empty() || format == first) return options;
+  report->Note("--run " + options.run + " names the run of the " + std::string(first) +
+               " files beside: what this one holds is called " + options.run +
+               "/ and its own name");
+  if (!options.run.ends_with('/')) options.run += '/';
+  return options;
+}
+
+const Reader* ReaderByStep(std::string_view path, std::string_view head, const std::string& step) {
+  if (step.empty()) return nullptr;
+  if (IsJsonScalars(path, head, step)) return FindReader("jsonl");
+  return IsCsv(path, head, step) ? FindReader("csv") : nullptr;
 }
 
 std::vector<const Reader*> ScalarReaders() {

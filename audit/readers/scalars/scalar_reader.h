@@ -38,6 +38,14 @@ class ScalarReader : public Reader {
 // Static storage.
 const Reader& TensorBoardReader();
 const Reader& WandbReader();
+// What the user says to files of a format: --run names the run of the `first` format that has
+// files, runs of others are within it, and a note of `report` says so. `first` may be this one's
+// own.
+ScalarOptions BesideFormat(ScalarOptions options, std::string_view format, std::string_view first,
+                           InputReport* report);
+// Which reads a file that none recognises because its column of steps has a name of its own, which
+// the user says; nullptr: none.
+const Reader* ReaderByStep(std::string_view path, std::string_view head, const std::string& step);
 // All of them; what is told by its bytes before what is told by its words.
 std::vector<const Reader*> ScalarReaders();
 

@@ -62,7 +62,7 @@ void TextPointFile::ReportStream() {
   const std::optional<Problem>& problem = lines_.stream().problem();
   if (!problem || stream_reported_) return;
   stream_reported_ = true;
-  report_->Add(problem->offset, problem->text, problem->error);
+  report_->Add(problem->offset, problem->text, problem->error || CutIsDamage());
 }
 
 std::unique_ptr<ByteStream> OpenText(InputReport* report) {

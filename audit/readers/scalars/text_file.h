@@ -29,6 +29,9 @@ class TextPointFile : public PointFile {
   virtual void Finish(PointSink* /*sink*/) {}
   // Whether a line with zero bytes in it is damage; false: a log has such things.
   virtual bool ZerosAreDamage() const { return true; }
+  // Whether compressed bytes that merely stop are: of formats whose last record may be unfinished
+  // they are none (CONTRACT.md).
+  virtual bool CutIsDamage() const { return false; }
   InputReport& report() { return *report_; }
 
  private:

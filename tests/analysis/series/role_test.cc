@@ -12,20 +12,68 @@ namespace {
 TEST(SeriesRole, IsReadFromNamesThatPeopleUse) {
   const std::vector<std::pair<SeriesRole, std::vector<const char*>>> known = {
       {SeriesRole::kLoss,
-       {"loss", "lm loss", "LM Loss", "train_loss", "train/loss", "trainLoss", "Loss/train",
-        "loss-total", "train_loss_step", "train.loss.epoch", "CrossEntropyLoss", "mlm loss",
-        "total_loss", "losses/loss", "lm-loss-training/lm loss", "trainloss", "policy_loss",
-        "nll_loss"}},
+       {"loss",
+        "lm loss",
+        "LM Loss",
+        "train_loss",
+        "train/loss",
+        "trainLoss",
+        "Loss/train",
+        "loss-total",
+        "train_loss_step",
+        "train.loss.epoch",
+        "CrossEntropyLoss",
+        "mlm loss",
+        "total_loss",
+        "losses/loss",
+        "lm-loss-training/lm loss",
+        "trainloss",
+        "nll_loss",
+        "sft_loss",
+        "ce_loss",
+        "orpo_loss",
+        "mel_l1_loss",
+        "l1_loss",
+        "l2_loss",
+        "loss_value",
+        "train_loss_value",
+        "loss_box_reg",
+        "loss_cls",
+        "loss_rpn_loc",
+        "loss_mask",
+        "train/loss_mask",
+        "generation_loss",
+        "vision_loss",
+        "distill_loss",
+        "position_loss"}},
       {SeriesRole::kEvaluationLoss,
        {"loss/val", "valLoss", "val_loss", "eval_loss", "eval/loss", "test loss", "dev.loss",
         "validation_loss", "valid/loss", "lm loss validation", "heldout-loss"}},
       {SeriesRole::kAuxiliaryLoss,
-       {"aux_loss", "load_balancing_loss", "z_loss", "router_z_loss", "moe/aux-loss", "auxLoss",
-        "kl_loss", "partial_loss", "partial_loss.1", "loss/generator", "critic_loss", "lb_loss",
-        "seq_load_balancing_loss", "entropy_loss", "val_aux_loss"}},
+       {"aux_loss",
+        "load_balancing_loss",
+        "z_loss",
+        "router_z_loss",
+        "moe/aux-loss",
+        "auxLoss",
+        "kl_loss",
+        "partial_loss",
+        "partial_loss.1",
+        "loss/generator",
+        "critic_loss",
+        "lb_loss",
+        "seq_load_balancing_loss",
+        "entropy_loss",
+        "val_aux_loss",
+        "reg_loss",
+        "l2_reg_loss",
+        "l1_penalty_loss",
+        "kld_loss",
+        "codebook_loss",
+        "diversity_loss"}},
       {SeriesRole::kGradientNorm,
        {"grad_norm", "gnorm", "grad norm", "gradient norm", "train/grad_norm", "gradNorm",
-        "grad-norm/all", "gradnorm"}},
+        "grad-norm/all", "gradnorm", "norm"}},
       {SeriesRole::kRate,
        {"lr", "learning_rate", "learning rate", "train/lr", "lr.1", "lr-AdamW/pg1",
         "learningRate"}},
@@ -83,6 +131,39 @@ TEST(SeriesRole, FalseFriendsHaveNone) {
                            "number of skipped iterations"}) {
     EXPECT_STREQ(NameOf(RoleByName(name)), "none") << name;
   }
+}
+
+// They rise by design, however they are spelled.
+TEST(SeriesRole, SidesOfAGameAreAuxiliary) {
+  const std::vector<std::pair<GameSide, std::vector<const char*>>> known = {
+      {GameSide::kPolicy,
+       {"policy_loss", "train/policy_gradient_loss", "losses/policy_loss", "pg_loss", "LossPi",
+        "loss/policy_avg", "train/actor_loss", "Loss/surrogate", "Losses/Policy_Loss",
+        "policyLoss"}},
+      {GameSide::kValue,
+       {"value_loss", "train/value_loss", "vf_loss", "loss/value", "loss/value_avg", "critic_loss",
+        "info/learner/default_policy/learner_stats/value_loss_of_critic", "losses/qf1_loss",
+        "td_loss", "q_loss", "Losses/Value_Loss", "value/loss", "Loss/value_function", "LossV",
+        "losses/qf_loss", "loss_qvalue"}},
+      {GameSide::kGenerator,
+       {"Loss/G", "loss_G", "g_loss", "gen_loss", "loss_gen", "generator_loss", "loss_G_GAN",
+        "loss/gan_g", "G/loss"}},
+      {GameSide::kDiscriminator, {"Loss/D", "loss_D", "d_loss", "disc_loss", "D_real_loss"}},
+      {GameSide::kNone,
+       {"adv_loss", "loss_adv", "gp_loss", "gradient_penalty_loss", "alpha_loss", "reward_loss",
+        "train/reward_loss", "rnd_loss", "temperature_loss", "kl_loss", "icm_loss"}}};
+  for (const auto& [side, names] : known) {
+    for (const char* name : names) {
+      EXPECT_EQ(RoleByName(name), SeriesRole::kAuxiliaryLoss) << name;
+      const bool first = std::string(name).starts_with("info/");  // the first word decides
+      EXPECT_EQ(SideByName(name), first ? GameSide::kPolicy : side) << name;
+    }
+  }
+  for (const char* name : {"rollout/ep_rew_mean", "charts/episodic_return", "episode_reward"})
+    EXPECT_EQ(SideByName(name), GameSide::kEpisodes) << name;
+  // Rewards alone are no episodes, and sides that have no loss play nothing.
+  for (const char* name : {"rewards/chosen", "loss", "value", "policy", "val_loss", "episode"})
+    EXPECT_EQ(SideByName(name), GameSide::kNone) << name;
 }
 
 TEST(SeriesRole, WhatTheUserSaysCountsFirst) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "audit/render/json_report.h"
 #include "tests/audit/audit_dumps.h"
@@ -212,6 +213,79 @@ TEST(FollowedAudit, ADocumentThatIsWrittenAnew) {
   const std::string path = state(40, "NaN");
   EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
   EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({path})));
+}
+
+// transformers copies it into the folder of each checkpoint: a spike is one spike.
+TEST(FollowedAudit, CopiesOfATrainersStateAreOneRun) {
+  const TempFolder dir;
+  const auto state = [&](const std::string& folder, int64_t steps) {
+    std::string history;
+    for (int64_t step = 1; step <= steps; ++step) {
+      history += std::string(step > 1 ? ", " : "") + "{\"step\": " + std::to_string(10 * step) +
+                 ", \"loss\": " + (step == 30 ? "NaN" : HealthyLoss(step)) + "}";
+    }
+    dir.Write(folder + "trainer_state.json", "{\"log_history\": [" + history + "]}\n");
+  };
+  const auto runs = [](const FollowedAudit& audit) {
+    std::set<std::string> names;
+    for (const v1::Finding* finding : audit.report().findings())
+      names.insert(finding->site().run());
+    return names;
+  };
+  state("checkpoint-200/", 20);
+  auto audit = Follow({dir.path()});
+  audit->Look();
+  state("checkpoint-400/", 40);
+  EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
+  state("checkpoint-1000/", 100);
+  state("", 100);
+  const auto all_read = [&] {
+    uint64_t records = 0;
+    for (const InputReport& report : audit->reports()) records = std::max(records, report.records);
+    return records >= 100;
+  };
+  EXPECT_TRUE(Eventually([&] {
+    audit->Look();
+    return all_read();
+  }));
+  EXPECT_EQ(runs(*audit), std::set<std::string>{"trainer_state.json"});
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({dir.path()})));
+}
+
+// What the user calls the run is not two runs.
+TEST(FollowedAudit, SeveralFormatsUnderOneName) {
+  const TempFolder dir;
+  std::string csv = "step,train_loss\n";
+  EventFile events;
+  for (int64_t step = 0; step < 200; ++step) {
+    csv += std::to_string(10 * step) + "," + HealthyLoss(step) + "\n";
+    events.Scalar(10 * step, "train_loss", std::stof(HealthyLoss(step)));
+  }
+  dir.Write("version_0/metrics.csv", csv);
+  dir.Write("version_0/events.out.tfevents.1", events.bytes());
+  AuditOptions options;
+  options.paths = {dir.path()};
+  options.readers.scalars.run = "exp1";
+  auto followed = FollowedAudit::Create(options);
+  ASSERT_TRUE(followed.ok());
+  (*followed)->Look();
+  const auto whole = RunAudit(options, nullptr);
+  ASSERT_TRUE(whole.ok());
+  std::set<std::string> runs;
+  for (const v1::Verdict* verdict : whole->report.verdicts()) {
+    runs.insert(verdict->site().run());
+    EXPECT_NE(verdict->rule(), "meta/data-loss");
+  }
+  EXPECT_EQ(runs, (std::set<std::string>{"exp1", "exp1/metrics.csv"}));
+  ASSERT_EQ(whole->inputs.size(), 2u);
+  EXPECT_TRUE(whole->inputs[0].notes.empty());
+  ASSERT_EQ(whole->inputs[1].notes.size(), 1u);
+  EXPECT_NE(whole->inputs[1].notes[0].find("exp1/"), std::string::npos);
+  EXPECT_EQ(ReportOf((*followed)->Finish()), RenderJson([&] {
+              AuditResult copy = *RunAudit(options, nullptr);
+              for (InputReport& input : copy.inputs) input.bytes = 0;
+              return copy;
+            }()));
 }
 
 TEST(FollowedAudit, AFileThatNeverCame) {

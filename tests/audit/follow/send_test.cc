@@ -95,7 +95,10 @@ TEST(Send, ValidationsThatComeLate) {
     return "{\"step\": " + std::to_string(step) + ", \"eval/loss\": " + std::to_string(loss) +
            "}\n";
   };
-  dir.Write("train.log", HealthyIterations(1, 900));
+  std::string train;  // of the same format: --run names one run of them
+  for (int64_t step = 1; step < 900; ++step)
+    train += "{\"step\": " + std::to_string(step) + ", \"loss\": " + HealthyLoss(step) + "}\n";
+  dir.Write("train.jsonl", train);
   std::string early;
   for (int64_t step = 10; step <= 400; step += 10)
     early += at(step, 3 + 0.01 * std::sin(static_cast<double>(step)));

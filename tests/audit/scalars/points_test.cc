@@ -339,6 +339,18 @@ TEST(Places, Files) {
               ElementsAre("rank99999999999999999999.log|0|"));
 }
 
+TEST(Places, WithinWhatTheUserSays) {
+  ScalarOptions options;
+  options.run = "mine";
+  EXPECT_THAT(Places({"/a/loss.csv"}, false, options), ElementsAre("mine|0|"));
+  EXPECT_THAT(Places({"/a/x.csv", "/a/y.csv"}, false, options),
+              ElementsAre("mine/x.csv|0|", "mine/y.csv|0|"));
+  options.run = "mine/";
+  EXPECT_THAT(Places({"/a/loss.csv"}, false, options), ElementsAre("mine/loss.csv|0|"));
+  EXPECT_THAT(Places({"/a/x.csv", "/a/y.csv"}, false, options),
+              ElementsAre("mine/x.csv|0|", "mine/y.csv|0|"));
+}
+
 TEST(Places, Folders) {
   EXPECT_THAT(Places({"/r/exp/e1"}, true), ElementsAre("exp|0|"));
   EXPECT_THAT(Places({"/r/exp/train/e1", "/r/exp/validation/e2"}, true),

@@ -12,6 +12,7 @@
 #include "tests/audit/plumb_process.h"
 #include "tests/audit/record_builder.h"
 #include "tests/audit/report_check.h"
+#include "tests/audit/rollout_files.h"
 #include "tests/audit/scalars/scalar_files.h"
 #include "tests/support/batches.h"
 
@@ -36,6 +37,48 @@ std::string Healthy(int64_t steps = 50) {
 
 // A rate that is zero from its tenth step on, as learning-rate has it.
 float RateAt(int64_t step) { return step < 10 ? 1e-3f : 0.0f; }
+
+// No name of these tells the step, but the user does.
+TEST(ScalarAudit, ATableIsKnownByTheStepThatIsSaid) {
+  const TempFolder dir;
+  std::string csv = "foo_counter,loss,width\n", jsonl;
+  for (int step = 0; step < 20; ++step) {
+    csv += std::to_string(step) + ",2.5,1\n";
+    jsonl += "{\"foo_counter\": " + std::to_string(step) + ", \"loss\": 2.5}\n";
+  }
+  for (const auto& [name, bytes] : {std::pair("foo.csv", csv), std::pair("foo.json", jsonl)}) {
+    AuditOptions options;
+    options.paths = {dir.Write(name, bytes)};
+    EXPECT_TRUE(RunAudit(options, nullptr)->inputs_failed()) << name;
+    options.readers.scalars.step = "foo_counter";
+    const auto result = RunAudit(options, nullptr);
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(Problems(*result), "") << name;
+    EXPECT_EQ(result->inputs[0].records, 20u) << name;
+    EXPECT_NE(VerdictOf(*result, "health/loss-non-finite"), nullptr) << name;
+    options.readers.scalars.step = "other";
+    EXPECT_TRUE(RunAudit(options, nullptr)->inputs_failed()) << name;
+  }
+}
+
+// Who compresses a table has written it.
+TEST(ScalarAudit, ACompressedTableThatStopsIsDamaged) {
+  const TempFolder dir;
+  std::string csv = "step,loss\n", jsonl;
+  for (int step = 0; step < 5000; ++step) {
+    const std::string loss = std::to_string(2 + 0.001 * (step * 7919 % 997));
+    csv += std::to_string(step) + "," + loss + "\n";
+    jsonl += "{\"step\": " + std::to_string(step) + ", \"loss\": " + loss + "}\n";
+  }
+  for (const auto& [name, bytes] : {std::pair("a.csv.gz", csv), std::pair("a.jsonl.gz", jsonl)}) {
+    const std::string packed = Gzip(bytes);
+    EXPECT_FALSE(Audit({dir.Write(name, packed)}).inputs_failed()) << name;
+    const AuditResult cut = Audit({dir.Write(name, packed.substr(0, packed.size() * 2 / 3))});
+    EXPECT_EQ(cut.inputs_failed(), cut.inputs[0].format == "csv") << name;
+    EXPECT_THAT(Problems(cut), HasSubstr("expected the end of the gzip data")) << name;
+    EXPECT_GT(cut.inputs[0].records, 100u) << name;
+  }
+}
 
 TEST(ScalarAudit, AFolderAsPeopleHaveIt) {
   const TempFolder dir;

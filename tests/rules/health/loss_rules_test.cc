@@ -227,7 +227,7 @@ TEST_F(LossRules, NoPercentageOfALevelAroundZero) {
   for (int64_t step = 0; step < 700; ++step) {
     const double noise = std::sin(17.0 * static_cast<double>(step)) +
                          std::sin(23.0 * static_cast<double>(step * step % 101));
-    Step(step, "policy_loss", {0.1 * noise + (step >= 400 ? 0.05 * (step - 400) : 0)});
+    Step(step, "loss", {0.1 * noise + (step >= 400 ? 0.05 * (step - 400) : 0)});
   }
   Finish();
   int found = 0;
