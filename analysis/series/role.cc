@@ -216,11 +216,20 @@ SeriesRole LossRole(std::string_view name, const Words& words) {
   return HasAny(words, kEvaluations) ? SeriesRole::kEvaluationLoss : SeriesRole::kLoss;
 }
 
-// What an episode brought: there is a game.
+// What an episode or an answer brought: there is a game. Not the rewards of a model that learns to
+// give them (`mean_reward`), nor of pairs (`rewards/chosen`): their losses have to fall.
 bool IsOfEpisodes(const Words& words) {
   constexpr std::string_view kEpisode[] = {"ep", "episode", "episodes", "episodic"};
   constexpr std::string_view kBrought[] = {"rew", "reward", "rewards", "return", "returns"};
-  return HasAny(words, kEpisode) && HasAny(words, kBrought);
+  if (HasAny(words, kEpisode) && HasAny(words, kBrought)) return true;
+  constexpr std::string_view kReward[] = {"reward", "rewards"};
+  constexpr std::string_view kBeside[] = {"train",  "env",  "objective", "rlhf",
+                                          "critic", "mean", "std"};
+  const bool plain = std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+    return std::find(std::begin(kReward), std::end(kReward), word) != std::end(kReward) ||
+           std::find(std::begin(kBeside), std::end(kBeside), word) != std::end(kBeside);
+  });
+  return plain && HasAny(words, kReward) && words.front() != "mean";
 }
 
 bool IsTokens(const Words& words) {
@@ -292,7 +301,7 @@ Meaning FindMeaning(std::string_view name) {
   if (meaning.role == SeriesRole::kAuxiliaryLoss) meaning.side = SideOf(name, words);
   if (meaning.role == SeriesRole::kNone && IsOfEpisodes(words)) meaning.side = GameSide::kEpisodes;
   meaning.part = meaning.role == SeriesRole::kLoss &&
-                 (Has(words, "l1") || Has(words, "l2") || IsOfBoxes(words));
+                 (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || IsOfBoxes(words));
   return meaning;
 }
 

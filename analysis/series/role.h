@@ -44,7 +44,8 @@ enum class GameSide : uint8_t {
   kEpisodes,  // no loss: what an episode brought
 };
 GameSide SideByName(std::string_view name);
-// A loss by its name that is but a part where there is another: L1, L2, boxes of a detector.
+// A loss by its name that is but a part where there is another: L1, L2, boxes of a detector, the
+// likelihood beside what prefers one answer to another.
 bool MayBePart(std::string_view name);
 
 // What the user said of names, before what they say themselves. Immutable once rules have it.

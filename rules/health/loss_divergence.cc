@@ -69,11 +69,11 @@ the end.
 auxiliary loss whose weight ramps in. Log the part that is to fall as the loss and the whole under another name (`run.log`), or suppress the
 finding until the ramp is over.
 - *Reinforcement learning, GANs.* Losses of policies, critics, generators, discriminators and the like (docs/scalars.md has the words) are auxiliary:
-  they rise as rewards come or the other side learns. A plain `loss` in a run that has two of these sides, or series of episodes
-  (`ep_rew_mean`, `episodic_return`), is their sum: its rise is a note. Where nothing of the kind is logged (a `loss` alone, of a DQN or a GAN)
+  they rise as rewards come or the other side learns. A plain `loss` in a run that has two of these sides, or series of what an
+  episode or an answer brought (`ep_rew_mean`, `episodic_return`, `reward`), is their sum: its rise is a note. Where nothing of the kind is logged (a `loss` alone, of a DQN or a GAN)
   it is taken for any loss: say `"loss" = "auxiliary-loss"` in a map. A map that says `"loss" = "loss"` has it judged in full.
-- *Parts.* `l1_loss`, `l2_loss` and `loss_box_reg` are losses, and beside another training loss a part of it, whose rise is a note: weights grow, and
-  a detector finds more boxes to place as it learns.
+- *Parts.* `l1_loss`, `l2_loss`, `nll_loss` and `loss_box_reg` are losses, and beside another training loss a part of it, whose rise is a note: weights
+  grow, a detector finds more boxes to place as it learns, and what is preferred becomes less likely beside what is not.
 
 **Cost.** A few comparisons a point; a Theil-Sen line over at most 96 medians where the level is 10 % up.
 

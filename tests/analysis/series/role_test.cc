@@ -159,10 +159,14 @@ TEST(SeriesRole, SidesOfAGameAreAuxiliary) {
       EXPECT_EQ(SideByName(name), first ? GameSide::kPolicy : side) << name;
     }
   }
-  for (const char* name : {"rollout/ep_rew_mean", "charts/episodic_return", "episode_reward"})
+  for (const char* name :
+       {"rollout/ep_rew_mean", "charts/episodic_return", "episode_reward", "reward", "train/reward",
+        "reward_std", "critic/rewards/mean", "objective/rlhf_reward"})
     EXPECT_EQ(SideByName(name), GameSide::kEpisodes) << name;
-  // Rewards alone are no episodes, and sides that have no loss play nothing.
-  for (const char* name : {"rewards/chosen", "loss", "value", "policy", "val_loss", "episode"})
+  // Rewards of pairs, and of a model that learns to give them, are no game; sides that have no loss
+  // play nothing.
+  for (const char* name : {"rewards/chosen", "rewards/margins", "mean_reward", "max_reward", "loss",
+                           "value", "policy", "val_loss", "episode"})
     EXPECT_EQ(SideByName(name), GameSide::kNone) << name;
 }
 

@@ -59,7 +59,7 @@ TEST(GameLosses, TheirSumMayRiseWhereTheyAreThere) {
   for (const std::string& others :
        {one + Steady("value_loss"), Steady("loss_G") + Steady("loss_D"),
         Steady("train/policy_gradient_loss") + Steady("train/value_loss"),
-        Steady("rollout/ep_rew_mean")}) {
+        Steady("rollout/ep_rew_mean"), Steady("reward")}) {
     const auto levels = Levels(Rising("train/loss") + others);
     EXPECT_EQ(levels.at("loss-divergence"), v1::LEVEL_NOTE) << others;
     EXPECT_EQ(Highest(levels), v1::LEVEL_NOTE) << others;
@@ -82,7 +82,7 @@ TEST(GameLosses, WhatBreaksInTheirSumIsFound) {
 }
 
 TEST(GameLosses, APartMayRiseBesideTheLoss) {
-  for (const char* part : {"l1_loss", "l2_loss", "loss_box_reg"}) {
+  for (const char* part : {"l1_loss", "l2_loss", "nll_loss", "loss_box_reg"}) {
     EXPECT_EQ(Levels(Rising(part))["loss-divergence"], v1::LEVEL_ERROR) << part;
     EXPECT_EQ(Highest(Levels(Rising(part) + "total_loss = 3 900>1 ~0.02\n")), v1::LEVEL_NOTE)
         << part;
