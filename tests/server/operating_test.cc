@@ -424,10 +424,15 @@ TEST_F(Operating, ACopyOfARunningServerIsRestored) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const std::string backup = folder_.File("backup");
   std::filesystem::create_directory(backup);
-  for (const char* part : {"checkpoint", "journal"}) {
-    std::error_code gone;  // an old checkpoint may go while it is copied
-    std::filesystem::copy(Data() + "/" + part, backup + "/" + part,
-                          std::filesystem::copy_options::recursive, gone);
+  // As rsync does: an old checkpoint, or a segment that is being packed, may go while it is copied,
+  // and the others are copied nevertheless.
+  for (const std::string part : {"checkpoint", "journal"}) {
+    std::filesystem::create_directory(backup + "/" + part);
+    for (const auto& file : std::filesystem::directory_iterator(Data() + "/" + part)) {
+      std::error_code gone;
+      std::filesystem::copy_file(file.path(),
+                                 backup + "/" + part + "/" + file.path().filename().string(), gone);
+    }
   }
   stop = true;
   sender.join();
