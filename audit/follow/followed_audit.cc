@@ -99,6 +99,7 @@ void FollowedAudit::LookForFiles(bool last) {
   look_at_ = end + std::max<Clock::duration>(kBetweenFolders, kFoldersShare * (end - begin));
 }
 
+// Files that are no scalars are small or whole: where one has changed, all is judged anew.
 bool FollowedAudit::OthersChanged() {
   bool changed = false;
   for (Other& other : others_) {
@@ -110,6 +111,7 @@ bool FollowedAudit::OthersChanged() {
   return changed;
 }
 
+// All that is there, as an audit would read it now: kept points, and the other files once more.
 std::vector<std::unique_ptr<Source>> FollowedAudit::Sources() {
   std::vector<std::unique_ptr<Source>> sources;
   for (size_t i = 0; i < points_.size(); ++i)
@@ -148,6 +150,7 @@ bool FollowedAudit::TellNew(bool all) {
   for (size_t i = 0; i < points_.size(); ++i) {
     for (auto& [name, run] : points_[i]->runs().runs) {
       const int64_t through = all ? INT64_MAX : points_[i]->Through(run);
+      // What has come of it since; values that were told and are others now make all stale.
       for (v1::Batch batch; cursors_[i]->Next(&run, through, &batch);)
         stale_ |= !judgement_->Add(std::move(batch)).ok();
       for (auto& [rank, lane] : run.lanes) {
@@ -159,6 +162,7 @@ bool FollowedAudit::TellNew(bool all) {
   return judgement_->findings_told() != before;
 }
 
+// One pass: new files, what was appended, and judging it; anew where what was told does not hold.
 bool FollowedAudit::Look() {
   LookForFiles(false);
   for (const auto& points : points_) points->Poll();
@@ -179,6 +183,7 @@ void FollowedAudit::TakeVoid() {
   }
 }
 
+// The last pass, over steps that may not be whole too: then the findings are an audit's.
 AuditResult FollowedAudit::Finish() {
   LookForFiles(true);
   for (const auto& points : points_) {
@@ -189,6 +194,7 @@ AuditResult FollowedAudit::Finish() {
   stale_ |= OthersChanged();
   if (!stale_) TellNew(true);
   if (stale_) JudgeAnew();
+  // Did nothing that was named ever exist?
   std::deque<InputReport> reports = known_.Reports(true);
   const bool nothing = !reports.empty() && points_.empty() && others_.empty() &&
                        std::all_of(reports.begin(), reports.end(), [](const InputReport& report) {

@@ -109,6 +109,9 @@ void FollowedPoints::Order() {
   });
 }
 
+// ---- one file
+// -------------------------------------------------------------------------------------
+
 bool FollowedPoints::Open(File* file) {
   file->open = format_.open(file->report, options_);
   if (file->open == nullptr) return false;
@@ -116,6 +119,7 @@ bool FollowedPoints::Open(File* file) {
   return true;
 }
 
+// To its end as it is now. True: there was more.
 bool FollowedPoints::ReadOn(File* file) {
   const uint64_t records = file->report->records, points = runs_->points;
   while (file->open->Read(file->sink.get())) {
@@ -124,6 +128,7 @@ bool FollowedPoints::ReadOn(File* file) {
   return file->report->records != records || runs_->points != points;
 }
 
+// No more will come of it under this name; what it held stays counted.
 void FollowedPoints::Shut(File* file) {
   if (file->open == nullptr) return;
   file->open->Close(file->sink.get());
@@ -135,6 +140,7 @@ void FollowedPoints::Shut(File* file) {
   file->open.reset();
 }
 
+// Does it begin as what was there before, so that it holds the same steps again?
 bool FollowedPoints::WrittenAnew(const File& file) const {
   if (file.report->path.ends_with(".json")) return true;
   const std::string head = HeadOf(file.report->path);
@@ -180,6 +186,10 @@ bool FollowedPoints::Look(File* file) {
   return any || document;
 }
 
+// ---- all of them
+// ----------------------------------------------------------------------------------
+
+// From nothing. The longer it takes, the longer until it may be done again.
 void FollowedPoints::ReadAgain() {
   const Clock::time_point begin = Clock::now();
   again_ = false;
@@ -219,6 +229,7 @@ bool FollowedPoints::Poll() {
   return any;
 }
 
+// When each rank's points last grew, and how far they are.
 void FollowedPoints::NoteLanes() {
   const Clock::time_point now = Clock::now();
   for (const auto& [name, run] : runs_->runs) {
@@ -241,6 +252,7 @@ void FollowedPoints::NoteLanes() {
   }
 }
 
+// Up to which step all ranks have said what they will say: the slowest that still grows bounds it.
 int64_t FollowedPoints::Through(const RunPoints& run) const {
   const Clock::time_point now = Clock::now();
   const uint32_t newest = NewestAttempt(run);

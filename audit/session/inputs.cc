@@ -27,6 +27,7 @@ std::string_view UnpackWith(std::string_view head) {
   return "";
 }
 
+// Goes through what the user has named, and gives each file to the reader that knows it.
 class Finder {
  public:
   Finder(const Reader* forced, const Reader* mapped, std::string step, Inputs* inputs)
@@ -71,6 +72,7 @@ class Finder {
     for (const std::string& file : files) File(file, false);
   }
 
+  // A file that is there twice, by a link or another spelling, is taken once.
   void File(const std::string& path, bool named) {
     std::error_code error;
     const std::string canonical = fs::canonical(path, error).string();
@@ -88,6 +90,8 @@ class Finder {
     Assign(*head, &report);
   }
 
+  // By content, in the readers' order; then by what the user calls the steps. Of what nobody knows
+  // a file that was named is a problem, and one of a folder may be a part of what lies beside it.
   void Assign(const std::string& head, InputReport* report) {
     for (Inputs::Set& set : inputs_->sets) {
       const bool fits =

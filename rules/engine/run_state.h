@@ -215,6 +215,12 @@ class RunState {
   // What stood open of it. `plan`: of its rows, nullptr: there is none.
   void TellStep(const GroupKey& key, Group& group, int64_t step, OpenStep* open, RowPlan* plan,
                 const OnClose& on_close);
+  // One list's row of a plan, as who stores series is shown it.
+  StepSeries SeriesOf(const GroupKey& key, const Group& group, int64_t step, const RowPlan& plan,
+                      size_t list, const SeriesRow& row) const {
+    return {summary_.run,     key.first,        key.second, step,
+            group.world_size, plan.lists[list], {&row, 1},  false};
+  }
   void CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
                 RowPlan* plan, const OnClose& on_close);
   RowPlan* PlanOf(const GroupKey& key, Group& group, const OpenStep& open);

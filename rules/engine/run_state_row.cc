@@ -111,16 +111,8 @@ void RunState::CloseRow(const GroupKey& key, Group& group, int64_t step, const O
     site.step.cache.Clear();
   }
   if (!on_close.series) return;
-  for (const size_t i : plan->by_key) {
-    on_close.series({summary_.run,
-                     key.first,
-                     key.second,
-                     step,
-                     group.world_size,
-                     plan->lists[i],
-                     {&rows[i], 1},
-                     false});
-  }
+  for (const size_t i : plan->by_key)
+    on_close.series(SeriesOf(key, group, step, *plan, i, rows[i]));
 }
 
 RunState::OpenStep& RunState::AddOpen(Group& group, int64_t step) {

@@ -199,14 +199,7 @@ void RunState::TellRows(const GroupKey& key, const Group& group, size_t count, R
         HeldRow held = straight_.rows[i];
         held.row += static_cast<int>(row);
         const SeriesRow view = held.view();
-        on_close.series({summary_.run,
-                         key.first,
-                         key.second,
-                         step,
-                         group.world_size,
-                         plan->lists[i],
-                         {&view, 1},
-                         false});
+        on_close.series(SeriesOf(key, group, step, *plan, i, view));
       }
     };
   }

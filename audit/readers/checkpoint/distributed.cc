@@ -135,6 +135,7 @@ class IndexWalk {
 NamedTensor NameOf(const std::string& name, bool parts_named) {
   NamedTensor out;
   out.name = name;
+  // The first word says the part, and of an optimizer's values the last one which it is.
   const size_t dot = name.find('.');
   const std::string_view first = std::string_view(name).substr(0, dot);
   const std::string rest = dot == std::string::npos ? "" : name.substr(dot + 1);
@@ -180,6 +181,7 @@ std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
   thread_local std::string known_path;
   thread_local fs::file_time_type known_time;
   thread_local std::shared_ptr<const DistributedIndex> known;
+  // A folder has one, however many parts ask for it.
   const fs::path path = fs::path(part).parent_path() / kIndexName;
   std::error_code error;
   const fs::file_time_type time = fs::last_write_time(path, error);
@@ -190,6 +192,7 @@ std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
     return nullptr;
   }
   if (known != nullptr && known_path == path.string() && known_time == time) return known;
+  // Read anew; what is wrong with it is told where it is an input itself.
   absl::StatusOr<InputFile> opened = InputFile::Open(path.string());
   auto index = std::make_shared<DistributedIndex>();
   FileFindings told;  // with the index itself

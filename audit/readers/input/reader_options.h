@@ -10,6 +10,7 @@ namespace plumbline::audit {
 // Of files of scalars (scalars/point_file.h).
 struct ScalarOptions {
   std::string run;           // empty: from the file or its folder's name
+  bool within = false;       // `run` is none by itself: all are within it, "exp1/val"
   std::string step;          // name of the step column; empty: by the names people use
   std::string rank_pattern;  // a regular expression whose first group is the rank, over the path;
                              // empty: none

@@ -106,6 +106,9 @@ void FindRank(const std::string& path, const std::optional<std::regex>& pattern,
   out->place.rank_said = rank.has_value();
 }
 
+// ---- which files are one run
+// ---------------------------------------------------------------------
+
 Names FolderOf(const Path& path) { return {path.names.begin(), path.names.end() - 1}; }
 
 std::string Joined(const Names& names, size_t from) {
@@ -177,7 +180,8 @@ std::map<Names, std::string> NameKeys(const std::set<Names>& keys) {
   return names;
 }
 
-// Empty: it is no such file.
+// The output folder that a trainer's state is of, whether it is a copy in one of its checkpoints or
+// the newest. Empty: it is no such file.
 std::string OutputOf(const std::string& path) {
   namespace fs = std::filesystem;
   if (!path.ends_with("trainer_state.json")) return "";  // most files, soon
@@ -195,15 +199,17 @@ std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by
   std::optional<std::regex> pattern;
   if (!options.rank_pattern.empty() && CheckRankPattern(options.rank_pattern).ok())
     pattern.emplace(options.rank_pattern);
+  // What each path says, then which of them are one run.
   std::vector<Path> placed(paths.size());
   for (size_t i = 0; i < paths.size(); ++i) FindRank(paths[i], pattern, &placed[i]);
   by_folder ? PlaceByFolder(&placed) : PlaceByFile(&placed);
+  // A run's name tells it from the others beside it; what the user said goes before.
   std::set<Names> keys;
   for (const Path& path : placed) keys.insert(path.key);
   const std::map<Names, std::string> names = NameKeys(keys);
-  const bool within = keys.size() > 1 || options.run.ends_with('/');
+  const bool within = keys.size() > 1 || options.within;
   std::string said = options.run;
-  while (said.ends_with('/')) said.pop_back();
+  while (said.ends_with('/')) said.pop_back();  // of a folder's name, as a shell completes it
   std::vector<FilePlace> places;
   for (Path& path : placed) {
     const std::string& name = names.at(path.key);
@@ -225,6 +231,7 @@ std::map<const InputReport*, std::string> CopiesAmong(const std::vector<StateFil
                         (file.bytes == kept->bytes && file.report->path < kept->report->path);
     if (longer) kept = &file;
   }
+  // All others, but those that the user has named.
   std::map<const InputReport*, std::string> copies;
   for (const StateFile& file : files) {
     const auto of = longest.find(OutputOf(file.report->path));

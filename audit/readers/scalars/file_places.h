@@ -27,9 +27,6 @@ struct FilePlace {
 // The places of files that are read together, in their order. `by_folder`: a folder is a run
 // (PointFormat). Runs are called as the end of their path that tells them apart.
 //
-// A run that the user names with a slash at its end, "exp1/", is what all runs are within:
-// exp1/val.
-//
 // A folder or file of a word as `train`, `val` or `test` is a part of the run beside it; so is a
 // folder within one that holds such files itself. `rank0`, `rank_3` in a name is the rank.
 std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by_folder,

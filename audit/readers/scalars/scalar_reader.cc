@@ -52,6 +52,7 @@ std::vector<ScalarFile> InOrder(const PointFormat& format, const std::vector<Inp
   return files;
 }
 
+// Each copy is told of, and of the same state one is read.
 std::vector<InputReport*> WithoutCopies(const std::vector<InputReport*>& reports) {
   std::vector<StateFile> files;
   for (InputReport* report : reports) files.push_back({report, report->bytes});
@@ -122,6 +123,7 @@ class ScalarSource : public Source {
   // A piece of the next file. False: all are read.
   bool ReadOn() {
     if (file_ == files_.size()) return false;
+    // One is open at a time; one that cannot be opened has said why.
     ScalarFile& file = files_[file_];
     if (open_ == nullptr) {
       open_ = format_.open(file.report, options_);
@@ -132,6 +134,7 @@ class ScalarSource : public Source {
       sink_.emplace(file.place, file.begun, &runs_, file.report);
     }
     if (open_->Read(&*sink_)) return true;
+    // It is read: what is left of it is counted, and the next one follows.
     open_->Close(&*sink_);
     sink_->Finish();
     left_out_ += sink_->left_out();
@@ -190,7 +193,7 @@ ScalarOptions BesideFormat(ScalarOptions options, std::string_view format, std::
   report->Note("--run " + options.run + " names the run of the " + std::string(first) +
                " files beside: what this one holds is called " + options.run +
                "/ and its own name");
-  if (!options.run.ends_with('/')) options.run += '/';
+  options.within = true;
   return options;
 }
 

@@ -345,7 +345,8 @@ TEST(Places, WithinWhatTheUserSays) {
   EXPECT_THAT(Places({"/a/loss.csv"}, false, options), ElementsAre("mine|0|"));
   EXPECT_THAT(Places({"/a/x.csv", "/a/y.csv"}, false, options),
               ElementsAre("mine/x.csv|0|", "mine/y.csv|0|"));
-  options.run = "mine/";
+  options.run = "mine";
+  options.within = true;
   EXPECT_THAT(Places({"/a/loss.csv"}, false, options), ElementsAre("mine/loss.csv|0|"));
   EXPECT_THAT(Places({"/a/x.csv", "/a/y.csv"}, false, options),
               ElementsAre("mine/x.csv|0|", "mine/y.csv|0|"));
