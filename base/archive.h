@@ -323,7 +323,8 @@ void Archive::Value(std::optional<T>& value) {
   bool has = value.has_value();
   Bool(has);
   if (!ok()) return;
-  if (reading_ && has) value.emplace();
+  if (reading_ && has)
+    value = T{};  // clang 14 refuses emplace() for a nested struct with initialisers
   if (reading_ && !has) value.reset();
   if (has) Value(*value);
 }

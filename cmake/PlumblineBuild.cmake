@@ -47,6 +47,9 @@ if(PLUMBLINE_SANITIZE MATCHES "address|thread")
   set(PLUMBLINE_NEEDS_AGENT "no-sanitizer")
 endif()
 
+# For loops that are to be vectorised, whatever the build type. Quick (the preset demo) compiles them as all else.
+set(PLUMBLINE_O3 $<$<NOT:$<CONFIG:Quick>>:-O3>)
+
 add_library(plumb_warnings INTERFACE)
 target_compile_options(plumb_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wcast-align
@@ -61,8 +64,10 @@ endif()
 
 # The files of a folder are compiled together (CMake calls it a unity build), at most PLUMBLINE_UNITY_MOST at a time, and
 # folders of less than four files share one compilation: headers are read and templates instantiated once for all of them.
-# From nothing that halves the time (docs/decisions/0062). Names in one folder's .cc files may not clash, then; tools/lint
-# reads each file alone. Tests, which each have a world of names of their own, are compiled one by one.
+# From nothing that halves the time (docs/decisions/0062). PLUMBLINE_UNITY_JOIN puts whole folders of a target together while
+# a group has at most that number of files: less to compile from nothing, more after each change. Names in the .cc files of a
+# group may not clash; tools/lint reads each file alone. Tests, which each have a world of names of their own, are compiled one
+# by one.
 function(plumb_compile_together target)
   if(NOT PLUMBLINE_UNITY OR CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests/")
     return()
@@ -77,16 +82,30 @@ function(plumb_compile_together target)
     list(APPEND "in_${folder}" ${source})
   endforeach()
   list(REMOVE_DUPLICATES folders)
+  set(joined 0)  # groups of several folders, and the number of files in the last one
+  set(files_joined 0)
   foreach(folder ${folders})
     list(LENGTH "in_${folder}" count)
-    math(EXPR groups "(${count} + ${PLUMBLINE_UNITY_MOST} - 1) / ${PLUMBLINE_UNITY_MOST}")
+    if(PLUMBLINE_UNITY_JOIN)
+      set(most ${PLUMBLINE_UNITY_JOIN})
+    else()
+      set(most ${PLUMBLINE_UNITY_MOST})
+    endif()
+    math(EXPR groups "(${count} + ${most} - 1) / ${most}")
     math(EXPR in_each "(${count} + ${groups} - 1) / ${groups}")
+    math(EXPR files_joined "${files_joined} + ${count}")
+    if(files_joined GREATER most)
+      set(files_joined ${count})
+      math(EXPR joined "${joined} + 1")
+    endif()
     set(at 0)
     foreach(source ${in_${folder}})
       math(EXPR group "${at} / ${in_each}")
       math(EXPR at "${at} + 1")
       cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE name)
-      if(count LESS 4)
+      if(PLUMBLINE_UNITY_JOIN AND groups EQUAL 1)
+        set(name "joined_${joined}")
+      elseif(count LESS 4)
         set(name small_folders)
       endif()
       string(REPLACE "/" "_" name "${name}_${group}")

@@ -131,7 +131,7 @@ class Joiner {
   std::map<Signature, uint32_t> seen_;  // the rank it was first seen on
 };
 
-std::vector<JoinedMixture> Join(const SiteStep& step) {
+std::vector<JoinedMixture> JoinMixtures(const SiteStep& step) {
   std::map<bool, Joiner> joiners;  // by evaluation
   const std::string op = step.site.op() == kLoadsOp ? kRoutingOp : step.site.op();
   for (const Item& item : step.items) {
@@ -184,7 +184,7 @@ double MixtureStep::LargestOverMean() const {
 
 std::shared_ptr<const std::vector<JoinedMixture>> JoinMixture(const SiteStep& step) {
   using List = const std::vector<JoinedMixture>;
-  return step.cache.Get<List>([&] { return std::make_shared<List>(Join(step)); });
+  return step.cache.Get<List>([&] { return std::make_shared<List>(JoinMixtures(step)); });
 }
 
 void MixtureWindow::Take(uint32_t attempt, std::shared_ptr<const MixtureStep> step) {

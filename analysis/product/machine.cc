@@ -13,7 +13,7 @@
 namespace plumbline::rules {
 namespace {
 
-using Kind = MatmulModel::Sum;
+using MachineKind = MatmulModel::Sum;
 
 // What a + b loses when it is rounded to a double (Knuth's TwoSum).
 double Lost(double a, double b, double sum) {
@@ -168,7 +168,7 @@ double MatmulMachine::Compensated(const MatmulModel& m, const MatmulTerms& t, do
 
 double MatmulMachine::Pairwise(const MatmulModel& m, const MatmulTerms& t, int first, int last) {
   MatmulModel leaf = m;
-  leaf.sum = Kind::kSequential;
+  leaf.sum = MachineKind::kSequential;
   leaf.fused = false;
   const auto add = [&](double a, double b) { return Add(a, b, m.accumulator, m.rounding); };
   if (m.tree == MatmulModel::Tree::kHalves) {
@@ -195,16 +195,16 @@ double MatmulMachine::Pairwise(const MatmulModel& m, const MatmulTerms& t, int f
 double MatmulMachine::Run(const MatmulModel& m, const MatmulTerms& t, int first, int last,
                           double start) {
   switch (m.sum) {
-    case Kind::kExact:
+    case MachineKind::kExact:
       return ExactRun(m, t, first, last, start);
-    case Kind::kSequential:
+    case MachineKind::kSequential:
       if (m.compensation != MatmulModel::Compensation::kNone) return Compensated(m, t, start);
       return Sequential(m, t, first, last, start);
-    case Kind::kPairwise: {
+    case MachineKind::kPairwise: {
       const double sum = Pairwise(m, t, first, last);
       return start == 0 ? sum : Add(start, sum, m.accumulator, m.rounding);
     }
-    case Kind::kAligned:
+    case MachineKind::kAligned:
       return m.floored ? Aligned<true>(m, t, first, last, start)
                        : Aligned<false>(m, t, first, last, start);
   }
@@ -339,17 +339,17 @@ double AlignedBound(const MatmulModel& m, double u, double scale, double blocks)
 double RunBound(const MatmulModel& m, const MatmulTerms& t, double c, double exact) {
   const double u = Unit(m.rounding);
   switch (m.sum) {
-    case Kind::kExact:
+    case MachineKind::kExact:
       return u * exact + PowerOfTwo(-149);
-    case Kind::kSequential:
+    case MachineKind::kSequential:
       return SequentialBound(u, t.size, t.prefix_sum + t.size * c, t.total);
-    case Kind::kPairwise: {
+    case MachineKind::kPairwise: {
       // Every product passes at most `depth` roundings of sums that hold it.
       const double depth = m.leaf + std::ceil(std::log2(static_cast<double>(t.size))) + 2;
       if (!(depth * u < 0.01)) return kInfinity;
       return 1.02 * depth * u * (t.total + c) + 2 * t.size * PowerOfTwo(-149);
     }
-    case Kind::kAligned: {
+    case MachineKind::kAligned: {
       const int level = BlockIndex(m.block);
       if (level < 0) return kInfinity;
       const int whole = (t.size + m.block - 1) / m.block;

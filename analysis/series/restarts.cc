@@ -32,7 +32,7 @@ void Excursions::LookForRestart() {
   open.is.scheduled = true;
   open.is.cause = cycle_->restart;
   open.is.slope = 0;  // how fast the loss fell at the low rate says nothing of what follows
-  if (!awaited_) awaited_.emplace().is = open.is;
+  if (!awaited_) awaited_ = Awaited{.is = open.is};
 }
 
 // Compared with the level that was left, whatever history has become since.

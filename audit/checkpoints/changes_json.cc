@@ -2,17 +2,13 @@
 #include <nlohmann/json.hpp>
 
 #include "audit/checkpoints/changes.h"
+#include "audit/render/json_values.h"
 #include "audit/session/version.h"
 
 namespace plumbline::audit {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json Number(double value) {
-  if (!std::isfinite(value)) return ExactNumber(value);
-  return value;
-}
 
 const char* NameOf(TensorKind kind) {
   switch (kind) {
@@ -52,21 +48,22 @@ Json FromTensor(const TensorChange& change) {
   json["elements"] = change.count;
   json["differ"] = change.differ;
   json["non_finite"] = change.non_finite;
-  json["norm_a"] = Number(std::sqrt(change.squares_a));
-  json["norm_b"] = Number(std::sqrt(change.squares_b));
-  json["norm_change"] = Number(change.change());
-  json["relative_change"] = Number(change.relative());
+  json["norm_a"] = JsonNumber(std::sqrt(change.squares_a));
+  json["norm_b"] = JsonNumber(std::sqrt(change.squares_b));
+  json["norm_change"] = JsonNumber(change.change());
+  json["relative_change"] = JsonNumber(change.relative());
   if (change.largest > 0) {
     json["largest"] = {{"at", change.largest_at},
-                       {"a", Number(change.largest_a)},
-                       {"b", Number(change.largest_b)}};
+                       {"a", JsonNumber(change.largest_a)},
+                       {"b", JsonNumber(change.largest_b)}};
   }
-  if (change.cosine) json["cosine"] = Number(*change.cosine);
+  if (change.cosine) json["cosine"] = JsonNumber(*change.cosine);
   if (change.rows > 0) {
     Json most = Json::array();
     for (const MovedRow& row : change.most)
-      most.push_back(
-          {{"row", row.row}, {"change", Number(row.change)}, {"norm_a", Number(row.weight)}});
+      most.push_back({{"row", row.row},
+                      {"change", JsonNumber(row.change)},
+                      {"norm_a", JsonNumber(row.weight)}});
     json["rows"] = change.rows;
     json["rows_unmoved"] = change.rows_still;
     json["rows_most"] = most;
@@ -74,7 +71,7 @@ Json FromTensor(const TensorChange& change) {
   if (!change.spectrum.empty()) {
     Json values = Json::array();
     for (const SingularValue& one : change.spectrum)
-      values.push_back({{"value", Number(one.value)}, {"error", Number(one.error)}});
+      values.push_back({{"value", JsonNumber(one.value)}, {"error", JsonNumber(one.error)}});
     json["singular_values_of_change"] = values;
   }
   return json;
@@ -86,19 +83,13 @@ Json FromGroups(const std::vector<ChangeGroup>& groups) {
     Json& one = list.emplace_back(Json{{"name", ValidUtf8(group.name)},
                                        {"tensors", group.tensors},
                                        {"changed", group.changed},
-                                       {"norm_a", Number(std::sqrt(group.squares_a))},
-                                       {"norm_change", Number(std::sqrt(group.squares_change))},
+                                       {"norm_a", JsonNumber(std::sqrt(group.squares_a))},
+                                       {"norm_change", JsonNumber(std::sqrt(group.squares_change))},
                                        {"rows", group.rows},
                                        {"rows_unmoved", group.rows_still}});
     if (group.before > 0)
-      one["cosine"] = Number(group.along / std::sqrt(group.before * group.with_before));
+      one["cosine"] = JsonNumber(group.along / std::sqrt(group.before * group.with_before));
   }
-  return list;
-}
-
-Json FromNames(const std::vector<std::string>& names) {
-  Json list = Json::array();
-  for (const std::string& name : names) list.push_back(ValidUtf8(name));
   return list;
 }
 
@@ -117,10 +108,10 @@ std::string ChangesJson(const CheckpointSide& a, const CheckpointSide& b,
                      {"roles", FromGroups(changes.roles)},
                      {"layers", FromGroups(changes.layers)},
                      {"tensors", tensors},
-                     {"only_a", FromNames(changes.only_a)},
-                     {"only_b", FromNames(changes.only_b)},
+                     {"only_a", JsonNames(changes.only_a)},
+                     {"only_b", JsonNames(changes.only_b)},
                      {"renamed", renamed},
-                     {"map_unfitted", FromNames(changes.unfitted)}};
+                     {"map_unfitted", JsonNames(changes.unfitted)}};
   return json.dump(2) + "\n";
 }
 

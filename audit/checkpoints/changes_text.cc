@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostMoved = 10, kMostNames = 8, kMostGroups = 60;
+constexpr size_t kMostMoved = 10, kMostNames = 8, kMostChangedGroups = 60;
 
 // The norm of a change as a share of what it changed.
 std::string Relative(double squares_change, double squares_a) {
@@ -97,7 +97,7 @@ class ChangesWriter {
     if (changes_.with_before) head.push_back("cosine to the change before");
     std::vector<std::vector<std::string>> rows = {head};
     for (const ChangeGroup& group : groups) {
-      if (rows.size() > kMostGroups) break;
+      if (rows.size() > kMostChangedGroups) break;
       std::vector<std::string> row = {
           Printable(group.name), absl::StrCat(group.changed, " of ", group.tensors),
           Relative(group.squares_change, group.squares_a),
@@ -111,8 +111,8 @@ class ChangesWriter {
       rows.push_back(std::move(row));
     }
     out_ += TextColumns(rows, false);
-    if (groups.size() > kMostGroups)
-      Line(2, absl::StrCat("and ", groups.size() - kMostGroups, " more"));
+    if (groups.size() > kMostChangedGroups)
+      Line(2, absl::StrCat("and ", groups.size() - kMostChangedGroups, " more"));
   }
 
   // Of one kind, those that moved most by their own size.

@@ -39,7 +39,7 @@ bool Fits(std::string_view pattern, std::string_view name, std::vector<std::stri
 }
 
 // What is said of a file of names that cannot be used.
-std::string Wrong(const std::string& path, uint32_t line, const std::string& what) {
+std::string WrongMap(const std::string& path, uint32_t line, const std::string& what) {
   return absl::StrCat(path, ":", line, ": expected ", what);
 }
 
@@ -135,22 +135,22 @@ absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path) {
     table = toml::parse(text.str(), path);
   } catch (const toml::parse_error& error) {
     return absl::InvalidArgumentError(
-        Wrong(path, error.source().begin.line,
-              absl::StrCat("TOML, found: ", std::string(error.description()))));
+        WrongMap(path, error.source().begin.line,
+                 absl::StrCat("TOML, found: ", std::string(error.description()))));
   }
   const toml::table* names = table["names"].as_table();
   if (names == nullptr || table.size() != 1)
-    return absl::InvalidArgumentError(Wrong(path, 1, "a table [names] and nothing else"));
+    return absl::InvalidArgumentError(WrongMap(path, 1, "a table [names] and nothing else"));
   // A table is sorted; the order of the file is that of its lines.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<std::string, std::string>> ordered;
   for (const auto& [key, node] : *names) {
     const auto line = key.source().begin.line;
     const std::optional<std::string> value = node.value_exact<std::string>();
-    if (!value) return absl::InvalidArgumentError(Wrong(path, line, "a name of B as text"));
+    if (!value) return absl::InvalidArgumentError(WrongMap(path, line, "a name of B as text"));
     const std::string a(key.str());
     if (std::count(value->begin(), value->end(), '*') > std::count(a.begin(), a.end(), '*'))
       return absl::InvalidArgumentError(
-          Wrong(path, line, "as many * in B's name as in A's, or fewer"));
+          WrongMap(path, line, "as many * in B's name as in A's, or fewer"));
     ordered[{line, key.source().begin.column}] = {a, *value};
   }
   NamesMap map;

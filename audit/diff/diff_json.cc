@@ -1,19 +1,14 @@
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "audit/diff/diff_result.h"
 #include "audit/render/finding_json.h"
+#include "audit/render/json_values.h"
 #include "audit/session/version.h"
 
 namespace plumbline::audit {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json Number(double value) {
-  if (!std::isfinite(value)) return ExactNumber(value);
-  return value;
-}
 
 Json FromSide(const DiffSide& side) {
   Json runs = Json::array(), inputs = Json::array();
@@ -47,13 +42,13 @@ Json FromAxis(const std::optional<AlongAxis>& along) {
   if (!along) return nullptr;
   const departure::Comparison& c = along->comparison;
   Json json = {{"points", c.points}, {"judged", c.block > 0}};
-  json["smallest"] = c.block > 0 ? Number(c.smallest) : Json();
+  json["smallest"] = c.block > 0 ? JsonNumber(c.smallest) : Json();
   json["seeds"] = c.seeds_known ? "measured" : "assumed";
   json["departure"] = nullptr;
   if (!c.departure) return json;
-  json["departure"] = {{"onset", Number(*along->onset)},
-                       {"size", Number(c.departure->size)},
-                       {"threshold", Number(c.departure->threshold)},
+  json["departure"] = {{"onset", JsonNumber(*along->onset)},
+                       {"size", JsonNumber(c.departure->size)},
+                       {"threshold", JsonNumber(c.departure->threshold)},
                        {"block", c.departure->block}};
   return json;
 }
@@ -71,8 +66,8 @@ Json FromSeries(const SeriesDiff& series) {
   json["first_difference"] = nullptr;
   if (series.first_difference)
     json["first_difference"] = {{"step", *series.first_difference},
-                                {"a", Number(series.value_a)},
-                                {"b", Number(series.value_b)}};
+                                {"a", JsonNumber(series.value_a)},
+                                {"b", JsonNumber(series.value_b)}};
   json["by_step"] = FromAxis(series.by_step);
   json["by_tokens"] = FromAxis(series.by_tokens);
   return json;
@@ -81,12 +76,6 @@ Json FromSeries(const SeriesDiff& series) {
 Json FromFindings(const std::vector<const v1::Finding*>& findings) {
   Json list = Json::array();
   for (const v1::Finding* finding : findings) list.push_back(FindingValue(*finding));
-  return list;
-}
-
-Json FromNames(const std::vector<std::string>& names) {
-  Json list = Json::array();
-  for (const std::string& name : names) list.push_back(ValidUtf8(name));
   return list;
 }
 
@@ -102,15 +91,15 @@ std::string DiffJson(const DiffResult& result) {
   json["settings"] = FromTexts(result.settings);
   json["series"] = Json::array();
   for (const SeriesDiff& series : result.series) json["series"].push_back(FromSeries(series));
-  json["series_only_a"] = FromNames(result.series_only_a);
-  json["series_only_b"] = FromNames(result.series_only_b);
+  json["series_only_a"] = JsonNames(result.series_only_a);
+  json["series_only_b"] = JsonNames(result.series_only_b);
   json["numerics"] = FromTexts(result.numerics);
   json["findings"] = {{"only_a", FromFindings(result.only_a)},
                       {"only_b", FromFindings(result.only_b)},
                       {"both", result.findings_in_both}};
   json["times"] = Json::array();
   for (const TimeDifference& t : result.times)
-    json["times"].push_back({{"kind", t.kind}, {"a", Number(t.a)}, {"b", Number(t.b)}});
+    json["times"].push_back({{"kind", t.kind}, {"a", JsonNumber(t.a)}, {"b", JsonNumber(t.b)}});
   return TerminalSafeJson(json.dump(2)) + "\n";
 }
 

@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostListed = 20;  // differences of a kind; the rest is counted
+constexpr size_t kMostDifferences = 20;  // differences of a kind; the rest is counted
 constexpr size_t kMargin = 4;
 
 std::string Percent(double ln) { return absl::StrFormat("%.2f %%", 100 * std::expm1(ln)); }
@@ -44,7 +44,7 @@ class DiffWriter {
 
   void Side(const char* name, const DiffSide& side) {
     std::string text = absl::StrCat(name, "  ", Plural(side.runs.size(), "run"));
-    for (size_t i = 0; i < side.runs.size() && i < kMostListed; ++i)
+    for (size_t i = 0; i < side.runs.size() && i < kMostDifferences; ++i)
       absl::StrAppend(&text, i == 0 ? ": " : ", ", side.runs[i].path,
                       side.runs[i].run.empty() ? "" : " (" + side.runs[i].run + ")");
     Line(0, text);
@@ -67,13 +67,13 @@ class DiffWriter {
         ++same;
         continue;
       }
-      if (!loss && (!series.exact || listed++ >= kMostListed)) continue;
+      if (!loss && (!series.exact || listed++ >= kMostDifferences)) continue;
       One(series);
     }
     if (same > 0)
       Line(2, absl::StrCat(Plural(same, "other series", "other series"), ": equal bit by bit"));
-    if (listed > kMostListed)
-      Line(2, absl::StrCat("and ", listed - kMostListed, " more that differ"));
+    if (listed > kMostDifferences)
+      Line(2, absl::StrCat("and ", listed - kMostDifferences, " more that differ"));
     Names("in A alone", result_.series_only_a);
     Names("in B alone", result_.series_only_b);
   }
@@ -81,10 +81,10 @@ class DiffWriter {
   void Names(const std::string& where, const std::vector<std::string>& names) {
     if (names.empty()) return;
     std::string text = where + ": ";
-    for (size_t i = 0; i < names.size() && i < kMostListed; ++i)
+    for (size_t i = 0; i < names.size() && i < kMostDifferences; ++i)
       absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
-    if (names.size() > kMostListed)
-      absl::StrAppend(&text, ", ", names.size() - kMostListed, " more");
+    if (names.size() > kMostDifferences)
+      absl::StrAppend(&text, ", ", names.size() - kMostDifferences, " more");
     Line(2, text);
   }
 
@@ -143,13 +143,13 @@ class DiffWriter {
   void Texts(const char* heading, const char* what, const std::vector<TextDifference>& list) {
     Heading(heading);
     if (list.empty()) Line(2, absl::StrCat("no difference in the ", what, " that are recorded"));
-    for (size_t i = 0; i < list.size() && i < kMostListed; ++i) {
+    for (size_t i = 0; i < list.size() && i < kMostDifferences; ++i) {
       const TextDifference& d = list[i];
       Line(2, absl::StrCat(d.name, ": ", d.a.empty() ? "(none)" : d.a, " | ",
                            d.b.empty() ? "(none)" : d.b));
     }
-    if (list.size() > kMostListed)
-      Line(2, absl::StrCat("and ", list.size() - kMostListed, " more"));
+    if (list.size() > kMostDifferences)
+      Line(2, absl::StrCat("and ", list.size() - kMostDifferences, " more"));
   }
 
   // ---- findings of one side, and times ----
@@ -162,15 +162,15 @@ class DiffWriter {
   }
 
   void Findings(const char* where, const std::vector<const v1::Finding*>& findings) {
-    for (size_t i = 0; i < findings.size() && i < kMostListed; ++i) {
+    for (size_t i = 0; i < findings.size() && i < kMostDifferences; ++i) {
       const v1::Finding& f = *findings[i];
       v1::FindingSite site = f.site();
       site.clear_run();
       Line(2, absl::StrCat(where, ": ", std::string(LevelName(f.level())), " ", f.rule(), " ",
                            SiteText(site), ": ", f.title()));
     }
-    if (findings.size() > kMostListed)
-      Line(2, absl::StrCat(where, ": and ", findings.size() - kMostListed, " more"));
+    if (findings.size() > kMostDifferences)
+      Line(2, absl::StrCat(where, ": and ", findings.size() - kMostDifferences, " more"));
   }
 
   void Times() {

@@ -4,6 +4,7 @@
 #include "audit/ledger/ledger_result.h"
 #include "audit/ledger/words.h"
 #include "audit/render/finding_json.h"
+#include "audit/render/json_values.h"
 #include "audit/render/text_util.h"
 #include "audit/session/version.h"
 
@@ -12,45 +13,40 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json Number(double value) {
-  if (!std::isfinite(value)) return ExactNumber(value);
-  return value;
-}
-
 // A 90 % interval as factors.
 Json IntervalJson(double ln, double variance) {
   const double wide = HalfInterval(variance);
-  return {Number(std::exp(ln - wide)), Number(std::exp(ln + wide))};
+  return {JsonNumber(std::exp(ln - wide)), JsonNumber(std::exp(ln + wide))};
 }
 
 Json FromProduct(const ledger::Product& product) {
-  return {{"value", Number(std::exp(product.ln))},
+  return {{"value", JsonNumber(std::exp(product.ln))},
           {"seeds", IntervalJson(product.ln, product.seeds_variance)},
           {"all", IntervalJson(product.ln, product.all_variance)},
           {"factors", product.factors},
-          {"shared_bias", Number(product.shared_bias)}};
+          {"shared_bias", JsonNumber(product.shared_bias)}};
 }
 
 Json FromMultiplier(const ledger::Multiplier& m, const ledger::MultiplierEstimate& e) {
-  return {{"name", ValidUtf8(m.name)}, {"y", Number(e.worth.y)},       {"sd", Number(e.sd)},
-          {"s", Number(e.s)},          {"claimed", Number(m.claimed)}, {"kept", m.kept}};
+  return {{"name", ValidUtf8(m.name)}, {"y", JsonNumber(e.worth.y)},       {"sd", JsonNumber(e.sd)},
+          {"s", JsonNumber(e.s)},      {"claimed", JsonNumber(m.claimed)}, {"kept", m.kept}};
 }
 
 Json FromStack(const ledger::StackEstimate& stack) {
   Json leave_outs = Json::array();
   for (const ledger::LeaveOutEstimate& l : stack.leave_outs) {
     leave_outs.push_back({{"name", ValidUtf8(l.name)},
-                          {"value", Number(std::exp(l.ln))},
+                          {"value", JsonNumber(std::exp(l.ln))},
                           {"all", IntervalJson(l.ln, l.sd * l.sd)},
-                          {"smallest_shown", Number(std::exp(l.detectable))}});
+                          {"smallest_shown", JsonNumber(std::exp(l.detectable))}});
   }
-  return {{"value", Number(std::exp(stack.ln))},
+  return {{"value", JsonNumber(std::exp(stack.ln))},
           {"all", IntervalJson(stack.ln, stack.sd * stack.sd)},
-          {"y", Number(stack.ln)},
-          {"sd", Number(stack.sd)},
-          {"flops", Number(stack.flops)},
-          {"claimed", Number(std::exp(stack.claimed))},
-          {"overstated", Number(stack.overstated())},
+          {"y", JsonNumber(stack.ln)},
+          {"sd", JsonNumber(stack.sd)},
+          {"flops", JsonNumber(stack.flops)},
+          {"claimed", JsonNumber(std::exp(stack.claimed))},
+          {"overstated", JsonNumber(stack.overstated())},
           {"leave_out", leave_outs}};
 }
 
@@ -58,27 +54,27 @@ Json FromNext(const ledger::NextRuns& next) {
   static constexpr const char* kKinds[] = {"pair", "baseline", "stack"};
   return {{"kind", kKinds[static_cast<int>(next.kind)]},
           {"name", ValidUtf8(next.name)},
-          {"scale", Number(next.scale)},
-          {"flops", Number(next.flops)},
-          {"variance", Number(next.before)},
-          {"then", Number(next.after)}};
+          {"scale", JsonNumber(next.scale)},
+          {"flops", JsonNumber(next.flops)},
+          {"variance", JsonNumber(next.before)},
+          {"then", JsonNumber(next.after)}};
 }
 
 Json FromNoise(const LedgerResult& result) {
   const ledger::Estimate& e = result.estimate;
-  return {{"sigma", Number(e.noise)},
+  return {{"sigma", JsonNumber(e.noise)},
           {"freedom", e.freedom},
-          {"floor", Number(e.baseline.floor)},
-          {"alpha", Number(e.baseline.alpha)},
-          {"relative_error", Number(e.relative_error)},
-          {"gain", Number(e.gain)}};
+          {"floor", JsonNumber(e.baseline.floor)},
+          {"alpha", JsonNumber(e.baseline.alpha)},
+          {"relative_error", JsonNumber(e.relative_error)},
+          {"gain", JsonNumber(e.gain)}};
 }
 
 Json FromAllowances(const ledger::Allowances& a) {
-  return {{"scale", Number(a.scale)},
-          {"target", Number(a.target)},
-          {"small", Number(a.small)},
-          {"large", Number(a.large)}};
+  return {{"scale", JsonNumber(a.scale)},
+          {"target", JsonNumber(a.target)},
+          {"small", JsonNumber(a.small)},
+          {"large", JsonNumber(a.large)}};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 using ConfigJson = nlohmann::json;
 
-constexpr size_t kMostBytes = 16u << 20;
+constexpr size_t kMostModelBytes = 16u << 20;
 // Families whose feed-forward layers have two matrices; all others we know of have three.
 const std::set<std::string>& Ungated() {
   static const auto* names = new std::set<std::string>{
@@ -172,10 +172,10 @@ class Counter {
 absl::StatusOr<std::string> ReadBounded(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(path + ": expected a config.json, found no readable file");
-  std::string text(kMostBytes + 1, '\0');
+  std::string text(kMostModelBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMostBytes)
+  if (text.size() > kMostModelBytes)
     return absl::InvalidArgumentError(path + ": expected a config.json of at most 16 MiB");
   return text;
 }

@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json NumberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json FromInput(const PlanReport& r) {
   const plan::Input& in = r.plan.input;
@@ -103,9 +103,9 @@ std::string PlanJson(const PlanReport& r) {
   out["crossover_with"] = FromLevers(p);
   out["pipeline"] = FromStages(p);
   out["state_bytes"] = FromStates(p);
-  out["activation_bytes"] = {{"all", Number(p.activations.all)},
-                             {"selective", Number(p.activations.selective)},
-                             {"full", Number(p.activations.full)}};
+  out["activation_bytes"] = {{"all", NumberOrNull(p.activations.all)},
+                             {"selective", NumberOrNull(p.activations.selective)},
+                             {"full", NumberOrNull(p.activations.full)}};
   out["tolls"] = FromTolls(p);
   Json assumptions = Json::array();
   for (const std::string& line : PlanAssumptions(r)) assumptions.push_back(ValidUtf8(line));

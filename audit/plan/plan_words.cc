@@ -12,7 +12,7 @@ namespace {
 
 using plan::Sharding;
 
-std::string Percent(double share) {
+std::string PlanPercent(double share) {
   const double percent = 100 * share;
   return absl::StrFormat("%.*f %%", percent < 9.95 ? 1 : 0, percent);
 }
@@ -26,7 +26,7 @@ std::string Standing(const plan::Plan& p) {
       Count(p.tokens_per_gpu), " tokens a GPU and step, ", above ? "above" : "below",
       " the crossover at ", Count(p.critical_tokens), ": ",
       above ? "computing can hide the network"
-            : absl::StrCat("at least ", Percent(p.exposed_share), " of the step waits for it"));
+            : absl::StrCat("at least ", PlanPercent(p.exposed_share), " of the step waits for it"));
 }
 
 std::string Floor(const plan::Plan& p) {
@@ -40,7 +40,7 @@ std::string Floor(const plan::Plan& p) {
                         QuantityText(needed * static_cast<double>(p.input.model.sequence)),
                         " tokens)");
   return absl::StrCat(text, ", below the floor of ", Count(needed), ": ",
-                      Percent(1 - std::max(0.0, p.micro_batches)),
+                      PlanPercent(1 - std::max(0.0, p.micro_batches)),
                       " of the replicas have nothing to do");
 }
 
@@ -75,7 +75,7 @@ PlanTable StageTable(const plan::Plan& p) {
                   StageAdvice(p)};
   for (const plan::StageCost& s : p.stages)
     table.rows.push_back({Count(s.stages), absl::StrFormat("%.3g", s.micro_batches),
-                          Percent(s.bubble), SecondsText(s.network_seconds),
+                          PlanPercent(s.bubble), SecondsText(s.network_seconds),
                           SecondsText(s.step_seconds)});
   if (p.stages.empty()) table.below = "No number of stages gives each replica a micro-batch.";
   return table;
@@ -89,7 +89,7 @@ PlanTable StateTable(const plan::Plan& p) {
   for (const plan::StateBytes& s : p.states)
     table.rows.push_back({plan::ShardingName(s.sharding), BytesText(s.weights),
                           BytesText(s.gradients), BytesText(s.optimizer), BytesText(s.total()),
-                          Percent(s.total() / p.input.cluster.memory)});
+                          PlanPercent(s.total() / p.input.cluster.memory)});
   return table;
 }
 
@@ -100,7 +100,7 @@ PlanTable ActivationTable(const plan::Plan& p) {
     return table;
   }
   const auto row = [&](const char* what, double bytes) {
-    table.rows.push_back({what, BytesText(bytes), Percent(bytes / p.input.cluster.memory)});
+    table.rows.push_back({what, BytesText(bytes), PlanPercent(bytes / p.input.cluster.memory)});
   };
   if (p.input.model.heads > 0) row("nothing, attention's scores stored", p.activations.all);
   row("attention's scores, or they are never stored", p.activations.selective);
@@ -111,9 +111,9 @@ PlanTable ActivationTable(const plan::Plan& p) {
 std::string TollText(const plan::TollPaid& toll) {
   const std::string name = plan::TollName(toll.toll);
   if (toll.is_time)
-    return toll.share > 0 ? absl::StrCat(name, " (", Percent(toll.share), " of the step)")
+    return toll.share > 0 ? absl::StrCat(name, " (", PlanPercent(toll.share), " of the step)")
                           : absl::StrCat(name, " (nothing)");
-  return absl::StrCat(name, " (", Percent(toll.share), " of the GPU",
+  return absl::StrCat(name, " (", PlanPercent(toll.share), " of the GPU",
                       toll.share > 1 ? ": does not fit)" : ")");
 }
 
@@ -127,7 +127,7 @@ std::string PlanHeadline(const PlanReport& r) {
       sparse ? absl::StrCat(" (", QuantityText(in.model.used()), " used by a token)") : "", ", ",
       in.model.layers, " layers, sequences of ", in.model.sequence, ", on ", Count(in.cluster.gpus),
       " ", r.gpu, " in ", r.dtype, " (", absl::StrFormat("%.4g", in.cluster.peak / 1e12),
-      " TFLOP/s at ", Percent(in.cluster.mfu), "), ", QuantityText(in.layout.batch_tokens),
+      " TFLOP/s at ", PlanPercent(in.cluster.mfu), "), ", QuantityText(in.layout.batch_tokens),
       " tokens a step");
 }
 
@@ -139,7 +139,7 @@ std::string PlanTollLine(const PlanReport& r) {
 std::vector<std::string> PlanVerdicts(const PlanReport& r) {
   const plan::Plan& p = r.plan;
   return {absl::StrCat("Computing ", SecondsText(p.compute_seconds), ", network ",
-                       SecondsText(p.network_seconds), ", bubble ", Percent(p.bubble),
+                       SecondsText(p.network_seconds), ", bubble ", PlanPercent(p.bubble),
                        ": a step takes at least ", SecondsText(p.step_seconds), ", ",
                        QuantityText(p.input.layout.batch_tokens / p.step_seconds), " tokens/s"),
           "Crossover: " + Standing(p), "Batch: " + Floor(p)};

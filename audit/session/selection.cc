@@ -11,23 +11,21 @@
 namespace plumbline::audit {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr const char* kSchema = "plumbline.report/1";
 
-const Json* StringAt(const Json& object, const char* key) {
+const nlohmann::json* StringAt(const nlohmann::json& object, const char* key) {
   const auto field = object.find(key);
   return field != object.end() && field->is_string() ? &*field : nullptr;
 }
 
 // False: it is no finding of a report.
-bool SiteOf(const Json& finding, std::tuple<std::string, std::string, std::string>* key) {
+bool SiteOf(const nlohmann::json& finding, std::tuple<std::string, std::string, std::string>* key) {
   if (!finding.is_object()) return false;
-  const Json* rule = StringAt(finding, "rule");
+  const nlohmann::json* rule = StringAt(finding, "rule");
   const auto site = finding.find("site");
   if (rule == nullptr || site == finding.end() || !site->is_object()) return false;
-  const Json* layer = StringAt(*site, "layer");
-  const Json* op = StringAt(*site, "op");
+  const nlohmann::json* layer = StringAt(*site, "layer");
+  const nlohmann::json* op = StringAt(*site, "op");
   if (layer == nullptr || op == nullptr) return false;
   *key = {rule->get<std::string>(), layer->get<std::string>(), op->get<std::string>()};
   return true;
@@ -61,16 +59,16 @@ absl::StatusOr<Baseline> Baseline::Read(const std::string& path) {
 }
 
 absl::StatusOr<Baseline> Baseline::Parse(const std::string& text, const std::string& path) {
-  Json report;
+  nlohmann::json report;
   try {
-    report = Json::parse(text);
-  } catch (const Json::parse_error& error) {
+    report = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
     return Wrong(path, error.byte, "expected a report of plumb audit --format json, found no JSON");
-  } catch (const Json::exception&) {  // a number beyond every double
+  } catch (const nlohmann::json::exception&) {  // a number beyond every double
     return Wrong(path, 0,
                  "expected a report of plumb audit --format json, found a number too large");
   }
-  const Json* schema = report.is_object() ? StringAt(report, "schema") : nullptr;
+  const nlohmann::json* schema = report.is_object() ? StringAt(report, "schema") : nullptr;
   if (schema == nullptr || *schema != kSchema) {
     return Wrong(
         path, 0,

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Trains a small language model on the Perl manual, data-parallel, with sums in fp32 or 16 bits.
+"""Trains a small language model on the examples' text, data-parallel, with sums in fp32 or 16 bits.
 
   train.py --launch 4 --hook fp16 --steps 200 --server 127.0.0.1:7433 --record runs/fp16
   train.py --weights bfloat16 --optimizer adam --watch updates --record runs/no-master

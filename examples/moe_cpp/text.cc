@@ -17,11 +17,11 @@ std::string ReadFile(const std::filesystem::path& path) {
   return text.str();
 }
 
-std::vector<std::filesystem::path> Manuals(const std::string& folder) {
+std::vector<std::filesystem::path> Files(const std::string& folder) {
   std::vector<std::filesystem::path> paths;
   std::error_code error;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".pod") paths.push_back(entry.path());
+    if (entry.path().extension() == ".txt") paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -30,17 +30,17 @@ std::vector<std::filesystem::path> Manuals(const std::string& folder) {
 }  // namespace
 
 Text::Text(const std::string& folder, size_t shortest) {
-  for (const auto& path : Manuals(folder)) {
+  for (const auto& path : Files(folder)) {
     const std::string text = ReadFile(path);
     for (size_t from = 0; from < text.size();) {
-      const size_t to = std::min(text.find("\n=head", from + 1), text.size());
+      const size_t to = std::min(text.find("\n#", from + 1), text.size());
       if (to - from >= shortest) documents_.push_back(text.substr(from, to - from));
       from = to;
     }
   }
   if (documents_.empty()) {
-    throw std::runtime_error("no *.pod text under " + folder +
-                             "; install it with: apt-get install perl-doc");
+    throw std::runtime_error("no *.txt file with a section of " + std::to_string(shortest) +
+                             " bytes in " + folder);
   }
 }
 

@@ -1,4 +1,4 @@
-// Real text for the example: sections of the manual that Debian's perl-doc ships, as bytes.
+// Real text for the example: sections of the files in examples/text, as bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Trains a small mixture-of-experts language model on the Perl manual, watched by Plumbline.
+// Trains a small mixture-of-experts language model on the examples' text, watched by Plumbline.
 //
 //   moe_cpp --router dropless --steps 200
 //   moe_cpp --router score-drop --steps 200 --server 127.0.0.1:7433 --record runs/leak
@@ -37,7 +37,7 @@ constexpr struct {
     {"server", "", "plumbd to send to, HOST:PORT"},
     {"record", "", "folder to record to"},
     {"patience", "2000", "milliseconds that the end waits for the last evidence to be delivered"},
-    {"text", "/usr/share/perl", "folder of *.pod files to learn"},
+    {"text", MOE_TEXT_FOLDER, "folder of *.txt files to learn"},
 };
 
 bool AsksForHelp(int argc, char** argv) {

@@ -1,6 +1,6 @@
-"""Real text for the example: the Perl manual that Debian's perl-doc ships, as bytes.
+"""Real text for the example, as bytes: ../text/, a copy of the rules' pages that no later change of a page alters.
 
-A *document* is one section of the manual. A batch is B rows of S tokens, cut in one of two ways:
+A *document* is one section of a page. A batch is B rows of S tokens, cut in one of two ways:
 
   window  each row is a window of one document; a document shorter than the row is padded
   packed  documents follow one another until the row is full; a document never sees its neighbour
@@ -21,7 +21,7 @@ VOCABULARY = 257  # the bytes, and END
 END = 256         # closes a document, and pads
 IGNORED = -100    # target of a padded position
 
-TEXT_PATTERN = "/usr/share/perl/5.*/pod/*.pod"
+TEXT_PATTERN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "text", "*.txt")
 
 
 @dataclasses.dataclass
@@ -40,15 +40,14 @@ class Batch:
 
 
 def load_documents(pattern=TEXT_PATTERN, shortest=64):
-    """The manual's sections, each a 1-D uint8 tensor, in an order that never changes."""
+    """The sections of the files, each a 1-D uint8 tensor, in an order that never changes."""
     paths = sorted({os.path.realpath(path) for path in glob.glob(pattern)})
     if not paths:
-        raise FileNotFoundError(
-            f"no text matches {pattern}; install it with: apt-get install perl-doc")
+        raise FileNotFoundError(f"no file matches {pattern}; expected text with sections that begin with #")
     documents = []
     for path in paths:
         with open(path, "rb") as file:
-            sections = re.split(rb"\n(?==head[12] )", file.read())
+            sections = re.split(rb"\n(?=#+ )", file.read())
         documents += [torch.frombuffer(bytearray(section), dtype=torch.uint8)
                       for section in sections if len(section) >= shortest]
     return documents

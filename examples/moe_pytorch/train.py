@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Trains a small mixture-of-experts language model on the Perl manual, watched by Plumbline.
+"""Trains a small mixture-of-experts language model on the examples' text, watched by Plumbline.
 
   train.py --router dropless --steps 200
   train.py --router score-drop --launch 2 --steps 200 --server 127.0.0.1:7433 --record runs/leak

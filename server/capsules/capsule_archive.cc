@@ -39,7 +39,7 @@ void AddFile(const std::string& name, std::string_view bytes, std::string* tar) 
   tar->append((kTarBlock - bytes.size() % kTarBlock) % kTarBlock, '\0');
 }
 
-std::string RecordOf(const v1::Batch& batch, const std::string& bytes) {
+std::string CapsuleRecord(const v1::Batch& batch, const std::string& bytes) {
   v1::RecordHeader header;
   header.set_schema("plumbline.record/1");
   *header.mutable_source() = batch.sources(0);
@@ -74,7 +74,7 @@ absl::StatusOr<std::string> CapsuleArchive(const std::string& name, const v1::Ca
     v1::Batch batch;
     if (!batch.ParseFromString(bytes) || batch.sources_size() != 1 || batch.evidence().empty())
       return absl::DataLossError("what is held of a rank cannot be read");
-    const std::string record = RecordOf(batch, bytes);
+    const std::string record = CapsuleRecord(batch, bytes);
     const std::string file = FileName(batch.sources(0));
     Json said = Digest(file, record);
     said["form"] = "run-record";

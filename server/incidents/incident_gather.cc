@@ -11,7 +11,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr size_t kMostWhole = 64;    // findings of an incident that are kept as they came
-constexpr int kMostListed = 64;      // ... and listed in what others are told
+constexpr int kMostGathered = 64;    // ... and listed in what others are told
 constexpr int kMostRanksOfSlim = 8;  // what is not whole names so many
 
 // What plumb doctor plants to see whether findings come through is nobody's fault: its incidents
@@ -255,7 +255,7 @@ v1::IncidentStatus IncidentTable::StatusOf(const Entry& entry) {
   v1::IncidentStatus out = entry.status;
   out.set_site_count(entry.members.size());
   for (const Member* member : entry.members) {
-    if (out.sites_size() == kMostListed) break;
+    if (out.sites_size() == kMostGathered) break;
     FillSite(*member, out.add_sites());
   }
   if (entry.newest != nullptr) FillSite(*entry.newest, out.mutable_newest());

@@ -14,7 +14,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::seconds kDrainTime{5};
+constexpr std::chrono::seconds kJudgeDrainTime{5};
 constexpr size_t kMostLinesOfAll =
     1'000'000;                       // in the reports of all runs; beyond it a run has ...
 constexpr size_t kFirstLines = 100;  // ... so many findings, and other lines
@@ -132,12 +132,12 @@ void Judge::Decided() {
 void Judge::StopDeciding() {
   MutexLock lock(decisions_mutex_);
   deciding_ = false;
-  decisions_changed_.WaitFor(lock, kDrainTime,
+  decisions_changed_.WaitFor(lock, kJudgeDrainTime,
                              [this]() PLUMB_REQUIRES(decisions_mutex_) { return decisions_ == 0; });
 }
 
 void Judge::Stop() {
-  stop_by_ = JudgeQueue::Clock::now() + kDrainTime;
+  stop_by_ = JudgeQueue::Clock::now() + kJudgeDrainTime;
   queue_.Close();
   MutexLock lock(threads_mutex_);
   threads_changed_.Wait(lock, [this]() PLUMB_REQUIRES(threads_mutex_) { return threads_ == 0; });

@@ -20,7 +20,7 @@ constexpr char kAhead[] = "ahead";  // runs that are further than the checkpoint
 constexpr std::chrono::seconds kFlushTime{10};
 // Runs that are judged just now are waited for so long; then they alone wait for the others.
 constexpr std::chrono::seconds kNobodyWaits{5};
-constexpr int kRest = 9;                       // times what a checkpoint took, until the next one
+constexpr int kCheckpointRest = 9;             // times what a checkpoint took, until the next one
 constexpr std::chrono::minutes kCopyTime{10};  // beyond it a copy of the process hangs
 
 std::string Encode(std::map<std::string, uint64_t> ahead) {
@@ -161,7 +161,7 @@ void Judge::CheckpointIfDue() {
     fair_queue_.HoldNone();
     // Everybody waits for it: never for more than a tenth of the time, however much is known.
     const auto end = JudgeQueue::Clock::now();
-    next_checkpoint_ = std::max(now + checkpoint_interval_, end + kRest * (end - now));
+    next_checkpoint_ = std::max(now + checkpoint_interval_, end + kCheckpointRest * (end - now));
     return;
   }
   if (checkpoint_due_ == JudgeQueue::Clock::time_point()) checkpoint_due_ = now;

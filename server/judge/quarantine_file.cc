@@ -16,11 +16,11 @@
 namespace plumbline::server {
 namespace {
 
-constexpr char kSchema[] = "plumbline.quarantine/1";
+constexpr char kQuarantineSchema[] = "plumbline.quarantine/1";
 
 std::string HeadOf(const std::string& body) {
-  return absl::StrCat(kSchema, " ", absl::Hex(Crc32c(body.data(), body.size()), absl::kZeroPad8),
-                      "\n");
+  return absl::StrCat(kQuarantineSchema, " ",
+                      absl::Hex(Crc32c(body.data(), body.size()), absl::kZeroPad8), "\n");
 }
 
 absl::Status WriteWhole(const std::string& path, const std::string& bytes) {
@@ -54,7 +54,7 @@ absl::StatusOr<v1::QuarantineState> ReadQuarantine(const std::string& path) {
   v1::QuarantineState state;
   if (line == std::string::npos || text.substr(0, line + 1) != HeadOf(body) ||
       !state.ParseFromString(body)) {
-    return absl::DataLossError(absl::StrCat(path, ": byte 0: expected a line \"", kSchema,
+    return absl::DataLossError(absl::StrCat(path, ": byte 0: expected a line \"", kQuarantineSchema,
                                             " CRC32C\" and what it is the checksum of, found "
                                             "other bytes"));
   }

@@ -11,7 +11,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{250};
+constexpr std::chrono::milliseconds kHealthLook{250};
 
 double Seconds(std::chrono::nanoseconds t) { return std::chrono::duration<double>(t).count(); }
 
@@ -70,7 +70,7 @@ bool Health::Stands() const {
 
 void Health::Loop() {
   auto next_word = std::chrono::steady_clock::now();
-  std::chrono::nanoseconds wait = kLook;
+  std::chrono::nanoseconds wait = kHealthLook;
   if (sources_.period.count() > 0) wait = std::min(wait, sources_.period);
   bool stood = false;
   MutexLock lock(mutex_);

@@ -12,7 +12,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{500};
+constexpr std::chrono::milliseconds kSuppressionLook{500};
 
 }  // namespace
 
@@ -65,7 +65,8 @@ void SuppressionFile::Reload() {
 void SuppressionFile::Loop() {
   MutexLock lock(mutex_);
   for (;;) {
-    wake_.WaitFor(lock, kLook, [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || reload_; });
+    wake_.WaitFor(lock, kSuppressionLook,
+                  [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || reload_; });
     if (stopped_) return;
     const bool asked = std::exchange(reload_, false);
     lock.Unlock();

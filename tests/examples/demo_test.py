@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import unittest
 
+from finding_of_readme import differences, finding_of_readme
 import support
 
 DEMO = support.REPOSITORY / "tools" / "demo"
@@ -27,6 +28,7 @@ class Demo(unittest.TestCase):
         for part in ("error  causality/moe-future-leak  layers.0 routing", "lost expert",
                      "live and offline", "s after that step had ended"):
             self.assertIn(part, done.stdout)
+        self.assertEqual([], differences(done.stdout, finding_of_readme()), done.stdout)
         self.assertRegex(done.stdout, r"on a page while plumbd runs: http://127|page of plumbd was not built")
         self.assertNotIn("\x1b[", done.stdout)
 

@@ -18,7 +18,7 @@ from plumbline import adapters
 import support
 
 PAGES = ("README.md", "docs/instrumenting.md", "docs/operating.md", "docs/fingerprints.md")
-README_LINES = 110  # it decides in half a minute
+README_LINES = 116  # it decides in half a minute
 FUTURE = "causality/moe-future-leak"
 
 # What other tests run: tools/demo is demo_test.py's, tools/test is what runs all of them, tools/package and what it makes are

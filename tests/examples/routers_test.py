@@ -153,9 +153,9 @@ class Data(unittest.TestCase):
         for row in batch.sequence_id:
             self.assertGreater(len(row.unique()), 1)
 
-    def test_a_missing_text_names_its_package(self):
-        with self.assertRaisesRegex(FileNotFoundError, "perl-doc"):
-            load_documents("/nonexistent/*.pod")
+    def test_a_missing_text_names_its_place(self):
+        with self.assertRaisesRegex(FileNotFoundError, "/nonexistent"):
+            load_documents("/nonexistent/*.txt")
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class ArithmeticList {
   std::vector<Arithmetic> list_;
 };
 
-uint64_t Mixed(uint64_t z) {
+uint64_t MixedTree(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
@@ -134,15 +134,15 @@ uint64_t Mixed(uint64_t z) {
 
 // Of x + y, equal to that of y + x.
 uint64_t SumHash(uint64_t x, uint64_t y) {
-  return Mixed(Mixed(x + y) ^ Mixed(x ^ y ^ 0x9e3779b97f4a7c15ull));
+  return MixedTree(MixedTree(x + y) ^ MixedTree(x ^ y ^ 0x9e3779b97f4a7c15ull));
 }
 
 uint64_t RowHash(const Arithmetic& a, int row) {
-  const auto leaf = [](int rank) { return Mixed(static_cast<uint64_t>(rank) + 1); };
+  const auto leaf = [](int rank) { return MixedTree(static_cast<uint64_t>(rank) + 1); };
   uint64_t hash = leaf(row * a.group);
   for (int r = 1; r < a.group; ++r) hash = SumHash(hash, leaf(row * a.group + r));
   const bool rounded = a.group > 1 && a.group_partial != a.partial;
-  return rounded ? Mixed(~hash) : hash;
+  return rounded ? MixedTree(~hash) : hash;
 }
 
 uint64_t TreeHash(const Arithmetic& a, const SumTree& tree) {

@@ -16,9 +16,9 @@
 namespace plumbline::rules {
 namespace {
 
-class Replay {
+class CallReplay {
  public:
-  explicit Replay(const ReductionCase& c) : c_(c), out_(JudgedColumns(c)) {
+  explicit CallReplay(const ReductionCase& c) : c_(c), out_(JudgedColumns(c)) {
     arithmetics_ = CandidateArithmetics(c_, out_.columns);
   }
 
@@ -345,7 +345,7 @@ class Replay {
 
 }  // namespace
 
-ReductionReplay ReplayReduction(const ReductionCase& c) { return Replay(c).Run(); }
+ReductionReplay ReplayReduction(const ReductionCase& c) { return CallReplay(c).Run(); }
 
 ReductionReplay JudgedColumns(const ReductionCase& c) {
   ReductionReplay out;

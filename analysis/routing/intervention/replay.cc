@@ -40,7 +40,7 @@ void SettleTies(const RoutingCase& c, std::vector<double>* logits) {
   }
 }
 
-struct Candidate {
+struct OrderCandidate {
   std::string how;
   RouterPolicy policy;
   RouterParameters parameters;
@@ -64,7 +64,7 @@ class Search {
 
   ReplayedRouter Find() {
     ListCandidates();
-    for (const Candidate& candidate : candidates_) {
+    for (const OrderCandidate& candidate : candidates_) {
       ReplayedRouter router = Make(candidate);
       if (Exact(router)) return router;
     }
@@ -243,7 +243,7 @@ class Search {
     }
   }
 
-  ReplayedRouter Make(const Candidate& candidate) const {
+  ReplayedRouter Make(const OrderCandidate& candidate) const {
     ReplayedRouter router;
     router.how = candidate.how;
     router.policy = candidate.policy;
@@ -279,7 +279,7 @@ class Search {
   std::vector<uint8_t> map_;
   std::vector<double> logits_;
   std::vector<TimeQueue> queues_;
-  std::vector<Candidate> candidates_;
+  std::vector<OrderCandidate> candidates_;
   bool padding_holds_ = false;
 };
 

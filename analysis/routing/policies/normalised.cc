@@ -12,7 +12,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr int64_t kFewestRows = 32;
+constexpr int64_t kFewestNormalisedRows = 32;
 constexpr double kChanceBits = 10;
 // What an iteration that has not quite converged leaves.
 constexpr double kUnconverged = 1e-4;
@@ -102,13 +102,14 @@ bool AllAgree(const RoutingCase& c, const std::vector<Rows>& groups) {
     bits += here;
     seen += static_cast<int64_t>(rows.size());
   }
-  return seen >= kFewestRows && bits >= kChanceBits;
+  return seen >= kFewestNormalisedRows && bits >= kChanceBits;
 }
 
 }  // namespace
 
 bool NormalisedOverTokens(const RoutingCase& c) {
-  if (c.routing->sample().scores_are_logits() || c.experts < 2 || c.judged_rows < kFewestRows)
+  if (c.routing->sample().scores_are_logits() || c.experts < 2 ||
+      c.judged_rows < kFewestNormalisedRows)
     return false;
   const bool sequences = !c.sequence.empty();
   const DenseIds sequence = sequences ? NumberIds(c.sequence) : DenseIds{};

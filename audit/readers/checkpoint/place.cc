@@ -12,26 +12,26 @@ namespace fs = std::filesystem;
 // Names that may say a step: the file, a rank's folder, the step's, one between them.
 constexpr int kMostLooked = 4;
 
-bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsNameLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool IsNameDigit(char c) { return c >= '0' && c <= '9'; }
 
 // The number behind `word` in a name: "step-1000", "step=1000", "step_1000", "step1000".
 std::optional<int64_t> NumberBehind(std::string_view name, std::string_view word) {
   for (size_t at = name.find(word); at != std::string_view::npos; at = name.find(word, at + 1)) {
-    if (at > 0 && (IsLetter(name[at - 1]) || IsDigit(name[at - 1]))) continue;
+    if (at > 0 && (IsNameLetter(name[at - 1]) || IsNameDigit(name[at - 1]))) continue;
     size_t i = at + word.size();
     while (i < name.size() && (name[i] == '-' || name[i] == '_' || name[i] == '=')) ++i;
     int64_t value = 0;
     const auto [end, error] = std::from_chars(name.data() + i, name.data() + name.size(), value);
-    const bool whole = end == name.data() + name.size() || !IsLetter(*end);
-    if (error == std::errc() && whole && i < name.size() && IsDigit(name[i])) return value;
+    const bool whole = end == name.data() + name.size() || !IsNameLetter(*end);
+    if (error == std::errc() && whole && i < name.size() && IsNameDigit(name[i])) return value;
   }
   return std::nullopt;
 }
 
 uint32_t SmallNumber(std::string_view text, size_t* at) {
   uint32_t value = 0;
-  while (*at < text.size() && IsDigit(text[*at])) {
+  while (*at < text.size() && IsNameDigit(text[*at])) {
     if (value < 1000000) value = value * 10 + static_cast<uint32_t>(text[*at] - '0');
     ++*at;
   }
@@ -56,7 +56,8 @@ std::optional<uint32_t> RankOfName(std::string_view name) {
     if (name.starts_with(before)) name.remove_prefix(before.size());
   }
   // PyTorch's distributed form: "__3_0.distcp" is the first file of rank 3.
-  if (name.starts_with("__") && name.ends_with(".distcp") && name.size() > 2 && IsDigit(name[2])) {
+  if (name.starts_with("__") && name.ends_with(".distcp") && name.size() > 2 &&
+      IsNameDigit(name[2])) {
     size_t at = 2;
     return SmallNumber(name, &at);
   }
@@ -81,9 +82,9 @@ RankTag RankOfPath(std::string_view path) {
   RankTag tag;
   if (const size_t at = path.rfind("mp_rank_"); at != std::string_view::npos) {
     size_t i = at + 8;
-    tag.ranked = i < path.size() && IsDigit(path[i]);
+    tag.ranked = i < path.size() && IsNameDigit(path[i]);
     tag.tensor = SmallNumber(path, &i);
-    if (i + 1 < path.size() && path[i] == '_' && IsDigit(path[i + 1]))
+    if (i + 1 < path.size() && path[i] == '_' && IsNameDigit(path[i + 1]))
       tag.stage = SmallNumber(path, &++i);
   }
   const size_t zero = path.rfind("zero_pp_rank_");

@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostNameBytes = 512;
+constexpr size_t kMostTorchNameBytes = 512;
 constexpr std::string_view kMasterLists = "fp32_from_fp16_params";
 constexpr int kMostTops = 4;  // dicts around those that have a known name
 
@@ -131,11 +131,12 @@ class TorchWalk {
 
   static std::string Under(const std::string& prefix, const std::string& name) {
     if (prefix.empty()) return name;
-    return (prefix + "." + name).substr(0, kMostNameBytes);
+    return (prefix + "." + name).substr(0, kMostTorchNameBytes);
   }
 
   std::string KeyText(PickleId id) const {
-    if (tree_.Is(id, PickleKind::kText)) return ValidUtf8(tree_.text(id).substr(0, kMostNameBytes));
+    if (tree_.Is(id, PickleKind::kText))
+      return ValidUtf8(tree_.text(id).substr(0, kMostTorchNameBytes));
     if (tree_.Is(id, PickleKind::kInt)) return std::to_string(tree_.whole(id));
     return "?";
   }

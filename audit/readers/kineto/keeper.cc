@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostNames = 1u << 16, kMostNameBytes = 16u << 20, kMostName = 4096;
+constexpr size_t kMostNames = 1u << 16, kMostEventNameBytes = 16u << 20, kMostName = 4096;
 constexpr size_t kMostTold = 256;  // bytes of a name that may appear in a report
 constexpr size_t kMostTracks = 1u << 16;
 constexpr size_t kMostDevices = 255;
@@ -214,7 +214,7 @@ void TraceKeeper::TakeHost(const TraceEvent& event) {
 
 bool TraceKeeper::RoomFor(std::string_view name) {
   const bool room = gpu_names_.size() + host_names_.size() < kMostNames &&
-                    name_bytes_ + name.size() <= kMostNameBytes && name.size() <= kMostName;
+                    name_bytes_ + name.size() <= kMostEventNameBytes && name.size() <= kMostName;
   if (room) name_bytes_ += name.size();
   return room;
 }

@@ -16,7 +16,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr const char* kOp = "timeline";
-constexpr uint32_t kMostRank = (1u << 17) - 1;
+constexpr uint32_t kMostTraceRank = (1u << 17) - 1;
 
 // What is left of a file that was read.
 struct ReadTrace {
@@ -38,7 +38,7 @@ int64_t RankInName(std::string_view path) {
   int64_t rank = -1;
   for (; digit < path.size() && path[digit] >= '0' && path[digit] <= '9' && rank < 1 << 20; ++digit)
     rank = std::max<int64_t>(rank, 0) * 10 + (path[digit] - '0');
-  return rank <= kMostRank ? rank : -1;
+  return rank <= kMostTraceRank ? rank : -1;
 }
 
 // "trace_3.json.gz" -> 3; -1: the name ends in no number, or in one that is no rank.

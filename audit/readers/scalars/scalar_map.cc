@@ -16,7 +16,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr std::string_view kKeys[] = {"series", "run", "step", "rank"};
-constexpr std::string_view kRoles[] = {
+constexpr std::string_view kScalarRoles[] = {
     "loss",   "evaluation-loss", "auxiliary-loss", "gradient-norm", "rate", "loss-scale",
     "tokens", "step-seconds",    "memory",         "update-ratio",  "none"};
 constexpr uint64_t kMostBytes = 1 << 20;
@@ -75,7 +75,7 @@ class ScalarMapReader {
       const std::optional<SeriesRole> role = FindRole(word);
       if (!value.is_string() || !role) {
         Wrong(value, "expected a role, found " +
-                         (value.is_string() ? Meant(word, kRoles) : TomlFound(value)));
+                         (value.is_string() ? Meant(word, kScalarRoles) : TomlFound(value)));
       } else {
         roles->Set(std::string(name.str()), *role);
       }

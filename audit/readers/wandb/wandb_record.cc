@@ -25,7 +25,7 @@ std::string_view Trimmed(std::string_view text) {
 
 // What a value is, where it is a number; words for what JSON cannot hold are numbers, quoted or
 // not.
-std::optional<double> NumberOf(std::string_view json) {
+std::optional<double> NumberOfField(std::string_view json) {
   if (json.empty()) return std::nullopt;
   if (static_cast<unsigned char>(json.front()) <= ' ' ||
       static_cast<unsigned char>(json.back()) <= ' ')
@@ -143,7 +143,7 @@ bool WandbRecords::ReadKnownItem(std::string_view bytes) {
   std::string_view value;
   if (!rest.Bytes(&value) || !rest.at_end()) return false;
   if (known.what == KnownItem::What::kNumber) {
-    const std::optional<double> number = NumberOf(value);
+    const std::optional<double> number = NumberOfField(value);
     if (!number) return false;
     row_.emplace_back(known.column, *number);
   } else if (known.what == KnownItem::What::kStep) {
@@ -179,7 +179,7 @@ bool WandbRecords::ReadItem(std::string_view bytes, PointSink* sink) {
     learn(step ? KnownItem::What::kStep : KnownItem::What::kNothing, 0);
     return true;
   }
-  if (const std::optional<double> number = NumberOf(value)) {
+  if (const std::optional<double> number = NumberOfField(value)) {
     row_.emplace_back(sink->Column(name), *number);
     learn(KnownItem::What::kNumber, row_.back().first);
   } else if (const size_t first = value.find_first_not_of(" \t\r\n");
@@ -240,7 +240,7 @@ bool WandbRecords::ReadStats(std::string_view bytes, PointSink* sink) {
     }
     if (!stats.Bytes(&part) || !ReadKeyed(part, &name, &value)) return false;
     if (name.empty() || IsOwn(name)) continue;
-    if (const std::optional<double> number = NumberOf(value))
+    if (const std::optional<double> number = NumberOfField(value))
       sink->Add(step, sink->Column("system/" + std::string(name)), *number);
   }
   return !stats.failed();
