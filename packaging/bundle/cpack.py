@@ -47,7 +47,7 @@ def add_debian_documents(folder, version, epoch):
     change = (
         f"plumbline ({version}) unstable; urgency=medium\n\n"
         "  * Made by tools/package; what it holds: README.md and docs/install.md beside this file.\n\n"
-        f" -- The authors of Plumbline <plumbline@localhost>  {email.utils.formatdate(epoch)}\n"
+        f" -- The Plumbline authors <plumbline@localhost>  {email.utils.formatdate(epoch)}\n"
     )
     (folder / "changelog.gz").write_bytes(gzip.compress(change.encode(), 9, mtime=0))
 

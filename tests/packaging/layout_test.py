@@ -210,7 +210,7 @@ class Contents(Tree):
         listed = (folder / "README").read_text()
         for path in (self.prefix / "lib/plumbline").iterdir():
             self.assertIn(path.name, listed)
-        self.assertIn("The authors of Plumbline", (folder / "plumbline.txt").read_text())
+        self.assertIn("The Plumbline authors", (folder / "plumbline.txt").read_text())
         for name in ("libgrpc29.txt", "libprotobuf32.txt", "libssl3.txt", "libcli11-dev.txt"):
             self.assertGreater((folder / name).stat().st_size, 200)
 
