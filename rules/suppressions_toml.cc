@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/files/whole_file.h"
 #include "base/near_word.h"
 #include "base/toml_words.h"
-#include "base/whole_file.h"
 #include "rules/catalogue.h"
 #include "rules/suppressions.h"
 

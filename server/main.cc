@@ -316,8 +316,8 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   if (!server.ok()) return Fail(server.status());
   const std::string address = (*server)->grpc_address();
   if (!line.port_file.empty() && !WritePortFile(line.port_file, address, mask)) {
-    return Fail(absl::UnavailableError(
-        absl::StrCat("--port-file ", line.port_file, ": cannot be written: ", std::strerror(errno))));
+    return Fail(absl::UnavailableError(absl::StrCat(
+        "--port-file ", line.port_file, ": cannot be written: ", std::strerror(errno))));
   }
   std::printf("plumbd %s listening on %s\n", plumbline::server::Version().c_str(), address.c_str());
   std::fflush(stdout);

@@ -10,8 +10,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/address.h"
+#include "base/files/whole_file.h"
 #include "base/private_file.h"
-#include "base/whole_file.h"
 
 namespace plumbline::transport {
 namespace {

@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/command_line/completion.h"
 #include "base/command_line/usage.h"
-#include "base/whole_file.h"
+#include "base/files/whole_file.h"
 
 namespace plumbline::audit {
 namespace {

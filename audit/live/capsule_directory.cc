@@ -14,8 +14,8 @@
 #include "audit/live/dump_writer.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/text_util.h"
+#include "base/files/whole_file.h"
 #include "base/sha256.h"
-#include "base/whole_file.h"
 
 namespace plumbline::audit {
 namespace {
@@ -57,8 +57,8 @@ absl::Status CapsuleDirectory::Write(const std::string& name, const std::string&
   std::ofstream file(absl::StrCat(temporary_, "/", name), std::ios::binary | std::ios::trunc);
   file << bytes;
   if (file.flush()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(path_, "/", name, ": cannot be written: ",
-                                           std::strerror(errno)));
+  return absl::UnavailableError(
+      absl::StrCat(path_, "/", name, ": cannot be written: ", std::strerror(errno)));
 }
 
 absl::Status CapsuleDirectory::Add(const v1::Batch& batch) {

@@ -180,7 +180,8 @@ Session::Outcome Session::Initialize(const Json& params) {
   result["protocolVersion"] = version_;
   result["capabilities"]["tools"] = Json::object();
   result["capabilities"]["resources"] = Json::object();
-  result["serverInfo"] = {{"name", "plumbline"}, {"title", "Plumbline"}, {"version", BuildVersion()}};
+  result["serverInfo"] = {
+      {"name", "plumbline"}, {"title", "Plumbline"}, {"version", BuildVersion()}};
   result["instructions"] = kInstructions;
   return {std::move(result), {}};
 }

@@ -11,8 +11,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/files/whole_file.h"
 #include "base/private_file.h"
-#include "base/whole_file.h"
 #include "server/process/log.h"
 
 namespace plumbline::server {

@@ -81,10 +81,9 @@ absl::Status WriteNew(const std::string& path, const std::string& text) {
   errno = ENOSPC;  // of a write that was cut short
   const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int error = errno;
-  return close(fd) == 0 && written
-             ? absl::OkStatus()
-             : absl::UnavailableError(
-                   absl::StrCat(path, ": cannot be written: ", std::strerror(error)));
+  return close(fd) == 0 && written ? absl::OkStatus()
+                                   : absl::UnavailableError(absl::StrCat(
+                                         path, ": cannot be written: ", std::strerror(error)));
 }
 
 }  // namespace

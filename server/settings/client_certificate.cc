@@ -13,7 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/whole_file.h"
+#include "base/files/whole_file.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::server {

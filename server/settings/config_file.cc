@@ -6,8 +6,8 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/files/whole_file.h"
 #include "base/toml_words.h"
-#include "base/whole_file.h"
 #include "server/settings/alert_config_file.h"
 #include "server/settings/config.h"
 #include "server/settings/config_reader.h"

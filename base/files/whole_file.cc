@@ -1,4 +1,4 @@
-#include "base/whole_file.h"
+#include "base/files/whole_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
