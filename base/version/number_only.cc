@@ -3,6 +3,6 @@
 
 namespace plumbline {
 
-const char* BuildVersion() { return PLUMBLINE_NUMBER "~dev0"; }
+const char kBuildVersion[] = PLUMBLINE_NUMBER "~dev0";
 
 }  // namespace plumbline

@@ -140,7 +140,7 @@ class Ordered(unittest.TestCase):
         write = (self.tree.path / "tools/version", "--write", *files)
         subprocess.run(write, check=True)
         versions = self.tree.versions()
-        self.assertIn(f'return "{versions[0]}";', files[0].read_text())
+        self.assertIn(f'kBuildVersion[] = "{versions[0]}";', files[0].read_text())
         self.assertIn(f'__version__ = "{versions[1]}"', files[1].read_text())
         for file in files:
             os.utime(file, (1, 1))
@@ -153,7 +153,7 @@ class Built(unittest.TestCase):
 
     def setUp(self):
         self.text = (BUILD / "version/build_version.cc").read_text()
-        self.built = re.search(r'return "(.*)";', self.text)[1]
+        self.built = re.search(r'kBuildVersion\[\] = "(.*)";', self.text)[1]
 
     def printed(self, *command, **options):
         return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
