@@ -101,7 +101,7 @@ typedef struct plumbline_agent_site {
 typedef struct plumbline_agent_table {
   uint32_t size; /* sizeof(plumbline_agent_table_t) in the agent's build */
   uint32_t version;
-  const char* tool_version; /* "0.1.0" */
+  const char* tool_version; /* as plumbline_version */
 
   /* Starts threads and connections, does not wait for a server. A record directory that cannot be
    * written to is an error here. *agent_run is the agent's until close. */

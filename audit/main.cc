@@ -7,16 +7,16 @@
 #include "audit/commands/commands.h"
 #include "audit/live/live.h"
 #include "audit/live/spool.h"
-#include "audit/session/version.h"
 #include "base/command_line/usage.h"
 #include "base/open_files.h"
+#include "base/version/build_version.h"
 
 namespace {
 
 int Main(int argc, char** argv) {
   using namespace plumbline::audit;
   CLI::App app("Plumbline watches training runs for the failures that do not crash them.", "plumb");
-  app.set_version_flag("--version", std::string("plumb ") + kVersion);
+  app.set_version_flag("--version", std::string("plumb ") + BuildVersion());
   app.get_formatter()->column_width(plumbline::kHelpColumn);
   app.require_subcommand(0, 1);  // that there is one is checked below, after unknown words
   int status = kExitClean;

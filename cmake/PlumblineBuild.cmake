@@ -41,6 +41,8 @@ if(PLUMBLINE_SANITIZE)
   add_compile_definitions(PLUMBLINE_SANITIZED=1)
 endif()
 
+include(PlumblineHarden)
+
 # The address sanitizer forbids how the agent library is opened (deep binding), so a Python observes nothing under it.
 set(PLUMBLINE_NEEDS_AGENT "")
 if(PLUMBLINE_SANITIZE MATCHES "address|thread")

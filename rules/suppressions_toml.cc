@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/files/whole_file.h"
 #include "base/near_word.h"
 #include "base/toml_words.h"
 #include "rules/catalogue.h"
@@ -159,13 +158,8 @@ absl::StatusOr<std::vector<Suppression>> ParseSuppressions(const std::string& te
 }
 
 absl::StatusOr<std::vector<Suppression>> LoadSuppressions(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file && file.peek() != EOF) text << file.rdbuf();
-  if (!file.is_open() || file.bad() || text.fail()) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  }
-  return ParseSuppressions(text.str(), path);
+  const absl::StatusOr<std::string> text = ReadWholeFile(path);
+  return text.ok() ? ParseSuppressions(*text, path) : text.status();
 }
 
 }  // namespace plumbline::rules

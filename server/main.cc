@@ -9,7 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -157,8 +157,9 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMi
   return -1;
 }
 
-// Whole or not at all: who waits for the file must not read half an address. It is no secret:
-// `mask` is the umask that plumbd was started with.
+// Writes the address, whole or not at all: a reader never sees half of it. It is no secret: `mask`
+// is the umask that plumbd was started with. If the file cannot be written, returns false with
+// errno set.
 bool WritePortFile(const std::string& path, const std::string& address, mode_t mask) {
   const std::string temporary = path + ".tmp";
   {
@@ -167,9 +168,7 @@ bool WritePortFile(const std::string& path, const std::string& address, mode_t m
     if (!file.flush()) return false;
   }
   if (chmod(temporary.c_str(), 0666 & ~mask) != 0) return false;
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  return !error;
+  return std::rename(temporary.c_str(), path.c_str()) == 0;
 }
 
 // Each stream is a connection.
@@ -317,8 +316,8 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   if (!server.ok()) return Fail(server.status());
   const std::string address = (*server)->grpc_address();
   if (!line.port_file.empty() && !WritePortFile(line.port_file, address, mask)) {
-    return Fail(absl::UnavailableError(
-        absl::StrCat("--port-file ", line.port_file, ": cannot be written")));
+    return Fail(absl::UnavailableError(absl::StrCat(
+        "--port-file ", line.port_file, ": cannot be written: ", std::strerror(errno))));
   }
   std::printf("plumbd %s listening on %s\n", plumbline::server::Version().c_str(), address.c_str());
   std::fflush(stdout);

@@ -3,7 +3,6 @@
 #include <grpcpp/support/client_interceptor.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/address.h"
+#include "base/files/whole_file.h"
 #include "base/private_file.h"
 
 namespace plumbline::transport {
@@ -71,13 +71,11 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadPublic(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) return absl::NotFoundError(path + ": cannot be read");
-  if (text.str().find("-----BEGIN ") == std::string::npos) {
+  absl::StatusOr<std::string> text = ReadWholeFile(path);
+  if (text.ok() && text->find("-----BEGIN ") == std::string::npos) {
     return absl::FailedPreconditionError(path + ": expected PEM (-----BEGIN ...)");
   }
-  return text.str();
+  return text;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Tls(const Credentials& c) {

@@ -4,6 +4,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "base/version/build_version.h"
+
 namespace plumbline::facade {
 namespace {
 
@@ -66,6 +68,6 @@ const char* plumbline_status_name(plumbline_status_t status) {
 
 const char* plumbline_last_error(void) { return plumbline::facade::ThreadError()->text; }
 
-const char* plumbline_version(void) { return PLUMBLINE_TOOL_VERSION; }
+const char* plumbline_version(void) { return plumbline::BuildVersion(); }
 
 }  // extern "C"

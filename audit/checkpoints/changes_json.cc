@@ -3,7 +3,7 @@
 
 #include "audit/checkpoints/changes.h"
 #include "audit/render/json_values.h"
-#include "audit/session/version.h"
+#include "base/version/build_version.h"
 
 namespace plumbline::audit {
 namespace {
@@ -102,7 +102,7 @@ std::string ChangesJson(const CheckpointSide& a, const CheckpointSide& b,
   for (const auto& [of_a, of_b] : changes.renamed)
     renamed.push_back({{"a", ValidUtf8(of_a)}, {"b", ValidUtf8(of_b)}});
   const Json json = {{"schema", "plumbline.checkpoint-diff/1"},
-                     {"tool_version", kVersion},
+                     {"tool_version", BuildVersion()},
                      {"a", FromSide(a)},
                      {"b", FromSide(b)},
                      {"roles", FromGroups(changes.roles)},

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "analysis/sums/sums.h"
 #include "audit/commands/commands.h"
@@ -27,6 +25,7 @@
 #include "base/clock.h"
 #include "base/command_line/completion.h"
 #include "base/command_line/usage.h"
+#include "base/files/whole_file.h"
 
 namespace plumbline::audit {
 namespace {
@@ -105,12 +104,11 @@ std::string Select(const AuditArguments& arguments, Selection* selection) {
 // Contract files as a setting of the rule that holds a run to them; empty, or what is wrong.
 std::string HoldTo(const std::vector<std::string>& files, std::vector<std::string>* settings) {
   for (const std::string& file : files) {
-    std::ifstream in(file, std::ios::binary);
-    std::ostringstream text;
-    if (!in || !(text << in.rdbuf())) return "--contract: " + file + " cannot be read";
-    if (const auto read = sums::ParseContract(text.str(), file); !read.ok())
+    const absl::StatusOr<std::string> text = ReadWholeFile(file);
+    if (!text.ok()) return "--contract: " + std::string(text.status().message());
+    if (const auto read = sums::ParseContract(*text, file); !read.ok())
       return "--contract: " + std::string(read.status().message());
-    settings->push_back("precision/contract.contracts=" + text.str());
+    settings->push_back("precision/contract.contracts=" + *text);
   }
   return "";
 }

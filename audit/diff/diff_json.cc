@@ -3,7 +3,7 @@
 #include "audit/diff/diff_result.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/json_values.h"
-#include "audit/session/version.h"
+#include "base/version/build_version.h"
 
 namespace plumbline::audit {
 namespace {
@@ -84,7 +84,7 @@ Json FromFindings(const std::vector<const v1::Finding*>& findings) {
 std::string DiffJson(const DiffResult& result) {
   Json json;
   json["schema"] = "plumbline.diff/1";
-  json["tool_version"] = kVersion;
+  json["tool_version"] = BuildVersion();
   json["a"] = FromSide(result.a);
   json["b"] = FromSide(result.b);
   json["compared"] = result.compared;

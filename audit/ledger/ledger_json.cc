@@ -6,7 +6,7 @@
 #include "audit/render/finding_json.h"
 #include "audit/render/json_values.h"
 #include "audit/render/text_util.h"
-#include "audit/session/version.h"
+#include "base/version/build_version.h"
 
 namespace plumbline::audit {
 namespace {
@@ -83,7 +83,7 @@ std::string LedgerJson(const LedgerResult& result) {
   const ledger::Ledger& ledger = result.file.ledger;
   Json json;
   json["schema"] = "plumbline.ledger/1";
-  json["tool_version"] = kVersion;
+  json["tool_version"] = BuildVersion();
   json["multipliers"] = Json::array();
   for (size_t i = 0; i < ledger.multipliers.size(); ++i)
     json["multipliers"].push_back(

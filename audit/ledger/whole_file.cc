@@ -1,8 +1,9 @@
 #include "audit/ledger/whole_file.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +22,8 @@ absl::StatusOr<std::string> WholeFile(const std::string& path, uint64_t most_byt
   std::ifstream file(path, std::ios::binary);
   std::string bytes(size, '\0');
   if (!file || (size > 0 && !file.read(bytes.data(), static_cast<std::streamsize>(size))))
-    return absl::NotFoundError("expected a readable file, found one that cannot be read");
+    return absl::NotFoundError(
+        absl::StrCat("expected a readable file, found: ", std::strerror(errno)));
   return bytes;
 }
 

@@ -2,17 +2,19 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "audit/live/dump_writer.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/text_util.h"
+#include "base/files/whole_file.h"
 #include "base/sha256.h"
 
 namespace plumbline::audit {
@@ -25,15 +27,6 @@ std::string RankName(const v1::Source& source) {
   std::snprintf(name, sizeof(name), "%srank-%05u",
                 source.role() == v1::ROLE_ROLLOUT ? "rollout-" : "", source.rank());
   return name;
-}
-
-absl::StatusOr<std::string> ReadBack(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::UnavailableError(absl::StrCat(path, ": cannot be read back"));
-  }
-  return std::move(text).str();
 }
 
 }  // namespace
@@ -64,7 +57,8 @@ absl::Status CapsuleDirectory::Write(const std::string& name, const std::string&
   std::ofstream file(absl::StrCat(temporary_, "/", name), std::ios::binary | std::ios::trunc);
   file << bytes;
   if (file.flush()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(path_, "/", name, ": cannot be written"));
+  return absl::UnavailableError(
+      absl::StrCat(path_, "/", name, ": cannot be written: ", std::strerror(errno)));
 }
 
 absl::Status CapsuleDirectory::Add(const v1::Batch& batch) {
@@ -104,7 +98,7 @@ absl::Status CapsuleDirectory::AddRecord(const v1::Batch& batch) {
   file.step = batch.evidence(0).step();
   const std::string path = absl::StrCat(temporary_, "/", file.name);
   if (auto s = WriteRecord(path, batch); !s.ok()) return s;
-  const auto bytes = ReadBack(path);
+  const auto bytes = ReadWholeFile(path);
   if (!bytes.ok()) return bytes.status();
   file.bytes = bytes->size();
   file.sha256 = HexText(Sha256Of(*bytes));

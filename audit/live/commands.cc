@@ -207,7 +207,14 @@ void RegisterDoctor(CLI::App& app, int* status) {
       "doctor", "Is all here: library, server, hooks, one test finding end to end");
   AddServer(command, &o->server);
   AddTimeout(command, &o->timeout_seconds, "How long the test finding may take");
-  command->callback([o, command, status] {
+  auto libraries = std::make_shared<bool>(false);
+  command->add_flag("--libraries", *libraries,
+                    "Print only the libraries that this package carries, with their versions");
+  command->callback([o, libraries, command, status] {
+    if (*libraries) {
+      *status = PrintLibraries();
+      return;
+    }
     const char* named = std::getenv("PLUMBLINE_SERVER");
     o->server_asked = command->count("--server") > 0 || (named != nullptr && *named != '\0');
     *status = RunDoctor(*o);

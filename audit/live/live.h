@@ -116,6 +116,10 @@ struct DoctorOptions {
 // Is everything here that watching a trainer needs? 0 when all that is required works, 1 otherwise.
 int RunDoctor(const DoctorOptions& options);
 
+// Prints the list of the libraries that the package carries, with the version of each. A build that
+// was not made by tools/package carries none, and the output is that. Returns the exit status.
+int PrintLibraries();
+
 // --token-file, --tls-ca, --tls-cert, --tls-key: other words for the environment variables that
 // clients read (transport/credentials.h), of this process and of those it starts. Files, never
 // secrets: everybody on the host can read a command line.

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "audit/mcp/arguments.h"
 #include "audit/mcp/resources.h"
-#include "audit/session/version.h"
 #include "base/printable.h"
+#include "base/version/build_version.h"
 
 namespace plumbline::audit::mcp {
 namespace {
@@ -180,7 +180,8 @@ Session::Outcome Session::Initialize(const Json& params) {
   result["protocolVersion"] = version_;
   result["capabilities"]["tools"] = Json::object();
   result["capabilities"]["resources"] = Json::object();
-  result["serverInfo"] = {{"name", "plumbline"}, {"title", "Plumbline"}, {"version", kVersion}};
+  result["serverInfo"] = {
+      {"name", "plumbline"}, {"title", "Plumbline"}, {"version", BuildVersion()}};
   result["instructions"] = kInstructions;
   return {std::move(result), {}};
 }

@@ -7,7 +7,7 @@
 #include "audit/plan/quantity.h"
 #include "audit/render/html_style.h"
 #include "audit/render/html_text.h"
-#include "audit/session/version.h"
+#include "base/version/build_version.h"
 
 namespace plumbline::audit {
 namespace {
@@ -105,7 +105,7 @@ std::string PlanHtml(const PlanReport& r) {
   for (const PlanTable& table : PlanTables(r)) body += TableHtml(table);
   body += "<h2>Assumed</h2>\n<ul>\n";
   for (const std::string& line : PlanAssumptions(r)) body += "<li>" + HtmlText(line) + "</li>\n";
-  body += "</ul>\n<p class=\"dim\">plumb " + HtmlText(kVersion) + "</p>\n";
+  body += "</ul>\n<p class=\"dim\">plumb " + HtmlText(BuildVersion()) + "</p>\n";
   return std::string("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n") +
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
          "'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, "

@@ -11,7 +11,7 @@
 #include "audit/render/text_util.h"
 #include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
-#include "audit/session/version.h"
+#include "base/version/build_version.h"
 #include "rules/engine/incidents.h"
 
 namespace plumbline::audit {
@@ -79,7 +79,7 @@ class HtmlPage {
     if (!left_out.empty()) out += Element("p", " class=\"dim\"", HtmlText(left_out));
     const std::string toll = TollLineOf(result_);
     if (!toll.empty()) out += Element("p", "", HtmlText(toll));
-    return out + Element("p", " class=\"dim\"", "plumb " + HtmlText(kVersion));
+    return out + Element("p", " class=\"dim\"", "plumb " + HtmlText(BuildVersion()));
   }
 
   std::string Findings() {

@@ -5,7 +5,7 @@
 #include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
 #include "audit/render/toll.h"
-#include "audit/session/version.h"
+#include "base/version/build_version.h"
 #include "rules/engine/incidents.h"
 
 namespace plumbline::audit {
@@ -70,7 +70,7 @@ Json FromTolls(const std::vector<timeline::Toll>& tolls) {
 std::string RenderJson(const AuditResult& result) {
   Json json;
   json["schema"] = "plumbline.report/1";
-  json["tool_version"] = kVersion;
+  json["tool_version"] = BuildVersion();
   json["inputs"] = Json::array();
   for (const InputReport& input : result.inputs)
     json["inputs"].push_back(FromInput(input, result.roles));

@@ -6,7 +6,7 @@
 #include "audit/render/text_util.h"
 #include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
-#include "audit/session/version.h"
+#include "base/version/build_version.h"
 #include "rules/catalogue.h"
 #include "rules/engine/incidents.h"
 #include "rules/words/in_short.h"
@@ -174,7 +174,7 @@ std::string WithinScript(const std::string& json) {
 std::string PageData(const AuditResult& result) {
   const std::vector<rules::Incident> incidents = rules::IncidentsOf(result.findings());
   Json json;
-  json["version"] = kVersion;
+  json["version"] = BuildVersion();
   json["summary"] = Utf8(SummaryText(result));
   json["left_out"] = Utf8(LeftOutText(result));
   json["toll"] = TollLineOf(result);

@@ -11,7 +11,7 @@
 #include "audit/render/rule_text.h"
 #include "audit/render/text_util.h"
 #include "audit/render/toll.h"
-#include "audit/session/version.h"
+#include "base/version/build_version.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::audit {
@@ -40,6 +40,13 @@ std::string SarifLevel(v1::Level level) {
   return level == v1::LEVEL_ERROR ? "error" : level == v1::LEVEL_WARNING ? "warning" : "note";
 }
 
+// Returns the version in the form of Semantic Versioning: "0.2.0+git20261128.143005.abc1234".
+std::string SemanticVersion() {
+  std::string version = BuildVersion();
+  std::replace(version.begin(), version.end(), '~', '+');
+  return version;
+}
+
 class SarifRun {
  public:
   SarifRun(const AuditResult& result, int exit_status, const std::string& folder)
@@ -53,8 +60,8 @@ class SarifRun {
     Sarif run;
     run["tool"] = {{"driver",
                     {{"name", "Plumbline"},
-                     {"version", kVersion},
-                     {"semanticVersion", kVersion},
+                     {"version", BuildVersion()},
+                     {"semanticVersion", SemanticVersion()},
                      {"rules", std::move(rules)}}}};
     run["invocations"] = Sarif::array({Invocation()});
     run["artifacts"] = Artifacts();

@@ -44,7 +44,7 @@ def carry(prefix, libraries, opened):
     for name, source in sorted(libraries.items()):
         copy = folder / name
         shutil.copyfile(source, copy)
-        copy.chmod(0o755)
+        copy.chmod(0o644)
         strip(copy)
         names[name] = name if name in opened else unique_name(name, copy)
         copy.rename(folder / names[name])

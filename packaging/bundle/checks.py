@@ -12,10 +12,9 @@ from bundle import ALONE, FOLDER, GUESTS, OWN, PROGRAMS, elf_files
 from closure import is_system
 from elf import Elf, version_key
 
-# The newest symbol version of each library of the system that may be needed: Ubuntu 22.04, Debian
-# 12 and RHEL 9 with a newer libstdc++ have them.
-MOST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}
-OLDER_LIBSTDCXX = (3, 4, 29)  # of GCC 11, which RHEL 9 has
+# The newest symbol version of each library of the system that may be needed: those of manylinux_2_34. RHEL 9 (GCC 11),
+# Ubuntu 22.04 and Debian 12 have them.
+MOST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13), "GCC": (7, 0, 0)}
 WHEEL_BYTES = 25_000_000
 EXPORTS = pathlib.Path(__file__).resolve().parents[2] / "tests/agent/facade/check_exports.py"
 LIBRARIES = {
@@ -85,7 +84,28 @@ def check_wheel(path):
         yield f"{path.name} has {size / 1e6:.1f} MB; at most {WHEEL_BYTES / 1e6:.0f} may be asked of who installs it"
 
 
-def problems(prefix, opened=()):
+def check_hardening(file, ours):
+    """What cmake/PlumblineHarden.cmake asks for. Of others' libraries: what Debian's flags give. A canary and a checked copy
+    are only where the compiler found use for one, so `ours` are files that are large enough."""
+    name, imported = file.path.name, {s.name for s in file.symbols() if not s.defined}
+    if not file.has_relro:
+        yield f"{name} has no RELRO segment"
+    if file.has_executable_stack:
+        yield f"{name} has an executable stack"
+    if not ours:
+        return
+    if not file.binds_now:
+        yield f"{name} binds functions when they are first called, so their table stays writable; expected -z now"
+    if not file.is_position_independent:
+        yield f"{name} is loaded at a fixed address; expected PIE"
+    if "__stack_chk_fail" not in imported:
+        yield f"{name} has no stack canaries; expected -fstack-protector-strong"
+    if not any(symbol.startswith("__") and symbol.endswith("_chk") for symbol in imported):
+        yield f"{name} has no checked copies; expected -D_FORTIFY_SOURCE=2"
+
+
+def problems(prefix, opened=(), hardened=False):
+    """`hardened`: the build has the flags of cmake/PlumblineHarden.cmake, as a release has."""
     prefix = pathlib.Path(prefix)
     files = [Elf(path) for path in elf_files(prefix)]
     carried = {file.path.name for file in files if file.path.parent == prefix / FOLDER}
@@ -94,6 +114,7 @@ def problems(prefix, opened=()):
         yield from check_versions(file)
         yield from check_needed(file, carried)
         name = str(file.path.relative_to(prefix))
+        yield from check_hardening(file, hardened and name in (*PROGRAMS, *GUESTS))
         if file.path.parent == prefix / FOLDER:
             yield from check_carried(file, opened)
             yield from check_search_path(file, "$ORIGIN")
@@ -110,34 +131,11 @@ def newest(files, family):
     return max(versions, key=version_key, default="")
 
 
-def demangled(names):
-    done = subprocess.run(
-        ["c++filt", "-p"], input="\n".join(names), capture_output=True, text=True, check=True
-    )
-    return done.stdout.splitlines()
-
-
-def newer_than_older_libstdcxx(files):
-    """File name to the symbols that libstdc++ 3.4.29 does not have."""
-    found = {}
-    for file in files:
-        names = [
-            s.name
-            for s in file.symbols()
-            if s.version.startswith("GLIBCXX_") and version_key(s.version) > OLDER_LIBSTDCXX
-        ]
-        if names:
-            found[file.path.name] = sorted(set(demangled(names)))
-    return found
-
-
 def report(prefix):
     """What it asks of a machine, in lines."""
     files = [Elf(path) for path in elf_files(prefix)]
     families = ("GLIBC", "GLIBCXX", "CXXABI", "GCC")
     yield "needs  " + ", ".join(filter(None, (newest(files, family) for family in families)))
-    for name, symbols in newer_than_older_libstdcxx(files).items():
-        yield f"for libstdc++ 3.4.29 would have to go: {name}: {', '.join(symbols)}"
 
 
 def main(prefix, *opened):

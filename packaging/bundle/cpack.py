@@ -8,7 +8,7 @@ import shutil
 from command import run
 
 PACKAGING = pathlib.Path(__file__).resolve().parents[1]
-CONTROL = ("conffiles", "postinst", "prerm", "postrm")
+CONTROL = ("conffiles", "postinst", "prerm", "postrm", "triggers")
 
 
 def run_cpack(work, output, **values):
@@ -46,8 +46,8 @@ def add_debian_documents(folder, version, epoch):
     shutil.copyfile(PACKAGING / "debian/copyright", folder / "copyright")
     change = (
         f"plumbline ({version}) unstable; urgency=medium\n\n"
-        "  * Made by tools/package; what it holds: README.md and docs/install.md beside this file.\n\n"
-        f" -- The authors of Plumbline <plumbline@localhost>  {email.utils.formatdate(epoch)}\n"
+        "  * Made by tools/package. CHANGELOG.md beside this file has the changes.\n\n"
+        f" -- The Plumbline authors <plumbline@localhost>  {email.utils.formatdate(epoch)}\n"
     )
     (folder / "changelog.gz").write_bytes(gzip.compress(change.encode(), 9, mtime=0))
 
@@ -60,6 +60,7 @@ def debian_extras(prefix, version, work, epoch):
     for source, target in (
         (PACKAGING / "plumbd.toml", "etc/plumbline/plumbd.toml"),
         (PACKAGING / "plumbd.service", "usr/lib/systemd/system/plumbd.service"),
+        (PACKAGING / "debian/lintian-overrides", "usr/share/lintian/overrides/plumbline"),
         (prefix / "share/zsh/site-functions/_plumb", "usr/share/zsh/vendor-completions/_plumb"),
     ):
         if source.exists():
@@ -69,7 +70,7 @@ def debian_extras(prefix, version, work, epoch):
     control.mkdir()
     for name in CONTROL:
         shutil.copyfile(PACKAGING / "debian" / name, control / name)
-        (control / name).chmod(0o644 if name == "conffiles" else 0o755)
+        (control / name).chmod(0o644 if name in ("conffiles", "triggers") else 0o755)
     return root, control
 
 

@@ -1,6 +1,8 @@
-"""What users read, for a tree: README.md and docs/, without what was decided and measured on the way.
+"""What users read, for a tree: README.md and docs/ without what was decided and measured on the way, and every file that
+these name and that is of use without the source: examples, dashboards, what runs plumbd.
 
-A link to what the tree does not hold becomes its text, so that none is dead; a picture goes.
+The files keep their places towards each other, so a path in a document is below the folder of README.md. A link to
+what the tree does not hold becomes its text; a picture goes. A page that names files of the source alone says so.
 """
 
 import pathlib
@@ -9,13 +11,34 @@ import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = "share/doc/plumbline"
+EXTRAS = (
+    "CHANGELOG.md",
+    "dashboards/grafana",
+    "dashboards/prometheus",
+    "examples",
+    "packaging/Containerfile",
+    "packaging/kubernetes",
+    "packaging/plumbd.service",
+    "packaging/plumbd.toml",
+    "packaging/slurm",
+)
 _LINK = re.compile(r"(!?)\[([^\]\[]*)\]\(([^)\s]+)\)")
+_NAMED = re.compile(r"(?<![\w./-])\w[\w.-]*/[\w./*-]*[\w*/]")  # docs/install.md, tests/audit/
 
 
-def sources():
-    """From the repository: what is read by who uses it."""
+def pages():
+    """From the repository: what a user reads."""
     docs = ROOT / "docs"
     return [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted((docs / "rules").rglob("*.md"))]
+
+
+def extras():
+    """What the pages name, file by file."""
+    for name in EXTRAS:
+        path = ROOT / name
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                yield file
 
 
 def without_links(text, holds):
@@ -31,22 +54,54 @@ def without_links(text, holds):
     return _LINK.sub(one, text)
 
 
+def named_files(text):
+    """The paths of the repository, from its root, that a text names outside of its links."""
+    for name in sorted(set(_NAMED.findall(_LINK.sub(r"\2", text)))):
+        built = name.split("/")[0] in ("build", "dist", "runs")
+        if not built and "**" not in name and any(ROOT.glob(name.rstrip("/"))):
+            yield name
+
+
+def top_folder(name):
+    """`tests/audit/data` is of tests/, `docs/decisions/0028` of docs/decisions/."""
+    parts = name.rstrip("/").split("/")
+    return "/".join(parts[: 2 if parts[0] in ("docs", "dashboards", "packaging") else 1]) + "/"
+
+
+def with_note(text, there):
+    """`there(name)`: does the tree hold what the page names? What it does not is said below the title."""
+    missing = sorted({top_folder(name) for name in named_files(text) if not there(name)})
+    if not missing:
+        return text
+    folders = ", ".join(f"`{folder}`" for folder in missing)
+    title, _, rest = text.partition("\n")
+    return f"{title}\n\n*In the source alone, and not in this package: {folders}.*\n{rest}"
+
+
 def write_documents(prefix):
     folder = pathlib.Path(prefix) / FOLDER
-    shutil.rmtree(folder / "docs", ignore_errors=True)
-    files = sources()
-    held = {path.relative_to(ROOT) for path in files}
-    folders = {parent for path in held for parent in path.parents}
+    for name in ("docs", "dashboards", "examples", "packaging"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    files = pages()
+    held = {path.relative_to(ROOT) for path in (*files, *extras())}
+    held |= {parent for path in held for parent in path.parents}
+    for path in extras():
+        target = folder / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
     for path in files:
         place = path.relative_to(ROOT)
 
         def holds(target, place=place):
             there = (ROOT / place.parent / target).resolve()
             inside = there.is_relative_to(ROOT)
-            return inside and there.relative_to(ROOT) in held | folders
+            return inside and there.relative_to(ROOT) in held
+
+        def there(name):
+            return any(file.relative_to(ROOT) in held for file in ROOT.glob(name.rstrip("/")))
 
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
-        (folder / place).write_text(without_links(path.read_text(), holds))
+        (folder / place).write_text(with_note(without_links(path.read_text(), holds), there))
 
 
 def description():

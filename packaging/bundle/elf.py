@@ -7,6 +7,9 @@ import struct
 
 _KINDS = {"dynsym": 11, "dynamic": 6, "verneed": 0x6FFFFFFE, "versym": 0x6FFFFFFF}
 _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
+_DT_BIND_NOW, _DT_FLAGS, _DT_FLAGS_1 = 24, 30, 0x6FFFFFFB
+_DF_BIND_NOW, _DF_1_NOW, _ET_DYN = 8, 1, 3
+_PT_GNU_STACK, _PT_GNU_RELRO = 0x6474E551, 0x6474E552
 _UNIQUE, _WEAK = 10, 2
 _SYMBOL = struct.Struct("<IBBHQQ")
 
@@ -71,6 +74,35 @@ class Elf:
             found.append((tag, value))
         return found
 
+    def _read_segments(self):
+        """(type, flags) of each program header."""
+        (start,) = struct.unpack_from("<Q", self.data, 0x20)
+        size, count = struct.unpack_from("<HH", self.data, 0x36)
+        return [struct.unpack_from("<II", self.data, start + i * size) for i in range(count)]
+
+    @property
+    def has_relro(self):
+        return any(kind == _PT_GNU_RELRO for kind, _ in self._read_segments())
+
+    @property
+    def has_executable_stack(self):
+        """Also if the file does not say: then the loader makes it so."""
+        flags = [flags for kind, flags in self._read_segments() if kind == _PT_GNU_STACK]
+        return not flags or flags[0] & 1 != 0
+
+    @property
+    def binds_now(self):
+        return any(
+            tag == _DT_BIND_NOW
+            or (tag == _DT_FLAGS and value & _DF_BIND_NOW)
+            or (tag == _DT_FLAGS_1 and value & _DF_1_NOW)
+            for tag, value in self._dynamic
+        )
+
+    @property
+    def is_position_independent(self):
+        return struct.unpack_from("<H", self.data, 0x10)[0] == _ET_DYN
+
     def _strings(self, tag):
         section = self.section_of_kind("dynamic")
         return [self._text(section, value) for t, value in self._dynamic if t == tag]
@@ -109,16 +141,23 @@ class Elf:
         """Where in the file these libraries' names are given."""
         return [at + 4 for at, _ in self._libraries_of_versions()]
 
-    def _versions_needed(self):
-        """Version index to (library, version)."""
-        section, found = self.section_of_kind("verneed"), {}
+    def _entries_of_versions(self):
+        """(offset in the file, index, library, version) of each version that is needed."""
+        section = self.section_of_kind("verneed")
         for at, (_, count, library, first, _) in self._libraries_of_versions():
             one = at + first
             for _ in range(count):
                 _, _, index, name, skip = struct.unpack_from("<IHHII", self.data, one)
-                found[index & 0x7FFF] = (self._text(section, library), self._text(section, name))
+                yield one, index & 0x7FFF, self._text(section, library), self._text(section, name)
                 one += skip
-        return found
+
+    def version_entries(self, version):
+        """Where in the file a needed version's entries are: a hash of its name, 4 bytes, its name's offset."""
+        return [at for at, _, _, name in self._entries_of_versions() if name == version]
+
+    def _versions_needed(self):
+        """Version index to (library, version)."""
+        return {i: (library, version) for _, i, library, version in self._entries_of_versions()}
 
     def versions_needed(self):
         """(library, version) pairs, as the loader checks them."""
@@ -164,6 +203,16 @@ class Elf:
 def is_elf(path):
     with open(path, "rb") as file:
         return file.read(4) == b"\x7fELF"
+
+
+def elf_hash(name):
+    """By which the loader compares names of versions first (System V ABI)."""
+    value = 0
+    for byte in name.encode():
+        value = (value << 4) + byte
+        high = value & 0xF0000000
+        value = (value ^ high >> 24) & ~high & 0xFFFFFFFF
+    return value
 
 
 def version_key(version):

@@ -30,9 +30,10 @@ def _copyright(package):
     return pathlib.Path("/usr/share/doc") / package / "copyright"
 
 
-def collect(libraries, names, folder):
-    """`libraries`: SONAME to path; `names`: SONAME to the name it is carried by. Raises where one
-    has no licence."""
+def collect(libraries, names, prefix):
+    """`libraries`: SONAME to path; `names`: SONAME to the name it is carried by. Writes the licences and the list of
+    what is carried below `prefix`. Raises where one has no licence."""
+    folder = prefix / "share/doc/plumbline/licenses"
     folder.mkdir(parents=True, exist_ok=True)
     owners = _packages(libraries.values())
     rows = []
@@ -42,31 +43,31 @@ def collect(libraries, names, folder):
                 f"no licence of {soname} ({path}) was found: it comes from no Debian package"
             )
         rows.append((names[soname], owners[path]))
-    headers = [("(headers)", package) for package in HEADERS if _copyright(package).exists()]
+    headers = [("(compiled in)", package) for package in HEADERS if _copyright(package).exists()]
     for package in sorted({package for _, package in rows + headers}):
         shutil.copyfile(_copyright(package), folder / f"{package}.txt")
     (folder / "plumbline.txt").write_text(own())
     write_list(rows + headers, folder / "README")
+    write_versions(rows + headers, prefix / "share/plumbline/libraries.txt")
 
 
 def own():
-    """What is ours: the licence's text where there is one, else what the Debian package says of it."""
-    for name in ("LICENSE", "LICENSE.txt", "COPYING"):
-        if (ROOT / name).exists():
-            return (ROOT / name).read_text()
-    said = (ROOT / "packaging/debian/copyright").read_text()
-    (stanza,) = re.findall(r"(?ms)^Files: \*\n(.*?)(?:\n\n|\Z)", said)
-    notice = re.search(r"(?m)^ uPlot.*|which is under the MIT licence", said)
-    lines = ["Plumbline", "", stanza.strip()]
-    if notice:
-        lines += ["", "The page that plumbd serves holds uPlot, under the MIT licence: its notice stands at the head of the page's script."]
-    return "\n".join(lines) + "\n"
+    """What is ours, and what is in our files although it is not."""
+    return (
+        "Plumbline\nCopyright The Plumbline authors\nLicense: Apache-2.0, below.\n\n"
+        "The page that plumbd serves holds uPlot, under the MIT licence: its notice is at the head of the page's script.\n\n"
+        + (ROOT / "LICENSE").read_text()
+    )
+
+
+def _of_packages(field, packages):
+    """Package to a field of what dpkg knows of it."""
+    printed = _query("-W", "-f", f"${{Package}}\t${{{field}}}\n", *sorted(packages))
+    return dict(line.split("\t") for line in printed.splitlines())
 
 
 def write_list(rows, path):
-    versions = dict(
-        line.split("\t") for line in _query("-W", "-f", "${Package}\t${Version}\n").splitlines()
-    )
+    versions = _of_packages("Version", {package for _, package in rows})
     width = max(len(name) for name, _ in rows)
     lines = [
         "Plumbline itself: plumbline.txt. What is carried here, the Debian package it was taken from, and that package's licence beside this file:",
@@ -75,6 +76,34 @@ def write_list(rows, path):
     lines += [f"{name:{width}}  {package} {versions.get(package, '')}" for name, package in rows]
     lines += [
         "",
-        "Symbols of theirs that were unique in the whole process are weak, and their names are changed; their code is not.",
+        "Symbols of theirs that were unique in the whole process are weak, a symbol of libstdc++ is asked for by its older version, and",
+        "their names are changed; their code is not.",
     ]
     path.write_text("\n".join(lines) + "\n")
+
+
+def write_versions(rows, path):
+    """What `plumb doctor --libraries` prints: by source package, as Debian's security advisories name them."""
+    packages = {package for _, package in rows}
+    sources, versions = _of_packages("source:Package", packages), _of_packages("source:Version", packages)
+    files = {}
+    for name, package in rows:
+        files.setdefault((sources[package], versions[package]), []).append(name)
+    widths = [max(len(key[i]) for key in files) for i in (0, 1)]
+    lines = [
+        f"{source:{widths[0]}}  {version:{widths[1]}}  {', '.join(sorted(set(names)))}"
+        for (source, version), names in sorted(files.items())
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def outdated(libraries):
+    """A line for each carried library of which this machine's package lists know a newer version."""
+    packages = set(_packages(libraries.values()).values())
+    done = subprocess.run(["apt-cache", "policy", *sorted(packages)], capture_output=True, text=True)
+    for name, installed, candidate in re.findall(
+        r"(?m)^(\S+?)(?::\w+)?:\n  Installed: (\S+)\n  Candidate: (\S+)$", done.stdout
+    ):
+        if installed != candidate:
+            yield f"{name} {installed} is carried, and there is {candidate}: apt upgrade, then package again"

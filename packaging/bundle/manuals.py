@@ -7,6 +7,7 @@ import re
 
 from command import run
 
+PACKAGING = pathlib.Path(__file__).resolve().parents[1]
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/{}",
     "zsh": "share/zsh/site-functions/_{}",
@@ -57,9 +58,11 @@ def write_pages(prefix, version, epoch):
         prefix, ("plumb",), "judges training runs, and shows what a plumbd knows", version, epoch
     )
     write_page(prefix, ("plumbd",), "the analysis server of Plumbline", version, epoch)
+    page = (PACKAGING / "plumb-load-check.1").read_bytes()
+    (prefix / "share/man/man1/plumb-load-check.1.gz").write_bytes(gzip.compress(page, 9, mtime=0))
     for command, does in commands.items():
         write_page(prefix, ("plumb", command), does, version, epoch)
-    return len(commands) + 2
+    return len(commands) + 3
 
 
 def write_completions(prefix):

@@ -9,7 +9,7 @@ half as much again to carry.
 
 import struct
 
-from elf import Elf
+from elf import Elf, elf_hash
 
 _PT_LOAD, _PT_NOTE, _PT_GNU_PROPERTY = 1, 4, 0x6474E553
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = (
@@ -24,6 +24,8 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH 
 _PAGE = 4096
 _PHDR = struct.Struct("<IIQQQQQQ")  # type, flags, offset, vaddr, paddr, filesz, memsz, align
 _SHDR = 64
+_WAIT = "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"
+_NEWER_WAIT, _OLDER_WAIT = "GLIBCXX_3.4.30", "GLIBCXX_3.4.11"
 
 
 class NoRoom(RuntimeError):
@@ -75,6 +77,15 @@ class _Editor:
             if self.text(name) in added:
                 struct.pack_into("<I", self.data, at, added[self.text(name)])
 
+    def ask_for_older_wait(self):
+        """std::condition_variable::wait has two versions in libstdc++: the newer one, of GCC 12, differs only for a thread
+        that is ended by pthread_cancel, which nothing here calls. The older one is in GCC 11's too (RHEL 9)."""
+        if {s.name for s in self.elf.symbols() if s.version == _NEWER_WAIT} != {_WAIT}:
+            return
+        for at in self.elf.version_entries(_NEWER_WAIT):
+            struct.pack_into("<I", self.data, at, elf_hash(_OLDER_WAIT))
+            struct.pack_into("<I", self.data, at + 8, self.strings.add(_OLDER_WAIT))
+
     def set_search_path(self, search_path):
         """As RPATH, which is asked before LD_LIBRARY_PATH; a RUNPATH would be asked after it."""
         entries = self.entries()
@@ -123,6 +134,7 @@ def relink(path, names, search_path, soname=""):
     editor = _Editor(path)
     needed = editor.elf.needed
     editor.rename({old: new for old, new in names.items() if old in needed and old != new}, soname)
+    editor.ask_for_older_wait()
     editor.set_search_path(search_path)
     editor.place_strings()
     path.write_bytes(editor.data)

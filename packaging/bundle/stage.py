@@ -11,8 +11,6 @@ from documents import write_documents
 from licences import collect
 from manuals import write_completions, write_pages
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
 
 class Build:
     """A CMake build folder."""
@@ -35,7 +33,17 @@ class Build:
 
     @property
     def version(self):
-        return self._cache["CMAKE_PROJECT_VERSION"]
+        """That which its programs print."""
+        return run(self.folder / "bin/plumb", "--version").split()[1]
+
+    @property
+    def python_version(self):
+        """The same in the form of PEP 440: plumbline.__version__."""
+        return re.search('"(.*)"', (self.folder / "python/plumbline/_version.py").read_text())[1]
+
+    @property
+    def hardened(self):
+        return self._cache.get("PLUMBLINE_HARDEN") == "ON"
 
     @property
     def opened(self):
@@ -44,20 +52,11 @@ class Build:
         return (name,) if name else ()
 
 
-def add_examples(prefix):
-    """The server's configuration and unit, which the Debian package puts in their places."""
-    folder = prefix / "share/doc/plumbline/examples"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("plumbd.toml", "plumbd.service"):
-        shutil.copyfile(ROOT / "packaging" / name, folder / name)
-
-
 def stage(build, prefix, epoch):
     shutil.rmtree(prefix, ignore_errors=True)
     run("cmake", "--install", build.folder, "--prefix", prefix)
     libraries, names = bundle(prefix, build.opened)
-    collect(libraries, names, prefix / "share/doc/plumbline/licenses")
-    add_examples(prefix)
+    collect(libraries, names, prefix)
     write_documents(prefix)
     write_pages(prefix, build.version, epoch)
     write_completions(prefix)

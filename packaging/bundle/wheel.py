@@ -17,6 +17,20 @@ PYTHON = "lib/python3/dist-packages/plumbline"
 # programs.
 TREES = ("bin", "lib/plumbline", "include", "share/plumbline")
 PROGRAMS = ("plumb", "plumbd")
+CLASSIFIERS = (
+    "Development Status :: 4 - Beta",
+    "Environment :: Console",
+    "Intended Audience :: Developers",
+    "Intended Audience :: Science/Research",
+    "License :: OSI Approved :: Apache Software License",
+    "Operating System :: POSIX :: Linux",
+    "Programming Language :: Python :: 3",
+    "Programming Language :: Python :: 3 :: Only",
+    "Programming Language :: Python :: Implementation :: CPython",
+    "Programming Language :: Python :: Implementation :: PyPy",
+    "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    "Topic :: System :: Monitoring",
+)
 
 
 class Wheel:
@@ -37,9 +51,9 @@ class Wheel:
     def add_file(self, name, path):
         self.add(name, path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)
 
-    def add_tree(self, name, folder):
+    def add_tree(self, name, folder, but=None):
         for path in sorted(folder.rglob("*")):
-            if path.is_file():
+            if path.is_file() and path.relative_to(folder).parts[0] != but:
                 self.add_file(f"{name}/{path.relative_to(folder)}", path)
 
     def close(self):
@@ -52,8 +66,10 @@ def metadata(version):
     return (
         f"Metadata-Version: 2.1\nName: plumbline\nVersion: {version}\n"
         "Summary: Watches training runs for the failures that do not crash them\n"
-        "Requires-Python: >=3.9\nClassifier: Operating System :: POSIX :: Linux\n"
-        "Description-Content-Type: text/markdown\n\n" + description()
+        "Author: The Plumbline authors\nLicense: Apache-2.0\nRequires-Python: >=3.9\n"
+        + "".join(f"Classifier: {classifier}\n" for classifier in CLASSIFIERS)
+        + "Description-Content-Type: text/markdown\n\n"
+        + description()
     )
 
 
@@ -67,9 +83,9 @@ def add_package(wheel, prefix):
         b'LIBRARY_DIRECTORY = "lib"  # of libplumbline.so, from this package\n',
     )
     wheel.add_file("plumbline/_programs.py", HERE / "programs.py")
-    for name in (*TREES, f"{FOLDER}/docs"):
+    for name in TREES:
         wheel.add_tree(f"plumbline/{name}", prefix / name)
-    wheel.add_file(f"plumbline/{FOLDER}/README.md", prefix / FOLDER / "README.md")
+    wheel.add_tree(f"plumbline/{FOLDER}", prefix / FOLDER, but="licenses")  # pip has a place for those
     for name in OWN:
         if (prefix / "lib" / name).exists():
             wheel.add_file(f"plumbline/lib/{name}", prefix / "lib" / name)

@@ -44,7 +44,8 @@ from ._library import LibraryMissing, version
 from ._no_run import NoRun
 from ._open import init
 from ._run import PlumblineError, Run
+from ._version import __version__
 
 __all__ = ["Fingerprint", "FingerprintError", "LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun", "PlumblineError",
-           "RouterCheckError", "RouterVerdict", "Run", "check_router", "fingerprint", "init", "leak_consequence",
+           "RouterCheckError", "RouterVerdict", "Run", "__version__", "check_router", "fingerprint", "init", "leak_consequence",
            "version"]

@@ -8,11 +8,10 @@
 #include <openssl/x509.h>
 
 #include <ctime>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/files/whole_file.h"
 #include "base/private_file.h"
 #include "server/process/log.h"
 
@@ -39,13 +38,12 @@ int NoPassphrase(char*, int, int, void*) { return -1; }
 Owned<X509> ReadCertificate(const std::string& key, const std::string& path,
                             ConfigMistakes* mistakes) {
   const std::string expected = "expected a certificate in PEM, found ";
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    mistakes->Add(key, absl::StrCat(expected, path, ": cannot be read"));
+  const absl::StatusOr<std::string> text = ReadWholeFile(path);
+  if (!text.ok()) {
+    mistakes->Add(key, absl::StrCat(expected, std::string(text.status().message())));
     return nullptr;
   }
-  Owned<X509> certificate(PEM_read_bio_X509(Memory(text.str()).get(), nullptr, nullptr, nullptr));
+  Owned<X509> certificate(PEM_read_bio_X509(Memory(*text).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
   if (certificate == nullptr) mistakes->Add(key, absl::StrCat(expected, path, ", which is none"));
   return certificate;

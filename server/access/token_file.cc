@@ -78,10 +78,12 @@ absl::Status WriteNew(const std::string& path, const std::string& text) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": cannot be made: ", std::strerror(errno)));
   }
+  errno = ENOSPC;  // of a write that was cut short
   const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  return close(fd) == 0 && written
-             ? absl::OkStatus()
-             : absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
+  const int error = errno;
+  return close(fd) == 0 && written ? absl::OkStatus()
+                                   : absl::UnavailableError(absl::StrCat(
+                                         path, ": cannot be written: ", std::strerror(error)));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/version/build_version.h"
 #include "server/access/tls.h"
 #include "server/alerts/alert_center.h"
 #include "server/assembly/pipeline.h"
@@ -294,7 +295,7 @@ class ServerImpl : public Server {
 
 }  // namespace
 
-std::string Version() { return PLUMBLINE_VERSION; }
+std::string Version() { return BuildVersion(); }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config) {
   return Start(config, Watch());

@@ -15,7 +15,7 @@ class ServerBuilder;
 
 namespace plumbline::server {
 
-// The version of this build, "0.1.0".
+// The version of this build, as BuildVersion() returns it.
 std::string Version();
 
 // What a listener, of a server or a relay, takes from anybody.

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 #include <memory>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/files/whole_file.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::server {
@@ -131,8 +131,9 @@ absl::Status RevocationList::Refresh() {
 }
 
 absl::Status RevocationList::Read() {
-  std::ifstream file(path_);
-  if (!file) return absl::NotFoundError(absl::StrCat(path_, ": cannot be read"));
+  const absl::StatusOr<std::string> text = ReadWholeFile(path_);
+  if (!text.ok()) return text.status();
+  std::istringstream file(*text);
   int number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
@@ -154,7 +155,6 @@ absl::Status RevocationList::Read() {
                        "serial:HEX"));
     }
   }
-  if (file.bad()) return absl::NotFoundError(absl::StrCat(path_, ": cannot be read"));
   return absl::OkStatus();
 }
 

@@ -1,12 +1,12 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/files/whole_file.h"
 #include "base/toml_words.h"
 #include "server/settings/alert_config_file.h"
 #include "server/settings/config.h"
@@ -177,13 +177,10 @@ std::vector<std::string> ConfigKeys() {
 }
 
 absl::Status LoadConfigFile(const std::string& path, Config* config, ConfigMistakes* mistakes) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  }
+  const absl::StatusOr<std::string> text = ReadWholeFile(path);
+  if (!text.ok()) return text.status();
   try {
-    FileReader(path, config, mistakes).Read(toml::parse(text, path));
+    FileReader(path, config, mistakes).Read(toml::parse(*text, path));
   } catch (const toml::parse_error& e) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ":", e.source().begin.line, ": ", std::string(e.description())));

@@ -2,21 +2,49 @@
 libraries made here."""
 
 import ctypes
+import json
+import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import tempfile
 
-from support import Case, UNPACKED, main, run, said
+import support
+from support import Case, ROOT, UNPACKED, clean_environment, main, run, said
 
 import checks
-from closure import closure
-from elf import Elf
+from elf import Elf, elf_hash
 from relink import NoRoom, relink
+
+
+WAITS = "#include <condition_variable>\nvoid f(std::condition_variable& c,std::unique_lock<std::mutex>& l){c.wait(l);}"
+COPIES = """#include <string.h>
+void use(char*);
+__attribute__((weak)) void use(char* text) { text[0] = 0; }
+void copy(const char* from) { char text[64]; strcpy(text, from); use(text); }
+"""
 
 
 def prefix():
     return next(UNPACKED.glob("plumbline-*"))
+
+
+def older_libstdcxx(folder):
+    """A copy whose versions from GLIBCXX_3.4.30 on have names that nobody asks for."""
+    path = pathlib.Path(folder) / "libstdc++.so.6"
+    done = run("c++", "-print-file-name=libstdc++.so.6")
+    data = bytearray(pathlib.Path(done.stdout.strip()).resolve().read_bytes())
+    for number in range(30, 40):
+        name = f"GLIBCXX_3.4.{number}"
+        at = data.find(name.encode() + b"\0")
+        if at >= 0:
+            data[at : at + len(name)] = name.replace("GLIBCXX", "REMOVED").encode()
+        hashed = data.find(struct.pack("<I", elf_hash(name)))
+        if hashed >= 0:
+            struct.pack_into("<I", data, hashed, elf_hash(name.replace("GLIBCXX", "REMOVED")))
+    path.write_bytes(data)
+    return path
 
 
 class Small(Case):
@@ -70,7 +98,7 @@ class Refused(Small):
         for version in (
             "GLIBC_2.35",
             "GLIBC_2.100",
-            "GLIBCXX_3.4.31",
+            "GLIBCXX_3.4.30",
             "CXXABI_1.3.14",
             "GLIBC_ABI_DT_RELR",
             "GLIBC_PRIVATE",
@@ -80,20 +108,46 @@ class Refused(Small):
         for version in (
             "GLIBC_2.2.5",
             "GLIBC_2.34",
-            "GLIBCXX_3.4.30",
+            "GLIBCXX_3.4.29",
             "GLIBCXX_3.4.9",
             "CXXABI_1.3.13",
             "GCC_3.4",
         ):
             self.assertFalse(checks.too_new(version), version)
 
-    def test_what_an_older_libstdcxx_lacks_is_named(self):
-        text = "#include <condition_variable>\nvoid f(std::condition_variable& c,std::unique_lock<std::mutex>& l){c.wait(l);}"
-        path = self.library("libwait-plumb0.so", text, language="c++")
-        self.assertEqual(
-            checks.newer_than_older_libstdcxx([Elf(path)]),
-            {path.name: ["std::condition_variable::wait"]},
+    def test_what_an_older_libstdcxx_lacks(self):
+        path = self.library("libwait-plumb0.so", WAITS, language="c++")
+        self.only(checks.check_versions(Elf(path)), "GLIBCXX_3.4.30", "condition_variable4wait")
+
+    def test_what_is_not_hardened(self):
+        bare = self.library("libbare-plumb0.so", COPIES, "-O2", "-fno-stack-protector", "-U_FORTIFY_SOURCE",
+                            "-Wl,-z,norelro", "-Wl,-z,lazy", "-Wl,-z,execstack")  # fmt: skip
+        found = "\n".join(checks.check_hardening(Elf(bare), True))
+        for word in ("RELRO", "executable stack", "-z now", "stack canaries", "checked copies"):
+            self.assertIn(word, found)
+        self.assertNotIn("PIE", found)
+        fixed = self.folder / "fixed"
+        done = run("cc", "-no-pie", "-x", "c", "-", "-o", fixed, input="int main(void){return 0;}")
+        self.assertEqual(done.returncode, 0, said(done))
+        self.assertIn("expected PIE", "\n".join(checks.check_hardening(Elf(fixed), True)))
+        # What others built needs what Debian's flags give, and no more.
+        lazy = self.library("liblazy-plumb0.so", COPIES, "-fno-stack-protector", "-Wl,-z,relro", "-Wl,-z,lazy")
+        self.assertEqual(list(checks.check_hardening(Elf(lazy), False)), [])
+
+    def test_the_flags_of_a_release_are_those_that_are_checked(self):
+        (self.folder / "main.c").write_text(COPIES + "int main(int n, char** v) { copy(v[0]); return n; }")
+        (self.folder / "CMakeLists.txt").write_text(
+            f"cmake_minimum_required(VERSION 3.24)\nproject(small LANGUAGES C CXX)\n"
+            f"set(CMAKE_POSITION_INDEPENDENT_CODE ON)\ninclude({ROOT}/cmake/PlumblineHarden.cmake)\n"
+            "add_executable(small main.c)\nadd_library(part SHARED main.c)\n"
         )
+        preset = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+        (release,) = [one["cacheVariables"] for one in preset if one["name"] == "release"]
+        flags = [f"-D{name}={value}" for name, value in release.items()]
+        self.ok(run("cmake", "-S", self.folder, "-B", self.folder / "b", *flags))
+        self.ok(run("cmake", "--build", self.folder / "b"))
+        for name in ("small", "libpart.so"):
+            self.assertEqual(list(checks.check_hardening(Elf(self.folder / "b" / name), True)), [])
 
     def test_a_library_that_nobody_carries(self):
         path = self.library(
@@ -159,13 +213,21 @@ class Accepted(Case):
         self.assertEqual(list(checks.problems(prefix(), build_opens)), [])
         self.assertEqual(len(build_opens), 1, "only the library that plumbd opens keeps its name")
 
-    def test_the_trainers_part_runs_with_an_older_libstdcxx(self):
-        needed = closure([prefix() / "lib/libplumbline_agent.so"], own=checks.OWN)
-        files = [
-            Elf(prefix() / "lib/libplumbline_agent.so"),
-            *(Elf(path) for path in needed.values()),
-        ]
-        self.assertEqual(checks.newer_than_older_libstdcxx(files), {})
+    def test_it_runs_with_an_older_libstdcxx(self):
+        """This machine's, without the newest versions of its symbols: those of GCC 12."""
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-older-"))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        library = older_libstdcxx(folder)
+        environment = clean_environment(LD_LIBRARY_PATH=folder)
+        refused = folder / "refused"
+        text = WAITS + "\nint main(int n, char**) { std::mutex m; std::unique_lock<std::mutex> l(m); std::condition_variable c; if (n > 1) f(c, l); }"
+        self.ok(run("c++", "-x", "c++", "-", "-o", refused, input=text))
+        self.assertIn("GLIBCXX_3.4.30' not found", run(refused, environment=environment).stderr)
+        for name in ("plumb", "plumbd"):
+            self.ok(run(prefix() / "bin" / name, "--version", environment=environment))
+        with support.plumbd(prefix(), environment=environment) as (address, pid):
+            self.assertIn(str(library), pathlib.Path(f"/proc/{pid}/maps").read_text())
+            self.ok(run(prefix() / "bin/plumb", "doctor", "--server", address, environment=environment))
 
 
 class Relinked(Small):
@@ -189,6 +251,14 @@ class Relinked(Small):
         self.assertIn("liblow-plumb1.so", file.needed)
         self.assertEqual([(s.name, s.binding, s.version) for s in file.symbols()], before)
         self.assertEqual(ctypes.CDLL(str(self.high)).high(), 42)
+
+    def test_a_wait_asks_for_the_version_that_gcc_11_has_too(self):
+        path = self.library("libwait.so", WAITS, language="c++")
+        relink(path, {}, "$ORIGIN", "libwait-plumb1.so")
+        self.assertEqual(list(checks.check_versions(Elf(path))), [])
+        (wait,) = [s for s in Elf(path).symbols() if "condition_variable4wait" in s.name]
+        self.assertEqual(wait.version, "GLIBCXX_3.4.11")
+        ctypes.CDLL(str(path), mode=os.RTLD_NOW)  # binds it
 
     def test_no_room(self):
         path = self.library(

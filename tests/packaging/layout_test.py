@@ -1,6 +1,8 @@
 """The archive: what lies where, that it runs from anywhere, and that others can link and find it.
 """
 
+import email
+import fnmatch
 import gzip
 import os
 import pathlib
@@ -10,6 +12,7 @@ import subprocess
 import tempfile
 import zipfile
 
+from build_products import TINY
 from support import (
     BUILD,
     Case,
@@ -26,6 +29,8 @@ from support import (
     said,
     unpack,
 )
+
+import documents
 
 NOBODY = 65534
 C_PROGRAM = """
@@ -210,7 +215,8 @@ class Contents(Tree):
         listed = (folder / "README").read_text()
         for path in (self.prefix / "lib/plumbline").iterdir():
             self.assertIn(path.name, listed)
-        self.assertIn("The authors of Plumbline", (folder / "plumbline.txt").read_text())
+        self.assertIn("The Plumbline authors", (folder / "plumbline.txt").read_text())
+        self.assertIn((ROOT / "LICENSE").read_text(), (folder / "plumbline.txt").read_text())
         for name in ("libgrpc29.txt", "libprotobuf32.txt", "libssl3.txt", "libcli11-dev.txt"):
             self.assertGreater((folder / name).stat().st_size, 200)
 
@@ -225,6 +231,89 @@ class Contents(Tree):
         # What the programs name.
         for name in ("operating", "security", "alerts", "rollout_records", "install"):
             self.assertTrue((folder / f"docs/{name}.md").exists(), name)
+
+    def test_documents_name_files_that_are_there(self):
+        """A path in a document is below the folder of README.md, or its page says that it is in the source alone."""
+        with zipfile.ZipFile(product("*.whl")) as wheel:
+            start = "plumbline/share/doc/plumbline/"
+            in_wheel = {name[len(start) :] for name in wheel.namelist() if name.startswith(start)}
+        listed = self.ok(run("dpkg-deb", "--contents", product("*.deb"))).stdout
+        in_deb = set(re.findall(r" \./usr/share/doc/plumbline/(\S+)$", listed, re.M))
+        folder = self.prefix / "share/doc/plumbline"
+        named = set()
+        for page in [folder / "README.md", *(folder / "docs").rglob("*.md")]:
+            text = page.read_text()
+            note = re.search(r"(?m)^\*In the source alone.*: (.*)\.\*$", text)
+            absent = tuple(re.findall("`(.*?)`", note[1])) if note else ()
+            for name in documents.named_files(text.replace(note[0], "") if note else text):
+                if name.startswith(absent):
+                    continue
+                found = [path.relative_to(folder) for path in folder.glob(name.rstrip("/"))]
+                self.assertTrue(found, f"{page}: {name}")
+                for path in found:
+                    for names in (in_wheel, in_deb):
+                        self.assertTrue(any(one.startswith(str(path)) for one in names), f"{page}: {path}")
+                named.add(name)
+        # What this is about.
+        for name in ("dashboards/grafana/plumbline.json", "dashboards/prometheus/plumbline.rules.yml", "packaging/plumbd.toml",
+                     "packaging/plumbd.service", "packaging/Containerfile", "examples/ledger/ledger.toml"):  # fmt: skip
+            self.assertIn(name, named)
+        for name in ("packaging/kubernetes/sidecar.yaml", "packaging/slurm/prolog.sh", "examples/watch_pytorch/train.py"):
+            self.assertTrue((folder / name).exists(), name)
+
+    def test_documents_name_the_packages_as_they_are_called(self):
+        names = [product(pattern).name for pattern in ("*.whl", "*.deb", "*.tar.gz")]
+        for page in ("README.md", "docs/install.md", "docs/operating.md"):
+            text = (ROOT / page).read_text()
+            for word in re.findall(r"plumbline[-_][^\s`/]*\.(?:whl|deb|tar\.gz)", text):
+                fitting = fnmatch.filter(names, word.replace("VERSION", "*"))
+                self.assertEqual(len(fitting), 1, f"{page}: {word} fits {fitting}")
+        self.assertIn("pip install plumbline-*.whl", (ROOT / "README.md").read_text())
+
+    def test_documents_name_the_header_of_each_language(self):
+        text = (self.prefix / "share/doc/plumbline/docs/instrumenting.md").read_text()
+        (names,) = re.findall(r"`(plumbline/\w+\.h)` for C or `(plumbline/\w+\.h)` for C\+\+", text)
+        for name, language, status in ((names[0], "c", 0), (names[1], "c++", 0), (names[1], "c", 1)):
+            done = run("cc", "-x", language, "-std=c++20" if language == "c++" else "-std=c11", "-fsyntax-only",
+                       "-I", self.prefix / "include", "-include", name, "/dev/null")  # fmt: skip
+            self.assertEqual(done.returncode, status, f"{name} as {language}: {said(done)}")
+
+    def test_an_example_runs_where_it_is_installed(self):
+        self.need_module("torch")
+        record = self.folder / "example"
+        trainer = self.prefix / "share/doc/plumbline/examples/moe_pytorch/train.py"
+        environment = clean_environment(PYTHONPATH=self.prefix / "lib/python3/dist-packages")
+        self.ok(run(PYTHON, trainer, "--run", "example", "--record", record, *TINY, environment=environment))
+        self.assertTrue(any(record.rglob("*")))
+
+    def test_versions_of_what_is_carried(self):
+        listed = self.ok(run(self.plumb, "doctor", "--libraries")).stdout
+        for path in (self.prefix / "lib/plumbline").iterdir():
+            self.assertIn(path.name, listed)
+        done = self.ok(run("dpkg-query", "-W", "-f", "${source:Package} ${source:Version}", "libssl3"))
+        source, version = done.stdout.split()
+        self.assertRegex(listed, rf"(?m)^{source} +{re.escape(version)} +libcrypto-plumb")
+        self.assertRegex(listed, r"(?m)^nlohmann-json3 .*compiled in")
+        built = self.ok(run(BUILD / "bin/plumb", "doctor", "--libraries")).stdout
+        self.assertIn("carries no libraries", built)
+
+    def test_metadata_of_the_wheel(self):
+        wheel = product("*.whl")
+        with zipfile.ZipFile(wheel) as file:
+            (name,) = [n for n in file.namelist() if n.endswith("/METADATA")]
+            text = email.message_from_bytes(file.read(name))
+        self.assertEqual(text["Name"], "plumbline")
+        self.assertEqual(text["License"], "Apache-2.0")
+        self.assertEqual(text["Author"], "The Plumbline authors")
+        self.assertEqual(text["Requires-Python"], ">=3.9")
+        self.assertIn("License :: OSI Approved :: Apache Software License", text.get_all("Classifier"))
+        self.assertTrue(wheel.name.startswith(f"plumbline-{text['Version']}-py3-none-"), wheel.name)
+        code = "import plumbline; print(plumbline.__version__)"
+        environment = clean_environment(PYTHONPATH=self.prefix / "lib/python3/dist-packages")
+        self.assertEqual(self.ok(run(PYTHON, "-c", code, environment=environment)).stdout.strip(), text["Version"])
+        version = self.ok(run(self.plumb, "--version")).stdout.split()[1]
+        for pattern in (f"plumbline_{version}_amd64.deb", f"plumbline-{version}-linux-x86_64.tar.gz"):
+            self.assertTrue((product("*.deb").parent / pattern).exists(), pattern)
 
     def test_the_wheel_says_nothing_of_files_beside_it(self):
         with zipfile.ZipFile(product("*.whl")) as wheel:

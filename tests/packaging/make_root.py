@@ -14,7 +14,7 @@ import sys
 
 from chroot import FOLDER, ROOT_FILES, can_mount
 
-PACKAGES = ("libstdc++6", "ca-certificates", "passwd", "python3", "python3-venv", "python3-numpy")
+PACKAGES = ("apt", "libstdc++6", "ca-certificates", "passwd", "python3", "python3-venv", "python3-numpy")
 SKIPPED = 77
 
 
@@ -125,15 +125,18 @@ def make_root(target=ROOT_FILES, packages=PACKAGES, release=None, beside=None):
     if shutil.which("mmdebstrap") is None:
         sys.exit("expected mmdebstrap, which tools/setup installs")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    if target.exists():
+    held = target.with_suffix(".packages")  # beside it: the root holds nothing of ours
+    if target.exists() and held.exists() and held.read_text().split() == list(packages):
         print(f"{target} is there")
         return
+    subprocess.run(["rm", "-rf", "--one-file-system", target], check=True)
     suites = f"{release} {beside}" if beside else release
     source = sources_of(suites) if release else sources(codename())
     if not source:
         skip("this machine has no package source of Debian")
     options = [f'--aptopt=APT::Default-Release "{release}"'] if beside else []
     make(release or codename(), source, packages, target, options)
+    held.write_text("\n".join(packages) + "\n")
 
 
 if __name__ == "__main__":

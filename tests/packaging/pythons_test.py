@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 
 from support import (
+    BUILD,
     Case,
     PYTHON,
     RECORD,
@@ -119,7 +120,10 @@ class Wheel(Case):
         done = self.ok(run(folder / "bin/plumb", "audit", RECORD, "--format", "json", "--quiet"), 1)
         self.assertEqual(findings(done.stdout), expected_findings())
         for name in ("plumb", "plumbd"):
-            self.assertIn("0.1.0", self.ok(run(folder / "bin" / name, "--version")).stdout)
+            self.assertEqual(
+                self.ok(run(folder / "bin" / name, "--version")).stdout,
+                run(BUILD / "bin" / name, "--version").stdout,
+            )
         self.ok(run(folder / "bin/python", "-m", "plumbline", "--help"))
 
 

@@ -73,14 +73,14 @@ def run(*command, environment=None, **options):
 
 
 @contextlib.contextmanager
-def plumbd(prefix, *options):
+def plumbd(prefix, *options, environment=None):
     """A server of the tree: (its address, its process id)."""
     with tempfile.TemporaryDirectory(prefix="plumb-server-") as folder:
         port = pathlib.Path(folder) / "port"
         command = [prefix / "bin/plumbd", "--grpc", "127.0.0.1:0", "--http", "off", "--port-file", port]
         process = subprocess.Popen(
             [*command, *options],
-            env=clean_environment(),
+            env=clean_environment() if environment is None else environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

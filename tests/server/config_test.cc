@@ -94,8 +94,11 @@ TEST_F(ConfigTest, SaysLineKeyAndWhatWasExpected) {
     EXPECT_THAT(std::string(s.message()), HasSubstr(path_));
   }
   ConfigMistakes none;
-  EXPECT_EQ(LoadConfigFile("/nonexistent.toml", &config_, &none).code(),
-            absl::StatusCode::kNotFound);
+  const absl::Status missing = LoadConfigFile("/nonexistent.toml", &config_, &none);
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.message(), "/nonexistent.toml: cannot be read: No such file or directory");
+  EXPECT_EQ(LoadConfigFile("/tmp", &config_, &none).message(),
+            "/tmp: cannot be read: Is a directory");
 }
 
 TEST_F(ConfigTest, SaysEveryMistakeInTheOrderOfTheFile) {

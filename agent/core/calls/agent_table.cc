@@ -11,6 +11,7 @@
 #include "agent/core/run/run.h"
 #include "agent/core/shared/error.h"
 #include "agent/core/shared/options.h"
+#include "base/version/build_version.h"
 
 namespace plumbline::agent {
 namespace {
@@ -202,7 +203,7 @@ constexpr plumbline_agent_table_t Table() {
   plumbline_agent_table_t table = {};
   table.size = sizeof(table);
   table.version = PLUMBLINE_AGENT_TABLE_VERSION;
-  table.tool_version = kToolVersion;
+  table.tool_version = BuildVersion();
   table.open = Open;
   table.declare_site = DeclareSite;
   table.step_begin = StepBegin;

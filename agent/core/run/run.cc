@@ -12,6 +12,7 @@
 #include "agent/core/shared/error.h"
 #include "base/clock.h"
 #include "base/page_allocator.h"
+#include "base/version/build_version.h"
 
 namespace plumbline::agent {
 namespace {
@@ -57,7 +58,7 @@ v1::Source SourceOf(const AgentOptions& options) {
   source.set_world_size(options.world_size);
   source.set_host(host);
   source.set_pid(getpid());
-  source.set_tool_version(kToolVersion);
+  source.set_tool_version(BuildVersion());
   return source;
 }
 
@@ -128,7 +129,7 @@ absl::Status Run::OpenOutbox() {
   std::unique_ptr<transport::Spool> spool;
   if (!options.spool_dir.empty()) {
     auto created = transport::Spool::Create(options.spool_dir, state_->source, stream_id_,
-                                            {options.spool_bytes, kToolVersion});
+                                            {options.spool_bytes, BuildVersion()});
     if (!created.ok()) return created.status();
     spool = *std::move(created);
   }
@@ -146,7 +147,7 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.target = options.server;
     config.sources = {state_->source};
     config.stream_id = stream_id_;
-    config.tool_version = kToolVersion;
+    config.tool_version = BuildVersion();
     config.reconnecting = options.world_size;
     config.backoff_first_ms = options.backoff_first_ms;
     config.backoff_last_ms = options.backoff_last_ms;

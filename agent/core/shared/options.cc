@@ -6,8 +6,6 @@
 
 namespace plumbline::agent {
 
-const char kToolVersion[] = PLUMBLINE_TOOL_VERSION;
-
 namespace {
 
 struct Variable {

@@ -69,8 +69,6 @@ struct AgentOptions {
   uint32_t heartbeat_ms = 1000;
 };
 
-extern const char kToolVersion[];
-
 // Sets what PLUMBLINE_* variables name. InvalidArgument: the variable, its value, what was
 // expected.
 absl::Status ApplyEnvironment(AgentOptions* options);

@@ -97,7 +97,8 @@ PLUMBLINE_API const char* plumbline_status_name(plumbline_status_t status);
  * was expected. Empty before. Valid until the thread's next call. */
 PLUMBLINE_API const char* plumbline_last_error(void);
 
-/* "0.1.0". Static storage. */
+/* "0.2.0~git20261128.143005.abc1234": number, date and UTC time of the commit, commit. A later
+ * commit's is greater for `dpkg --compare-versions`. Static storage. */
 PLUMBLINE_API const char* plumbline_version(void);
 
 /* ---- runs --------------------------------------------------------------------------------------

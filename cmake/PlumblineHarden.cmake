@@ -1,0 +1,16 @@
+# What makes a memory error in shipped code end the process instead of serving an attacker: stack canaries, checked copies, an
+# address layout that is chosen at each start, tables of functions that are read-only. On in release builds; the cost is in
+# docs/measurements/hardening.md. packaging/bundle/checks.py looks for each of them in what is shipped.
+if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT PLUMBLINE_SANITIZE)
+  set(hardened ON)
+else()
+  set(hardened OFF)
+endif()
+option(PLUMBLINE_HARDEN "Stack protector, checked copies, PIE, full RELRO" ${hardened})
+if(PLUMBLINE_HARDEN)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fstack-protector-strong>
+                      $<$<COMPILE_LANGUAGE:C,CXX>:-U_FORTIFY_SOURCE> $<$<COMPILE_LANGUAGE:C,CXX>:-D_FORTIFY_SOURCE=2>)
+  add_link_options(LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+  include(CheckPIESupported)
+  check_pie_supported()  # then CMAKE_POSITION_INDEPENDENT_CODE links programs with -pie
+endif()
