@@ -15,7 +15,10 @@ if(PLUMBLINE_CCACHE)
   # of headers instead of preprocessing, and hashes each header once: a miss costs one compile (9.1 s were 6.4), a hit .03 s.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
       CCACHE_INODECACHE=1 ${PLUMBLINE_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${PLUMBLINE_CCACHE})
+  # Without its depend mode ccache preprocesses for one architecture alone, and a change for another one is a hit: a stale
+  # kernel. No folder in the key, and nvcc by its content: other presets, and a toolkit that is installed anew, hit too.
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+      ${PLUMBLINE_CCACHE})
 endif()
 
 # -ffp-contract=off: a replay that fuses a multiply and an add is not bit-exact.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "bench/gpu/device_memory.h"
 #include "bench/gpu/row_kernels.cuh"
 #include "kernels/sample/batch.h"

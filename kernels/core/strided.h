@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "absl/status/status.h"
+#include "base/status_declared.h"
 #include "base/tensor_view.h"
 
 namespace plumbline {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/status/status.h"
+#include "base/status_declared.h"
 #include "base/tensor_view.h"
 #include "kernels/core/copy_element.h"
 

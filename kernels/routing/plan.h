@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "absl/status/status.h"
 #include "base/dtype.h"
 #include "base/router/scores.h"
+#include "base/status_declared.h"
 #include "kernels/core/device_load.h"
 #include "kernels/routing/routing.h"
 

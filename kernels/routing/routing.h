@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "base/router/scores.h"
+#include "base/status_declared.h"
 #include "base/tensor_view.h"
 
 namespace plumbline {

@@ -6,8 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "base/status_declared.h"
 #include "base/tensor_view.h"
 #include "kernels/core/batch_shape.h"
 #include "kernels/core/strided.h"

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "base/status_declared.h"
 #include "base/tensor_view.h"
 #include "kernels/core/sample_index.h"
 

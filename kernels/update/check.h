@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "absl/status/status.h"
+#include "base/status_declared.h"
 #include "base/tensor_view.h"
 
 namespace plumbline {
