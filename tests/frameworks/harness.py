@@ -1,0 +1,224 @@
+"""Trainers of real frameworks, each trained twice: plain, and with Plumbline. A file imports its framework once, its cases are forked.
+
+A case is a function of a run (plumbline.init's) that trains and returns what the training computed: losses, weights. Checked of each:
+both trainings end well and compute the same to the bit; the watched one is recorded; the record is audited without a problem and
+without an error, except what the case plants.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import traceback
+
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
+PATIENCE_S = 600  # one training, on a busy machine
+CASES = {}  # file: its cases
+
+
+class Wrong(AssertionError):
+    """What a case must hold, and does not."""
+
+
+@dataclasses.dataclass
+class Case:
+    """`steps`: the steps of which the record must hold a loss. `finds`: {rule: first step} of the errors that the case plants.
+
+    `says`: a regular expression for what watch prints. `reads`: the case returns no results; it writes files of this format,
+    and an audit of its folder must read `steps` records of them, or more.
+    """
+
+    train: object
+    steps: int = None
+    finds: dict = dataclasses.field(default_factory=dict)
+    says: str = r"plumbline: watching [1-9]"
+    reads: str = None
+
+    @property
+    def name(self):
+        return self.train.__name__
+
+
+def case(**options):
+    def keep(function):
+        CASES.setdefault(function.__module__, []).append(Case(function, **options))
+        return function
+
+    return keep
+
+
+# ---- one training, in a process of its own ------------------------------------------------------
+
+
+def seed():
+    import numpy
+    import torch
+
+    random.seed(0)
+    numpy.random.seed(0)
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+
+
+def digest(result, into=None):
+    """Of tensors, arrays and numbers, in whatever lists and dictionaries they lie."""
+    seen = hashlib.sha256() if into is None else into
+    if isinstance(result, dict):
+        result = [part for name in sorted(result) for part in (name, result[name])]
+    if isinstance(result, (list, tuple)):
+        for part in result:
+            digest(part, seen)
+    elif hasattr(result, "detach"):
+        import torch
+
+        seen.update(result.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif hasattr(result, "tobytes"):
+        seen.update(result.tobytes())
+    elif hasattr(result, "__array__"):
+        digest(result.__array__(), seen)
+    else:
+        seen.update(repr(result).encode())
+    return seen.hexdigest()
+
+
+def redirect(folder):
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(file, number)
+        os.close(file)
+
+
+def child(file, name, watched, folder):
+    redirect(folder)
+    os.chdir(folder)
+    try:
+        __import__(file)
+        one = next(c for c in CASES[file] if c.name == name)
+        seed()
+        if one.reads:
+            one.train()
+            return
+        os.environ["PLUMBLINE_DISABLE"] = "" if watched else "1"
+        import plumbline
+
+        run = plumbline.init(run=name, record="record", every=1)
+        result = one.train(run)
+        if watched and not run.finish():
+            raise Wrong("run.finish() is false")
+        (folder / "digest").write_text(digest(result))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def train(file, one, watched, folder, fork):
+    """Trains in a child; returns the digest of its results."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    context = multiprocessing.get_context("fork" if fork else "spawn")
+    process = context.Process(target=child, args=(file, one.name, watched, folder))
+    process.start()
+    process.join(PATIENCE_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        raise Wrong(f"the training did not end in {PATIENCE_S} s")
+    if process.exitcode != 0:
+        raise Wrong(f"the training ended with {process.exitcode}")
+    return None if one.reads else (folder / "digest").read_text()
+
+
+# ---- what must hold -----------------------------------------------------------------------------
+
+
+def require(condition, text):
+    if not condition:
+        raise Wrong(text)
+
+
+def audit(folder, path="record"):
+    done = subprocess.run(
+        [BUILD / "bin/plumb", "audit", path, "--format", "json", "--quiet"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    (folder / "report.json").write_text(done.stdout)
+    require(done.returncode in (0, 1) and done.stdout, f"plumb audit ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+    return json.loads(done.stdout)
+
+
+def recorded_steps(folder):
+    """The steps of which the record holds evidence."""
+    done = subprocess.run([BUILD / "bin/agent_record_json", *(folder / "record").iterdir()], capture_output=True, text=True, check=True)
+    items = (json.loads(line) for line in done.stdout.splitlines())
+    evidence = [item["evidence"] for item in items if "scalar" in item.get("evidence", {})]
+    return {int(e.get("step", 0)) for e in evidence if e["site"].get("op") == "loss"}
+
+
+def check_record(one, folder):
+    text = (folder / "stderr").read_text()
+    require(re.search(one.says, text, re.M), f"stderr has no line like {one.says!r}")
+    require("Traceback" not in text, "stderr has a traceback")
+    report = audit(folder)
+    require(not [p for i in report["inputs"] for p in i["problems"]], f"the record is damaged: {report['inputs']}")
+    require(report["coverage"]["judged"] > 0 and not report["coverage"]["dropped"], f"coverage is {report['coverage']}")
+    errors = {f["rule"]: f["site"]["step_first"] for f in reversed(report["findings"]) if f["level"] == "error"}
+    require(errors == one.finds, f"the errors found are {errors}, expected {one.finds}")
+    if one.steps is not None:
+        seen = recorded_steps(folder)
+        require(len(seen) == one.steps, f"losses of {len(seen)} steps are recorded, expected {one.steps}")
+    return f"{report['coverage']['judged']} judged"
+
+
+def check_files(one, folder):
+    report = audit(folder, ".")
+    inputs = [i for i in report["inputs"] if i["format"] == one.reads]
+    require(inputs, f"no input of format {one.reads}: {[(i['path'], i['format']) for i in report['inputs']]}")
+    require(not [p for i in report["inputs"] for p in i["problems"]], f"not read whole: {report['inputs']}")
+    records = sum(i["records"] for i in inputs)
+    require(records >= one.steps, f"{records} records are read, expected at least {one.steps}")
+    errors = {f["rule"] for f in report["findings"] if f["level"] == "error"}
+    require(not errors, f"the errors found are {errors}")
+    return f"{records} records"
+
+
+def check(file, one, folder, fork):
+    if one.reads:
+        train(file, one, False, folder / "files", fork)
+        return check_files(one, folder / "files")
+    plain = train(file, one, False, folder / "plain", fork)
+    watched = train(file, one, True, folder / "watched", fork)
+    require(plain == watched, "the results with and without Plumbline differ")
+    return check_record(one, folder / "watched")
+
+
+def show(folder):
+    """The end of what a failed case printed."""
+    for path in sorted(folder.glob("*/std*")):
+        if text := path.read_text(errors="replace").strip():
+            print(f"---- {path.relative_to(folder)}\n{text[-3000:]}")
+
+
+def run_cases(file, pattern, folder, fork):
+    """Prints a line for each case; returns the number that failed."""
+    failed = 0
+    for one in CASES[file]:
+        name = f"{file.removeprefix('on_')}/{one.name}"
+        if not re.fullmatch(pattern, name):
+            continue
+        place = pathlib.Path(folder) / name
+        try:
+            print(f"ok      {name}: {check(file, one, place, fork)}", flush=True)
+        except Exception as why:
+            failed += 1
+            print(f"FAILED  {name}: {why if isinstance(why, Wrong) else traceback.format_exc()}", flush=True)
+            with contextlib.suppress(OSError):
+                show(place)
+    return failed

@@ -1,0 +1,99 @@
+"""run.py FILE…: the cases of these files. --case REGEX: only those whose FILE/CASE matches. --keep DIR: what they wrote.
+
+Started by any Python: it goes on in the environment that tests/frameworks/setup makes. Exit status 77 where there is none.
+"""
+
+import argparse
+import importlib
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(os.environ.setdefault("PLUMBLINE_BUILD_DIR", str(HERE.parents[1] / "build/dev")))
+SKIPPED = 77
+# Each file's process is forked from the process of the file that is named here, whose imports it shares.
+FILES = {"plain": None, "lightning": "plain", "accelerate": "plain", "transformers": "accelerate", "trl": "transformers"}
+LONG = ("deepspeed", "megatron", "torchtitan", "jax", "loggers")  # PLUMB_LONG=1
+ENVIRONMENT = {
+    "PYTHONPATH": str(BUILD / "python"),
+    "PLUMBLINE_LIBRARY": str(BUILD / "lib/libplumbline.so"),
+    "HF_HUB_OFFLINE": "1",  # no model and no data come from elsewhere
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIPPED)
+
+
+def enter_environment(every):
+    """Starts this program again in the environment, unless it runs there."""
+    if "PLUMB_FRAMEWORKS" in os.environ:
+        return
+    if not (BUILD / "lib/libplumbline_agent.so").exists():
+        skip("the agent is not built")
+    done = subprocess.run([HERE / "setup", *(["--all"] if every else [])], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode == SKIPPED:
+        skip("the package registry is out of reach")
+    if done.returncode != 0:
+        sys.exit("tests/frameworks/setup failed")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PLUMBLINE_", "PYTHON"))}
+    os.environ.clear()
+    os.environ.update(kept, **ENVIRONMENT, PLUMBLINE_BUILD_DIR=str(BUILD), PLUMB_FRAMEWORKS="1")
+    python = f"{done.stdout.strip()}/bin/python"
+    os.execv(python, [python, *sys.argv])
+
+
+def run_file(name, names, options):
+    """In a process of its own: imports the file, runs its cases, forks the files that share its imports. Exits with 1 if a case failed."""
+    sys.path.insert(0, str(HERE))
+    import harness
+
+    failed, file = 0, f"on_{name}"
+    module = importlib.import_module(file)
+    if name in names:
+        failed = harness.run_cases(file, options.case, options.keep, getattr(module, "FORK", True))
+    sys.exit(1 if failed + start([n for n in names if FILES.get(n) == name], names, options) else 0)
+
+
+def start(now, names, options):
+    """A process for each file; returns how many failed."""
+    failed = 0
+    for name in now:
+        process = multiprocessing.get_context("fork").Process(target=run_file, args=(name, names, options))
+        process.start()
+        process.join()
+        failed += process.exitcode != 0
+        if process.exitcode not in (0, 1):
+            print(f"FAILED  {name}: its process ended with {process.exitcode}")
+    return failed
+
+
+def roots(names):
+    return [n for n in names if FILES.get(n) not in names]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", choices=[*FILES, *LONG])
+    parser.add_argument("--case", default=".*")
+    parser.add_argument("--keep")
+    options = parser.parse_args()
+    long = [name for name in options.files if name in LONG]
+    if long and os.environ.get("PLUMB_LONG") != "1":
+        skip("only with PLUMB_LONG=1")
+    enter_environment(bool(long))
+    with tempfile.TemporaryDirectory(prefix="plumb-frameworks-", ignore_cleanup_errors=True) as folder:
+        options.keep = os.path.abspath(options.keep or folder)
+        sys.exit(1 if start(roots(options.files), options.files, options) else 0)
+
+
+if __name__ == "__main__":
+    main()
