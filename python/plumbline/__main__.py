@@ -1,10 +1,13 @@
 """python -m plumbline: what can be asked without a run."""
 
 import argparse
+import os
+import shutil
 import sys
 
 _ABOUT = """\
-Says what run.watch(model, optimizer) would take for what, without training.
+With --model: says what run.watch(model, optimizer) would take for what, without training.
+Without: runs `plumb doctor`, which checks the installation and a server, not a model.
 
 MODULE is imported (the current folder is searched first) and FACTORY is called without arguments. It
 returns a model, (model, optimizer) or (model, optimizer, example_inputs): a tensor, a tuple of
@@ -12,22 +15,37 @@ positional arguments or a dictionary of named ones. With example inputs a copy o
 once, without gradients, to see whether its routers can be heard.
 
 Exit status: 0, all of it would be watched; 1, something would not, and it is said what and why;
-2, the model could not be made."""
+2, the model could not be made, or there is no plumb."""
 
 
 def _arguments(words):
     parser = argparse.ArgumentParser(prog="python -m plumbline", description="Plumbline, inside a trainer's Python.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    doctor = commands.add_parser("doctor", help="what run.watch would take for what", description=_ABOUT,
+    doctor = commands.add_parser("doctor", help="what run.watch would take for what; without --model: plumb doctor", description=_ABOUT,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    doctor.add_argument("--model", required=True, metavar="MODULE:FACTORY", help="as in my_trainer.model:build")
+    doctor.add_argument("--model", metavar="MODULE:FACTORY", help="as in my_trainer.model:build")
     return parser.parse_args(words)
 
 
+def _installation():
+    """Becomes `plumb doctor`: the wheel's own, else the one on PATH. 2: there is none."""
+    own = os.path.join(os.path.dirname(__file__), "bin", "plumb")
+    plumb = own if os.access(own, os.X_OK) else shutil.which("plumb")
+    if plumb is None:
+        print("plumbline: --model MODULE:FACTORY is missing; without it `plumb doctor` checks the installation, and "
+              "no plumb is on PATH", file=sys.stderr)  # fmt: skip
+        return 2
+    sys.stdout.flush()
+    os.execv(plumb, [plumb, "doctor"])
+
+
 def main(words=None):
+    model = _arguments(words).model
+    if model is None:
+        return _installation()
     from ._doctor import examine
 
-    return examine(_arguments(words).model)
+    return examine(model)
 
 
 if __name__ == "__main__":

@@ -96,3 +96,15 @@ def test_doctors_forward_pass_leaves_the_model_and_the_dice_alone(capsys):
     assert torch.equal(dice, torch.get_rng_state()) and report.missing == []
     assert all(torch.equal(t, before[n]) for n, t in model.state_dict().items())
     assert "2 of 2 routers heard" in capsys.readouterr().out
+
+
+def test_without_a_model_it_is_plumb_doctor(tmp_path):
+    plumb = tmp_path / "plumb"
+    plumb.write_text("#!/bin/sh\necho called: $@\n")
+    plumb.chmod(0o755)
+    words = [sys.executable, "-m", "plumbline", "doctor"]
+    called = subprocess.run(words, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (called.returncode, called.stdout) == (0, "called: doctor\n"), called.stderr
+    plumb.unlink()
+    without = subprocess.run(words, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert without.returncode == 2 and "--model MODULE:FACTORY is missing" in without.stderr
