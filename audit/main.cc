@@ -16,7 +16,7 @@ namespace {
 int Main(int argc, char** argv) {
   using namespace plumbline::audit;
   CLI::App app("Plumbline watches training runs for the failures that do not crash them.", "plumb");
-  app.set_version_flag("--version", std::string("plumb ") + BuildVersion());
+  app.set_version_flag("--version", std::string("plumb ") + plumbline::BuildVersion());
   app.get_formatter()->column_width(plumbline::kHelpColumn);
   app.require_subcommand(0, 1);  // that there is one is checked below, after unknown words
   int status = kExitClean;

@@ -1,6 +1,6 @@
 # What makes a memory error in shipped code end the process instead of serving an attacker: stack canaries, checked copies, an
-# address layout that is chosen at each start, tables of functions that are read-only. On in release builds; the cost is in
-# docs/measurements/hardening.md. packaging/bundle/checks.py looks for each of them in what is shipped.
+# address layout that is chosen at each start, tables of functions that are read-only. On in release builds.
+# packaging/bundle/checks.py looks for each of them in what is shipped.
 if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT PLUMBLINE_SANITIZE)
   set(hardened ON)
 else()

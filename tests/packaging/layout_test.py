@@ -246,7 +246,7 @@ class Contents(Tree):
             note = re.search(r"(?m)^\*In the source alone.*: (.*)\.\*$", text)
             absent = tuple(re.findall("`(.*?)`", note[1])) if note else ()
             for name in documents.named_files(text.replace(note[0], "") if note else text):
-                if name.startswith(absent):
+                if f"{name}/".startswith(absent):
                     continue
                 found = [path.relative_to(folder) for path in folder.glob(name.rstrip("/"))]
                 self.assertTrue(found, f"{page}: {name}")

@@ -33,7 +33,7 @@ def plumb(*words, status=0):
 class Stored(unittest.TestCase):
     """One version; `load_tests` makes one of each."""
 
-    def __init__(self, method, version):
+    def __init__(self, method, version=""):
         super().__init__(method)
         self.version = version
 
@@ -61,7 +61,7 @@ class Stored(unittest.TestCase):
         """The findings of the run as the server has it, once it is judged."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
-            done = subprocess.run([BUILD / "bin/plumb", "query", "--server", address, "--json"], capture_output=True, text=True)
+            done = subprocess.run([BUILD / "bin/plumb", "query", "--server", address], capture_output=True, text=True)
             if done.returncode == 0 and "moe-future-leak" in done.stdout:
                 return
             time.sleep(0.2)
@@ -72,7 +72,7 @@ class Stored(unittest.TestCase):
         self.assertIn(RUN, plumb("runs", "--server", address))
         report = plumb("audit", "--server", address, "--run", RUN, "--format", "json", "--quiet", status=1)
         self.assertEqual(findings(report), self.expected)
-        series = plumb("query", "series", RUN, "loss", "--server", address)
+        series = plumb("query", "series", "loss", "--run", RUN, "--server", address)
         for value in ("1.99", "1.98", "nan"):
             self.assertIn(value, series)
 
