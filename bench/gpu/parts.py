@@ -28,6 +28,7 @@ TESTS = ("kernels_batch_gpu_test", "kernels_routing_gpu_test", "kernels_logit_gp
 PROGRAMS = ("gpu_kernels", "gpu_ring", "gpu_step", "gpu_gemm")
 LIBRARIES = ("libplumbline_cuda.so",)
 GUEST = ("libplumbline.so", "libplumbline_agent.so")  # what a trainer opens
+SANITIZER = "sanitizer"  # the folder of a bundle that holds compute-sanitizer and what it loads
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # Kernel, and the benchmark that launches it once over what no cache holds.
 PROFILED = (
@@ -134,11 +135,11 @@ def search_path(folder):
     return os.pathsep.join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(folder)]))
 
 
-def tool(name):
-    """A tool of the toolkit, wherever it was put."""
+def tool(name, carried=()):
+    """A tool of the machine's toolkit, wherever it was put; else one of `carried` paths that exists."""
     places = [*pathlib.Path("/usr/local").glob(f"cuda*/bin/{name}"),
               *pathlib.Path("/usr/local").glob(f"cuda*/{name}/{name}"),
-              *pathlib.Path("/opt/nvidia").glob(f"nsight-compute/*/{name}")]
+              *pathlib.Path("/opt/nvidia").glob(f"nsight-compute/*/{name}"), *carried]
     return shutil.which(name) or next((str(p) for p in places if p.exists()), name)
 
 
@@ -295,11 +296,17 @@ FOUND_ERRORS = 86  # a status that no test has
 
 
 def sanitizers(bench):
-    """All at once: nothing is timed, and one alone would take minutes."""
+    """All at once: nothing is timed, and one alone would take minutes. Without a driver the tool crashes in
+    the program."""
+    there = device(bench)
+    if "skipped" in there:
+        return there
+    sanitizer = tool("compute-sanitizer", [bench.bundle / SANITIZER / "compute-sanitizer"])
+
     def sanitize(check, name):
         status, output = bench.run(
             f"{check}_{name}",
-            [tool("compute-sanitizer"), "--tool", check, *SANITIZER_OPTIONS.get(check, ()),
+            [sanitizer, "--tool", check, *SANITIZER_OPTIONS.get(check, ()),
              "--error-exitcode", str(FOUND_ERRORS), bench.program(name), "--gtest_brief=1",
              f"--gtest_filter=-{HELD_UP}"], 150, PLUMB_SHORT="1")
         summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", output)

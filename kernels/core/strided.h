@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/status_declared.h"
 #include "base/tensor_view.h"
+#include "kernels/core/status_declared.h"
 
 namespace plumbline {
 

@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/status_declared.h"
 #include "base/tensor_view.h"
 #include "kernels/core/copy_element.h"
+#include "kernels/core/status_declared.h"
 
 namespace plumbline {
 

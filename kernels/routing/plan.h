@@ -6,8 +6,8 @@
 
 #include "base/dtype.h"
 #include "base/router/scores.h"
-#include "base/status_declared.h"
 #include "kernels/core/device_load.h"
+#include "kernels/core/status_declared.h"
 #include "kernels/routing/routing.h"
 
 namespace plumbline {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/router/scores.h"
-#include "base/status_declared.h"
 #include "base/tensor_view.h"
+#include "kernels/core/status_declared.h"
 
 namespace plumbline {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "base/status_declared.h"
 #include "base/tensor_view.h"
 #include "kernels/core/batch_shape.h"
+#include "kernels/core/status_declared.h"
 #include "kernels/core/strided.h"
 
 namespace plumbline {

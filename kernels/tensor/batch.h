@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/load.h"
-#include "base/status_declared.h"
 #include "base/tensor_view.h"
 #include "kernels/core/batch_shape.h"
+#include "kernels/core/status_declared.h"
 #include "kernels/core/strided.h"
 #include "kernels/core/wide_sum.h"
 #include "kernels/tensor/stats.h"

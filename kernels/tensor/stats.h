@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/status_declared.h"
 #include "base/tensor_view.h"
 #include "kernels/core/sample_index.h"
+#include "kernels/core/status_declared.h"
 
 namespace plumbline {
 

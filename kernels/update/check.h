@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "base/status_declared.h"
 #include "base/tensor_view.h"
+#include "kernels/core/status_declared.h"
 
 namespace plumbline {
 

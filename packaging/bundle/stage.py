@@ -10,6 +10,7 @@ from command import run
 from documents import write_documents
 from licences import collect
 from manuals import write_completions, write_pages
+from toolkit_licence import add_toolkit_licence
 
 
 class Build:
@@ -60,4 +61,5 @@ def stage(build, prefix, epoch):
     write_documents(prefix)
     write_pages(prefix, build.version, epoch)
     write_completions(prefix)
+    add_toolkit_licence(build.folder, prefix)
     return libraries

@@ -295,11 +295,32 @@ class Programs(unittest.TestCase):
 
     def test_a_sanitizer_that_refuses_is_skipped_with_its_words(self):
         words = "========= Error: Device not supported. Please refer to the documentation"
+        self.tool_of_the_machine("nvidia-smi", "echo 'H200, 580.1, 1 MiB, 1 MHz, 1 MHz, 1 MHz, 1 MHz, 1 W, 1 W, 40'\n")
         self.tool_of_the_machine("compute-sanitizer", f"echo '{words}'; exit 1\n")
         done, results, _ = self.run_parts("sanitizers")
         for found in results["sanitizers"].values():
             self.assertEqual(found["skipped"], words)
         self.assertNotEqual(done.returncode, 1, done.stdout)
+
+    def test_the_bundles_sanitizer_is_used_where_the_machine_has_none(self):
+        self.assertEqual(parts.tool("a-tool-that-no-machine-has"), "a-tool-that-no-machine-has")
+        carried = self.folder / "bundle" / parts.SANITIZER / "compute-sanitizer"
+        self.tool_of_the_machine("nvidia-smi", "echo 'H200, 580.1, 1 MiB, 1 MHz, 1 MHz, 1 MHz, 1 MHz, 1 W, 1 W, 40'\n")
+        if shutil.which("compute-sanitizer"):
+            self.skipTest("the machine has its own")
+        carried.parent.mkdir()
+        carried.write_text("#!/bin/sh\necho '========= ERROR SUMMARY: 0 errors'\n")
+        carried.chmod(0o755)
+        _, results, _ = self.run_parts("sanitizers")
+        self.assertEqual({f["summary"] for f in results["sanitizers"].values()}, {"0 errors"})
+
+    def test_without_a_gpu_no_sanitizer_runs(self):
+        if shutil.which("nvidia-smi"):
+            self.skipTest("there is a GPU")
+        self.tool_of_the_machine("compute-sanitizer", "exit 139\n")
+        done, results, _ = self.run_parts("sanitizers")
+        self.assertIn("nvidia-smi", results["sanitizers"]["skipped"])
+        self.assertEqual(done.returncode, 77, done.stdout)
 
     def test_a_machine_without_pytorch_has_no_peers_and_says_so(self):
         (self.folder / "torch.py").write_text("raise ImportError('no PyTorch here')\n")
@@ -371,12 +392,23 @@ class DryRun(unittest.TestCase):
             with tarfile.open(folder / "out" / "logs.tar.gz") as logs:
                 self.assertIn("logs/gpu_kernels.txt", logs.getnames())
             self.assertIn("skipped", results["trainer"])
+            self.start_the_sanitizer(packed, folder / "unpacked")
             self.watch_a_trainer(packed, folder)
             page = folder / "page.md"
             done = gpu_check("report", folder / "out", "--build", BUILD, "--write", page)
             self.assertEqual(done.returncode, 77, done.stdout)
             self.assertIn("## Not there yet", page.read_text())
 
+    def start_the_sanitizer(self, packed, folder):
+        """compute-sanitizer of the bundle, with the helper that starts programs for it."""
+        with tarfile.open(packed) as archive:
+            archive.extractall(folder)
+        found = folder / "gpu_check" / parts.SANITIZER
+        if not found.exists():
+            return  # the toolkit of this build has none, as tools/gpu_check bundle printed
+        done = subprocess.run([found / "compute-sanitizer", "--version"], capture_output=True, text=True, check=True)
+        self.assertIn("NVIDIA (R) Compute Sanitizer", done.stdout)
+        self.assertTrue(os.access(found / "TreeLauncherSubreaper", os.X_OK))
 
     def watch_a_trainer(self, packed, folder):
         """The carried agent in the example, on the CPU."""

@@ -4,6 +4,7 @@ and the real ones are held to their limits."""
 import dataclasses
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,11 +12,13 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TOOL = ROOT / "tools" / "kernel_budget"
-CUBINS = pathlib.Path(os.environ["PLUMBLINE_CUBINS"])
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 NVCC = os.environ["PLUMBLINE_NVCC"]
 sys.path.insert(0, str(ROOT / "tools" / "budget"))
 
+import built  # noqa: E402
 import cubin  # noqa: E402
+import disassembly  # noqa: E402
 import limits  # noqa: E402
 import loops  # noqa: E402
 import machines  # noqa: E402
@@ -128,17 +131,56 @@ class KnownKernels(unittest.TestCase):
 
 
 class RealKernels(unittest.TestCase):
+    """The machine code in the objects that libplumbline_cuda.so is linked from."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.work.name)
+        for source in sorted({row.source for row in limits.ROWS}):
+            built.extract(BUILD, source, limits.ARCHITECTURES, cls.folder)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.work.cleanup()
+
+    def call(self, *options):
+        return subprocess.run([str(TOOL), "--cubins", str(self.folder), *options], capture_output=True,
+                              text=True, check=False)
+
     def test_every_loop_is_within_its_limits(self):
-        done = subprocess.run([str(TOOL), "--cubins", str(CUBINS)], capture_output=True, text=True,
-                              check=False)
+        done = self.call()
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for row in limits.ROWS:
             for architecture in limits.ARCHITECTURES:
                 self.assertIn(f"| {row.name} | sm_{architecture} |", done.stdout)
 
+    @unittest.skipUnless(built.program("nvdisasm"), "no nvdisasm beside nvcc")
+    def test_nvdisasm_reads_the_same(self):
+        every = os.environ.get("PLUMB_LONG") == "1"  # four seconds of CPU an architecture
+        done = self.call("--disassemble", *([] if every else ["--only", "90"]))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        compared, branches = map(int, re.match(r"(\d+) instructions, (\d+) branch targets: 0 differ", done.stdout).groups())
+        self.assertGreater(compared, 50000)
+        self.assertGreater(branches, 4000)
+
+    @unittest.skipUnless(built.program("nvdisasm"), "no nvdisasm beside nvcc")
+    def test_what_nvdisasm_reads_otherwise_is_said(self):
+        path = self.folder / "stats_90.cubin"
+        kernel = max(cubin.read(path), key=lambda kernel: len(kernel.instructions))
+        lines = disassembly.read(built.program("nvdisasm"), path)[kernel.name]
+        branch = next(i for i in kernel.instructions if lines[i.at].target is not None)
+        lines[branch.at].target += 16
+        lines[kernel.instructions[0].at].name = "FADD"
+        lines[kernel.instructions[1].at].guarded ^= True
+        said = "\n".join(disassembly.differences(kernel, lines))
+        self.assertIn("nvdisasm has FADD", said)
+        self.assertIn("has a guard", said)
+        self.assertIn(f"{branch.at:#x}: a branch to {branch.target:#x}", said)
+
     def test_what_exceeds_its_limit_is_said(self):
         row = limits.ROWS[0]
-        kernels = cubin.read(CUBINS / f"{pathlib.Path(row.source).stem}_90.cubin")
+        kernels = cubin.read(self.folder / f"{pathlib.Path(row.source).stem}_90.cubin")
         self.assertEqual(report.errors(report.measure(row, kernels)), [])
         tight = dataclasses.replace(row, most=(1, 1, 1), registers=8)
         errors = "\n".join(report.errors(report.measure(tight, kernels)))

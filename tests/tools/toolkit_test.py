@@ -69,7 +69,7 @@ class Install(Case):
         return pathlib.Path(where.stdout.strip())
 
     def kept(self):
-        return sorted(path.name for path in self.cache.iterdir() if path.name != ".lock")
+        return sorted(path.name for path in self.cache.iterdir() if path.name != ".cuda.lock")
 
     def test_wheels_become_a_toolkit_once(self):
         self.assertEqual(self.call("--where").returncode, 1)
@@ -102,7 +102,7 @@ class Install(Case):
                 self.assertEqual(self.call("--where").returncode, 0)
                 damage()
                 self.assertEqual(self.call("--where").returncode, 1)
-        (self.cache / ".part-left").mkdir()  # of a process that was killed
+        (self.cache / ".cuda-part-left").mkdir()  # of a process that was killed
         self.assertEqual(self.installed(), toolkit)
         self.assertEqual(self.kept(), [folder.name])
 

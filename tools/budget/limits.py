@@ -61,7 +61,7 @@ ROWS = (
     Row("a look besides, f16", STATS, "DeviceWarpEjt", "element", 2, 8,
         ((("ATOMS",), 4), (("SHFL",), 10)), (66, 71, 67), 64, spills=(24, 16, 16)),
     Row("logit pair, bf16", "kernels/logits/pair.cu", "MeasurePlainILi256Et", "pair", 4, 32,
-        ((("MUFU",), 16),), (37.4, 36.7, 38.6), 128, spills=(8, 8, 8), goal=35),
+        ((("MUFU",), 16),), (37.4, 36.7, 40.7), 128, spills=(8, 8, 28), goal=35),
     Row("logit pair, f32", "kernels/logits/pair.cu", "MeasurePlainILi256Ej", "pair", 8, 64,
         ((("MUFU",), 16),), (47.9, 43, 45), 128, spills=(16, 16, 24), goal=53),
 )

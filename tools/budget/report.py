@@ -18,6 +18,7 @@ class Found:
     pipes: dict
     flight: int
     spills: int  # loads and stores of a thread's own memory, a round
+    way: list    # the round's instructions
 
 
 def _numbers(names):
@@ -44,7 +45,7 @@ def measure(row, kernels):
                                 for i in way)
     return Found(row, kernel, len(way) / units, loop.whole / units,
                  {pipe: count / units for pipe, count in pipes.items()}, loops.under_way(way),
-                 sum(i.operation in cubin.OWN_MEMORY for i in way))
+                 sum(i.operation in cubin.OWN_MEMORY for i in way), way)
 
 
 def errors(found):

@@ -1,5 +1,6 @@
-// absl::Status and absl::StatusOr for headers that device code includes too. nvcc parses a file five
-// times, and no kernel returns a status: there they are declared only, which halves what it parses.
+// absl::Status and absl::StatusOr for headers that device code includes too. nvcc parses a file
+// five times, and no kernel returns a status: there they are declared only, which halves what it
+// parses.
 #pragma once
 
 #ifdef __CUDACC__
