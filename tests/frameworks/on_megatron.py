@@ -1,5 +1,6 @@
 """megatron-core on one rank: its GPT, with an optimizer of torch."""
 
+import contextlib
 import os
 import tempfile
 
@@ -13,7 +14,7 @@ from harness import case
 from small import LENGTH, VOCABULARY, batches
 
 STEPS = 10
-# Its buffers ask for the current GPU, also on a CPU.
+# It asks for the current GPU and for the GPU's random state, also on a CPU.
 torch.cuda.current_device = lambda: torch.device("cpu")
 
 
@@ -22,7 +23,7 @@ def gpt(run):
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
     torch.distributed.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/meeting", rank=0, world_size=1)
     parallel_state.initialize_model_parallel()
-    tensor_parallel.random.initialize_rng_tracker()
+    tensor_parallel.get_cuda_rng_tracker().fork = contextlib.nullcontext
     config = TransformerConfig(num_layers=2, hidden_size=32, num_attention_heads=2, use_cpu_initialization=True, hidden_dropout=0.0,
                                attention_dropout=0.0, bias_dropout_fusion=False, masked_softmax_fusion=False)  # fmt: skip
     model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=VOCABULARY, max_sequence_length=LENGTH)

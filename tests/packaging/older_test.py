@@ -83,6 +83,15 @@ class Older(InRoot):
         self.assertRegex(done.stdout, r"^3 9 3\.12\.\S+ 1\.30\.\S+ 1\.7\.")
 
     @long_form
+    def test_pip_takes_the_wheel(self):
+        wheel = product("*.whl")
+        self.root.put(wheel, f"/{wheel.name}")
+        self.ok(self.root.run("python3", "-m", "venv", "/venv"))
+        self.ok(self.root.run("/venv/bin/pip", "install", "--quiet", "--no-index", f"/{wheel.name}"))
+        self.ok(self.root.run("/venv/bin/python", "-c", pythons.TRAINER, "/tmp/installed"))
+        self.ok(self.root.run("/venv/bin/plumb", "audit", "/tmp/installed", "--quiet"))
+
+    @long_form
     def test_libraries(self):
         cpp = neighbours.PROTOBUF + "assert api_implementation.Type() == 'cpp'\n"
         for head, how in (("", ""), (GLOBAL, "-global")):
