@@ -32,6 +32,11 @@ if(PLUMBLINE_CUDA)
   if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_ARCHITECTURES 80 90 100)
     enable_language(CUDA)
+    # CMake keeps a build's compiler, also when tools/toolkit/requirements.txt names another one.
+    if(PLUMBLINE_TOOLKIT AND CMAKE_CUDA_COMPILER MATCHES "/cuda-[^/]+/nvidia/cu13/bin/nvcc$"
+       AND NOT CMAKE_CUDA_COMPILER STREQUAL "${PLUMBLINE_TOOLKIT}/bin/nvcc")
+      message(FATAL_ERROR "This build uses the CUDA toolkit of ${CMAKE_CUDA_COMPILER}; the pinned one is ${PLUMBLINE_TOOLKIT}. cmake --fresh --preset PRESET takes it.")
+    endif()
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc takes C++20
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
