@@ -79,7 +79,7 @@ class Page:
 
     def __init__(self, name, folder, shared):
         self.name, self.folder, self.shared = name, folder, shared
-        self.words, self.started = {}, []
+        self.words, self.started, self.umask = {}, [], ":"
 
     def blocks(self):
         return documents.blocks(self.name)
@@ -92,9 +92,10 @@ class Page:
         return text
 
     def run(self, text, entry):
-        """(exit status, output) of a command that ends by itself."""
-        folder = self.folder / entry.get("folder", ".")
-        done = subprocess.run([entry.get("shell", "bash"), "-c", text], cwd=folder, input=entry.get("input", ""), text=True,
+        """(exit status, output) of a command that ends by itself. A umask holds for the page's later commands, as in one terminal."""
+        if said := re.search(r"\bumask \d+", text):
+            self.umask = said[0]
+        done = subprocess.run([entry.get("shell", "bash"), "-c", f"{self.umask}; {text}"], cwd=self.folder, input=entry.get("input", ""), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=support.PATIENCE, check=False)
         return done.returncode, done.stdout
 
@@ -213,7 +214,7 @@ class Commands(unittest.TestCase):
         for fixture in entry.get("before", []):
             getattr(world, fixture)(page)
         text = page.as_here(command.text, entry)
-        self.assertNotRegex(re.sub(r"'[^']*'|\b[A-Z_]+=", "", text), r"(?<![-$\w])[A-Z]{3,}\b", "nothing stands for this word of the page")
+        self.assertNotRegex(re.sub(r"'[^']*'|\b[A-Z_]+=", "", text), r"(?<![-$\w])[A-Z]{3,}\b(?!:[^A-Z])", "nothing stands for this word of the page")
         if "serves" in entry:
             page.serve(text, entry["serves"])
             if entry.get("stop"):
@@ -237,6 +238,6 @@ def add_pages():
 
 if __name__ == "__main__":
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    throw_away("/etc", "/var/lib", "/usr/local", "/run")
+    throw_away("/etc", "/var/lib", "/usr/local/bin", "/run")  # each is ours within a user namespace, folders below are not
     add_pages()
     support.main()

@@ -18,9 +18,9 @@ SHELLS = {"", "sh", "bash", "shell", "console"}
 PREFIX = r"(?:\$ )?(?:sudo )?(?:[A-Z_]+=\S+ )*(?:source <\()?"
 OURS = (r"plumbd?|plumbd-new|python3? -m plumbline|tools/[\w-]+|examples/[\w/]+\.py|bench/[\w/]+\.py|build/\S+/bin/\S+|"
         r"plumbline-\S+/bin/\S+")
-OTHERS = (r"pip|pipx|uv|apt|apt-get|dpkg|systemctl|journalctl|curl|wget|cmake|ctest|node|npm|tar|cc|gcc|g\+\+|pkg-config|podman|docker|"
+OTHERS = (r"pip|pipx|uv|apt|apt-get|dpkg|dpkg-deb|systemctl|journalctl|curl|wget|cmake|ctest|node|npm|tar|cc|gcc|g\+\+|pkg-config|podman|docker|"
           r"kubectl|srun|sbatch|torchrun|openssl|promtool|amtool|patchelf")
-EVERYWHERE = r"python3?|rsync|scp|ssh|sqlite3|git|mkdir|mv|cp|rm|install|chmod|chown|export|for|umask"  # in blocks, not in the text
+EVERYWHERE = r"python3?|rsync|scp|ssh|sqlite3|git|mkdir|mv|cp|rm|install|chmod|chown|chgrp|export|for|umask"  # in blocks, not in the text
 END = r"(?![\w.:/-])"
 INLINE = re.compile(f"{PREFIX}(?:{OURS}|{OTHERS}){END}")
 PROGRAM = re.compile(f"{PREFIX}(?:{OURS}|{OTHERS}|{EVERYWHERE}){END}")

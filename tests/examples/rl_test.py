@@ -26,6 +26,10 @@ SINS = {
     "stale-cache": "stale-cache",
 }
 
+# A training of 60 steps takes 15 s of a processor. In every run: a sampler, an index, weights, a file that differs from the halves.
+SHORT = ("none", "temperature", "off-by-one", "missed-sync", "retokenised")
+LONG = bool(os.environ.get("PLUMB_LONG"))
+
 
 def train(folder, sin, *options):
     command = [sys.executable, str(EXAMPLE / "train.py"), "--sin", sin, "--jsonl",
@@ -53,7 +57,8 @@ class Rollouts(unittest.TestCase):
         return record, jsonl
 
     def test_each_sin_is_named_and_nothing_else_is(self):
-        for sin, cause in SINS.items():
+        for sin in SINS if LONG else SHORT:
+            cause = SINS[sin]
             with self.subTest(sin=sin):
                 record, jsonl = self.judge(sin, "--steps", "60")
                 found = alarms(record["findings"])
@@ -67,13 +72,14 @@ class Rollouts(unittest.TestCase):
                     self.assertEqual({f[2] for f in found}, {cause}, found)
 
     def test_weights_in_few_bits_and_updates_in_flight_are_healthy(self):
-        for options in (["--bits", "int8"], ["--lag", "2"], ["--in-flight"]):
+        for options in (["--bits", "int8"], ["--in-flight"]):  # a lag is the next test's
             with self.subTest(options=options):
                 _, jsonl = self.judge("none", "--steps", "40", *options)
                 self.assertEqual(alarms(jsonl["findings"]), [])
 
     def test_a_third_pass_splits_staleness_from_numerics(self):
         record, jsonl = self.judge("none", "--steps", "40", "--lag", "3", "--third-pass")
+        self.assertEqual(alarms(jsonl["findings"]), [])  # updates in flight are healthy
         splits = [next(v["details"] for v in report["verdicts"] if v["rule"] == "drift/staleness")
                   for report in (record, jsonl)]
         for key in ("split_tokens", "k2_staleness", "k2_numerics", "k2_cross"):
