@@ -60,6 +60,7 @@ def debian_extras(prefix, version, work, epoch):
     for source, target in (
         (PACKAGING / "plumbd.toml", "etc/plumbline/plumbd.toml"),
         (PACKAGING / "plumbd.service", "usr/lib/systemd/system/plumbd.service"),
+        (PACKAGING / "plumbline.sysusers", "usr/lib/sysusers.d/plumbline.conf"),
         (prefix / "share/zsh/site-functions/_plumb", "usr/share/zsh/vendor-completions/_plumb"),
     ):
         if source.exists():

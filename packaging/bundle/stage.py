@@ -48,7 +48,7 @@ def add_examples(prefix):
     """The server's configuration and unit, which the Debian package puts in their places."""
     folder = prefix / "share/doc/plumbline/examples"
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("plumbd.toml", "plumbd.service"):
+    for name in ("plumbd.toml", "plumbd.service", "container.toml"):
         shutil.copyfile(ROOT / "packaging" / name, folder / name)
 
 
