@@ -1,5 +1,6 @@
 // A backup: what is copied in which order, and why, says README.md of this folder.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +24,6 @@
 #include "server/journal/checkpoint_file.h"
 #include "server/journal/format_check.h"
 #include "server/journal/segments.h"
-#include "server/process/give_way.h"
 #include "server/process/health.h"
 #include "server/store/database.h"
 
@@ -32,6 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kNice = 10;
 constexpr int kListTries = 100;  // of a list of checkpoints that changes while its files are opened
 
 // Files and databases of DATA that are copied whole, where the server has them.
@@ -229,7 +230,8 @@ class Backup {
 
 absl::StatusOr<std::string> TakeBackup(const std::string& data, const std::string& directory,
                                        const std::string& tool_version) {
-  GiveWay();
+  // After ingest, but not idle: a disk that is always busy would never let it end.
+  (void)setpriority(PRIO_PROCESS, 0, kNice);
   return Backup(data, WithoutSlash(directory), tool_version).Run();
 }
 

@@ -76,7 +76,7 @@ class Machine:
     def run(self, *command, environment=None, **options):
         options.setdefault("timeout", PATIENCE_S)
         return subprocess.run(
-            ["nsenter", "--target", self.leader, "--all", "--wd=/", *map(str, command)],
+            ["nsenter", "--target", self.leader, "--all", "--wdns=/", *map(str, command)],
             capture_output=True,
             text=True,
             env={**ENVIRONMENT, **(environment or {})},

@@ -120,7 +120,7 @@ class BackupLoadTest : public BackupTest {
 };
 
 TEST_F(BackupLoadTest, WhatWasAcknowledgedBeforeItBeganIsInTheRestoredServer) {
-  const int rounds = Long() ? 60 : 4;
+  const int rounds = Long() ? 60 : 2;
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     agents_.push_back(std::make_unique<ChaosAgent>(100 + rank, SourceOf("chaos", rank, kRanks),
                                                    400 * rounds, rank, static_cast<Age>(rank)));
