@@ -24,6 +24,7 @@
 #include "server/access/token_file.h"
 #include "server/alerts/test_alerts.h"
 #include "server/assembly/server.h"
+#include "server/backup/backup.h"
 #include "server/process/free_port.h"
 #include "server/process/grpc_log.h"
 #include "server/process/log.h"
@@ -46,6 +47,7 @@ struct CommandLine {
   std::string completion;
   bool check_config = false;
   bool test_alerts = false;
+  std::string backup, restore;  // the folder of the backup; empty: not asked for
 };
 
 void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
@@ -97,6 +99,19 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
       ->group("");
 }
 
+// Options may stand before them and after them.
+void AddSubcommands(CLI::App* app, CommandLine* line) {
+  const auto add = [&](const char* name, const char* does, std::string* directory) {
+    CLI::App* command = app->add_subcommand(name, does)->fallthrough();
+    command->add_option("DIR", *directory, "folder of the backup")->required();
+  };
+  add("backup", "copy the data directory of a server, which may run, into DIR; check the copy",
+      &line->backup);
+  add("restore", "check the backup in DIR, then copy it into an empty data directory",
+      &line->restore);
+  app->require_subcommand(0, 1);
+}
+
 // Which key of the file an option stands for.
 void NoteOptions(const CLI::App& app, ConfigMistakes* mistakes) {
   constexpr const char* kKeys[][2] = {
@@ -131,13 +146,18 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMi
       }
     }
     AddOptions(&app, config, line);
+    AddSubcommands(&app, line);
     plumbline::SetHelpEnd(
-        &app, {{{0, "ended by SIGTERM or SIGINT; --check-config, --new-token, --test-alerts: done"},
+        &app, {{{0,
+                 "ended by SIGTERM or SIGINT; backup, restore, --check-config, --new-token, "
+                 "--test-alerts: done"},
                 {1, "it could not start, or not do what was asked"},
                 {2, "bad usage or configuration, or a port is in use"}},
                {"plumbd --data /var/lib/plumbd",
                 "plumbd --config /etc/plumbline/plumbd.toml --check-config",
-                "plumbd --relay collector:7433 --grpc unix:/run/plumb.sock"},
+                "plumbd --relay collector:7433 --grpc unix:/run/plumb.sock",
+                "plumbd backup /var/backups/plumbd --data /var/lib/plumbd",
+                "plumbd restore /var/backups/plumbd --data /var/lib/plumbd"},
                "How to run it: docs/operating.md, in share/doc/plumbline beside bin/."});
     try {
       app.parse(argc, argv);
@@ -251,6 +271,25 @@ int NewToken(const std::string& path) {
   return 0;
 }
 
+int CopyData(const CommandLine& line, const std::string& data) {
+  const bool take = !line.backup.empty();
+  const char* const name = take ? "backup" : "restore";
+  if (data.empty()) {
+    std::fprintf(stderr, "plumbd %s: expected --data DIR, or data.directory in --config FILE\n",
+                 name);
+    return kUsage;
+  }
+  const auto done =
+      take ? plumbline::server::TakeBackup(data, line.backup, plumbline::server::Version())
+           : plumbline::server::RestoreBackup(line.restore, data);
+  if (!done.ok()) {
+    std::fprintf(stderr, "plumbd %s: %s\n", name, std::string(done.status().message()).c_str());
+    return 1;
+  }
+  std::printf("plumbd %s: %s\n", name, done->c_str());
+  return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
 int Fail(const absl::Status& status) {
   std::istringstream lines{std::string(status.message())};
   for (std::string line; std::getline(lines, line);)
@@ -273,6 +312,12 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   // Before the first line is logged.
   spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
   spdlog::set_level(spdlog::level::from_str(config.log_level));
+  if (!line.backup.empty() || !line.restore.empty()) {
+    if (auto s = mistakes.ToStatus(); !s.ok()) return Fail(s);
+    std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk
+    umask(077);
+    return CopyData(line, config.data_directory);
+  }
   plumbline::server::ValidateConfig(config, &mistakes);
   plumbline::server::CheckConfigFiles(config, &mistakes);
   if (auto s = mistakes.ToStatus(); !s.ok()) return Fail(s);

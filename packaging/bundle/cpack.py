@@ -61,6 +61,7 @@ def debian_extras(prefix, version, work, epoch):
         (PACKAGING / "plumbd.toml", "etc/plumbline/plumbd.toml"),
         (PACKAGING / "plumbd.service", "usr/lib/systemd/system/plumbd.service"),
         (PACKAGING / "debian/lintian-overrides", "usr/share/lintian/overrides/plumbline"),
+        (PACKAGING / "plumbline.sysusers", "usr/lib/sysusers.d/plumbline.conf"),
         (prefix / "share/zsh/site-functions/_plumb", "usr/share/zsh/vendor-completions/_plumb"),
     ):
         if source.exists():

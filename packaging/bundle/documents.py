@@ -17,6 +17,7 @@ EXTRAS = (
     "dashboards/prometheus",
     "examples",
     "packaging/Containerfile",
+    "packaging/container.toml",
     "packaging/kubernetes",
     "packaging/plumbd.service",
     "packaging/plumbd.toml",

@@ -29,17 +29,6 @@ absl::Status Create(const std::string& directory) {
                                                 : absl::InvalidArgumentError(what);
 }
 
-// What a plumbd puts there; databases and logs have companions (-wal, .aside).
-bool Ours(const std::filesystem::path& path) {
-  const std::string name = path.filename();
-  constexpr const char* kFolders[] = {"journal", "checkpoint", "capsules", "lock"};
-  constexpr const char* kFiles[] = {"store.sqlite", "alerts.sqlite", "gaps.plg", "quarantine",
-                                    "judging"};
-  return std::find(std::begin(kFolders), std::end(kFolders), name) != std::end(kFolders) ||
-         std::any_of(std::begin(kFiles), std::end(kFiles),
-                     [&](const char* ours) { return name.rfind(ours, 0) == 0; });
-}
-
 // Takes from group and others what they may do with it. Links are not followed.
 int CloseOne(const std::filesystem::path& path) {
   struct stat info {};
@@ -55,7 +44,7 @@ void CloseToOthers(const std::string& directory) {
   int closed = 0;
   for (fs::directory_iterator top(directory, error), end; !error && top != end;
        top.increment(error)) {
-    if (!Ours(top->path())) continue;
+    if (!IsDataName(top->path().filename())) continue;
     closed += CloseOne(top->path());
     if (top->is_symlink(error) || !top->is_directory(error)) continue;
     for (fs::recursive_directory_iterator in(top->path(), error); !error && in != fs::end(in);
@@ -97,14 +86,22 @@ absl::StatusOr<std::string> JournalId(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::string& path) {
-  for (const std::string& directory : {path, path + "/journal", path + "/checkpoint"}) {
-    if (auto s = Create(directory); !s.ok()) return s;
-  }
+// Databases and logs have companions (-wal, .aside).
+bool IsDataName(const std::string& name) {
+  constexpr const char* kFolders[] = {"journal", "checkpoint", "capsules", "lock"};
+  constexpr const char* kFiles[] = {"store.sqlite", "alerts.sqlite", "gaps.plg", "quarantine",
+                                    "judging"};
+  return std::find(std::begin(kFolders), std::end(kFolders), name) != std::end(kFolders) ||
+         std::any_of(std::begin(kFiles), std::end(kFiles),
+                     [&](const char* ours) { return name.rfind(ours, 0) == 0; });
+}
+
+absl::StatusOr<std::unique_ptr<DataDirectoryLock>> DataDirectoryLock::Take(
+    const std::string& path) {
   const std::string name = path + "/lock";
   const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(name, ": cannot open"));
-  std::unique_ptr<DataDirectory> held(new DataDirectory(path, fd));
+  std::unique_ptr<DataDirectoryLock> held(new DataDirectoryLock(fd));
   // The kernel lets go of it when the process ends, however it ends.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat(name, ": flock"));
@@ -113,19 +110,35 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
     return absl::FailedPreconditionError(absl::StrCat(
         "--data ", path, ": another plumbd keeps its journal there (process ", holder, ")"));
   }
-  CloseToOthers(path);
-  SayWhoMayLookIn(path);
   const std::string id = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 || pwrite(fd, id.data(), id.size(), 0) < 0) {
     // For people alone: a full disk must not keep a server from starting.
   }
+  return held;
+}
+
+DataDirectoryLock::~DataDirectoryLock() { close(fd_); }
+
+absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::string& path) {
+  if (auto s = Create(path); !s.ok()) return s;
+  auto lock = DataDirectoryLock::Take(path);
+  if (!lock.ok()) return lock.status();
+  std::error_code error;
+  if (std::filesystem::exists(path + "/" + kUnfinishedRestore, error))
+    return absl::FailedPreconditionError(
+        absl::StrCat("--data ", path, ": a restore into it was cut off and is not complete; ",
+                     "plumbd restore DIR --data ", path, " completes it"));
+  std::unique_ptr<DataDirectory> held(new DataDirectory(path, std::move(*lock)));
+  for (const std::string& directory : {held->journal(), held->checkpoint()}) {
+    if (auto s = Create(directory); !s.ok()) return s;
+  }
+  CloseToOthers(path);
+  SayWhoMayLookIn(path);
   auto journal_id = JournalId(held->journal() + "/id");
   if (!journal_id.ok()) return journal_id.status();
   held->journal_id_ = std::move(*journal_id);
   if (auto s = SyncDirectory(path); !s.ok()) return s;
   return held;
 }
-
-DataDirectory::~DataDirectory() { close(lock_); }
 
 }  // namespace plumbline::server

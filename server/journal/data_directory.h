@@ -8,25 +8,44 @@
 //   DATA/alerts.sqlite what was told to whom (server/alerts)
 //   DATA/gaps.plg     what the journal no longer holds (gap_table.h)
 //
+//   DATA/restore.unfinished/  a restore that is not complete (server/backup): plumbd does not start
+//
 // All of it is for its owner alone: plumbd creates files under umask 077, and Open closes what is
 // open to others.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
 namespace plumbline::server {
 
+inline constexpr char kUnfinishedRestore[] = "restore.unfinished";
+
+// Whether a plumbd makes files of this name in a data directory.
+bool IsDataName(const std::string& name);
+
+// One process at a time has it; the kernel releases it when the process ends.
+class DataDirectoryLock {
+ public:
+  // Of a directory that exists. FailedPrecondition: another process holds it.
+  static absl::StatusOr<std::unique_ptr<DataDirectoryLock>> Take(const std::string& path);
+  ~DataDirectoryLock();
+  DataDirectoryLock(const DataDirectoryLock&) = delete;
+  DataDirectoryLock& operator=(const DataDirectoryLock&) = delete;
+
+ private:
+  explicit DataDirectoryLock(int fd) : fd_(fd) {}
+  const int fd_;
+};
+
 class DataDirectory {
  public:
   // Creates what is not there. InvalidArgument when the path cannot be a directory,
-  // FailedPrecondition when another process holds it.
+  // FailedPrecondition when another process holds it, or a restore into it was cut off.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path);
-  ~DataDirectory();  // lets go of it
-  DataDirectory(const DataDirectory&) = delete;
-  DataDirectory& operator=(const DataDirectory&) = delete;
 
   const std::string& path() const { return path_; }
   std::string journal() const { return path_ + "/journal"; }
@@ -39,10 +58,11 @@ class DataDirectory {
   std::string gaps() const { return path_ + "/gaps.plg"; }
 
  private:
-  DataDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
+  DataDirectory(std::string path, std::unique_ptr<DataDirectoryLock> lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
 
   const std::string path_;
-  const int lock_;
+  const std::unique_ptr<DataDirectoryLock> lock_;
   std::string journal_id_;
 };
 

@@ -124,4 +124,29 @@ absl::StatusOr<int64_t> Database::Number(const std::string& sql) const {
   return *row ? statement->Int(0) : 0;
 }
 
+// In one step: several would begin anew each time that another process has written.
+absl::Status Database::CopyTo(const std::string& path) const {
+  auto copy = Open(path, Mode::kReadWrite);
+  if (!copy.ok()) return copy.status();
+  int keep_log = 0;  // the copy is one file, without companions
+  sqlite3_file_control((*copy)->handle_, "main", SQLITE_FCNTL_PERSIST_WAL, &keep_log);
+  sqlite3_backup* backup = sqlite3_backup_init((*copy)->handle_, "main", handle_, "main");
+  if (backup == nullptr) return (*copy)->Error(sqlite3_errcode((*copy)->handle_));
+  const int stepped = sqlite3_backup_step(backup, -1);
+  const int finished = sqlite3_backup_finish(backup);
+  if (const int code = stepped != SQLITE_DONE ? stepped : finished; code != SQLITE_OK) {
+    const bool damaged = (code & 0xFF) == SQLITE_CORRUPT || (code & 0xFF) == SQLITE_NOTADB;
+    if (damaged) return absl::DataLossError(absl::StrCat(path_, ": ", sqlite3_errstr(code)));
+    return (*copy)->Error(code);
+  }
+  auto check = (*copy)->Prepare("PRAGMA integrity_check(1)");
+  if (!check.ok()) return check.status();
+  const auto row = check->Next();
+  if (!row.ok()) return row.status();
+  const std::string found(*row ? check->Bytes(0) : "nothing");
+  if (found == "ok") return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path_, ": expected a database that is whole, found in its copy: ", found));
+}
+
 }  // namespace plumbline::server

@@ -65,6 +65,11 @@ class Database {
   absl::StatusOr<int64_t> Number(
       const std::string& sql) const;  // its first column; 0 without a row
 
+  // Writes all that is committed at this moment into the new file `path`, then reads that through
+  // (integrity_check). Others may write to this database meanwhile. DataLoss: this database, or the
+  // copy, is damaged.
+  absl::Status CopyTo(const std::string& path) const;
+
   const std::string& path() const { return path_; }
   absl::Status Error(int code) const;
 

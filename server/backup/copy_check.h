@@ -1,0 +1,25 @@
+// Whether a copied journal and its checkpoints are whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace plumbline::server {
+
+struct CopyState {
+  uint64_t first_entry = 0, last_entry = 0;  // 0: the journal is empty
+  uint64_t checkpoint_entry = 0;             // of the newest; 0: there is none
+  size_t checkpoints = 0;
+  std::string last_segment;  // its path; empty: there is none
+  uint64_t whole_bytes = 0;  // of it, up to its last whole frame
+  uint64_t known_lost = 0;   // entries that the server lists as gaps: retention, damage
+};
+
+// Reads every frame of `directory`/journal and every checkpoint. DataLoss: a checkpoint is damaged,
+// or an entry between the first one ever and the newest that journal or checkpoints know is neither
+// there nor listed in gaps.plg. An unfinished last frame is no damage.
+absl::StatusOr<CopyState> CheckCopy(const std::string& directory);
+
+}  // namespace plumbline::server

@@ -1,0 +1,56 @@
+// Files, copied with their digests, and made durable together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace plumbline::server {
+
+struct FileDigest {
+  uint64_t bytes = 0;
+  std::string sha256;  // hexadecimal digits
+
+  bool operator==(const FileDigest&) const = default;
+};
+
+// An open file: stays readable after another process has removed or replaced its name.
+class PinnedFile {
+ public:
+  // NotFound: there is none of this name.
+  static absl::StatusOr<PinnedFile> Open(const std::string& path);
+  PinnedFile(PinnedFile&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  PinnedFile& operator=(PinnedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~PinnedFile();
+
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_; }
+  uint64_t size() const;  // now
+
+ private:
+  PinnedFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_ = -1;
+};
+
+// Copies from the beginning to the present end into the new file `to`, mode 0600; durable after
+// SyncAll. Returns the digest of the bytes that were read.
+absl::StatusOr<FileDigest> CopyFile(const PinnedFile& from, const std::string& to);
+
+// Reads `path`, from the disk if it was synced before. NotFound: there is none.
+absl::StatusOr<FileDigest> DigestOf(const std::string& path);
+
+// Makes all of the file system that holds `directory` durable: one call instead of one for each of
+// thousands of small files.
+absl::Status SyncAll(const std::string& directory);
+
+}  // namespace plumbline::server

@@ -1,0 +1,36 @@
+// DIR/manifest.json: what a backup holds. Written last; without it a folder is no backup.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/backup/file_copy.h"
+
+namespace plumbline::server {
+
+inline constexpr char kManifest[] = "manifest.json";
+
+struct Manifest {
+  std::string tool_version;
+  std::string journal_id;                    // as DataDirectory::journal_id
+  int64_t unix_ns = 0;                       // when the backup was begun
+  uint64_t first_entry = 0, last_entry = 0;  // of the journal; 0: it is empty
+  uint64_t checkpoint_entry = 0;             // of the newest checkpoint; 0: there is none
+  std::map<std::string, FileDigest> files;   // path below the backup -> what lies there
+
+  uint64_t bytes() const;  // of all files
+};
+
+absl::Status WriteManifest(const std::string& directory, const Manifest& manifest);
+
+// NotFound: there is none, so `directory` is no complete backup. DataLoss: it is damaged.
+absl::StatusOr<Manifest> ReadManifest(const std::string& directory);
+
+// OK if every file of the manifest lies below `directory` with its size and its digest. DataLoss
+// names the first that does not, with what was expected and what was found.
+absl::Status CheckFiles(const std::string& directory, const Manifest& manifest);
+
+}  // namespace plumbline::server
