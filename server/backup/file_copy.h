@@ -46,7 +46,7 @@ class PinnedFile {
 // SyncAll. Returns the digest of the bytes that were read.
 absl::StatusOr<FileDigest> CopyFile(const PinnedFile& from, const std::string& to);
 
-// Reads `path`, from the disk if it was synced before. NotFound: there is none.
+// Reads `path`; a large file from the disk, if it was synced before. NotFound: there is none.
 absl::StatusOr<FileDigest> DigestOf(const std::string& path);
 
 // Makes all of the file system that holds `directory` durable: one call instead of one for each of
