@@ -44,7 +44,11 @@ from ._library import LibraryMissing, version
 from ._no_run import NoRun
 from ._open import init
 from ._run import PlumblineError, Run
-from ._version import __version__
+
+try:
+    from ._version import __version__
+except ModuleNotFoundError:  # written by a build (tools/version); the package is used from the source
+    __version__ = "0.2.0.dev0"
 
 __all__ = ["Fingerprint", "FingerprintError", "LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun", "PlumblineError",
            "RouterCheckError", "RouterVerdict", "Run", "__version__", "check_router", "fingerprint", "init", "leak_consequence",

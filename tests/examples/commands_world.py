@@ -105,13 +105,16 @@ def shipped_configuration(page):
     os.makedirs("/var/lib/plumbd", mode=0o700, exist_ok=True)
 
 
+def group(page):
+    """The group that the Debian package makes. /etc is an overlay of this page."""
+    del page
+    subprocess.run(["groupadd", "--system", "plumbline"], check=True)
+
+
 def secured(page):
-    """The page's own configuration, with the certificates that it names."""
+    """The page's own configuration; the certificate that its commands made is the authority of clients, too."""
     text = next("\n".join(rows) for _, language, rows in page.blocks() if language == "indented" and rows[0] == "[listen]")
     (page.folder / "plumbd.toml").write_text(text + "\n")
-    key = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-           "-addext", "subjectAltName=DNS:localhost", "-keyout", "/etc/plumbline/server.key", "-out", "/etc/plumbline/server.pem"]
-    subprocess.run(key, check=True, capture_output=True)
     shutil.copy("/etc/plumbline/server.pem", "/etc/plumbline/ca.pem")
 
 

@@ -184,6 +184,7 @@ class Built(unittest.TestCase):
         (number,) = re.findall(r"project\(Plumbline VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())
         self.assertTrue(self.built.startswith(f"{number}~"), self.built)
         self.assertIn(f'version = "{number}.dev0"', (ROOT / "python/pyproject.toml").read_text())
+        self.assertIn(f'__version__ = "{number}.dev0"', (ROOT / "python/plumbline/__init__.py").read_text())
         self.assertIn(f"\n## {number}", (ROOT / "CHANGELOG.md").read_text())
 
 
