@@ -38,6 +38,11 @@ constexpr Why kWhys[] = {
     {"late-never-came", "their rank came late",
      "their rank had not said hello within the grace after the first one",
      "Start the ranks closer together, or give the server a longer grace (plumbd --grace)."},
+    {"late-next-attempt", "the next attempt had begun",
+     "they are the last steps of a process that ended, and arrived after the next attempt of the "
+     "run "
+     "had begun at a later step",
+     "Nothing: they are stored, and judged one rank at a time."},
 };
 constexpr Why kUnknown = {"late", "their steps had closed", "their steps had been closed before",
                           "Find out which input lacked the end of these steps."};

@@ -133,9 +133,12 @@ class Replay {
       input_.records += static_cast<uint64_t>(rows.value_size());
     if (batch.sources().empty() && batch.series_sets().empty()) return;
     // As the server did: what the engine refuses is counted and said.
-    if (const absl::Status added = engine_->Add(std::move(batch)); !added.ok())
+    auto shared = std::make_shared<const v1::Batch>(std::move(batch));
+    if (const absl::Status added = engine_->Add(shared); !added.ok()) {
+      (void)engine_->AddRefused(*shared);
       input_.Add(offset, absl::StrCat("expected a batch that can be judged, found: ",
                                       std::string(added.message())));
+    }
   }
 
   void Apply(const v1::JudgeEvent& event) {

@@ -5,6 +5,7 @@
 #include "rules/engine/active_rules.h"
 #include "rules/engine/batch_check.h"
 #include "rules/engine/engine_impl.h"
+#include "rules/engine/refused.h"
 
 namespace plumbline::rules {
 
@@ -38,6 +39,14 @@ absl::Status Engine::Add(std::shared_ptr<const v1::Batch> batch) {
   return absl::OkStatus();
 }
 
+absl::Status Engine::AddRefused(const v1::Batch& batch) { return Add(WithoutRefused(batch)); }
+absl::Status Engine::DeclareSets(const v1::Batch& batch) {
+  if (auto status = impl_->CheckSeries(batch); !status.ok()) return status;
+  impl_->DeclareSets(batch);
+  return absl::OkStatus();
+}
+void Engine::ForgetStream(uint64_t stream_id) { impl_->ForgetStream(stream_id); }
+std::vector<uint64_t> Engine::Streams() const { return impl_->Streams(); }
 void Engine::SetOnSeries(OnSeries on_series) { impl_->SetOnSeries(std::move(on_series)); }
 void Engine::SetSuppressions(std::vector<Suppression> list, int32_t today) {
   impl_->SetSuppressions(std::move(list), today);
@@ -49,6 +58,7 @@ bool Engine::SuppressionsAre(const std::vector<Suppression>& list, int32_t today
   return impl_->SuppressionsAre(list, today);
 }
 void Engine::SetOnLate(OnLate on_late) { impl_->SetOnLate(std::move(on_late)); }
+void Engine::SetOnLost(OnLost on_lost) { impl_->SetOnLost(std::move(on_lost)); }
 void Engine::SetGuard(RunGuard* guard) { impl_->SetGuard(guard); }
 void Engine::Expect(const v1::Source& source) { impl_->Expect(source); }
 void Engine::Drop(const std::string& run) { impl_->Drop(run); }
@@ -78,6 +88,7 @@ std::vector<GroupProgress> Engine::Groups(const std::string& run) const {
 }
 void Engine::Finish() { impl_->Finish(); }
 void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run, true); }
+std::vector<std::string> Engine::RunsOver() const { return impl_->RunsOver(); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
 uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }
 uint64_t Engine::open_bytes() const { return impl_->open_bytes(); }

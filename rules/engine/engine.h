@@ -80,6 +80,11 @@ class Engine {
   using OnLate =
       std::function<void(const std::string& run, const std::string& cause, uint64_t items)>;
   void SetOnLate(OnLate on_late);
+  // Called with evidence that was held and is lost, which no agent reports: it was refused
+  // (AddRefused), or a later attempt has repeated its step. Before the first Add.
+  using OnLost =
+      std::function<void(const std::string& run, const std::string& cause, uint64_t items)>;
+  void SetOnLost(OnLost on_lost);
   // Asked before each run is judged, in every call below. Before the first Add; must outlive this.
   void SetGuard(RunGuard* guard);
 
@@ -96,6 +101,19 @@ class Engine {
   // open steps of earlier ones, so an offline host feeds a run's attempts in ascending order.
   absl::Status Add(std::shared_ptr<const v1::Batch> batch);
   absl::Status Add(v1::Batch batch);
+
+  // Takes the sets that `batch` declares for its stream, as Add does, and nothing else of it.
+  // InvalidArgument when they are malformed, or differ from those that the stream declared before.
+  absl::Status DeclareSets(const v1::Batch& batch);
+  // The sets of a stream outlive its runs. The host knows the stream no longer: forgets them. Rows
+  // that name one are refused from then on, until the stream declares it again.
+  void ForgetStream(uint64_t stream_id);
+  // The streams whose sets are known, ascending.
+  std::vector<uint64_t> Streams() const;
+
+  // Takes what can be judged of a batch that Add refused, and whose sender believes it to be held:
+  // how far its ranks are. Counts its evidence and values as lost.
+  absl::Status AddRefused(const v1::Batch& batch);
 
   // From now on findings are marked by these. They are part of what a checkpoint holds.
   void SetSuppressions(std::vector<Suppression> list, int32_t today);
@@ -128,8 +146,13 @@ class Engine {
   // No more input: closes every step and judges each run as a whole. Call once.
   void Finish();
 
-  // Judges one run as a whole now and forgets its state (a live host: all its ranks said goodbye).
+  // Judges one run as a whole now (a live host: all its ranks said goodbye, or are gone). Forgets
+  // its state when all said goodbye. Otherwise a rank that was out of reach may come back on its
+  // stream, and the run goes on. If nothing came since the run was judged, forgets it: the host
+  // bounds how many are kept (RunsOver).
   void FinishRun(const std::string& run);
+  // The runs that are over and kept, by name.
+  std::vector<std::string> RunsOver() const;
   // Forgets one run without a word.
   void Drop(const std::string& run);
   // Closes the oldest steps of a run until what is open of it holds at most so many bytes.

@@ -70,8 +70,13 @@ class Engine::Impl {
 
   void SetOnSeries(OnSeries on_series) { on_series_ = std::move(on_series); }
   void SetOnLate(OnLate on_late) { on_late_ = std::move(on_late); }
+  void SetOnLost(OnLost on_lost) { on_lost_ = std::move(on_lost); }
   void SetGuard(RunGuard* guard) { guard_ = guard; }
   void Expect(const v1::Source& source) { expected_[source.run()].push_back(source); }
+
+  void DeclareSets(const v1::Batch& batch) { sets_.Declare(batch); }
+  void ForgetStream(uint64_t stream_id) { sets_.ForgetStream(stream_id); }
+  std::vector<uint64_t> Streams() const { return sets_.Streams(); }
 
   absl::Status CheckSeries(const v1::Batch& batch) const { return sets_.Check(batch); }
 
@@ -83,6 +88,10 @@ class Engine::Impl {
       if (!runs.insert(source.run()).second) continue;
       const std::string& run = source.run();
       Guarded(run, [&] {
+        // A new process begins a run that is over anew; one that was out of reach goes on with it.
+        if (const Run* known = Known(run);
+            known != nullptr && known->state.over() && !known->state.Spoke(batch->stream_id()))
+          Drop(run);
         Run& state = RunOf(run);
         state.state.Take(batch, Judging(state));
         Weigh(&state);
@@ -126,7 +135,7 @@ class Engine::Impl {
     finished_losses_ += Losses(*run);
     open_bytes_ -= run->weight;
     rule_bytes_ -= run->rules_weight;
-    sets_.ForgetRun(name);
+    sets_.Trim();
   }
 
   std::vector<Lag> Lagging(const std::string& name) const {
@@ -155,8 +164,23 @@ class Engine::Impl {
   // By value: the name may be the one that goes with the run.
   // `over`: its processes have all ended, or are gone; else there is just no more input.
   void FinishRun(std::string name, bool over) {  // NOLINT(performance-unnecessary-value-param)
-    OfKnown(name, [&](Run& run) { JudgeWhole(name, run, over); });
-    Drop(name);
+    bool may_return = false;
+    OfKnown(name, [&](Run& run) {
+      if (run.state.over()) return;
+      JudgeWhole(name, run, over);
+      may_return = over && options_.hosted && run.state.MayReturn();
+      run.state.SetOver();
+    });
+    if (!may_return) Drop(name);
+  }
+
+  std::vector<std::string> RunsOver() const {
+    std::vector<std::string> names;
+    const MutexLock lock(runs_mutex_);
+    for (const auto& [name, run] : runs_) {
+      if (run->over) names.push_back(name);
+    }
+    return names;
   }
 
   Coverage coverage() const {
@@ -241,6 +265,7 @@ class Engine::Impl {
     std::atomic<uint64_t> weight{0};        // of open_bytes_
     std::atomic<uint64_t> rules_weight{0};  // of rule_bytes_
     std::atomic<uint64_t> set_aside{0};     // rules that judge it no further
+    std::atomic<bool> over{false};
   };
 
   // What a state depends on beside the evidence.
@@ -255,9 +280,9 @@ class Engine::Impl {
     return maker;
   }
 
-  // rules_ judge nothing; on_series_, on_late_, guard_ and expected_ are the host's; open_bytes_
-  // and rule_bytes_ are weighed anew; runs_mutex_ and suppressor_mutex_ guard what is kept, of
-  // runs_ name by name.
+  // rules_ judge nothing; on_series_, on_late_, on_lost_, guard_ and expected_ are the host's;
+  // open_bytes_ and rule_bytes_ are weighed anew; runs_mutex_ and suppressor_mutex_ guard what is
+  // kept, of runs_ name by name.
   void Persist(Archive& archive) {
     uint64_t judged = judged_, inconclusive = inconclusive_, losses = finished_losses_;
     archive(judged, inconclusive, losses, sets_);
@@ -423,6 +448,7 @@ class Engine::Impl {
     const uint64_t remembered = run->rules.bytes();
     rule_bytes_ += remembered - run->rules_weight.exchange(remembered);
     run->set_aside = run->rules.set_aside();
+    run->over = run->state.over();
   }
 
   Run* Known(const std::string& name) const {
@@ -495,7 +521,10 @@ class Engine::Impl {
             },
             [this, &run](const std::string& cause, uint64_t items) { Late(run, cause, items); },
             [this, &run](const RunEnds& ends) { TellEnds(run, ends, false); },
-            JudgingRows(run)};
+            JudgingRows(run),
+            [this, &run](const std::string& cause, uint64_t items) {
+              if (on_lost_) on_lost_(run.state.summary().run, cause, items);
+            }};
   }
 
   // Where rules are weighed, they are between steps.
@@ -552,6 +581,7 @@ class Engine::Impl {
   OnVerdict on_verdict_;
   OnSeries on_series_;
   OnLate on_late_;
+  OnLost on_lost_;
   RunGuard* guard_ = nullptr;
   std::map<std::string, std::vector<v1::Source>> expected_;  // by run
   std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read

@@ -18,6 +18,8 @@ const char* LossCauseOf(LateCause cause) {
       return "late-never-came";
     case LateCause::kNoRoom:
       return "late-no-room";
+    case LateCause::kNextAttempt:
+      return "late-next-attempt";
     case LateCause::kUnknown:
       break;
   }

@@ -23,6 +23,7 @@ enum class LateCause : uint8_t {
   kRankSilent = 4,    // connected, and nothing came of it
   kNeverCame = 5,     // it had not said hello in time
   kNoRoom = 6,        // what the run's open steps held had reached its bound
+  kNextAttempt = 7,   // it came after the next attempt of its run had begun
 };
 
 // The cause of a loss, as it is counted: "late-rank-slow"; "late" where it is not known.

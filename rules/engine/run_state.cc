@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "rules/engine/refused.h"
+
 namespace plumbline::rules {
 namespace {
 
@@ -51,6 +53,7 @@ SeriesRow RunState::HeldRow::view() const {
 }
 
 RunState::Group& RunState::GroupOf(const v1::Source& source) {
+  if (source.attempt() < newest_attempt_) return EarlierGroupOf(source);
   const GroupKey key{source.attempt(), source.role()};
   const auto [entry, fresh] = groups_.try_emplace(key);
   Group& group = entry->second;
@@ -81,11 +84,10 @@ void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evi
   ++summary_.sites[{evidence.site().layer(), evidence.site().op()}].evidence;
   ++summary_.evidence;
   ranks_seen_.insert(source.rank());
-  const bool superseded = source.attempt() < newest_attempt_;
-  Group* group = superseded ? nullptr : &GroupOf(source);
-  if (superseded || evidence.step() <= group->closed)
-    CountLate(group, source, evidence.step(), evidence.site());
-  if (superseded) return;
+  if (evidence.step() >= SupersededFrom(source.attempt()))
+    return CountLate(nullptr, source, evidence.step(), evidence.site());
+  Group* group = &GroupOf(source);
+  if (evidence.step() <= group->closed) CountLate(group, source, evidence.step(), evidence.site());
   StepOf(*group, source, evidence.step()).items.push_back({batch, &source, &evidence});
   if (evidence.has_scalar())
     group->endings.Value(source.rank(), evidence.step(), evidence.site(),
@@ -163,10 +165,11 @@ RunState::Counts& RunState::CountsOf(const Columns& columns) {
 }
 
 RunState::RowSource RunState::AskOf(const v1::Source& source) {
-  RowSource of{&source, source.run() == summary_.run, source.attempt() < newest_attempt_, nullptr};
+  RowSource of{&source, source.run() == summary_.run};
   if (!of.ours) return of;
   ranks_seen_.insert(source.rank());
-  if (!of.superseded) of.group = &GroupOf(source);
+  of.superseded_from = SupersededFrom(source.attempt());
+  of.group = &GroupOf(source);
   return of;
 }
 
@@ -176,7 +179,9 @@ void RunState::CountRow(const Columns& columns, const SeriesRow& row, Counts* co
     if (!row.present(column)) continue;
     ++(*counts)[column]->evidence;
     ++summary_.evidence;
-    if (late) CountLate(of.group, *of.source, step, columns->sites[column]);
+    if (late)
+      CountLate(step >= of.superseded_from ? nullptr : of.group, *of.source, step,
+                columns->sites[column]);
   }
 }
 
@@ -198,13 +203,14 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
     const int64_t step = rows.step(row);
     Extend(step, first);
     const SeriesRow view = ViewOf(rows, row, source.rank(), columns->sites.size());
-    const bool late = of.superseded || step <= of.group->closed;
+    const bool superseded = step >= of.superseded_from;
+    const bool late = superseded || step <= of.group->closed;
     if (whole && !late) {
       ++whole_rows;
     } else {
       CountRow(columns, view, &counts, of, step, late);
     }
-    if (of.superseded) continue;
+    if (superseded) continue;
     // Of rows of one rank in a row the last one tells how it stands.
     const bool last = row + 1 == rows.step_size() || &SourceOf(*batch, rows, row + 1) != &source;
     if (last && view.present(columns->shown)) {
@@ -225,6 +231,8 @@ void RunState::CountLoss(const v1::Source& source, const v1::Loss& loss) {
   count.step_first = fresh ? loss.step_first() : std::min(count.step_first, loss.step_first());
   count.step_last = fresh ? loss.step_last() : std::max(count.step_last, loss.step_last());
   count.count += loss.count();
+  if (loss.cause() == kRefusedLoss || loss.cause() == kSupersededLoss)
+    fresh_lost_[loss.cause()] += loss.count();
   KeepRank(&count.ranks, source.rank());
 }
 
@@ -236,20 +244,20 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
   for (const v1::Source& source : batch->sources()) {
     if (source.run() == summary_.run) attempt = std::max(attempt, source.attempt());
   }
-  if (attempt == newest_attempt_) return;
-  int64_t first = std::numeric_limits<int64_t>::max();
-  for (const v1::Evidence& evidence : batch->evidence()) first = std::min(first, evidence.step());
-  for (const v1::SeriesRows& rows : batch->series()) {
-    for (const int64_t step : rows.step()) first = std::min(first, step);
-  }
-  for (const v1::Progress& progress : batch->progress())
-    first = std::min(first, progress.newest_step());
+  if (attempt == 0) return;
+  const int64_t first = FirstStepOf(*batch, attempt);
   // Only a batch that speaks of a step can say where the new attempt begins.
   if (first == std::numeric_limits<int64_t>::max()) return;
+  NoteFirst(attempt, first);
+  if (attempt == newest_attempt_) return;
   for (auto& [key, group] : groups_) {
     if (key.first >= attempt) continue;
-    for (auto step = group.open.lower_bound(first); step != group.open.end();)
-      TakeOut(group, &group.open, step++);
+    for (auto step = group.open.lower_bound(first); step != group.open.end();) {
+      SiteStep common = CommonOf(key, group, step->first);
+      common.late = true;
+      OpenStep open = TakeOut(group, &group.open, step++);
+      if (on_close.series) TellSeries(common, &open, on_close);  // stored, not judged
+    }
     while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
     CloseLate(key, group, true, on_close);
   }
@@ -259,7 +267,7 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
     on_close.superseded(ends);
   }
   newest_attempt_ = attempt;
-  // What comes of them all the same is counted without them.
+  // What comes of them all the same is taken by groups of its own (EarlierGroupOf).
   std::erase_if(groups_, [&](const auto& group) { return group.first.first < attempt; });
 }
 
@@ -276,6 +284,8 @@ void RunState::Declare(const v1::Batch& batch, const v1::SiteDeclaration& declar
 }
 
 void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close) {
+  over_ = false;
+  NoteStream(batch->stream_id());
   SupersedeOlder(batch, on_close);
   FindLastWords(*batch);
   const auto ours = [&](uint32_t index) {
@@ -316,11 +326,16 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
   for (const auto& [of, step] : late_until_) late_of_.insert(of);
   Charge(*batch);
   for (auto& [key, group] : groups_) {
+    if (key.first < newest_attempt_) {
+      CloseLate(key, group, true, on_close);  // nothing joins it, so it need not wait to be whole
+      continue;
+    }
     if (&group == straight) CloseStraight(key, group, batch, on_close);
     CloseReady(key, group, on_close);
     CloseLateSpokenOf(key, group, on_close);
   }
   late_of_.clear();
+  std::erase_if(groups_, [&](const auto& of) { return of.first.first < newest_attempt_; });
   last_words_.clear();
   if (options_.max_bytes > 0) MakeRoom(options_.max_bytes, on_close);
   TellOfLate(on_close);

@@ -59,6 +59,8 @@ class RunState {
     // Instead of `site`, `series` and `step`, of many steps at once where they allow it; empty:
     // each is told by itself.
     std::function<void(const StepRows&)> rows = nullptr;
+    // Items of the run are lost that no agent reported as lost.
+    std::function<void(const std::string& cause, uint64_t items)> lost = nullptr;
   };
   struct Options {
     int64_t window_steps = 64;
@@ -108,6 +110,13 @@ class RunState {
 
   uint64_t open_bytes() const { return open_bytes_; }
 
+  // The run was judged as a whole. Where a process left without a goodbye, its stream may come
+  // back: then the run goes on. Any other stream begins it anew.
+  void SetOver() { over_ = true; }
+  bool over() const { return over_; }
+  bool MayReturn() const;
+  bool Spoke(uint64_t stream_id) const { return streams_.contains(stream_id); }
+
   // How the processes of the newest attempt ended. `over`: nothing more can come of them.
   RunEnds Ends(bool over) const;
 
@@ -116,6 +125,7 @@ class RunState {
   // was written.
   uint32_t Persist(Archive& archive);
   static constexpr uint32_t kRulesCounted = 5;  // from this one on RunRules stands behind it
+  static constexpr uint32_t kReturnsKept = 6;   // ... and what follows a return is written
 
  private:
   static constexpr int64_t kNever = RankProgress::kNever;
@@ -161,8 +171,8 @@ class RunState {
   struct RowSource {
     const v1::Source* source = nullptr;
     bool ours = false;
-    bool superseded = false;
-    Group* group = nullptr;  // nullptr: superseded
+    Group* group = nullptr;
+    int64_t superseded_from = std::numeric_limits<int64_t>::max();  // step
   };
   // Where the values of a list are counted: one a column, inside summary_.
   using Counts = std::vector<RunSummary::SiteCount*>;
@@ -209,6 +219,11 @@ class RunState {
   Counts& CountsOf(const Columns& columns);
   void CountLoss(const v1::Source& source, const v1::Loss& loss);
   RunEnds EndsOf(uint32_t attempt) const;
+  void NoteFirst(uint32_t attempt, int64_t first);
+  int64_t SupersededFrom(uint32_t attempt) const;
+  int64_t FirstStepOf(const v1::Batch& batch, uint32_t attempt) const;
+  void NoteStream(uint64_t stream_id);
+  Group& EarlierGroupOf(const v1::Source& source);
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);
@@ -252,7 +267,13 @@ class RunState {
   std::map<GroupKey, Group> groups_;
   std::map<GroupKey, std::set<uint32_t>> expected_;  // ranks
   uint32_t newest_attempt_ = 0;
-  uint64_t open_bytes_ = 0;  // of all groups
+  // The first steps of attempts that followed another one, by attempt. Those that a later attempt
+  // has repeated from their first step on are left out, so the steps ascend.
+  std::map<uint32_t, int64_t> firsts_;
+  bool over_ = false;
+  std::set<uint64_t> streams_;  // that brought evidence; more than kMostStreams are forgotten
+  uint64_t last_stream_ = 0;    // of these, the one of the newest batch
+  uint64_t open_bytes_ = 0;     // of all groups
   uint64_t closed_for_room_ = 0;
   uint64_t kept_ranks_ = 0;  // in declared_ and in the losses of summary_
   // Of the batch that is taken: its newest step, by group; the same of late ones, by rank too.
@@ -261,6 +282,7 @@ class RunState {
   // Whose late steps that batch speaks of, by itself or by how far they are.
   std::set<std::pair<Group*, uint32_t>> late_of_;
   std::map<std::string, uint64_t> fresh_late_;  // by cause, not told of yet
+  std::map<std::string, uint64_t> fresh_lost_;  // likewise, of losses that no agent reported
   bool late_told_ = false;                      // a late step was, since they were told of
   // Of the batch that is taken: who says goodbye in it, and the last step that each ended.
   std::unordered_map<const v1::Source*, int64_t> last_words_;

@@ -1,6 +1,8 @@
 // What comes after its step was closed, and over whom a host closes steps.
 #include <algorithm>
+#include <iterator>
 
+#include "rules/engine/refused.h"
 #include "rules/engine/run_state.h"
 
 namespace plumbline::rules {
@@ -16,12 +18,83 @@ void RunState::FindLastWords(const v1::Batch& batch) {
   }
 }
 
+// ---- runs that are over
+// --------------------------------------------------------------------------
+
+void RunState::NoteStream(uint64_t stream_id) {
+  constexpr size_t kMostStreams = 200'000;
+  if (stream_id == last_stream_ || stream_id == 0) return;
+  last_stream_ = stream_id;
+  if (streams_.size() >= kMostStreams) streams_.clear();
+  streams_.insert(stream_id);
+}
+
+bool RunState::MayReturn() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const auto& of) {
+    const auto states = of.second.progress.States();
+    return std::any_of(states.begin(), states.end(), [&](const RankProgress::State& state) {
+      return !of.second.progress.finished(state.rank);
+    });
+  });
+}
+
+// ---- earlier attempts --------------------------------------------------------------------------
+
+// The attempt has a step as early as this one.
+void RunState::NoteFirst(uint32_t attempt, int64_t first) {
+  constexpr size_t kMostAttempts =
+      1024;  // of the earliest ones it is forgotten that they superseded
+  const auto known = firsts_.lower_bound(attempt);
+  if (known != firsts_.end() && known->second <= first) return;
+  const auto entry = firsts_.insert_or_assign(attempt, first).first;
+  while (entry != firsts_.begin() && std::prev(entry)->second >= first)
+    firsts_.erase(std::prev(entry));
+  if (firsts_.size() > kMostAttempts) firsts_.erase(firsts_.begin());
+}
+
+// Returns the first step of `attempt` that a later attempt repeated, or began before.
+int64_t RunState::SupersededFrom(uint32_t attempt) const {
+  const auto later = firsts_.upper_bound(attempt);
+  return later == firsts_.end() ? std::numeric_limits<int64_t>::max() : later->second;
+}
+
+// Returns the earliest step that the batch says of this attempt; the largest int64 if it says none.
+int64_t RunState::FirstStepOf(const v1::Batch& batch, uint32_t attempt) const {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  const auto take = [&](uint32_t index, int64_t step) {
+    if (step >= first) return;  // steps mostly ascend
+    const v1::Source& source = batch.sources(static_cast<int>(index));
+    if (source.attempt() == attempt && source.run() == summary_.run) first = step;
+  };
+  for (const v1::Evidence& evidence : batch.evidence()) take(evidence.source(), evidence.step());
+  for (const v1::SeriesRows& rows : batch.series()) {
+    for (int row = 0; row < rows.step_size(); ++row)
+      take(rows.source(rows.source_size() == 1 ? 0 : row), rows.step(row));
+  }
+  // A process that has not begun a step says none, or step 0.
+  for (const v1::Progress& progress : batch.progress()) {
+    if (progress.any_step() || progress.newest_step() > 0)
+      take(progress.source(), progress.newest_step());
+  }
+  return first;
+}
+
+// Holds what comes of an attempt after the next one has begun, as long as its batch is taken: all
+// of its steps were closed then.
+RunState::Group& RunState::EarlierGroupOf(const v1::Source& source) {
+  Group& group = groups_[{source.attempt(), source.role()}];
+  group.closed = std::numeric_limits<int64_t>::max();
+  group.world_size = std::max(group.world_size, source.world_size());
+  group.progress.Leave(source.rank(), LateCause::kNextAttempt);
+  return group;
+}
+
 // `group` null: a later attempt has replaced the one that it belongs to, and that is a loss.
 void RunState::CountLate(const Group* group, const v1::Source& source, int64_t step,
                          const v1::Site& site) {
   if (group == nullptr) {
     v1::Loss loss;
-    loss.set_cause("superseded");
+    loss.set_cause(kSupersededLoss);
     *loss.mutable_site() = site;
     loss.set_count(1);
     loss.set_step_first(step);
@@ -88,8 +161,12 @@ void RunState::TellLate(const SiteStep& common, OpenStep open, const Group& grou
 void RunState::TellOfLate(const OnClose& on_close) {
   if (on_close.late) {
     for (const auto& [cause, items] : fresh_late_) on_close.late(cause, items);
-    if (fresh_late_.empty() && late_told_) on_close.late("", 0);
+    if (fresh_late_.empty() && (late_told_ || !fresh_lost_.empty())) on_close.late("", 0);
   }
+  if (on_close.lost) {
+    for (const auto& [cause, items] : fresh_lost_) on_close.lost(cause, items);
+  }
+  fresh_lost_.clear();
   fresh_late_.clear();
   late_told_ = false;
 }

@@ -155,7 +155,6 @@ void SeriesSets::Declare(const v1::Batch& batch) {
   }
   const MutexLock lock(mutex_);
   Stream& stream = streams_[batch.stream_id()];
-  for (const v1::Source& source : batch.sources()) stream.runs.insert(source.run());
   stream.sets.merge(fresh);
 }
 
@@ -201,12 +200,28 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Intern(std::vector<v1::Site> si
   return list;
 }
 
-void SeriesSets::ForgetRun(const std::string& run) {
+void SeriesSets::ForgetStream(uint64_t stream_id) {
   const MutexLock lock(mutex_);
-  for (auto stream = streams_.begin(); stream != streams_.end();) {
-    const bool spoke = stream->second.runs.erase(run) > 0;
-    stream = spoke && stream->second.runs.empty() ? streams_.erase(stream) : std::next(stream);
+  const auto stream = streams_.find(stream_id);
+  if (stream == streams_.end()) return;
+  std::vector<Columns> lists;
+  for (auto& [id, columns] : stream->second.sets) lists.push_back(std::move(columns));
+  streams_.erase(stream);
+  // Trim frees a list that an open step still uses.
+  for (const Columns& columns : lists) {
+    if (columns.use_count() == 1) lists_.erase(columns->key);
   }
+}
+
+std::vector<uint64_t> SeriesSets::Streams() const {
+  std::vector<uint64_t> ids;
+  const MutexLock lock(mutex_);
+  for (const auto& [id, stream] : streams_) ids.push_back(id);
+  return ids;
+}
+
+void SeriesSets::Trim() {
+  const MutexLock lock(mutex_);
   singles_.clear();  // made again when asked for
   std::erase_if(lists_, [](const auto& list) { return list.second.expired(); });
 }

@@ -74,8 +74,13 @@ class SeriesSets {
   std::shared_ptr<const SeriesColumns> Find(uint64_t stream_id, uint64_t set) const;
   // One list of a single series, for scalars that came one by one.
   std::shared_ptr<const SeriesColumns> Single(const v1::Site& site);
-  // The run is over: sets of streams that spoke of no other run are forgotten.
-  void ForgetRun(const std::string& run);
+  // Forgets the sets of one stream. A host calls it when it does not know the stream any more:
+  // until then batches of the stream may come, also after its run was over.
+  void ForgetStream(uint64_t stream_id);
+  // The streams whose sets are known, ascending.
+  std::vector<uint64_t> Streams() const;
+  // Frees what no stream and no open step uses any more.
+  void Trim();
 
   // What streams declared. lists_ and singles_ are found again; mutex_ guards them all.
   void Persist(Archive& archive) PLUMB_NO_THREAD_SAFETY_ANALYSIS;  // nobody else is at them then
@@ -92,8 +97,10 @@ class SeriesSets {
  private:
   struct Stream {
     std::map<uint64_t, std::shared_ptr<const SeriesColumns>> sets;
-    std::set<std::string> runs;
-    void Persist(Archive& a) { a(sets, runs); }
+    void Persist(Archive& a) {
+      std::set<std::string> runs;  // of a format that forgot the sets with the last of its runs
+      a(sets, runs);
+    }
   };
   using Columns = std::shared_ptr<const SeriesColumns>;
   Columns Intern(std::vector<v1::Site> sites);

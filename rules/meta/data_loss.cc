@@ -8,6 +8,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/processes/processes.h"
 #include "rules/catalogue.h"
+#include "rules/engine/refused.h"
 
 namespace plumbline::rules {
 namespace {
@@ -27,7 +28,8 @@ adds the counts up for each site and says each cause in words. Causes that begin
 raw rows whose summaries arrived; they are told apart. Causes that begin with `late` count evidence
 that arrived after its step had been closed over its rank: it is stored and shown, and judged by
 the rules that look at each item by itself, but nothing joins it with the other ranks any more. That
-is told at once, in one finding for each cause; all else at the run's end, by site.
+is told at once, in one finding for each cause; so is `engine-refused`; all else at the run's end,
+by site.
 
 **Bad.** 120 of 1,000 items of `layers.3/routing` lost, cause `queue-full`: the server was away for
 longer than the agent's queue could hold.
@@ -54,10 +56,15 @@ longer than the agent's queue could hold.
 - `late-rank-silent`: a rank was connected and said nothing for the grace: its process was stopped, or
   its network lost.
 - `late-never-came`: a rank said its first hello after the grace: start the ranks closer together.
+- `late-next-attempt`: the next attempt of the run had begun when the last steps of a killed process
+  arrived. They lie before its first step, so they are judged; nothing has to be done.
 - `late`: steps were closed before all had come, as in a record that was put together by hand.
 - `quarantined`: plumbd died over this run's evidence, or had no memory to judge it; it is kept, and not
   judged until `plumb runs --retry`.
-- `superseded`: a later attempt of the run repeated these steps; theirs is the evidence that counts.
+- `superseded`: a later attempt of the run had begun at or before these steps when they arrived, and its
+  evidence of them counts. Steps before its first one are not superseded.
+- `engine-refused`: plumbd acknowledged them and then could not judge or store them. This is a fault of
+  plumbd; its log states the reason. It is told at once.
 - `rejected`: agent and server disagree on a message; compare their versions.
 - `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were given up, their
   summaries arrived; as without `sample-`. A spool gives its last quarter to summaries alone.
@@ -126,6 +133,9 @@ constexpr Cause kCauses[] = {
      "Leave the drain thread a core, or sample less often."},
     {"record-write", "the record could not be written", "Free space on the record's file system."},
     {"rejected", "the server refused them", "Compare the versions of agent and server."},
+    {"engine-refused", "the server had acknowledged them and could not judge or store them",
+     "Keep plumbd's log, which states what it could not take, and report it: this is a fault of "
+     "plumbd. The run's own records, if there are any, still hold them."},
     {"superseded", "a later attempt of the run repeated their steps",
      "Nothing: the repeated steps are judged instead."},
     {"invalid", "their tensors do not fit together",
@@ -219,6 +229,7 @@ class DataLoss : public Rule {
       told = late.count;
       out.Add(LateVerdict(run, cause, late, error_share_));
     }
+    TellRefused(run, out);
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
@@ -246,6 +257,24 @@ class DataLoss : public Rule {
   }
 
  private:
+  // What the server held and then refused: it goes on, so a person has to know before the run ends.
+  void TellRefused(const RunSummary& run, VerdictSink& out) {
+    for (const auto& [key, loss] : run.losses) {
+      const auto& [layer, op, cause] = key;
+      if (cause != kRefusedLoss) continue;
+      uint64_t& told = told_late_[cause];
+      if (loss.count < 2 * told || loss.count == told) continue;
+      told = loss.count;
+      SiteLoss site;
+      site.lost = loss.count;
+      site.step_first = loss.step_first;
+      site.step_last = loss.step_last;
+      site.ranks.assign(loss.ranks.begin(), loss.ranks.end());
+      site.causes[cause] = loss.count;
+      Report(run, {layer, op}, site, out);
+    }
+  }
+
   void Report(const RunSummary& run, const std::pair<std::string, std::string>& key, SiteLoss& site,
               VerdictSink& out) const {
     uint64_t kept = 0;

@@ -228,6 +228,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
                &scan_);
   }
   ReportScan();
+  judge_->DeclareSets(scan_.streams);
 
   replay->directory = data_->journal();
   replay->from = std::max(restored.entry + 1, scan_.oldest);

@@ -62,10 +62,12 @@ class IngestServiceImpl : public IngestService,
       return {owner, shares_.Of(owner)};
     });
     judge_->SetOnOver([this](const std::string& run) { names_.Forget(run); });
+    judge_->SetKnownStreams([this](uint64_t stream_id) { return table_.Knows(stream_id); });
   }
   ~IngestServiceImpl() override {
     judge_->SetOwners(nullptr);
     judge_->SetOnOver(nullptr);
+    judge_->SetKnownStreams(nullptr);
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(

@@ -6,6 +6,7 @@
 
 #include "analysis/processes/processes.h"
 #include "base/clock.h"
+#include "rules/engine/refused.h"
 #include "rules/engine/told_closes.h"
 #include "server/judge/judge_takeover.h"
 #include "server/process/log.h"
@@ -79,6 +80,12 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
       [j = judge.get()](const std::string& run, const std::string& cause, uint64_t items) {
         const MutexLock lock(j->mutex_);
         j->runs_.AddLate(run, cause, items);
+      });
+  judge->engine_->SetOnLost(
+      [j = judge.get()](const std::string& run, const std::string& cause, uint64_t items) {
+        if (cause == rules::kRefusedLoss) j->counters_->engine_refused += items;
+        const MutexLock lock(j->mutex_);
+        j->runs_.AddLost(run, cause, items);
       });
   return judge;
 }
@@ -210,22 +217,28 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   }
   streams_.Note(stream_id, batch->sequence());
   if (SetAside(entry, parsed, runs)) return;
-  const auto items = static_cast<uint64_t>(batch->evidence_size());
   worker_->entry = entry;
   Quarantine::At(entry, catching_up_);
   absl::Status added;
   WithTakeover([&] {
-    added = engine_->Add(batch);
+    added = AddToEngine(batch);
     for (const std::string& run : runs) store_->EndEntry(run);
   });
-  if (!added.ok()) {
-    counters_->engine_refused += items;
-    LogWarning("{} evidence items refused by the rule engine: {}", items,
-               std::string(added.message()));
-  }
+  if (!added.ok())
+    LogError("stream {:016x} batch {}: refused by the rule engine after it was acknowledged: {}",
+             stream_id, batch->sequence(), std::string(added.message()));
   TellHeld();
   for (const std::string& run : runs) SetClosedStep(run);
   CloseWhatWentOn(runs);
+}
+
+// The sender was told that the batch is held, so what the engine refuses of it is lost.
+absl::Status Judge::AddToEngine(const std::shared_ptr<const v1::Batch>& batch) {
+  absl::Status added = engine_->Add(batch);
+  if (added.ok()) return added;
+  if (const absl::Status counted = engine_->AddRefused(*batch); !counted.ok())
+    LogError("its evidence cannot be counted: {}", std::string(counted.message()));
+  return added;
 }
 
 void Judge::CloseWhatWentOn(const std::vector<std::string>& runs) {

@@ -37,6 +37,7 @@
 #include "server/journal/gap_table.h"
 #include "server/journal/journal.h"
 #include "server/journal/journal_scan.h"
+#include "server/journal/stream_positions.h"
 #include "server/judge/awake_clock.h"
 #include "server/judge/fair_queue.h"
 #include "server/judge/quarantine.h"
@@ -149,6 +150,13 @@ class Judge {
   void SetOwners(std::function<Owner(const std::string& run)> owner_of);
   // Told, on the judging thread, of each run that is over: nothing is kept of its names.
   void SetOnOver(std::function<void(const std::string& run)> on_over);
+  // Whether the stream table knows a stream. The engine keeps the series sets of those that it
+  // knows: their batches may come at any time, also after their runs were over. Empty: all are
+  // kept.
+  void SetKnownStreams(std::function<bool(uint64_t stream_id)> known);
+  // Takes the sets that the journal knows of streams. A checkpoint of an older version forgot them
+  // with the stream's run, and the stream does not declare them again. After Restore, before Start.
+  void DeclareSets(const StreamPositions& streams);
   // What the engine knew by name when it had caught up with a former process; once.
   std::vector<KnownName> TakeNames();
 
@@ -224,11 +232,14 @@ class Judge {
   // judge_timers.cc
   void HandleTimers(JudgeQueue::Clock::time_point now);
   void CloseOverTheSlow(const RunTable::Skip& skip);
+  void ForgetRunsOver();
+  void ForgetStreams(JudgeQueue::Clock::time_point now);
 
   void HandInCheckpoint();
   void Handle(JudgeItem& item, const std::vector<std::string>& runs);
   void HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& batch,
                    const std::vector<std::string>& runs);
+  absl::Status AddToEngine(const std::shared_ptr<const v1::Batch>& batch);
   RunTable::Time Now() const { return awake_.At(JudgeQueue::Clock::now()); }
   std::string RunOf(const v1::JudgeEvent& event) const;
   uint64_t EntryOf(const std::string& run) const;
@@ -305,7 +316,11 @@ class Judge {
   bool ahead_told_ = false;        // since the last checkpoint
   bool retry_next_ = false;        // before what waits
   JudgeQueue::Clock::time_point next_timers_{};
-  JudgeQueue::Clock::time_point next_look_{};  // at liveness_
+  JudgeQueue::Clock::time_point next_look_{};    // at liveness_
+  JudgeQueue::Clock::time_point next_forget_{};  // of streams
+  // Streams that the engine knows and the stream table does not, and the entry by which all that
+  // came of them is judged; 0: not known yet.
+  std::map<uint64_t, uint64_t> left_streams_;
   AwakeClock awake_;
   std::map<std::string, v1::Finding> found_again_;  // while catching up
   std::map<std::string, uint64_t> restored_ahead_;  // likewise: what the checkpoint knew beyond
@@ -365,6 +380,7 @@ class Judge {
   mutable Mutex owners_mutex_;
   std::function<Owner(const std::string& run)> owner_of_ PLUMB_GUARDED_BY(owners_mutex_);
   std::function<void(const std::string& run)> on_over_ PLUMB_GUARDED_BY(owners_mutex_);
+  std::function<bool(uint64_t stream_id)> known_stream_ PLUMB_GUARDED_BY(owners_mutex_);
   std::vector<KnownName> names_ PLUMB_GUARDED_BY(owners_mutex_);
 
   std::atomic<uint64_t> judged_entry_{0};

@@ -95,6 +95,11 @@ void Judge::SetOnOver(std::function<void(const std::string& run)> on_over) {
   on_over_ = std::move(on_over);
 }
 
+void Judge::SetKnownStreams(std::function<bool(uint64_t stream_id)> known) {
+  const MutexLock lock(owners_mutex_);
+  known_stream_ = std::move(known);
+}
+
 // Those of runs that go on; a checkpoint and the journal had them.
 void Judge::NoteNames() {
   std::vector<KnownName> names;

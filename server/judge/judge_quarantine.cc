@@ -151,14 +151,13 @@ void Judge::JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch)
   worker_->entry = entry;
   absl::Status added;
   WithTakeover([&] {
-    added = engine_->Add(std::move(batch));
+    added = AddToEngine(batch);
     store_->EndEntry(retry_->run.run());
   });
   ShowClosedStep(retry_->run.run());
   if (!added.ok()) {
-    ++counters_->engine_refused;
-    LogWarning("run {:?}: entry {}: refused by the rule engine: {}", retry_->run.run(), entry,
-               std::string(added.message()));
+    LogError("run {:?}: entry {}: refused by the rule engine: {}", retry_->run.run(), entry,
+             std::string(added.message()));
   }
 }
 

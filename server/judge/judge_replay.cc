@@ -66,6 +66,18 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   return true;
 }
 
+void Judge::DeclareSets(const StreamPositions& streams) {
+  for (const auto& [id, stream] : streams.streams()) {
+    v1::Batch declared;
+    declared.set_stream_id(id);
+    for (const auto& [set, record] : stream.sets) declared.MergeFromString(record);
+    declared.clear_sources();
+    if (declared.series_sets().empty()) continue;
+    if (const absl::Status added = engine_->DeclareSets(declared); !added.ok())
+      LogError("journal: stream {:016x}: {}", id, std::string(added.message()));
+  }
+}
+
 // The former process may have died before it told anybody: of runs that go on.
 void Judge::TellFoundAgain() {
   for (const auto& [fingerprint, finding] : std::exchange(found_again_, {})) {

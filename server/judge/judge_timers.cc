@@ -1,5 +1,8 @@
 // What is decided by the clock.
 
+#include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "base/clock.h"
@@ -10,6 +13,8 @@ namespace plumbline::server {
 namespace {
 
 constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks that stand still
+constexpr size_t kMostRunsOver = 64;                   // whose rule state is kept
+constexpr std::chrono::seconds kForgetPeriod{5};       // between looks at streams that are gone
 constexpr std::chrono::seconds kAwaitQuietly{3};       // ranks that are still to come
 constexpr std::chrono::seconds kLag{1};  // what has waited so long keeps words of its run back
 
@@ -29,6 +34,55 @@ void Judge::CloseOverTheSlow(const RunTable::Skip& skip) {
   }
 }
 
+// A stream that the table has forgotten declares its sets again when it comes back. Its batches may
+// still be on their way through the journal, so one look marks how far they reach, and a later one
+// forgets the stream when those are judged.
+void Judge::ForgetStreams(JudgeQueue::Clock::time_point now) {
+  if (now < next_forget_ || !journal_->state().ok()) return;
+  next_forget_ = now + kForgetPeriod;
+  std::map<uint64_t, uint64_t> left;
+  {
+    const MutexLock lock(owners_mutex_);
+    if (!known_stream_) return;
+    for (const uint64_t id : engine_->Streams()) {
+      if (known_stream_(id)) continue;
+      const auto before = left_streams_.find(id);
+      left[id] = before == left_streams_.end() ? 0
+                 : before->second == 0         ? journal_->committed()
+                                               : before->second;
+    }
+  }
+  const bool idle = fair_queue_.empty() && fair_queue_.going_on() == 0 && queue_.size() == 0;
+  for (auto at = left.begin(); at != left.end();) {
+    const auto [id, entry] = *at;
+    const bool judged = entry != 0 && (idle || judged_entry_ >= entry);
+    if (judged) engine_->ForgetStream(id);
+    at = judged ? left.erase(at) : std::next(at);
+  }
+  left_streams_ = std::move(left);
+}
+
+// What is known of a run that is over, and may go on, is bounded: the one that was seen longest ago
+// goes first. Finished again, a run is forgotten: an event, so a restart and an audit forget it at
+// the same place.
+void Judge::ForgetRunsOver() {
+  const std::vector<std::string> over = engine_->RunsOver();
+  if (over.size() <= kMostRunsOver) return;
+  std::vector<std::pair<int64_t, std::string>> by_age;
+  {
+    const MutexLock lock(mutex_);
+    for (const std::string& run : over) by_age.emplace_back(runs_.LastSeen(run), run);
+  }
+  std::sort(by_age.begin(), by_age.end());
+  by_age.resize(over.size() - kMostRunsOver);
+  for (const auto& [seen, run] : by_age) {
+    if (fair_queue_.Busy(run) || fair_queue_.Urgent(run)) continue;
+    v1::JudgeEvent event;
+    event.mutable_run_finished()->set_run(run);
+    PushEvent(std::move(event));
+  }
+}
+
 // Decisions go before what waits of their run, as they were made before it was heard. Of a run of
 // which words have waited for long nothing is decided until they are heard.
 void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
@@ -37,6 +91,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
     return fair_queue_.WaitsSince(run) < now - kLag;
   };
   CloseOverTheSlow(skip);
+  ForgetStreams(now);
   std::vector<v1::RanksGone> gone;
   std::vector<std::string> ended, awaited, bad;
   {
@@ -64,6 +119,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   }
   if (now >= next_look_) {
     next_look_ = now + kLookPeriod;
+    ForgetRunsOver();
     for (v1::RanksHung& hung : liveness_.Look(now)) {
       v1::JudgeEvent event;
       *event.mutable_hung() = std::move(hung);

@@ -77,7 +77,8 @@ void AddLate(const v1::RunInfo& run, MetricFamilies* out) {
   using rules::LateCause;
   constexpr LateCause kCauses[] = {LateCause::kRankSlow,   LateCause::kStreamBroken,
                                    LateCause::kServerAway, LateCause::kRankSilent,
-                                   LateCause::kNeverCame,  LateCause::kNoRoom};
+                                   LateCause::kNeverCame,  LateCause::kNoRoom,
+                                   LateCause::kNextAttempt};
   uint64_t other = run.late();
   const auto add = [&](const char* cause, uint64_t items) {
     out->Counter("plumbline_run_late_evidence_total",

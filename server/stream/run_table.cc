@@ -388,6 +388,11 @@ bool RunTable::Ended(const std::string& run) const {
   return found == runs_.end() || found->second.ended;
 }
 
+int64_t RunTable::LastSeen(const std::string& run) const {
+  const auto found = runs_.find(run);
+  return found == runs_.end() ? 0 : found->second.info.last_seen_unix_ns();
+}
+
 RunKnown RunTable::Known(const std::string& run) const {
   const auto found = runs_.find(run);
   if (found == runs_.end()) return {};
@@ -443,6 +448,14 @@ void RunTable::AddLate(const std::string& run, const std::string& cause, uint64_
   v1::RunInfo& info = found->second.info;
   info.set_late(info.late() + items);
   (*info.mutable_late_by_cause())[cause] += items;
+}
+
+void RunTable::AddLost(const std::string& run, const std::string& cause, uint64_t items) {
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return;
+  v1::RunInfo& info = found->second.info;
+  info.set_lost(info.lost() + items);
+  (*info.mutable_lost_by_cause())[cause] += items;
 }
 
 std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) {

@@ -103,6 +103,7 @@ class RunTable {
   void SetEnded(const std::string& run);
   void SetEndsJudged(const std::string& run);
 
+  int64_t LastSeen(const std::string& run) const;  // Unix time, ns; 0: it is not known
   RunKnown Known(const std::string& run) const;
   bool Ended(const std::string& run) const;  // also one that is not known
   // Of the runs that go on.
@@ -111,6 +112,8 @@ class RunTable {
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   // Evidence came after its step had been closed.
   void AddLate(const std::string& run, const std::string& cause, uint64_t items);
+  // Evidence that was held is lost, and no agent reports it.
+  void AddLost(const std::string& run, const std::string& cause, uint64_t items);
   static std::vector<std::string> RunsOf(const v1::Batch& batch);
 
   size_t ranks_over() const;  // of runs that are over, remembered one by one

@@ -225,6 +225,11 @@ void StreamTable::SaidGoodbye(uint64_t stream_id) {
   attempts_.Left(stream_id);
 }
 
+bool StreamTable::Knows(uint64_t stream_id) const {
+  const MutexLock lock(mutex_);
+  return streams_.contains(stream_id);
+}
+
 size_t StreamTable::size() const {
   const MutexLock lock(mutex_);
   return streams_.size();

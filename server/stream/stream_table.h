@@ -118,6 +118,7 @@ class StreamTable {
   // All its ranks have ended, though its connection may stay a moment longer.
   void SaidGoodbye(uint64_t stream_id);
 
+  bool Knows(uint64_t stream_id) const;
   size_t size() const;
 
  private:

@@ -371,5 +371,38 @@ TEST(RankProgress, AnswersAsRankByRankWould) {
   }
 }
 
+// A run that is over may go on: its streams come back and do not declare their sets again.
+TEST(SeriesSetsOfStreams, OutliveTheRunUntilTheStreamIsForgotten) {
+  std::vector<v1::Verdict> verdicts;
+  auto engine =
+      *Engine::Create({.hosted = true}, [&](const v1::Verdict& v) { verdicts.push_back(v); });
+  std::map<std::string, uint64_t> lost;
+  engine->SetOnLost(
+      [&](const std::string&, const std::string& cause, uint64_t items) { lost[cause] += items; });
+  const std::vector<Value> values = {{"loss", 1.0}, {"grad_norm", 2.0}};
+  ASSERT_TRUE(engine->Add(ByColumns(0, 1, 0, values, true)).ok());
+  engine->FinishRun("run");
+  EXPECT_TRUE(engine->Add(ByColumns(0, 1, 1, values, false)).ok());
+  // So they do in an engine that takes up its checkpoint.
+  engine->FinishRun("run");
+  auto next = *Engine::Create({.hosted = true}, [](const v1::Verdict&) {});
+  ASSERT_TRUE(next->Restore(engine->Checkpoint()).ok());
+  EXPECT_TRUE(next->Add(ByColumns(0, 1, 2, values, false)).ok());
+  // The host forgets the stream: then it has to declare them again.
+  EXPECT_THAT(engine->Streams(), ::testing::ElementsAre(kStream));
+  engine->ForgetStream(kStream);
+  const v1::Batch batch = ByColumns(0, 1, 3, values, false);
+  EXPECT_THAT(std::string(engine->Add(batch).message()), HasSubstr("was not declared"));
+  // What is refused is lost, value by value, and said at once.
+  verdicts.clear();
+  ASSERT_TRUE(engine->AddRefused(batch).ok());
+  EXPECT_EQ(lost.at("engine-refused"), 2u);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].rule(), "meta/data-loss");
+  EXPECT_EQ(verdicts[0].finding().cause().id(), "engine-refused");
+  EXPECT_EQ(engine->closed_step("run"), 3) << "the rank is not waited for";
+  ASSERT_TRUE(engine->Add(ByColumns(0, 1, 4, values, true)).ok());
+}
+
 }  // namespace
 }  // namespace plumbline::rules

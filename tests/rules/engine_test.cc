@@ -55,6 +55,7 @@ class Closing : public ::testing::Test {
   std::vector<std::vector<uint32_t>> missing_;
   std::vector<std::pair<int64_t, uint32_t>> late_;  // (step, rank) that was told of by itself
   std::vector<std::pair<std::string, uint64_t>> told_late_;
+  std::map<std::string, uint64_t> lost_;  // by cause
   RunState::OnClose on_close_ = {
       [this](const SiteStep& step) {
         if (step.late) {
@@ -67,8 +68,12 @@ class Closing : public ::testing::Test {
         ranks_.push_back(ranks);
         missing_.push_back(step.missing_ranks);
       },
-      nullptr, [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); },
-      [this](const std::string& cause, uint64_t items) { told_late_.emplace_back(cause, items); }};
+      nullptr,
+      [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); },
+      [this](const std::string& cause, uint64_t items) { told_late_.emplace_back(cause, items); },
+      nullptr,
+      nullptr,
+      [this](const std::string& cause, uint64_t items) { lost_[cause] += items; }};
 };
 
 TEST_F(Closing, AStepWaitsForAllRanks) {
@@ -217,6 +222,58 @@ TEST_F(Closing, EvidenceOfAClosedStepIsCountedLate) {
   EXPECT_THAT(steps_, ElementsAre(0, 1));
   EXPECT_EQ(Late("late"), 1u);
   EXPECT_TRUE(state_.summary().losses.empty());
+}
+
+// Ranks 0 and 1 are killed at step 20, rank 1's steps 6 to 20 are in its spool; the next attempt
+// begins at step 21, and is heard first.
+TEST_F(Closing, StepsBeforeTheNextAttemptsFirstOneAreNotSuperseded) {
+  for (int64_t step = 0; step <= 20; ++step) Take(ScalarAt(0, 2, step));
+  for (int64_t step = 0; step <= 5; ++step) Take(ScalarAt(1, 2, step));
+  v1::Batch begins = Message(0, 2, 1);  // it has not begun a step yet
+  begins.add_progress()->set_newest_step(-1);
+  Take(begins);
+  EXPECT_EQ(steps_.back(), 5);
+  Take(ScalarAt(0, 2, 21, 1));
+  EXPECT_EQ(steps_.back(), 20);
+  for (int64_t step = 6; step <= 20; ++step) Take(ScalarAt(1, 2, step));
+  EXPECT_EQ(late_.size(), 15u);
+  EXPECT_EQ(Late("late-next-attempt"), 15u);
+  EXPECT_TRUE(state_.summary().losses.empty());
+  // A step that the next attempt repeats is superseded.
+  Take(ScalarAt(1, 2, 21));
+  EXPECT_EQ(late_.size(), 15u);
+  EXPECT_EQ(state_.summary().losses.at({"", "loss", "superseded"}).count, 1u);
+  EXPECT_EQ(lost_.at("superseded"), 1u);
+  EXPECT_EQ(state_.open_bytes() > 0, true) << "step 21 waits for rank 1";
+  Take(ScalarAt(1, 2, 21, 1));
+  EXPECT_EQ(steps_.back(), 21);
+  EXPECT_EQ(state_.open_bytes(), 0u);
+}
+
+// Attempt 1 repeats steps from 10 on, attempt 2 begins at 30: of attempt 0 the steps below 10
+// count.
+TEST_F(Closing, OfSeveralLaterAttemptsTheEarliestStepSupersedes) {
+  Take(ScalarAt(0, 1, 20));
+  Take(ScalarAt(0, 1, 10, 1));
+  Take(ScalarAt(0, 1, 30, 2));
+  Take(ScalarAt(0, 1, 9));
+  Take(ScalarAt(0, 1, 10));
+  Take(ScalarAt(0, 1, 29, 1));
+  Take(ScalarAt(0, 1, 30, 1));
+  EXPECT_EQ(Late("late-next-attempt"), 2u);
+  EXPECT_EQ(state_.summary().losses.at({"", "loss", "superseded"}).count, 2u);
+  // The same after a checkpoint.
+  Archive written;
+  state_.Persist(written);
+  RunState again("run", {.window_steps = 64}, &sets_);
+  const std::string bytes = written.Take();
+  Archive read(bytes);
+  again.Persist(read);
+  ASSERT_TRUE(read.ok()) << read.error();
+  again.Take(std::make_shared<const v1::Batch>(ScalarAt(0, 1, 9)), on_close_);
+  again.Take(std::make_shared<const v1::Batch>(ScalarAt(0, 1, 10)), on_close_);
+  EXPECT_EQ(again.summary().late.at("late-next-attempt").count, 3u);
+  EXPECT_EQ(again.summary().losses.at({"", "loss", "superseded"}).count, 3u);
 }
 
 TEST_F(Closing, ALaterAttemptSupersedesOpenSteps) {

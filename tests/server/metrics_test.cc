@@ -129,7 +129,7 @@ TEST(Metrics, LateEvidenceIsCountedByCause) {
   ASSERT_TRUE(again.Acknowledged(2));
   EXPECT_TRUE(Eventually([&] { return late("late-stream-broken", 1); }));
   for (const char* cause : {"late", "late-rank-slow", "late-server-away", "late-rank-silent",
-                            "late-never-came", "late-no-room"}) {
+                            "late-never-came", "late-no-room", "late-next-attempt"}) {
     EXPECT_TRUE(late(cause, 0)) << cause;
   }
 }
