@@ -47,7 +47,7 @@ struct CommandLine {
   std::string completion;
   bool check_config = false;
   bool test_alerts = false;
-  std::string backup, restore;  // the folder of the backup; empty: not asked for
+  std::string backup, restore;  // folder of the backup; empty: not requested
 };
 
 void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
@@ -99,7 +99,7 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
       ->group("");
 }
 
-// Options may stand before them and after them.
+// Options may come before and after a subcommand.
 void AddSubcommands(CLI::App* app, CommandLine* line) {
   const auto add = [&](const char* name, const char* does, std::string* directory) {
     CLI::App* command = app->add_subcommand(name, does)->fallthrough();

@@ -46,7 +46,7 @@ def add_debian_documents(folder, version, epoch):
     shutil.copyfile(PACKAGING / "debian/copyright", folder / "copyright")
     change = (
         f"plumbline ({version}) unstable; urgency=medium\n\n"
-        "  * Made by tools/package. CHANGELOG.md beside this file has the changes.\n\n"
+        "  * Made by tools/package. CHANGELOG.md in this folder has the changes.\n\n"
         f" -- The Plumbline authors <plumbline@localhost>  {email.utils.formatdate(epoch)}\n"
     )
     (folder / "changelog.gz").write_bytes(gzip.compress(change.encode(), 9, mtime=0))

@@ -2,7 +2,7 @@
 these name and that is of use without the source: examples, dashboards, what runs plumbd.
 
 The files keep their places towards each other, so a path in a document is below the folder of README.md. A link to
-what the tree does not hold becomes its text; a picture goes. A page that names files of the source alone says so.
+what the tree does not hold becomes its text; a picture is removed. If a page names files that only the source has, a note says so.
 """
 
 import pathlib
@@ -76,7 +76,7 @@ def with_note(text, there):
         return text
     folders = ", ".join(f"`{folder}`" for folder in missing)
     title, _, rest = text.partition("\n")
-    return f"{title}\n\n*In the source alone, and not in this package: {folders}.*\n{rest}"
+    return f"{title}\n\n*Only in the source, not in this package: {folders}.*\n{rest}"
 
 
 def write_documents(prefix):

@@ -76,7 +76,7 @@ def write_list(rows, path):
     lines += [f"{name:{width}}  {package} {versions.get(package, '')}" for name, package in rows]
     lines += [
         "",
-        "Symbols of theirs that were unique in the whole process are weak, a symbol of libstdc++ is asked for by its older version, and",
+        "Symbols of theirs that were unique in the whole process are weak, one symbol of libstdc++ is requested in its older version, and",
         "their names are changed; their code is not.",
     ]
     path.write_text("\n".join(lines) + "\n")
@@ -106,4 +106,4 @@ def outdated(libraries):
         r"(?m)^(\S+?)(?::\w+)?:\n  Installed: (\S+)\n  Candidate: (\S+)$", done.stdout
     ):
         if installed != candidate:
-            yield f"{name} {installed} is carried, and there is {candidate}: apt upgrade, then package again"
+            yield f"{name} {installed} is carried, but {candidate} is available: run apt upgrade, then package again"

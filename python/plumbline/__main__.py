@@ -6,7 +6,7 @@ import shutil
 import sys
 
 _ABOUT = """\
-With --model: says what run.watch(model, optimizer) would take for what, without training.
+With --model: prints how run.watch(model, optimizer) would classify each module, without training.
 Without: runs `plumb doctor`, which checks the installation and a server, not a model.
 
 MODULE is imported (the current folder is searched first) and FACTORY is called without arguments. It
@@ -21,7 +21,7 @@ Exit status: 0, all of it would be watched; 1, something would not, and it is sa
 def _arguments(words):
     parser = argparse.ArgumentParser(prog="python -m plumbline", description="Plumbline, inside a trainer's Python.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    doctor = commands.add_parser("doctor", help="what run.watch would take for what; without --model: plumb doctor", description=_ABOUT,
+    doctor = commands.add_parser("doctor", help="how run.watch would classify a model; without --model: plumb doctor", description=_ABOUT,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     doctor.add_argument("--model", metavar="MODULE:FACTORY", help="as in my_trainer.model:build")
     return parser.parse_args(words)
@@ -32,7 +32,7 @@ def _installation():
     own = os.path.join(os.path.dirname(__file__), "bin", "plumb")
     plumb = own if os.access(own, os.X_OK) else shutil.which("plumb")
     if plumb is None:
-        print("plumbline: --model MODULE:FACTORY is missing; without it `plumb doctor` checks the installation, and "
+        print("plumbline: --model MODULE:FACTORY is missing; without it `plumb doctor` would check the installation, but "
               "no plumb is on PATH", file=sys.stderr)  # fmt: skip
         return 2
     sys.stdout.flush()

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kFolder[] = "capsules";
-constexpr char kInfo[] = "info.pb";  // of a capsule; without one the server takes it for none
+constexpr char kInfo[] = "info.pb";  // of a capsule; the server ignores a folder without it
 constexpr int kCapsuleTries = 20;    // of a capsule that changes while it is copied
 
 std::optional<std::string> ReadInfo(const fs::path& path) {
@@ -26,7 +26,7 @@ std::optional<std::string> ReadInfo(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
 }
 
-// Sorted. Empty where there is no such folder.
+// Returns the sorted names in `folder`; none if there is no such folder.
 absl::StatusOr<std::vector<std::string>> NamesIn(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -40,11 +40,11 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const fs::path& folder) {
   return names;
 }
 
-// The first file of a held rank that was not copied; empty: none is missing.
+// Returns the first file of a held rank that was not copied; empty: none is missing.
 std::string Missing(const std::string& info_bytes, const std::string& capsules,
                     const fs::path& copied_below) {
   v1::CapsuleInfo info;
-  if (!info.ParseFromString(info_bytes)) return "";  // the server takes it for none
+  if (!info.ParseFromString(info_bytes)) return "";  // the server ignores this capsule
   const CapsuleFiles source(capsules), copied(copied_below);
   for (const v1::CapsuleRank& rank : info.ranks()) {
     if (rank.state() != v1::CapsuleRank::STATE_HELD) continue;
@@ -71,7 +71,7 @@ class CapsuleCopy {
   }
 
  private:
-  // Again until the server has changed nothing of it meanwhile.
+  // Copies one capsule; repeats the copy if the server changed the capsule meanwhile.
   absl::Status CopyOne(const std::string& name) {
     for (int i = 0; i < kCapsuleTries; ++i) {
       const auto info = ReadInfo(from_ / name / kInfo);

@@ -16,7 +16,7 @@ namespace {
 
 using Ranges = std::map<uint64_t, uint64_t>;  // first -> last entry
 
-// What the server itself lists as gone. None: it has never lost anything.
+// Returns the entries that the server lists as lost. No file: it has lost nothing.
 absl::StatusOr<Ranges> ReadGaps(const std::string& path) {
   Ranges gaps;
   auto log = FramedLogReader::Open(path);
@@ -36,7 +36,7 @@ absl::StatusOr<Ranges> ReadGaps(const std::string& path) {
   }
 }
 
-// The first entry from `from` to `to` that no gap covers; 0: all are covered.
+// Returns the first entry from `from` to `to` that no gap covers; 0: all are covered.
 uint64_t NotListed(const Ranges& gaps, uint64_t from, uint64_t to) {
   for (const auto& [first, last] : gaps) {
     if (first > from) break;
@@ -114,7 +114,7 @@ class Check {
 
   const std::string journal_, checkpoint_, gaps_path_;
   Ranges gaps_;
-  uint64_t newest_ = 0;  // entry that a checkpoint knows
+  uint64_t newest_ = 0;  // last entry that a checkpoint knows
   CopyState state_;
 };
 

@@ -13,7 +13,7 @@ struct CopyState {
   uint64_t checkpoint_entry = 0;             // of the newest; 0: there is none
   size_t checkpoints = 0;
   std::string last_segment;  // its path; empty: there is none
-  uint64_t whole_bytes = 0;  // of it, up to its last whole frame
+  uint64_t whole_bytes = 0;  // of last_segment, up to its last whole frame
   uint64_t known_lost = 0;   // entries that the server lists as gaps: retention, damage
 };
 

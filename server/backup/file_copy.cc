@@ -104,8 +104,8 @@ absl::StatusOr<FileDigest> CopyFile(const PinnedFile& from, const std::string& t
 absl::StatusOr<FileDigest> DigestOf(const std::string& path) {
   auto file = PinnedFile::Open(path);
   if (!file.ok()) return file.status();
-  // What the kernel holds of it goes. Of small files a busy disk takes longer for that than for all
-  // else of a backup.
+  // Drops the file from the page cache. For small files this is left out: on a busy disk it would
+  // take longer than the rest of the backup.
   if (file->size() > kPiece) (void)posix_fadvise(file->fd(), 0, 0, POSIX_FADV_DONTNEED);
   return ReadAll(*file, [](std::string_view) { return absl::OkStatus(); });
 }

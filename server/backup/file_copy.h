@@ -1,4 +1,4 @@
-// Files, copied with their digests, and made durable together.
+// Copies files, computes their digests, and makes them durable together.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct FileDigest {
 // An open file: stays readable after another process has removed or replaced its name.
 class PinnedFile {
  public:
-  // NotFound: there is none of this name.
+  // NotFound: there is no file of this name.
   static absl::StatusOr<PinnedFile> Open(const std::string& path);
   PinnedFile(PinnedFile&& other) noexcept
       : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
@@ -46,7 +46,8 @@ class PinnedFile {
 // SyncAll. Returns the digest of the bytes that were read.
 absl::StatusOr<FileDigest> CopyFile(const PinnedFile& from, const std::string& to);
 
-// Reads `path`; a large file from the disk, if it was synced before. NotFound: there is none.
+// Returns the digest of the file `path`. A large file that was synced is read from the disk, not
+// from the page cache. NotFound: there is no such file.
 absl::StatusOr<FileDigest> DigestOf(const std::string& path);
 
 // Makes all of the file system that holds `directory` durable: one call instead of one for each of

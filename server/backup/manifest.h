@@ -19,7 +19,7 @@ struct Manifest {
   int64_t unix_ns = 0;                       // when the backup was begun
   uint64_t first_entry = 0, last_entry = 0;  // of the journal; 0: it is empty
   uint64_t checkpoint_entry = 0;             // of the newest checkpoint; 0: there is none
-  std::map<std::string, FileDigest> files;   // path below the backup -> what lies there
+  std::map<std::string, FileDigest> files;   // by path below the backup
 
   uint64_t bytes() const;  // of all files
 };

@@ -41,7 +41,7 @@ class Restore {
   }
 
  private:
-  // Where a service's folder is a symlink to one that is gone (DynamicUser=), that one is made.
+  // If a service's folder is a symlink to a folder that is gone (DynamicUser=), makes that folder.
   absl::Status Take() {
     std::error_code error;
     fs::path real = WithoutSlash(data_);
@@ -60,7 +60,8 @@ class Restore {
     return absl::OkStatus();
   }
 
-  // Empty, but for the lock. What a restore has left that was cut off goes.
+  // Checks that the folder is empty, except for the lock. Removes what a restore that was cut off
+  // has left.
   absl::Status Prepare() {
     const std::string mark = data_ + "/" + kUnfinishedRestore;
     std::error_code error;
@@ -128,11 +129,11 @@ class Restore {
     return absl::OkStatus();
   }
 
-  // Whoever owns the folder runs the server. Only root can give files away.
+  // Gives `path` to the owner of the folder, which runs the server. Only root can do that.
   void Own(const std::string& path) const {
     if (geteuid() != 0) return;
     if (lchown(path.c_str(), folder_.st_uid, folder_.st_gid) != 0) {
-      // A file system without owners: then its files belong to whoever mounted it.
+      // A file system without owners: its files belong to the user that mounted it.
     }
   }
 

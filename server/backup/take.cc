@@ -1,4 +1,4 @@
-// A backup: what is copied in which order, and why, says README.md of this folder.
+// Takes a backup. README.md of this folder states the order of the copies and the reasons.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -88,9 +88,9 @@ class Backup {
     }
   }
 
-  // Segments are made in the order of their numbers: all that the first listing shows, and all
-  // before them, are in the second one, but for those that retention took. The newest one of a
-  // former call is opened again, because a failed commit may have begun it anew.
+  // Opens the segments that are not open yet. The server makes segments in the order of their
+  // numbers, so a later listing lacks only those that retention removed. The newest segment of a
+  // former call is opened again, because a failed commit may have replaced it.
   absl::Status PinSegments() {
     const auto seen = ListSegments(data_ + "/journal");
     if (!seen.ok()) return seen.status();
@@ -109,7 +109,7 @@ class Backup {
     return absl::OkStatus();
   }
 
-  // A backup must not fill the disk of the journal: then nothing could be acknowledged.
+  // A backup must not fill the disk of the journal: the server could then acknowledge nothing.
   absl::Status CheckSpace() {
     uint64_t bytes = 0;
     for (const PinnedFile& file : checkpoints_) bytes += file.size();
@@ -175,8 +175,8 @@ class Backup {
     return absl::OkStatus();
   }
 
-  // The newest segment ends in the middle of a commit where the server was writing one: that was
-  // not acknowledged, and is cut off.
+  // If the server was writing a commit, the newest segment ends in the middle of it. That commit
+  // was not acknowledged, and is cut off.
   absl::Status CheckAll() {
     auto state = CheckCopy(to_);
     if (!state.ok()) return state.status();
@@ -230,7 +230,8 @@ class Backup {
 
 absl::StatusOr<std::string> TakeBackup(const std::string& data, const std::string& directory,
                                        const std::string& tool_version) {
-  // After ingest, but not idle: a disk that is always busy would never let it end.
+  // A lower priority than ingest, but not the idle class: on a disk that is always busy, an idle
+  // process would never end.
   (void)setpriority(PRIO_PROCESS, 0, kNice);
   return Backup(data, WithoutSlash(directory), tool_version).Run();
 }

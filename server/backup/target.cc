@@ -86,7 +86,7 @@ absl::StatusOr<BackupTarget> BackupTarget::Open(const std::string& directory,
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": another plumbd writes a backup there"));
   }
-  // What a process has left that was cut off.
+  // Removes what a process that was cut off has left.
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error)) {
     fs::remove_all(entry.path(), error);
@@ -121,7 +121,7 @@ absl::Status BackupTarget::Finish(const Manifest& manifest) {
   return SyncDirectory(parent.empty() ? "." : parent.string());
 }
 
-// The older backup has its name until the new one is there; if this is cut off in between, it is
+// The older backup keeps its name until the new one is there; if this is cut off in between, it is
 // DIR.previous.
 absl::Status BackupTarget::Exchange() {
   const std::string previous = directory_ + kPrevious;

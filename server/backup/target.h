@@ -1,4 +1,4 @@
-// Where a backup is written: a folder beside it, which gets its name at the end.
+// The folder in which a backup is written: DIR.unfinished, which is renamed to DIR at the end.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace plumbline::server {
 
 // DIR.unfinished, locked while a backup is written there. Removed with the object unless Finish has
-// returned OK; what a process leaves there that is killed, the next one removes.
+// returned OK. If a process is killed, the next one removes what it left there.
 class BackupTarget {
  public:
   // FailedPrecondition: `directory` is neither free nor an older backup of the journal `id`, lies
@@ -26,8 +26,8 @@ class BackupTarget {
   ~BackupTarget();
 
   const std::string& path() const { return path_; }
-  // Writes the manifest, syncs all, and renames. FailedPrecondition: an older backup that stands
-  // there knows more of the journal.
+  // Writes the manifest, syncs all, and renames. FailedPrecondition: the backup that is
+  // already there holds later entries of the journal.
   absl::Status Finish(const Manifest& manifest);
 
  private:
@@ -39,10 +39,10 @@ class BackupTarget {
   int fd_;  // of path_, locked; -1: done
 };
 
-// "/a/b/" is "/a/b".
+// Removes trailing slashes: "/a/b/" becomes "/a/b".
 std::string WithoutSlash(std::string path);
 
-// ResourceExhausted: the disk of `folder` has not `bytes` free, and what a journal on it needs.
+// ResourceExhausted: the disk of `folder` has less free than `bytes` and Health::kLeastFree.
 absl::Status CheckFree(const std::string& folder, uint64_t bytes);
 
 }  // namespace plumbline::server

@@ -24,13 +24,13 @@ namespace plumbline::server {
 
 inline constexpr char kUnfinishedRestore[] = "restore.unfinished";
 
-// Whether a plumbd makes files of this name in a data directory.
+// Returns true if plumbd makes files of this name in a data directory.
 bool IsDataName(const std::string& name);
 
 // One process at a time has it; the kernel releases it when the process ends.
 class DataDirectoryLock {
  public:
-  // Of a directory that exists. FailedPrecondition: another process holds it.
+  // Locks a directory that exists. FailedPrecondition: another process holds the lock.
   static absl::StatusOr<std::unique_ptr<DataDirectoryLock>> Take(const std::string& path);
   ~DataDirectoryLock();
   DataDirectoryLock(const DataDirectoryLock&) = delete;

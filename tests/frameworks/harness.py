@@ -25,7 +25,7 @@ CASES = {}  # file: its cases
 
 
 class Wrong(AssertionError):
-    """What a case must hold, and does not."""
+    """A case does not have a property that it must have."""
 
 
 @dataclasses.dataclass
@@ -69,7 +69,7 @@ def seed():
 
 
 def digest(result, into=None):
-    """Of tensors, arrays and numbers, in whatever lists and dictionaries they lie."""
+    """Returns the SHA-256 of tensors, arrays and numbers, also inside lists and dictionaries."""
     seen = hashlib.sha256() if into is None else into
     if isinstance(result, dict):
         result = [part for name in sorted(result) for part in (name, result[name])]

@@ -1,6 +1,6 @@
-"""run.py FILE…: the cases of these files. --case REGEX: only those whose FILE/CASE matches. --keep DIR: what they wrote.
+"""run.py FILE…: runs the cases of these files. --case REGEX: only those whose FILE/CASE matches. --keep DIR: keeps their output there.
 
-Started by any Python: it goes on in the environment that tests/frameworks/setup makes. Exit status 77 where there is none.
+Any Python may start it: it continues in the environment that tests/frameworks/setup makes. Exit status 77: there is no such environment.
 """
 
 import argparse

@@ -243,7 +243,7 @@ class Contents(Tree):
         named = set()
         for page in [folder / "README.md", *(folder / "docs").rglob("*.md")]:
             text = page.read_text()
-            note = re.search(r"(?m)^\*In the source alone.*: (.*)\.\*$", text)
+            note = re.search(r"(?m)^\*Only in the source.*: (.*)\.\*$", text)
             absent = tuple(re.findall("`(.*?)`", note[1])) if note else ()
             for name in documents.named_files(text.replace(note[0], "") if note else text):
                 if f"{name}/".startswith(absent):

@@ -117,7 +117,7 @@ class Install(Case):
         write_wheel(self.wheels, "nvidia-cublas", {"nvidia/cu13/lib/libcublas.so.13": "other"})
         done = self.call()
         self.assertEqual(done.returncode, 1)
-        self.assertIn("a wheel is not the one that is pinned (sha256); nothing was installed", done.stderr)
+        self.assertIn("a wheel differs from its pinned sha256; nothing was installed", done.stderr)
         self.assertEqual(self.kept(), [])
 
     def test_without_a_registry_it_says_so(self):

@@ -1,5 +1,5 @@
-"""A second look at what cubin.py reads: the text of NVIDIA's disassembler, instruction by
-instruction. What is counted rests on an instruction's operation, its guard, and where a branch goes.
+"""Compares what cubin.py reads with the text of NVIDIA's disassembler, instruction by instruction.
+The count depends on an instruction's operation, its guard, and the target of a branch.
 """
 import re
 import subprocess
