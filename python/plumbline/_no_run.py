@@ -20,9 +20,13 @@ class _NoContext:
 
 
 class NoRun(Run):
-    """A run that does nothing: Plumbline is disabled, or its library is missing."""
+    """A run that does nothing: Plumbline is disabled, or its library is missing.
 
-    def __init__(self):  # deliberately not Run's: there is no library to hold on to
+    refused: not by the trainer's wish, so that flush and finish return False.
+    """
+
+    def __init__(self, refused=False):  # deliberately not Run's: there is no library to hold on to
+        self._refused = refused
         self._context = _NoContext(self)
 
     def step(self, number):
@@ -92,13 +96,13 @@ class NoRun(Run):
         return self._context
 
     def flush(self, timeout=10.0):
-        return True
+        return not self._refused
 
     def finish(self, timeout=2.0):
-        return True
+        return not self._refused
 
     def _close(self, timeout=2.0):
-        return True
+        return not self._refused
 
 
 def _nothing(self, layer, *_, **__):

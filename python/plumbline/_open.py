@@ -84,7 +84,7 @@ def _refused(strict, text):
     if strict:
         raise PlumblineError(text)
     _warn(f"{text}. Nothing is observed; the trainer goes on.")
-    return NoRun()
+    return NoRun(refused=True)
 
 
 def init(run=None, server=None, record=None, *, rank=None, world_size=None, attempt=None,
@@ -129,7 +129,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     if status == DISABLED:
         if strict and _forked():
             raise PlumblineError(library.last_error())
-        return NoRun()
+        return NoRun(refused=_forked())
     opened = Run(library, handle.value, strict, ranks)
     ranks.say(opened)
     _endings.watch(opened)

@@ -70,6 +70,8 @@ class Run(Observations):
         self._handle = handle
         self._strict = strict
         self._ranks = ranks
+        self._pid = os.getpid()
+        self._kept = None  # the result of finish; None: not finished
         self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
         self._next_step = 0  # behind the newest one
@@ -358,7 +360,12 @@ class Run(Observations):
         return status >= 0
 
     def finish(self, timeout=2.0):
-        """Delivers what is left, within `timeout` seconds, and ends the run. May be repeated."""
+        """Delivers what is left, within `timeout` seconds, and ends the run. May be repeated.
+
+        True: all that was measured is in the record, and acknowledged by the server; or there was
+        nothing to keep (nothing was observed, or PLUMBLINE_DISABLE is set). False: nothing was
+        recorded, or something measured is missing; standard error has the reason, once.
+        """
         _endings.closing(self, sys.exc_info()[1])
         return self._close(timeout)
 
@@ -371,14 +378,27 @@ class Run(Observations):
             encoded(thread)))  # fmt: skip
 
     def _close(self, timeout=2.0):
+        if self._kept is not None:  # closed before: the result stays
+            return self._kept
         self._step = NO_STEP
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
-        if status == DEADLINE_EXCEEDED:  # no fault of the trainer's: said, never raised
-            print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
-        elif status != DISABLED:
-            self._check("finish", status)
+        if status == DISABLED:
+            self._kept = False
+            self._say_forked()
+        else:
+            self._kept = status >= 0
+            # Not the trainer's mistake: printed, never raised. The library printed UNAVAILABLE itself.
+            if status < 0 and status != UNAVAILABLE:
+                print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
+            elif status < 0 and self._strict:
+                self._check("finish", status)
         _endings.closed(self)
-        return status >= 0
+        return self._kept
+
+    def _say_forked(self):
+        if os.getpid() != self._pid:
+            print("plumbline: finish: this process was forked from the one that opened the run, so nothing of it "
+                  "was recorded", file=sys.stderr)  # fmt: skip
 
     def __enter__(self):
         return self

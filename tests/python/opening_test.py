@@ -16,7 +16,7 @@ def test_refused_open(tmp_path):
         run.observe_routing("a", [[1.0]], top_k=1)
         run.scalar("loss", 1)
         with run.span("data"): pass
-    assert run.flush() and run.finish()
+    assert not run.flush() and not run.finish()
     assert isinstance(run, plumbline.NoRun)
     """
     for arguments, said in [
