@@ -387,11 +387,10 @@ class Run(Observations):
             self._say_forked()
         else:
             self._kept = status >= 0
-            # Not the trainer's mistake: printed, never raised. The library printed UNAVAILABLE itself.
-            if status < 0 and status != UNAVAILABLE:
-                print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
-            elif status < 0 and self._strict:
+            if self._strict and status != DEADLINE_EXCEEDED:
                 self._check("finish", status)
+            elif status < 0 and status != UNAVAILABLE:  # which the library has printed
+                print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
         _endings.closed(self)
         return self._kept
 
