@@ -138,14 +138,14 @@ int NoteRequest(SSL* ssl, X509**, EVP_PKEY**) {
 // Goes on whatever the certificate is: it is judged from the outcome.
 int GoOn(int, X509_STORE_CTX*) { return 1; }
 
-struct Tls {
+struct TlsClient {
   std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context{SSL_CTX_new(TLS_client_method()),
                                                        SSL_CTX_free};
   std::unique_ptr<SSL, void (*)(SSL*)> ssl{nullptr, SSL_free};
   BIO* in = nullptr;  // owned by ssl
   BIO* out = nullptr;
 
-  Tls(const std::string& target, const std::string& ca, bool* asks_certificate) {
+  TlsClient(const std::string& target, const std::string& ca, bool* asks_certificate) {
     if (ca == "system") {
       SSL_CTX_set_default_verify_paths(context.get());
     } else {
@@ -174,7 +174,7 @@ struct Tls {
   }
 };
 
-bool Flush(Tls& tls, Socket& socket) {
+bool Flush(TlsClient& tls, Socket& socket) {
   char bytes[4096];
   for (int n = 0; (n = BIO_read(tls.out, bytes, sizeof(bytes))) > 0;) {
     if (!socket.Send({bytes, static_cast<size_t>(n)})) return false;
@@ -183,7 +183,7 @@ bool Flush(Tls& tls, Socket& socket) {
 }
 
 // True: completed. `first`: the first bytes that came.
-bool Handshake(Tls& tls, Socket& socket, std::string* first) {
+bool Handshake(TlsClient& tls, Socket& socket, std::string* first) {
   for (;;) {
     const int done = SSL_do_handshake(tls.ssl.get());
     const int want = SSL_get_error(tls.ssl.get(), done);
@@ -206,7 +206,7 @@ DoorProbe ProbeTls(const std::string& target, const std::string& ca) {
   probe.connected = probe.error.empty();
   if (!probe.connected) return probe;
   std::string first;
-  Tls tls(target, ca, &probe.asks_certificate);
+  TlsClient tls(target, ca, &probe.asks_certificate);
   probe.handshake = Handshake(tls, socket, &first);
   ERR_clear_error();  // the queue is the thread's, and others read it
   probe.tls = IsTls(first);

@@ -150,7 +150,7 @@ TEST_F(CliTest, ARelayNamesTheServerAboveIt) {
                                                   {"watch", "--once"},
                                                   {"query", "info"},
                                                   {"query", "incidents"},
-                                                  {"capsule", "00"}}) {
+                                                  {"capsule", "00", "--output", "/tmp/none"}}) {
     std::vector<std::string> words = command;
     words.insert(words.end(), {"--server", relay.address()});
     const Ended ended = RunPlumb(words);
