@@ -134,9 +134,8 @@ TEST(CliPorts, TheHttpPortIsToldFromTheGrpcPort) {
     words.insert(words.end(), {"--server", http});
     const Ended ended = RunPlumb(words);
     EXPECT_EQ(ended.status, 2);
-    EXPECT_THAT(ended.errors, HasSubstr("plumb: " + http +
-                                        " speaks HTTP, not gRPC: it is plumbd's "
-                                        "--http port"));
+    EXPECT_THAT(ended.errors,
+                HasSubstr(http + " speaks HTTP, not gRPC: it is plumbd's --http port"));
   }
   ASSERT_EQ(server.Stop(), 0);
   EXPECT_THAT(RunPlumb({"runs", "--server", http}).errors, Not(HasSubstr("speaks HTTP")));
@@ -159,7 +158,8 @@ TEST_F(CliTest, ARelayNamesTheServerAboveIt) {
     EXPECT_THAT(ended.errors, HasSubstr("--server " + server_.address()));
   }
 #ifndef PLUMBLINE_SANITIZED
-  const Ended doctor = RunPlumb({"doctor", "--timeout", "60", "--server", relay.address()});
+  const Ended doctor = RunPlumb({"doctor", "--timeout", "60", "--server", relay.address()},
+                                {"PYTHON=/nonexistent/python"});
   EXPECT_EQ(doctor.status, 0) << doctor.output;
   EXPECT_THAT(doctor.output, testing::ContainsRegex("ok +relay +" + relay.address() +
                                                     " is a relay of " + server_.address()));
