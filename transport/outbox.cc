@@ -135,6 +135,7 @@ Outbox::State Outbox::state() const {
     s.next_sequence = queue_.front().sequence;
   }
   s.rejected = rejected_;
+  s.dropped = dropped_;
   return s;
 }
 
@@ -200,6 +201,7 @@ bool Outbox::DropOldestSamples() {
 bool Outbox::DropOldestEvidence() {
   for (size_t i = spooled_; i < queue_.size(); ++i) {
     if (queue_[i].batch.hollow()) continue;
+    dropped_ += queue_[i].batch.items;
     Replace(i, WithoutEvidence(queue_[i].batch, Cause(), sets_));
     return true;
   }

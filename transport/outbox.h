@@ -76,6 +76,7 @@ class Outbox {
     uint64_t acknowledged = 0;   // highest sequence
     uint64_t next_sequence = 0;  // the oldest sequence still held
     uint64_t rejected = 0;       // batches refused
+    uint64_t dropped = 0;        // evidence that found no room, in memory or in the spool
     bool empty() const { return batches == 0; }
   };
   State state() const;
@@ -133,6 +134,7 @@ class Outbox {
   uint64_t sent_through_ PLUMB_GUARDED_BY(mutex_) = 0;  // highest sequence that was ever sent
   uint64_t acknowledged_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t rejected_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t dropped_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t pushed_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t settled_ PLUMB_GUARDED_BY(mutex_) = 0;
   SeriesSets sets_ PLUMB_GUARDED_BY(mutex_);

@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "transport/diagnosis.h"
+
 namespace plumbline::transport {
 namespace {
 
@@ -143,14 +145,13 @@ absl::Status StreamSender::Deliver() {
   while (Wanted()) {
     const bool welcomed = RunOnce(&status);
     if (Refused(status)) {
-      return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                          status.error_message());
+      return absl::Status(static_cast<absl::StatusCode>(status.error_code()), TextOf(status));
     }
     WaitBeforeNext(welcomed, status);
   }
   if (outbox_.state().empty()) return absl::OkStatus();
   return absl::CancelledError("stopped before " + config_.target + " had everything" +
-                              (status.ok() ? "" : ": " + status.error_message()));
+                              (status.ok() ? "" : ": " + TextOf(status)));
 }
 
 uint64_t DeliverDeadSpools(const DeadSpools& dead_spools) {

@@ -20,9 +20,13 @@ void SetState(Run* run, RunState state) { __atomic_store(&run->state, &state, __
 Site* FirstSite(Run* run) { return __atomic_load_n(&run->sites, __ATOMIC_ACQUIRE); }
 Site* NextSite(Site* site) { return __atomic_load_n(&site->next, __ATOMIC_ACQUIRE); }
 
-// For good: each later call answers with what failed, and no site is due any more.
+// For good: each later call returns the failure, and no site is due any more. A cause that is not
+// the caller's mistake (memory, a disk, a thread) is UNAVAILABLE, which callers need not report:
+// the library prints it.
 void FailRun(Run* run, plumbline_status_t failure) {
-  run->failure = failure < 0 ? failure : static_cast<plumbline_status_t>(PLUMBLINE_INTERNAL);
+  run->failure = failure == PLUMBLINE_INVALID_ARGUMENT
+                     ? failure
+                     : static_cast<plumbline_status_t>(PLUMBLINE_UNAVAILABLE);
   run->failure_text = *ThreadError();
   SetAllDue(run, PLUMBLINE_NEVER);
   SetState(run, RunState::kFailed);
@@ -169,8 +173,11 @@ plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms) {
   SetState(run, RunState::kClosed);  // new calls turn away from here on
   SetAllDue(run, PLUMBLINE_NEVER);
   __atomic_store_n(&run->head.step, PLUMBLINE_NO_STEP, __ATOMIC_RELAXED);
-  return before == RunState::kOpen ? CloseAgentRun(run, timeout_ms)
-                                   : static_cast<plumbline_status_t>(PLUMBLINE_OK);
+  if (before == RunState::kOpen) return CloseAgentRun(run, timeout_ms);
+  if (before == RunState::kWaiting)
+    return PLUMBLINE_OK;  // nothing was observed, so nothing is lost
+  *ThreadError() = run->failure_text;
+  return run->failure;
 }
 
 namespace {

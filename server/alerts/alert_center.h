@@ -55,6 +55,8 @@ class AlertCenter {
   void Stop();
 
   std::vector<Route> Routes() const;
+  // True if a route sends incidents with this finding.
+  bool Routed(const v1::Finding& finding) const;
   // What was told of an incident, and what came of it.
   absl::StatusOr<std::vector<AlertDelivery>> History(const std::string& fingerprint) const;
   // The same for queries; empty where the log cannot be read.

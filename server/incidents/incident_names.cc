@@ -180,12 +180,14 @@ uint64_t IncidentTable::OpenIn(const std::string& run) const {
                     [](const Entry* entry) { return Open(entry->incident, entry->shown()); }));
 }
 
-std::map<std::pair<std::string, v1::Level>, uint64_t> IncidentTable::OpenByRule() const {
-  std::map<std::pair<std::string, v1::Level>, uint64_t> out;
+IncidentTable::RuleCounts IncidentTable::OpenByRule(
+    const std::function<bool(const v1::Finding&)>& wanted) const {
+  RuleCounts out;
   const MutexLock lock(mutex_);
   for (const auto& [fingerprint, entry] : by_fingerprint_) {
     const v1::Finding& shown = entry.shown();
-    if (Open(entry.incident, shown)) ++out[{shown.rule(), shown.level()}];
+    if (!Open(entry.incident, shown) || (wanted && !wanted(shown))) continue;
+    ++out[{shown.rule(), shown.level()}];
   }
   return out;
 }

@@ -126,8 +126,10 @@ class IncidentTable {
   // own is the one shown.
   std::vector<Change> List(const IncidentFilter& filter) const;
   uint64_t OpenIn(const std::string& run) const;  // neither over nor suppressed
-  // How many are neither over nor suppressed, by rule and level.
-  std::map<std::pair<std::string, v1::Level>, uint64_t> OpenByRule() const;
+  // How many are neither over nor suppressed, by rule and level. `wanted`: counts only those whose
+  // shown finding it accepts; it is called under the table's lock.
+  using RuleCounts = std::map<std::pair<std::string, v1::Level>, uint64_t>;
+  RuleCounts OpenByRule(const std::function<bool(const v1::Finding&)>& wanted = nullptr) const;
 
   v1::IncidentBookState Checkpoint() const;
   // Between the two nobody else gets in. For who makes a copy of the process, in which a lock that

@@ -63,12 +63,20 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
              committed > judged ? static_cast<double>(committed - judged) : 0);
 }
 
-void AddIncidents(const IncidentTable& incident_table, MetricFamilies* out) {
+void AddIncidents(const IncidentTable& incident_table, const AlertCenter* alerts,
+                  MetricFamilies* out) {
+  auto unrouted = incident_table.OpenByRule(
+      [&](const v1::Finding& f) { return alerts == nullptr || !alerts->Routed(f); });
   for (const auto& [key, count] : incident_table.OpenByRule()) {
+    const MetricFamilies::Labels labels = {{"level", rules::LevelName(key.second)},
+                                           {"rule", key.first}};
     out->Gauge(
         "plumbline_open_incidents",
         "Incidents neither resolved nor suppressed, acknowledged and silenced ones included.",
-        static_cast<double>(count), {{"level", rules::LevelName(key.second)}, {"rule", key.first}});
+        static_cast<double>(count), labels);
+    out->Gauge("plumbline_unrouted_incidents",
+               "Of the open incidents, those that no [[alerts.route]] matches.",
+               static_cast<double>(unrouted[key]), labels);
   }
 }
 
@@ -206,7 +214,8 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
     AddJudge(sources_, now, &out);
     AddRuns(*sources_.judge, &out);
   }
-  if (sources_.incident_table != nullptr) AddIncidents(*sources_.incident_table, &out);
+  if (sources_.incident_table != nullptr)
+    AddIncidents(*sources_.incident_table, sources_.alerts, &out);
   if (sources_.store != nullptr) AddStore(sources_.store, &out);
   if (sources_.alerts != nullptr) AddAlerts(*sources_.alerts, now, &out);
   AddKeeping(sources_, started_unix_s_, now, &out);

@@ -16,6 +16,7 @@
 #include "server/process/grpc_status.h"
 #include "server/relay/stream_multiplexer.h"
 #include "server/stream/wire.h"
+#include "transport/diagnosis.h"
 
 namespace plumbline::server {
 namespace {
@@ -190,11 +191,34 @@ class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest:
   Gate* gate_ = nullptr;
 };
 
+// Answers each call that is not Ingest: the server above has the runs.
+class AskAbove : public grpc::CallbackGenericService {
+ public:
+  explicit AskAbove(std::string upstream) : upstream_(std::move(upstream)) {}
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    context->AddTrailingMetadata(transport::kRelayOf, upstream_);
+    return new Refusal({grpc::StatusCode::FAILED_PRECONDITION,
+                        absl::StrCat("this is a relay of ", upstream_,
+                                     " and answers no queries: ask the server, with --server ",
+                                     upstream_, " (PLUMBLINE_SERVER)")});
+  }
+
+ private:
+  class Refusal : public grpc::ServerGenericBidiReactor {
+   public:
+    explicit Refusal(const grpc::Status& status) { Finish(status); }
+    void OnDone() override { delete this; }
+  };
+  const std::string upstream_;
+};
+
 class RelayServer : public Server {
  public:
   explicit RelayServer(const Config& config)
       : board_(std::make_shared<StreamMultiplexer>(config.relay_upstream, CredentialsOf(config))),
-        service_(board_, config.hello_seconds) {}
+        service_(board_, config.hello_seconds),
+        ask_above_(config.relay_upstream) {}
   ~RelayServer() override { Stop(); }
 
   absl::Status Listen(const Config& config) {
@@ -214,6 +238,7 @@ class RelayServer : public Server {
     SetLimits(config, &builder);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.RegisterService(&service_);
+    builder.RegisterCallbackGenericService(&ask_above_);
     grpc_ = builder.BuildAndStart();
     if (grpc_ == nullptr || port == 0) {
       grpc_ = nullptr;
@@ -245,6 +270,7 @@ class RelayServer : public Server {
   std::unique_ptr<Gate> gate_;
   const std::shared_ptr<StreamMultiplexer> board_;
   RelayService service_;
+  AskAbove ask_above_;
   std::unique_ptr<grpc::Server> grpc_;
   std::string address_;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/process/log.h"
+#include "transport/diagnosis.h"
 #include "transport/wire.h"
 
 namespace plumbline::server {
@@ -276,7 +277,7 @@ void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status
     waiting_.clear();
     if (!shut_ && !lines.empty()) {
       LogWarning("{}: {}; {} streams wait", target_,
-                 status.ok() ? "ended the call" : status.error_message(), lines.size());
+                 status.ok() ? "ended the call" : transport::TextOf(status), lines.size());
     }
   }
   over->Cancel();

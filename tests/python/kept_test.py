@@ -32,6 +32,13 @@ def _outcome(tmp_path, options, between="", steps=3, after="", **environment):
 
 # What is in the way -> (init's options, lines between opening and observing, environment, the reason).
 NOTHING_IS_KEPT = {
+    "record is a file": ({"record": "file"}, "", {}, "record directory file: Not a directory"),
+    "record cannot be made": ({"record": "/proc/none"}, "", {}, "record directory /proc/none"),
+    "spool is a file": ({"server": "127.0.0.1:1", "spool": "file"}, "", {}, "spool directory file"),
+    "no memory (ulimit -v)": ({"record": "r"}, 'limit("RLIMIT_AS", 60 << 20)', {}, ""),
+    "disk full from the start": ({"record": "r"}, 'limit("RLIMIT_FSIZE", 0)', {}, "File too large"),
+    "no descriptors left": ({"record": "r"}, 'limit("RLIMIT_NOFILE", 3)', {}, "Too many open files"),
+    "no agent library": ({"record": "r"}, "", {"agent": "/nonexistent/a.so"}, "/nonexistent/a.so"),
     "no library": ({"record": "r"}, "", {"PLUMBLINE_LIBRARY": "/nonexistent/l.so"}, "/nonexistent/l.so"),
     "neither server nor record": ({}, "", {}, "neither server nor record"),
     "a mistake in init": ({"record": "r", "rank": 3, "world_size": 2}, "", {}, "rank 3 of world size 2"),
@@ -57,6 +64,24 @@ def test_a_disk_that_fills_loses_something(tmp_path):
     outcome = _outcome(tmp_path, {"record": "r"}, after=grown)
     assert outcome.out == "finished False False\n", outcome.err
     assert "the record is not written" in outcome.err and "File too large" in outcome.err
+
+
+def test_a_disk_that_has_room_again_has_lost_something_all_the_same(tmp_path):
+    grown = """
+    run.flush()
+    size = sum(os.path.getsize(os.path.join("r", f)) for f in os.listdir("r"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    with run.step(3):
+        run.scalar("loss", 1.0)
+    run.flush()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    import time; time.sleep(1.2)
+    with run.step(4):
+        run.scalar("loss", 1.0)
+    """
+    outcome = _outcome(tmp_path, {"record": "r"}, after=grown)
+    assert outcome.out == "finished False False\n", outcome.err
+    assert outcome.err.count("close: the record is not written") == 1, outcome.err
 
 
 def test_a_server_that_is_away(tmp_path):

@@ -329,11 +329,17 @@ void Drain::AppendToRecord(const transport::SealedBatch& batch, uint64_t now_ns)
   record_->Append(batch, now_ns);
   const MutexLock lock(record_mutex_);
   record_status_ = record_->status();
+  record_loss_ = record_->loss();
 }
 
 absl::Status Drain::record_status() const {
   const MutexLock lock(record_mutex_);
   return record_status_;
+}
+
+absl::Status Drain::record_loss() const {
+  const MutexLock lock(record_mutex_);
+  return record_loss_;
 }
 
 void Drain::Ship() {

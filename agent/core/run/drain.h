@@ -53,6 +53,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
   // OK, or why the record could not be written when it was last tried.
   absl::Status record_status() const;
+  // OK, or why evidence is missing in the record.
+  absl::Status record_loss() const;
 
   uint64_t CpuNs() const { return thread_.CpuNs(); }
 
@@ -128,6 +130,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
   mutable Mutex record_mutex_;
   absl::Status record_status_ PLUMB_GUARDED_BY(record_mutex_);
+  absl::Status record_loss_ PLUMB_GUARDED_BY(record_mutex_);
 
   std::atomic<uint64_t> flush_wanted_{0};  // tickets
   std::atomic<uint64_t> flush_done_{0};

@@ -162,6 +162,7 @@ transport::SeriesSets RecordSink::Names() const {
 }
 
 void RecordSink::Keep(const SealedBatch& batch) {
+  if (!batch.hollow() && loss_.ok()) loss_ = status_;
   SealedBatch emptied = batch.hollow() ? batch : WithoutEvidence(batch, kCause, Names());
   owed_ = owed_.body == nullptr ? std::move(emptied) : Merged(owed_, emptied);
 }

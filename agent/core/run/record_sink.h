@@ -47,6 +47,8 @@ class RecordSink {
   const std::string& path() const { return path_; }
   // OK, or why the last append failed.
   const absl::Status& status() const { return status_; }
+  // OK, or why evidence, now or earlier, could not be written: it is not in the record.
+  const absl::Status& loss() const { return loss_; }
 
  private:
   RecordSink(std::string path, uint64_t stream_id, std::unique_ptr<FramedLogWriter> log)
@@ -63,7 +65,7 @@ class RecordSink {
   uint64_t sequence_ = 0;
   transport::SealedBatch owed_;  // what could not be written, emptied; body nullptr: nothing
   uint64_t retry_ns_ = 0;
-  absl::Status status_;
+  absl::Status status_, loss_;
 };
 
 }  // namespace plumbline::agent

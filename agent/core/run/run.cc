@@ -216,7 +216,8 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   const std::string within = " within " + std::to_string(timeout_ms) + " ms";
   const bool drained = drain_->Finish(deadline);
   const bool delivered = stream_ == nullptr || stream_->Finish(drained ? deadline : Clock::now());
-  const absl::Status written = drain_->record_status();
+  absl::Status written = drain_->record_status();
+  if (written.ok()) written = drain_->record_loss();
   if (drained) FreeDevices(deadline);
   drain_.reset();
   stream_.reset();
@@ -230,7 +231,19 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
                     Undelivered(*outbox_) + within + WhereSpooled(*outbox_));
   }
   if (!written.ok()) return Unwritten("close", written, error);
-  return PLUMBLINE_OK;
+  return NotTaken(error);
+}
+
+// Batches that the server refused, or that found no room while it was away.
+plumbline_status_t Run::NotTaken(plumbline_error_t* error) const {
+  if (outbox_ == nullptr) return PLUMBLINE_OK;
+  const transport::Outbox::State state = outbox_->state();
+  if (state.rejected == 0 && state.dropped == 0) return PLUMBLINE_OK;
+  return Fail(error, PLUMBLINE_INTERNAL,
+              "close: " + Counted(state.dropped, "evidence item", "evidence items") +
+                  " found no room while the server was away, " +
+                  Counted(state.rejected, "batch was", "batches were") + " refused by " +
+                  state_->options.server);
 }
 
 }  // namespace plumbline::agent

@@ -69,7 +69,8 @@ class Run {
 
   plumbline_status_t Flush(uint32_t timeout_ms, plumbline_error_t* error);
   // Ends the run; nothing may be called afterwards. DEADLINE_EXCEEDED: not everything reached the
-  // server in time.
+  // server in time. INTERNAL: something measured is not in the record, or was not taken by the
+  // server.
   plumbline_status_t Close(uint32_t timeout_ms, plumbline_error_t* error);
 
   const RunState& state() const { return *state_; }
@@ -77,6 +78,7 @@ class Run {
   const ServerStream* stream() const { return stream_.get(); }
 
  private:
+  plumbline_status_t NotTaken(plumbline_error_t* error) const;
   Run() = default;
   void Govern(int64_t step);
   void BeginGraphs(int64_t step);

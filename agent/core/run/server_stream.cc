@@ -5,15 +5,31 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "transport/diagnosis.h"
 #include "transport/reason.h"
 #include "transport/stream_sender.h"
 
 namespace plumbline::agent {
 
+namespace {
+
+// If no host or no process answers, in a word: the message goes on about what happens meanwhile.
+std::string WhyNot(const std::string& server, const grpc::Status& status) {
+  using transport::Fault;
+  const transport::Diagnosis found =
+      transport::Diagnose(server, transport::CredentialsFromEnvironment(), status);
+  const bool away = found.fault == Fault::kNothingListens || found.fault == Fault::kNoName;
+  return away ? transport::WhyUnreachable(status.error_message()) : found.text;
+}
+
+}  // namespace
+
 std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
   return [server, said = std::string()](const grpc::Status& status) mutable {
-    if (said == status.error_message()) return;
-    said = status.error_message();
+    std::string text =
+        transport::Diagnose(server, transport::CredentialsFromEnvironment(), status).text;
+    if (said == text) return;
+    said = std::move(text);
     std::fprintf(stderr,
                  "plumbline: %s does not take this process's evidence, which is kept meanwhile: "
                  "%s\n",
@@ -26,11 +42,11 @@ std::function<void(const grpc::Status&)> SayUnreachable(const std::string& serve
   const std::string opened = caller.empty() ? "" : ", given at " + caller + ",";
   return [server, opened, said = false](const grpc::Status& status) mutable {
     if (std::exchange(said, true)) return;
-    const std::string why = transport::WhyUnreachable(status.error_message());
+    const std::string why = WhyNot(server, status);
     std::fprintf(stderr,
-                 "plumbline: no server at %s%s yet: %s%s What is observed is kept meanwhile, and "
+                 "plumbline: no server at %s%s yet: %s. What is observed is kept meanwhile, and "
                  "sent when one answers there.\n",
-                 server.c_str(), opened.c_str(), why.c_str(), why.ends_with('?') ? "" : ".");
+                 server.c_str(), opened.c_str(), why.c_str());
   };
 }
 

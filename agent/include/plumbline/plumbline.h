@@ -181,7 +181,13 @@ PLUMBLINE_API plumbline_status_t plumbline_capture_end(plumbline_run_t* run);
  * a step whose graphs are measured, without what a device measures in that step. */
 PLUMBLINE_API plumbline_status_t plumbline_flush(plumbline_run_t* run, uint32_t timeout_ms);
 
-/* Says goodbye to the server, ends the record, stops the run's threads, within timeout_ms. */
+/* Says goodbye to the server, ends the record, stops the run's threads, within timeout_ms.
+ * OK: all that was measured is in the record, and acknowledged by the server. UNAVAILABLE: nothing
+ * was recorded (no agent, a directory that cannot be written, no memory); standard error has the
+ * reason. INVALID_ARGUMENT: the same, for a mistake in the options of plumbline_open. INTERNAL:
+ * something measured is not in the record, or the server refused it. DEADLINE_EXCEEDED: the server
+ * has not acknowledged all; plumbline_last_error says how much of it a spool keeps. DISABLED:
+ * PLUMBLINE_DISABLE=1, a forked child, or closed before. */
 PLUMBLINE_API plumbline_status_t plumbline_close(plumbline_run_t* run, uint32_t timeout_ms);
 
 /* How the process ends, where that is not well. */

@@ -147,7 +147,8 @@ TEST(Stream, QueueOverflowIsCountedExactly) {
     ASSERT_LE(state.batches, 40u);
   }
   server.Start();
-  EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
+  EXPECT_EQ(run.Close(20000), PLUMBLINE_INTERNAL);
+  EXPECT_THAT(run.error(), ::testing::HasSubstr("found no room while the server was away"));
   ExpectAllArrived(server, 1200, 399);
   const Account account = AccountOf(server.Batches());
   EXPECT_GT(account.items, 0u);
@@ -195,7 +196,8 @@ TEST(Stream, RejectedBatchesAreReportedLost) {
     Train(&run, &call, step, 1, milliseconds(0));
     run.run().Flush(10000, &error);
   }
-  EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
+  EXPECT_EQ(run.Close(20000), PLUMBLINE_INTERNAL);
+  EXPECT_THAT(run.error(), ::testing::HasSubstr("10 batches were refused by"));
   ASSERT_TRUE(server.WaitFor([](const Account& a) { return a.items + a.lost == 90; }));
   const Account account = AccountOf(server.Batches());
   EXPECT_GT(account.lost_by_cause.at("rejected"), 0u);

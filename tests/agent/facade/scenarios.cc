@@ -271,7 +271,7 @@ void Unavailable() {
     REQUIRE(plumbline_step_end(run) == PLUMBLINE_UNAVAILABLE);
   }
   REQUIRE(plumbline_flush(run, 1000) == PLUMBLINE_UNAVAILABLE);
-  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_UNAVAILABLE);
 }
 
 void OpenRefused() {
@@ -282,7 +282,7 @@ void OpenRefused() {
   REQUIRE(strstr(plumbline_last_error(), "record directory") != nullptr);
   REQUIRE(Observe(site) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_INVALID_ARGUMENT);
-  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_INVALID_ARGUMENT);
 }
 
 // The C++ API, written as a trainer would.

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "tests/server/alerts/support.h"
+#include "tests/server/http_support.h"
 
 namespace plumbline::test {
 namespace {
@@ -70,12 +73,14 @@ class AlertsTest : public testing::Test {
     return "[[alerts.route]]\nname = \"am\"\nalertmanager = \"" + am.url() +
            "\"\nresend_seconds = 2.0\n";
   }
-  std::unique_ptr<Plumbd> Start(const std::string& routes) const {
+  std::unique_ptr<Plumbd> Start(const std::string& routes,
+                                std::vector<std::string> options = {}) const {
     std::ofstream(folder_.File("plumbd.toml"))
         << "[incidents]\nquiet_steps = 5\n[rules]\nrun = [\"causality/moe-future-leak\"]\n"
         << routes;
-    return std::make_unique<Plumbd>(std::vector<std::string>{
-        "--config", folder_.File("plumbd.toml"), "--data", folder_.File("data")});
+    options.insert(options.end(),
+                   {"--config", folder_.File("plumbd.toml"), "--data", folder_.File("data")});
+    return std::make_unique<Plumbd>(std::move(options));
   }
   std::string Plumb(const Plumbd& server, std::vector<std::string> command) const {
     command.insert(command.begin(), PLUMB_PROGRAM);
@@ -200,6 +205,40 @@ TEST_F(AlertsTest, AKillBeforeAnythingWasDecidedLosesNothingEither) {
   EXPECT_EQ(direct_.requests().size(), 0u);
   server = Start(WebhookRoute());
   EXPECT_EQ(direct_.Wait(1).at(0)["event"], "opened");
+}
+
+// plumbd's own route and the rules file of Prometheus lead to one Alertmanager.
+TEST_F(AlertsTest, OneIncidentIsOneNotificationNextToPrometheusWithItsRules) {
+  struct Case {
+    const char* only_rules;  // of the route
+    const char* alert;       // whose notification arrives
+  };
+  for (const Case& c : {Case{"", "causality/moe-future-leak"},
+                        Case{"rules = [\"health/*\"]\n", "PlumblineOpenErrors"}}) {
+    SCOPED_TRACE(c.alert);
+    const HttpReceiver behind;
+    Alertmanager am(behind.url());
+    ASSERT_TRUE(am.ok()) << am.errors();
+    auto server = Start(AlertmanagerRoute(am) + c.only_rules, {"--http", "127.0.0.1:0"});
+    ASSERT_FALSE(server->address().empty()) << server->process().errors();
+    const Prometheus prometheus(HttpAddress(*server), am.address());
+    const v1::Source source = SourceOf(c.alert);
+    AgentStream agent(*server, 5, {source});
+    agent.Send(LeakingStep(source, 0), 1);
+    ASSERT_TRUE(agent.Acknowledged(1));
+    ASSERT_EQ(behind.Wait(1).size(), 1u) << prometheus.errors();
+    // Three evaluations after Prometheus has the incident.
+    ASSERT_TRUE(Eventually([&] {
+      return !prometheus.Value("max_over_time(plumbline_open_incidents%5B5m%5D)%3E0").empty();
+    }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    const auto requests = behind.Wait(1);
+    ASSERT_EQ(requests.size(), 1u);
+    EXPECT_EQ(requests[0]["alerts"][0]["labels"]["alertname"], c.alert);
+    EXPECT_EQ(requests[0]["alerts"].size(), 1u);
+    server->Stop();
+    std::filesystem::remove_all(folder_.File("data"));
+  }
 }
 
 TEST_F(AlertsTest, AnAlertmanagerIsToldAgainAndSilencedWithTheIncident) {

@@ -112,6 +112,43 @@ nlohmann::json Alertmanager::Alerts() const {
   return nlohmann::json::parse(HttpGet(address_, "/api/v2/alerts"), nullptr, false);
 }
 
+Prometheus::Prometheus(const std::string& target, const std::string& alertmanager) {
+  address_ = "127.0.0.1:" + std::to_string(FreePort());
+  std::ofstream config(folder_.File("prometheus.yml"));
+  config << "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\n"
+         << "rule_files: [" << PLUMB_SOURCE_DIR << "/dashboards/prometheus/plumbline.rules.yml]\n"
+         << "scrape_configs:\n  - job_name: plumbd\n    static_configs: [{targets: [\"" << target
+         << "\"]}]\n";
+  if (!alertmanager.empty())
+    config << "alerting: {alertmanagers: [{static_configs: [{targets: [\"" << alertmanager
+           << "\"]}]}]}\n";
+  config.close();
+  process_ = std::make_unique<Process>(
+      std::vector<std::string>{PLUMB_PROMETHEUS, "--config.file=" + folder_.File("prometheus.yml"),
+                               "--storage.tsdb.path=" + folder_.File("tsdb"),
+                               "--web.listen-address=" + address_, "--log.level=warn"});
+}
+
+nlohmann::json Prometheus::Get(const std::string& path) const {
+  return nlohmann::json::parse(HttpGet(address_, path), nullptr, false);
+}
+
+std::string Prometheus::Value(const std::string& expression) const {
+  const auto answer = Get("/api/v1/query?query=" + expression);
+  if (!answer.is_object() || answer["data"]["result"].empty()) return "";
+  return answer["data"]["result"][0]["value"][1];
+}
+
+std::string Prometheus::Firing(const std::string& alert, const std::string& label) const {
+  const auto answer = Get("/api/v1/alerts");
+  if (!answer.is_object()) return "";
+  for (const auto& one : answer["data"]["alerts"]) {
+    if (one["labels"]["alertname"] == alert && one["state"] == "firing")
+      return one["labels"].value(label, "");
+  }
+  return "";
+}
+
 v1::Finding AlertFinding(const std::string& fingerprint, v1::Level level, const std::string& run) {
   v1::Finding f;
   f.set_fingerprint(fingerprint);

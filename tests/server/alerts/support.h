@@ -73,6 +73,25 @@ class Alertmanager {
   bool ok_ = false;
 };
 
+// Debian's Prometheus on loopback: scrapes plumbd at `target` twice a second, evaluates the
+// repository's alert rules as often, and sends what fires to `alertmanager` (HOST:PORT; empty:
+// none).
+class Prometheus {
+ public:
+  Prometheus(const std::string& target, const std::string& alertmanager = "");
+  nlohmann::json Get(const std::string& path) const;  // discarded if nothing valid is returned
+  // The instant value of `expression` (already URL-encoded); empty: no series.
+  std::string Value(const std::string& expression) const;
+  // The alert's label `label` if it fires; empty: it does not.
+  std::string Firing(const std::string& alert, const std::string& label) const;
+  std::string errors() const { return process_->errors(); }
+
+ private:
+  TempFolder folder_;
+  std::string address_;
+  std::unique_ptr<Process> process_;
+};
+
 // A file of one line that others cannot read.
 void WriteSecret(const std::string& path, const std::string& line);
 

@@ -113,6 +113,18 @@ TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
   agent.Send(ScalarStep(source, 2), 2);
   EXPECT_TRUE(agent.Acknowledged(2));
 
+  // A token that may only write gets the address of the server above; a caller without one does
+  // not.
+  const auto asked = [](const std::shared_ptr<grpc::Channel>& by) {
+    grpc::ClientContext context;
+    v1::ListRunsResponse response;
+    return v1::Query::NewStub(by)->ListRuns(&context, {}, &response);
+  };
+  const grpc::Status referred = asked(channel);
+  EXPECT_EQ(referred.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(referred.error_message(), HasSubstr("this is a relay of " + server_->address()));
+  EXPECT_EQ(asked(relay->Channel()).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+
   // With a token that may not write, every stream hears why.
   TempFolder second_folder;
   const auto second = StartWith(second_folder, relay_toml(reader_));
@@ -137,7 +149,7 @@ TEST_F(DoorsClients, PlumbTakesFilesByOptionsToo) {
   Process unknown({PLUMB_PROGRAM, "runs", "--server", server_->address(), "--tls-ca",
                    Authority(folder_, "stranger").file(), "--token-file", reader_.file});
   EXPECT_EQ(unknown.Wait(), 2);
-  EXPECT_THAT(unknown.errors(), HasSubstr("no server answers at"));
+  EXPECT_THAT(unknown.errors(), HasSubstr("is not signed by the authorities of"));
   Process half({PLUMB_PROGRAM, "runs", "--server", server_->address(), "--tls-ca",
                 authority_.file(), "--tls-cert", own_.cert});
   EXPECT_EQ(half.Wait(), 2);

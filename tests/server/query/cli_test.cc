@@ -134,12 +134,38 @@ TEST(CliPorts, TheHttpPortIsToldFromTheGrpcPort) {
     words.insert(words.end(), {"--server", http});
     const Ended ended = RunPlumb(words);
     EXPECT_EQ(ended.status, 2);
-    EXPECT_THAT(ended.errors, HasSubstr("no server answers at " + http +
-                                        "; is this plumbd's gRPC port (its --grpc), not its HTTP "
-                                        "port? ("));
+    EXPECT_THAT(ended.errors,
+                HasSubstr(http + " speaks HTTP, not gRPC: it is plumbd's --http port"));
   }
   ASSERT_EQ(server.Stop(), 0);
-  EXPECT_THAT(RunPlumb({"runs", "--server", http}).errors, Not(HasSubstr("HTTP port")));
+  EXPECT_THAT(RunPlumb({"runs", "--server", http}).errors, Not(HasSubstr("speaks HTTP")));
+}
+
+// A relay answers no queries: the message names the server to ask, and doctor goes through it.
+TEST_F(CliTest, ARelayNamesTheServerAboveIt) {
+  Plumbd relay({"--relay", server_.address()});
+  ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"runs"},
+                                                  {"watch", "--once"},
+                                                  {"query", "info"},
+                                                  {"query", "incidents"},
+                                                  {"capsule", "00", "--output", "/tmp/none"}}) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {"--server", relay.address()});
+    const Ended ended = RunPlumb(words);
+    EXPECT_EQ(ended.status, 2) << command[0];
+    EXPECT_THAT(ended.errors, HasSubstr("this is a relay of " + server_.address())) << command[0];
+    EXPECT_THAT(ended.errors, HasSubstr("--server " + server_.address()));
+  }
+#ifndef PLUMBLINE_SANITIZED
+  const Ended doctor = RunPlumb({"doctor", "--timeout", "60", "--server", relay.address()},
+                                {"PYTHON=/nonexistent/python"});
+  EXPECT_EQ(doctor.status, 0) << doctor.output;
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("ok +relay +" + relay.address() +
+                                                    " is a relay of " + server_.address()));
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("ok +server +" + server_.address()));
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("ok +finding +causality/moe-future-leak"));
+#endif
 }
 
 TEST_F(CliTest, WatchWaitsForAServerThatWentAndComesBack) {
@@ -259,7 +285,7 @@ TEST_F(CliTest, DoctorFollowsOneFindingAllTheWay) {
 TEST(CliDoctor, WithoutAServerAllMayBeWell) {
   const std::vector<std::string> nowhere = {"PLUMBLINE_SERVER=", "PYTHON=/nonexistent/python"};
   const Ended doctor = RunPlumb({"doctor"}, nowhere);
-  if (doctor.output.find("missing  server") == std::string::npos) {
+  if (doctor.output.find("optional server") == std::string::npos) {
     // Somebody's plumbd has the default address: then it is the one that is tried.
     EXPECT_THAT(doctor.output, testing::ContainsRegex("(ok|failed) +server +127.0.0.1:7433"));
     return;
@@ -267,7 +293,7 @@ TEST(CliDoctor, WithoutAServerAllMayBeWell) {
 #ifndef PLUMBLINE_SANITIZED
   EXPECT_EQ(doctor.status, 0) << doctor.output;
 #endif
-  EXPECT_THAT(doctor.output, testing::ContainsRegex("missing +finding +not tried"));
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("optional +finding +not tried"));
 }
 
 TEST_F(CliTest, DoctorSaysWhatIsMissingAndWhatToDo) {
@@ -276,8 +302,8 @@ TEST_F(CliTest, DoctorSaysWhatIsMissingAndWhatToDo) {
                                 {"PLUMBLINE_LIBRARY=/nonexistent", "PYTHON=/nonexistent/python"});
   EXPECT_EQ(doctor.status, 1);
   EXPECT_THAT(doctor.output, testing::ContainsRegex("failed +server"));
-  EXPECT_THAT(doctor.output, HasSubstr("plumbd --grpc " + server_.address()));
-  EXPECT_THAT(doctor.output, testing::ContainsRegex("missing +pytorch"));
+  EXPECT_THAT(doctor.output, HasSubstr("start one there with plumbd --grpc"));
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("optional +pytorch"));
   EXPECT_THAT(doctor.output, HasSubstr("not tried"));
 }
 

@@ -1,0 +1,47 @@
+// Why a call did not reach a server, and which variable or option fixes it: one table of cases for
+// plumb, plumb doctor, the relay's clients and the agent's message in the trainer.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+
+#include "transport/credentials.h"
+
+namespace plumbline::transport {
+
+// Trailing metadata of a relay's answer to a query: the address of the server above it.
+inline constexpr char kRelayOf[] = "plumbline-relay-of";
+
+enum class Fault {
+  kNothingListens,      // refused, or no route
+  kNoName,              // the host's name does not resolve
+  kSilent,              // the connection is taken and nothing is said
+  kHttp,                // HTTP is spoken there: plumbd's --http port
+  kWantsTls,            // the server speaks TLS, this client does not
+  kSpeaksClear,         // this client speaks TLS, the server does not
+  kUnknownAuthority,    // the server's certificate is signed by another authority
+  kWrongName,           // ... is for another host
+  kExpired,             // ... has expired, or is not valid yet
+  kWantsCertificate,    // the server asks for a certificate, and this client has none
+  kCertificateRefused,  // ... does not accept the one it got
+  kNoToken,             // the server asks for a token, and this client has none
+  kTokenRefused,        // ... does not know the one it got
+  kServer,              // the server was reached: its own words
+};
+
+struct Diagnosis {
+  Fault fault = Fault::kServer;
+  std::string text;  // one sentence without a full stop: the fact, then what fixes it
+};
+
+// Of a call to `target` that ended with `status`, which is not OK. If the status is UNAVAILABLE,
+// connects to `target` once more, for at most two seconds, to look at what answers there; sends no
+// secret. Thread-safe.
+Diagnosis Diagnose(const std::string& target, const Credentials& credentials,
+                   const grpc::Status& status);
+
+// The status's text; if it is empty, the name of its code.
+std::string TextOf(const grpc::Status& status);
+
+}  // namespace plumbline::transport
