@@ -142,7 +142,9 @@ class Faults(unittest.TestCase):
         self.assertEqual((found[0]["level"], found[0]["strength"]), ("error", "proved"))
         self.assertEqual(found[0]["site"]["ranks"], [2])
         self.assertLessEqual(found[0]["site"]["step_first"], 2)  # not every step is looked at
-        self.assertIn("1 bit", found[0]["explanation"])
+        # After the flip's own step each update rounds differently, so that more bits may differ.
+        first = found[0]["site"]["step_first"]
+        self.assertRegex(found[0]["explanation"], "1 bit" if first == 1 else r"\b\d+ bits? apart")
 
     def test_the_first_overflow_is_named_by_step_layer_and_rank(self):
         report, _ = audited("--launch", 2, "--steps", 9, "--overflow", "1:4",

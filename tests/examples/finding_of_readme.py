@@ -9,7 +9,7 @@ README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
 
 
 def finding_of_readme():
-    return re.search(r"^```\n(error  causality/moe-future-leak.*?)^```", README.read_text(), re.M | re.S).group(1)
+    return re.search(r"^```text\n(error  causality/moe-future-leak.*?)^```", README.read_text(), re.M | re.S).group(1)
 
 
 def alike(a, b):
