@@ -333,8 +333,8 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
     chmod(folder_.File("x.tokens").c_str(), mode);
     EXPECT_THAT(CheckedConfig(folder_, entry).errors, HasSubstr("lets others at it")) << mode;
   }
-  if (geteuid() ==
-      0) {  // root may hand the file to a group, and judges it as a member of the group does
+  // Root may hand the file to a group, and then reads it as a member of the group does.
+  if (geteuid() == 0) {
     ASSERT_EQ(chown(folder_.File("x.tokens").c_str(), 0, 65534), 0);
     for (const mode_t mode : {0640, 0660, 0644}) {
       chmod(folder_.File("x.tokens").c_str(), mode);
