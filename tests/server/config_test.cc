@@ -125,7 +125,7 @@ TEST_F(ConfigTest, SaysEveryMistakeInTheOrderOfTheFile) {
           "16: ingest.queue_byts: unknown key in [ingest]; did you mean \"queue_bytes\"?",
           "18: rules.run: no rule matches 'nope'",
           "19: rules.set: 'nonsense': expected RULE.OPTION=VALUE",
-          "21: suppressions.file: /nonexistent: cannot be read",
+          "21: suppressions.file: /nonexistent: cannot be read: No such file or directory",
           HasSubstr("23: alerts.page: expected a URL like"),
           "24: alerts.route: expected one of alertmanager, webhook and command, found 0"));
 }
