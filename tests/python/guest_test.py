@@ -1,9 +1,9 @@
 """The package in a PyTorch process: allocators, forks, threads, bit-identical results."""
 
 import os
+import re
 
 import pytest
-import re
 import trainer
 
 pytest.importorskip("torch")
