@@ -138,8 +138,9 @@ TEST(Send, AServerThatIsAway) {
   }
   const std::string log = dir.Write("train.log", HealthyIterations(1, 100));
   Process plumb(Following(log, address));
-  EXPECT_TRUE(Eventually(
-      [&] { return plumb.errors().find("refused. What is read is sent") != std::string::npos; }));
+  EXPECT_TRUE(Eventually([&] {
+    return plumb.errors().find("What is read is sent when one answers there") != std::string::npos;
+  }));
   Append(log, Iteration(100, "nan"));
   EXPECT_TRUE(
       Eventually([&] { return plumb.output().find("loss-non-finite") != std::string::npos; }));
