@@ -2,7 +2,6 @@
 finds, and the structs that it shares with it."""
 
 import ctypes
-import re
 import subprocess
 
 import trainer
@@ -95,7 +94,7 @@ def test_package_finds_the_library_without_help(tmp_path):
     code = """
     import os, plumbline
     from plumbline import _library
-    assert re.fullmatch(r"[0-9.]+~\S+", plumbline.version())
+    assert plumbline.version().startswith("0.") and "~" in plumbline.version()
     assert os.path.samefile(_library.load().path, os.environ["PLUMBLINE_BUILD_DIR"] + "/lib/libplumbline.so")
     """
     trainer.run(code, tmp_path).ok()
