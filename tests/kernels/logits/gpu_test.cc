@@ -123,7 +123,7 @@ TEST(LogitGpu, AgreesWithTheCpuReference) {
 
 #else
 
-TEST(LogitGpu, NeedsAGpu) { GTEST_SKIP() << "no GPU: this build has no CUDA toolkit"; }
+TEST(LogitGpu, NeedsAGpu) { GTEST_SKIP() << "needs an NVIDIA GPU, and a build with device kernels"; }
 
 #endif
 
