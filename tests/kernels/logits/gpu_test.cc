@@ -123,7 +123,9 @@ TEST(LogitGpu, AgreesWithTheCpuReference) {
 
 #else
 
-TEST(LogitGpu, NeedsAGpu) { GTEST_SKIP() << "needs an NVIDIA GPU, and a build with device kernels"; }
+TEST(LogitGpu, NeedsAGpu) {
+  GTEST_SKIP() << "needs an NVIDIA GPU, and a build with device kernels";
+}
 
 #endif
 
