@@ -51,6 +51,7 @@ struct AuditArguments {
   bool quiet = false;
 };
 
+// The names are those of --fail-on, which CLI11 has checked.
 v1::Level FailLevel(const std::string& name) {
   return name == "note" ? v1::LEVEL_NOTE : name == "warning" ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
 }
@@ -73,6 +74,7 @@ bool IsInput(const AuditArguments& arguments, const std::string& output) {
   return false;
 }
 
+// Returns the report in the form of --format. With --follow and without --output JSON is one line.
 std::string Render(const AuditArguments& arguments, const AuditResult& result) {
   if (arguments.format == "json") {
     const bool line = arguments.follow && arguments.output.empty();
@@ -87,6 +89,7 @@ std::string Render(const AuditArguments& arguments, const AuditResult& result) {
   return RenderText(result, StyleFor(arguments.output.empty() ? STDOUT_FILENO : -1));
 }
 
+// True if the report has plots, which need the series.
 bool Plots(const AuditArguments& arguments) {
   return arguments.format == "text" || arguments.format == "html";
 }
@@ -123,6 +126,7 @@ void SayProblems(const AuditResult& result) {
   }
 }
 
+// Writes the timeline and the report, and returns the exit status.
 int Report(const AuditArguments& arguments, const Selection& selection,
            absl::StatusOr<AuditResult> result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
@@ -204,12 +208,14 @@ int RunFollowed(const AuditArguments& arguments, const AuditOptions& options,
 }
 
 int RunAudit(const AuditArguments& arguments) {
+  // Audit a server's run, if one is named.
   const bool of_server =
       arguments.paths.empty() && !arguments.run.empty() && arguments.send.empty();
   if (const std::string wrong = WrongFollow(arguments); !wrong.empty()) return Fail(wrong);
   if (!arguments.server.empty() || of_server) return RunOnServer(arguments);
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
+  // Check what shapes the judgement: baseline, contracts, suppressions.
   Selection selection;
   if (const std::string wrong = Select(arguments, &selection); !wrong.empty()) return Fail(wrong);
   AuditOptions options;
@@ -223,6 +229,7 @@ int RunAudit(const AuditArguments& arguments) {
     return Fail(wrong);
   if (const std::string wrong = Suppress(arguments.suppressions, &options.engine); !wrong.empty())
     return Fail(wrong);
+  // Find the reader that --as names.
   if (!arguments.as.empty()) {
     options.forced = FindReader(arguments.as);
     if (options.forced == nullptr) {
@@ -231,6 +238,7 @@ int RunAudit(const AuditArguments& arguments) {
                       : "--as: expected one of " + ReadableFormats() + ", found " + arguments.as);
     }
   }
+  // A map is of series or of rollouts; a map of rollouts is a reader of its own.
   std::optional<ColumnMap> map;
   std::optional<RolloutReader> mapped;
   bool of_series = false;
@@ -249,6 +257,7 @@ int RunAudit(const AuditArguments& arguments) {
     if (options.forced != nullptr && options.forced->format() == mapped->format())
       options.forced = options.mapped;
   }
+  // Judge, now or as the files grow.
   if (IsInput(arguments, arguments.output))
     return Fail("--output: expected a file that is not audited, found " + arguments.output);
   if (IsInput(arguments, arguments.timeline))

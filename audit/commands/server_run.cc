@@ -34,6 +34,7 @@ std::vector<std::string> SettingsOf(const v1::ReadRunHeader& header,
   return settings;
 }
 
+// Feeds what the server kept of a run to an engine, in the order in which the server judged it.
 class Replay {
  public:
   Replay(const ServerRunOptions& options, const std::function<void(const AuditProgress&)>& progress)
@@ -68,6 +69,7 @@ class Replay {
   }
 
  private:
+  // One message: the header first, then batches and events, then the end.
   absl::Status Take(const v1::ReadRunResponse& message) {
     if (message.has_header()) return Begin(message.header());
     if (engine_ == nullptr) return absl::DataLossError("the server sent an item before its header");
@@ -82,6 +84,7 @@ class Replay {
     return absl::OkStatus();
   }
 
+  // Makes the engine with the server's settings, and reports the gaps of the journal.
   absl::Status Begin(const v1::ReadRunHeader& header) {
     rules::EngineConfig config = options_.engine;
     config.settings = SettingsOf(header, config);
@@ -102,6 +105,7 @@ class Replay {
     return absl::OkStatus();
   }
 
+  // Returns a gap as a line of the report.
   static std::string Words(const v1::Gap& gap) {
     if (gap.run().empty() && gap.step_last() == 0)  // which runs and steps, nobody knows
       return absl::StrCat("expected the journal whole, found ", gap.reason());
@@ -112,12 +116,14 @@ class Replay {
                         gap.reason(), ")");
   }
 
+  // True if the rule is one of those that were asked for.
   bool Selected(const char* rule) const {
     return globs_.empty() ||
            std::any_of(globs_.begin(), globs_.end(),
                        [&](const std::string& glob) { return rules::GlobMatch(glob, rule); });
   }
 
+  // Judges a batch, without what belongs to other runs.
   void TakeBatch(const std::string& bytes) {
     v1::Batch batch;
     const uint64_t offset = input_.bytes;
@@ -141,6 +147,8 @@ class Replay {
     }
   }
 
+  // Repeats an event of the server's judgement: closes, hangs, quarantine, suppressions, column
+  // sets.
   void Apply(const v1::JudgeEvent& event) {
     rules::TellCloses(event, options_.run, engine_.get());
     if (event.has_hung() && event.hung().run() == options_.run)
@@ -162,6 +170,7 @@ class Replay {
                  absl::StrCat("expected series sets, found: ", std::string(added.message())));
   }
 
+  // Reports what the server had not judged yet.
   void End(const v1::ReadRunEnd& end) {
     progress_.files_done = 1;
     if (end.not_judged_live() == 0) return;
@@ -194,6 +203,7 @@ void KeepOf(const std::vector<int>& place, List* list) {
   list->DeleteSubrange(kept, list->size() - kept);
 }
 
+// Keeps the rows of kept sources. `absent` is a bitmap over the values, row by row.
 void KeepRows(const std::vector<int>& place, v1::SeriesRows* rows) {
   const int count = rows->step_size();
   if (count == 0 || rows->source().empty() || rows->value_size() % count != 0) return;

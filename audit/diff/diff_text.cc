@@ -14,6 +14,8 @@ constexpr size_t kMargin = 4;
 
 std::string Percent(double ln) { return absl::StrFormat("%.2f %%", 100 * std::expm1(ln)); }
 
+// Writes the report of plumb diff: sides, series, settings, numerics, findings, times, one last
+// line.
 class DiffWriter {
  public:
   DiffWriter(const DiffResult& result, const TextStyle& style) : result_(result), style_(style) {}
@@ -78,6 +80,7 @@ class DiffWriter {
     Names("in B alone", result_.series_only_b);
   }
 
+  // The series that one side alone has.
   void Names(const std::string& where, const std::vector<std::string>& names) {
     if (names.empty()) return;
     std::string text = where + ": ";
@@ -92,6 +95,7 @@ class DiffWriter {
     return series.run.empty() ? series.name : absl::StrCat(series.name, " of ", series.run);
   }
 
+  // One series: is it equal bit by bit, else since which step it differs and by how much.
   void One(const SeriesDiff& series) {
     std::string text =
         absl::StrCat(NameOf(series), ", ", Plural(series.common, "common step"), ": ");

@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Returns the start of a rank's file names: "rank-00003" or "rollout-rank-00003".
 std::string RankName(const v1::Source& source) {
   char name[64];
   std::snprintf(name, sizeof(name), "%srank-%05u",
@@ -37,6 +38,7 @@ absl::StatusOr<CapsuleDirectory> CapsuleDirectory::Create(const std::string& pat
     return absl::InvalidArgumentError(absl::StrCat(
         "--output: expected a directory that is empty or not there yet, found ", path));
   }
+  // Everything is written into a folder next to the place; Finish renames it.
   fs::path whole = fs::absolute(path, error).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();  // "DIR/"
   const std::string temporary = absl::StrCat(whole.string(), ".", getpid(), ".part");
@@ -53,6 +55,7 @@ CapsuleDirectory::~CapsuleDirectory() {
   if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
 }
 
+// Writes one file of the temporary folder. An error names the place where the file would have been.
 absl::Status CapsuleDirectory::Write(const std::string& name, const std::string& bytes) const {
   std::ofstream file(absl::StrCat(temporary_, "/", name), std::ios::binary | std::ios::trunc);
   file << bytes;
@@ -63,10 +66,13 @@ absl::Status CapsuleDirectory::Write(const std::string& name, const std::string&
 
 absl::Status CapsuleDirectory::Add(const v1::Batch& batch) {
   if (batch.sources_size() != 1) return absl::DataLossError("expected one source in a capsule");
+  // Build all dumps before the first is written. If one piece of evidence has no dump form, the
+  // whole batch becomes a run record.
   std::vector<std::pair<File, std::string>> dumps;
   for (const v1::Evidence& e : batch.evidence()) {
     const auto bytes = DumpOf(batch.sources(0), e);
     if (!bytes.ok()) return AddRecord(batch);
+    // The first call has the bare name, later ones have their number in it.
     char call[32];
     std::snprintf(call, sizeof(call), ".%04u", e.call());
     File file;
@@ -98,6 +104,7 @@ absl::Status CapsuleDirectory::AddRecord(const v1::Batch& batch) {
   file.step = batch.evidence(0).step();
   const std::string path = absl::StrCat(temporary_, "/", file.name);
   if (auto s = WriteRecord(path, batch); !s.ok()) return s;
+  // The digest is of the bytes on disk.
   const auto bytes = ReadWholeFile(path);
   if (!bytes.ok()) return bytes.status();
   file.bytes = bytes->size();

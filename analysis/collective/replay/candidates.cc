@@ -28,6 +28,7 @@ std::vector<Averaging> Averagings(const ReductionCase& c, DType wire) {
   return all;
 }
 
+// True if each finite sampled output is a value of `dtype`: a wire of that type is possible.
 bool OutputsFit(const ReductionCase& c, DType dtype, std::span<const int32_t> columns) {
   return std::all_of(columns.begin(), columns.end(), [&](int32_t column) {
     const double y = c.output[static_cast<size_t>(column)];
@@ -35,6 +36,7 @@ bool OutputsFit(const ReductionCase& c, DType dtype, std::span<const int32_t> co
   });
 }
 
+// The declared type of the wire, and the 16-bit types that f32 inputs may have been cast to for it.
 std::vector<DType> Wires(const ReductionCase& c, std::span<const int32_t> columns) {
   std::vector<DType> wires = {c.wire_dtype};
   if (FormatOf(c.wire_dtype).precision < 24) return wires;
@@ -44,6 +46,8 @@ std::vector<DType> Wires(const ReductionCase& c, std::span<const int32_t> column
   return wires;
 }
 
+// Lists the arithmetics to try: wire types x flushes of subnormals x ways to average, each summed
+// hop by hop, by groups of ranks, and in a wide accumulator.
 class ArithmeticList {
  public:
   ArithmeticList(const ReductionCase& c, std::span<const int32_t> columns)
@@ -73,6 +77,7 @@ class ArithmeticList {
   }
 
  private:
+  // Each hop of a ring or tree rounds its partial sum to the wire's type.
   void Hops(Arithmetic a) {
     a.partial = a.wire;
     for (const HopRounding rounding :
@@ -83,6 +88,7 @@ class ArithmeticList {
     }
   }
 
+  // Neighbouring ranks are summed first (a node), then the groups' sums.
   void Groups(Arithmetic a) {
     a.partial = a.wire;
     if (c_.ranks > kMostRingRows) return;
@@ -98,6 +104,7 @@ class ArithmeticList {
     }
   }
 
+  // One accumulator wider than the wire, rounded once, when the result is stored.
   void Wide(Arithmetic a) {
     if (a.wire == DType::kF64) {
       a.partial = DType::kF64;
@@ -126,6 +133,7 @@ class ArithmeticList {
   std::vector<Arithmetic> list_;
 };
 
+// The finalizer of SplitMix64. Hashes of expressions tell apart shapes that may give other bits.
 uint64_t MixedTree(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -137,6 +145,7 @@ uint64_t SumHash(uint64_t x, uint64_t y) {
   return MixedTree(MixedTree(x + y) ^ MixedTree(x ^ y ^ 0x9e3779b97f4a7c15ull));
 }
 
+// The expression of one row: a rank, or the sum of a group of ranks.
 uint64_t RowHash(const Arithmetic& a, int row) {
   const auto leaf = [](int rank) { return MixedTree(static_cast<uint64_t>(rank) + 1); };
   uint64_t hash = leaf(row * a.group);
@@ -145,6 +154,7 @@ uint64_t RowHash(const Arithmetic& a, int row) {
   return rounded ? MixedTree(~hash) : hash;
 }
 
+// Evaluates the tree's postfix code on hashes instead of values.
 uint64_t TreeHash(const Arithmetic& a, const SumTree& tree) {
   std::vector<uint64_t> stack;
   for (const int32_t op : tree.code) {
@@ -159,6 +169,7 @@ uint64_t TreeHash(const Arithmetic& a, const SumTree& tree) {
   return stack.back();
 }
 
+// True if the ring visits the ranks in ascending (direction > 0) or descending order from 0.
 bool IsNatural(const RingOrder& order, int direction) {
   const auto rows = static_cast<int32_t>(order.size());
   for (int32_t i = 0; i < rows; ++i) {
@@ -168,6 +179,7 @@ bool IsNatural(const RingOrder& order, int direction) {
   return true;
 }
 
+// Reports a ring by its start, direction and segments, in the natural order if it has one.
 void PutRing(const SumShape& shape, const SumShapes& shapes, Parameters& p) {
   const RingOrder& order = shape.kind == Kind::kChannelRing
                                ? shapes.channel_orders[0]
@@ -244,6 +256,7 @@ uint64_t ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShape
     case Kind::kChannelRing:
       break;
   }
+  // A ring: the rows in the order in which the column's segment travels.
   const SegmentMap* map = shape.map < 0 ? nullptr : &shapes.maps[static_cast<size_t>(shape.map)];
   const RingOrder* order = &shapes.orders[static_cast<size_t>(shape.order)];
   if (shape.kind == Kind::kChannelRing)

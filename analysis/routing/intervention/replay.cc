@@ -40,6 +40,7 @@ void SettleTies(const RoutingCase& c, std::vector<double>* logits) {
   }
 }
 
+// One reference router to try. `order` belongs to Search.
 struct OrderCandidate {
   std::string how;
   RouterPolicy policy;
@@ -47,6 +48,8 @@ struct OrderCandidate {
   const std::vector<int32_t>* order;
 };
 
+// Lists the reference routers that fit the named policy, and returns the first that gives every
+// recorded assignment.
 class Search {
  public:
   explicit Search(const RoutingAnalysis& a)
@@ -113,12 +116,14 @@ class Search {
     candidates_.push_back({how, policy, std::move(p), &queues_[queue].order});
   }
 
+  // The declared capacity; without one, that of the cells that are full.
   int64_t Capacity() const {
     const v1::RoutingConfig& config = c_.routing->config();
     if (DeclaresCapacity(config)) return static_cast<int64_t>(config.capacity());
     return std::max<int64_t>(a_.saturation.capacity, 1);
   }
 
+  // One candidate for each order in which the tokens may have queued.
   void ListByOrder(const std::string& what, RouterPolicy policy, const RouterParameters& p) {
     for (size_t q = 0; q < queues_.size(); ++q)
       Add(absl::StrCat(what, ", ", queues_[q].name, " order"), policy, p, q);
@@ -127,6 +132,7 @@ class Search {
     ListByOrder(what, policy, Base(Capacity()));
   }
 
+  // Queues over the whole pool, by sequence, over the first choices, by choice rank, and in chunks.
   void ListFirstCome() {
     const std::string first_come = "first come first served";
     ListByOrder(first_come, RouterPolicy::kFifo);
@@ -163,6 +169,7 @@ class Search {
     return most;
   }
 
+  // If the pool was not recorded, the batch may have been routed in equal pieces.
   void ListChunks() {
     for (size_t q = 0; q < queues_.size(); ++q) {
       for (int chunks = 2; chunks <= std::min(1024, c_.tokens / 2); ++chunks) {
@@ -243,6 +250,7 @@ class Search {
     }
   }
 
+  // The batch in the candidate's order, without logits: Call takes those.
   ReplayedRouter Make(const OrderCandidate& candidate) const {
     ReplayedRouter router;
     router.how = candidate.how;
@@ -262,6 +270,8 @@ class Search {
     return router;
   }
 
+  // True if the router keeps exactly what was recorded as kept. Padding counts only where it holds
+  // places.
   bool Exact(const ReplayedRouter& router) const {
     const auto fates = router.Call()(logits_);
     if (!fates.ok()) return false;
@@ -294,6 +304,7 @@ std::vector<int64_t> RowRanks(const RoutingAnalysis& a) {
   return of;
 }
 
+// Returns why this recording cannot be replayed, as "code: text"; empty if it can.
 std::string Unreplayable(const RoutingAnalysis& a) {
   const RoutingCase& c = a.c;
   if (!c.ordered()) return "no-order: sequence_id and position were not both recorded";
