@@ -34,19 +34,19 @@ absl::Status Engine::Add(v1::Batch batch) {
 // NOLINTNEXTLINE(performance-unnecessary-value-param): shared with what the engine keeps
 absl::Status Engine::Add(std::shared_ptr<const v1::Batch> batch) {
   if (auto status = CheckBatch(*batch); !status.ok()) return status;
-  if (auto status = impl_->CheckSeries(*batch); !status.ok()) return status;
+  if (auto status = impl_->sets().Check(*batch); !status.ok()) return status;
   impl_->Add(batch);
   return absl::OkStatus();
 }
 
 absl::Status Engine::AddRefused(const v1::Batch& batch) { return Add(WithoutRefused(batch)); }
 absl::Status Engine::DeclareSets(const v1::Batch& batch) {
-  if (auto status = impl_->CheckSeries(batch); !status.ok()) return status;
-  impl_->DeclareSets(batch);
+  if (auto status = impl_->sets().Check(batch); !status.ok()) return status;
+  impl_->sets().Declare(batch);
   return absl::OkStatus();
 }
-void Engine::ForgetStream(uint64_t stream_id) { impl_->ForgetStream(stream_id); }
-std::vector<uint64_t> Engine::Streams() const { return impl_->Streams(); }
+void Engine::ForgetStream(uint64_t stream_id) { impl_->sets().ForgetStream(stream_id); }
+std::vector<uint64_t> Engine::Streams() const { return impl_->sets().Streams(); }
 void Engine::SetOnSeries(OnSeries on_series) { impl_->SetOnSeries(std::move(on_series)); }
 void Engine::SetSuppressions(std::vector<Suppression> list, int32_t today) {
   impl_->SetSuppressions(std::move(list), today);

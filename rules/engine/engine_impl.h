@@ -74,11 +74,7 @@ class Engine::Impl {
   void SetGuard(RunGuard* guard) { guard_ = guard; }
   void Expect(const v1::Source& source) { expected_[source.run()].push_back(source); }
 
-  void DeclareSets(const v1::Batch& batch) { sets_.Declare(batch); }
-  void ForgetStream(uint64_t stream_id) { sets_.ForgetStream(stream_id); }
-  std::vector<uint64_t> Streams() const { return sets_.Streams(); }
-
-  absl::Status CheckSeries(const v1::Batch& batch) const { return sets_.Check(batch); }
+  SeriesSets& sets() { return sets_; }
 
   void Add(const std::shared_ptr<const v1::Batch>& batch) {
     sets_.Declare(*batch);
