@@ -17,8 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kFolder[] = "capsules";
-constexpr char kInfo[] = "info.pb";  // of a capsule; the server ignores a folder without it
-constexpr int kCapsuleTries = 20;    // of a capsule that changes while it is copied
+constexpr int kCapsuleTries = 20;  // of a capsule that changes while it is copied
 
 std::optional<std::string> ReadInfo(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -74,11 +73,11 @@ class CapsuleCopy {
   // Copies one capsule; repeats the copy if the server changed the capsule meanwhile.
   absl::Status CopyOne(const std::string& name) {
     for (int i = 0; i < kCapsuleTries; ++i) {
-      const auto info = ReadInfo(from_ / name / kInfo);
+      const auto info = ReadInfo(from_ / name / kCapsuleInfo);
       if (!info) return absl::OkStatus();  // just begun, or gone
       std::map<std::string, FileDigest> copied;
       absl::Status status = CopyFolder(name, &copied);
-      const bool same = ReadInfo(from_ / name / kInfo) == info;
+      const bool same = ReadInfo(from_ / name / kCapsuleInfo) == info;
       const std::string missing = Missing(*info, from_, to_);
       if (status.ok() && same && missing.empty()) {
         files_->merge(copied);
@@ -89,7 +88,7 @@ class CapsuleCopy {
       if (!status.ok()) return status;
       if (same)
         return absl::DataLossError(absl::StrCat(missing, ": expected what a rank sent, which ",
-                                                name, "/", kInfo, " names, found none"));
+                                                name, "/", kCapsuleInfo, " names, found none"));
     }
     return absl::UnavailableError(absl::StrCat((from_ / name).string(), ": changed ", kCapsuleTries,
                                                " times while it was copied"));

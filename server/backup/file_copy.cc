@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kPiece = 1u << 20;
 
-absl::Status Failed(const std::string& path, const char* what) {
+absl::Status FileFailed(const std::string& path, const char* what) {
   return absl::ErrnoToStatus(errno, absl::StrCat(path, ": ", what));
 }
 
@@ -52,7 +52,7 @@ absl::StatusOr<FileDigest> ReadAll(const PinnedFile& file,
   for (off_t at = 0;;) {
     const ssize_t n = pread(file.fd(), buffer.data(), buffer.size(), at);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failed(file.path(), "cannot be read");
+    if (n < 0) return FileFailed(file.path(), "cannot be read");
     if (n == 0) return digest.Finish();
     const std::string_view piece(buffer.data(), static_cast<size_t>(n));
     digest.Add(piece);
@@ -65,7 +65,7 @@ absl::Status WriteAll(int fd, const std::string& path, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failed(path, "cannot be written");
+    if (n < 0) return FileFailed(path, "cannot be written");
     bytes.remove_prefix(static_cast<size_t>(n));
   }
   return absl::OkStatus();
@@ -75,10 +75,10 @@ absl::Status WriteAll(int fd, const std::string& path, std::string_view bytes) {
 
 absl::StatusOr<PinnedFile> PinnedFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Failed(path, "cannot be opened");
+  if (fd < 0) return FileFailed(path, "cannot be opened");
   PinnedFile file(path, fd);
   struct stat info {};
-  if (fstat(fd, &info) != 0) return Failed(path, "cannot be examined");
+  if (fstat(fd, &info) != 0) return FileFailed(path, "cannot be examined");
   if (!S_ISREG(info.st_mode))
     return absl::DataLossError(absl::StrCat(path, ": expected a regular file, found another kind"));
   return file;
@@ -95,9 +95,9 @@ uint64_t PinnedFile::size() const {
 
 absl::StatusOr<FileDigest> CopyFile(const PinnedFile& from, const std::string& to) {
   const int fd = open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return Failed(to, "cannot be made");
+  if (fd < 0) return FileFailed(to, "cannot be made");
   auto digest = ReadAll(from, [&](std::string_view bytes) { return WriteAll(fd, to, bytes); });
-  if (close(fd) != 0 && digest.ok()) digest = Failed(to, "cannot be written");
+  if (close(fd) != 0 && digest.ok()) digest = FileFailed(to, "cannot be written");
   return digest;
 }
 
@@ -112,9 +112,9 @@ absl::StatusOr<FileDigest> DigestOf(const std::string& path) {
 
 absl::Status SyncAll(const std::string& directory) {
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return Failed(directory, "cannot be opened");
+  if (fd < 0) return FileFailed(directory, "cannot be opened");
   const absl::Status status =
-      syncfs(fd) == 0 ? absl::OkStatus() : Failed(directory, "cannot be synced");
+      syncfs(fd) == 0 ? absl::OkStatus() : FileFailed(directory, "cannot be synced");
   close(fd);
   return status;
 }

@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kInfo[] = "info.pb";
 constexpr char kPart[] = ".part";
 
 absl::Status Failed(const std::string& path, const char* what) {
@@ -73,7 +72,7 @@ absl::StatusOr<std::vector<v1::CapsuleInfo>> CapsuleFiles::Load() {
   }
   std::vector<v1::CapsuleInfo> capsules;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
-    const auto bytes = ReadWhole(entry.path().string() + "/" + kInfo);
+    const auto bytes = ReadWhole(entry.path().string() + "/" + kCapsuleInfo);
     v1::CapsuleInfo info;
     if (!bytes.ok() || !info.ParseFromString(*bytes) ||
         info.finding().fingerprint() != entry.path().filename().string()) {
@@ -104,7 +103,7 @@ uint64_t CapsuleFiles::Resumed(const v1::CapsuleInfo& info, const v1::CapsuleRan
 absl::Status CapsuleFiles::Save(const v1::CapsuleInfo& info) {
   std::error_code error;
   fs::create_directories(Folder(info), error);
-  const std::string path = Folder(info) + "/" + kInfo;
+  const std::string path = Folder(info) + "/" + kCapsuleInfo;
   const std::string temporary = path + ".tmp";
   if (auto s = WriteAll(temporary, O_TRUNC, info.SerializeAsString(), true); !s.ok()) return s;
   return rename(temporary.c_str(), path.c_str()) == 0 ? absl::OkStatus() : Failed(path, "renamed");

@@ -16,6 +16,9 @@
 
 namespace plumbline::server {
 
+// What is known of a capsule, in its folder. A folder without this file is ignored.
+inline constexpr char kCapsuleInfo[] = "info.pb";
+
 // Not thread-safe but for Path. Errors name the file.
 class CapsuleFiles {
  public:
