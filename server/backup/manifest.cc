@@ -11,9 +11,7 @@
 namespace plumbline::server {
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr char kSchema[] = "plumbline.backup/1";
+constexpr char kManifestSchema[] = "plumbline.backup/1";
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": ", what));
@@ -26,11 +24,11 @@ bool Inside(const std::filesystem::path& path) {
                       [](const auto& part) { return part == ".." || part == "." || part.empty(); });
 }
 
-Json Write(const Manifest& manifest) {
-  Json files = Json::object();
+nlohmann::json Write(const Manifest& manifest) {
+  nlohmann::json files = nlohmann::json::object();
   for (const auto& [path, digest] : manifest.files)
     files[path] = {{"bytes", digest.bytes}, {"sha256", digest.sha256}};
-  return {{"schema", kSchema},
+  return {{"schema", kManifestSchema},
           {"plumbd", manifest.tool_version},
           {"journal", manifest.journal_id},
           {"unix_ns", manifest.unix_ns},
@@ -41,8 +39,8 @@ Json Write(const Manifest& manifest) {
           {"files", std::move(files)}};
 }
 
-// Throws Json::exception where a field is missing or of another type.
-Manifest Read(const Json& json) {
+// Throws nlohmann::json::exception where a field is missing or of another type.
+Manifest Read(const nlohmann::json& json) {
   Manifest manifest;
   json.at("plumbd").get_to(manifest.tool_version);
   json.at("journal").get_to(manifest.journal_id);
@@ -86,11 +84,12 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
         path, ": expected the list of files of a complete backup, found no file of this name"));
   }
   std::ifstream in(path);
-  const Json json = Json::parse(in, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
   if (!json.is_object()) return Damaged(path, "expected a JSON object, found other bytes");
-  const Json schema = json.value("schema", Json());
-  if (schema != kSchema)
-    return Damaged(path, absl::StrCat("expected the schema ", kSchema, ", found ", schema.dump()));
+  const nlohmann::json schema = json.value("schema", nlohmann::json());
+  if (schema != kManifestSchema)
+    return Damaged(
+        path, absl::StrCat("expected the schema ", kManifestSchema, ", found ", schema.dump()));
   try {
     Manifest manifest = Read(json);
     for (const auto& [name, digest] : manifest.files) {
@@ -100,7 +99,7 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
       return Damaged(path, absl::StrCat("expected files of ", json.at("bytes").dump(),
                                         " bytes in all, found ", manifest.bytes()));
     return manifest;
-  } catch (const Json::exception& e) {
+  } catch (const nlohmann::json::exception& e) {
     return Damaged(path, e.what());
   }
 }
