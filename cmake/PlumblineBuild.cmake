@@ -57,8 +57,11 @@ set(PLUMBLINE_O3 $<$<NOT:$<CONFIG:Quick>>:-O3>)
 
 add_library(plumb_warnings INTERFACE)
 target_compile_options(plumb_warnings INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wcast-align
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wcast-align
     -Wno-missing-field-initializers>)
+if(NOT PLUMBLINE_UNITY_JOIN)  # with several folders in a compilation, a local name may be a global one of another folder
+  target_compile_options(plumb_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wshadow>)
+endif()
 # g++ 12 sees overlaps and overruns inside std::string where there are none (GCC's PR 105329, 105651); from precompiled
 # headers it says so, as from a file of our own. The address sanitizer finds the real ones.
 target_compile_options(plumb_warnings INTERFACE
