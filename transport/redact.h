@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "base/siphash.h"
 #include "plumbline/v1/batch.pb.h"
+#include "transport/siphash.h"
 
 namespace plumbline::transport {
 

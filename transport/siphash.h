@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace plumbline {
+namespace plumbline::transport {
 
 struct SipKey {
   uint64_t k0 = 0, k1 = 0;
@@ -77,4 +77,4 @@ inline uint64_t SipHash(const SipKey& key, uint64_t value) {
   return state.Finish();
 }
 
-}  // namespace plumbline
+}  // namespace plumbline::transport

@@ -1,10 +1,10 @@
-#include "base/siphash.h"
+#include "transport/siphash.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace plumbline {
+namespace plumbline::transport {
 namespace {
 
 // The key 00 01 .. 0f of the reference implementation's vectors.
@@ -33,4 +33,4 @@ TEST(SipHash, AnIntegerIsItsEightBytes) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::transport
