@@ -84,6 +84,8 @@ typedef struct plumbline_agent_open {
   const char* spool;    /* "": none; NULL: RECORD/spool when there are a record and a server */
   uint64_t spool_bytes; /* 0: the agent's default */
   const char* caller;   /* NULL: not said */
+  int32_t redact;       /* 1: ids leave as keyed hashes */
+  uint32_t reserved;
 } plumbline_agent_open_t;
 
 typedef struct plumbline_agent_site {

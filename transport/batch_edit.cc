@@ -132,6 +132,12 @@ bool HasSample(const v1::Evidence& e) {
   }
 }
 
+bool RemoveSample(v1::Evidence* e, const std::string& reason) {
+  if (!HasSample(*e)) return false;
+  DropSample(e, reason);
+  return true;
+}
+
 SealedBatch Seal(const v1::Batch& batch) {
   SealedBatch sealed;
   sealed.body = std::make_shared<const std::string>(batch.SerializeAsString());

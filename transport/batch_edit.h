@@ -40,6 +40,9 @@ std::string BatchNumber(uint64_t stream_id, uint64_t sequence);
 // Has the item raw rows or sampled elements?
 bool HasSample(const v1::Evidence& evidence);
 
+// Takes an item's raw rows out; its summary states the reason. False: it has none. Counts no loss.
+bool RemoveSample(v1::Evidence* evidence, const std::string& reason);
+
 // Takes the raw rows out; each summary says so, and a loss of `cause` counts them by site.
 void DropSamples(v1::Batch* batch, std::string_view cause);
 

@@ -51,6 +51,8 @@ class TokenBearers : public grpc::experimental::ClientInterceptorFactoryInterfac
   const std::string header_;
 };
 
+}  // namespace
+
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   auto text = ReadPrivateFile(path);
   if (!text.ok()) return text.status();
@@ -69,6 +71,8 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
   return absl::FailedPreconditionError(
       absl::StrCat(path, ": expected a token on a line of its own, found none"));
 }
+
+namespace {
 
 absl::StatusOr<std::string> ReadPublic(const std::string& path) {
   absl::StatusOr<std::string> text = ReadWholeFile(path);

@@ -28,6 +28,9 @@ struct Credentials {
 
 Credentials CredentialsFromEnvironment();
 
+// The token in a file of mode 0600. Errors name the path and what was expected.
+absl::StatusOr<std::string> ReadToken(const std::string& path);
+
 // A channel that says who we are with every call. The files are read now: a new channel sees new
 // ones. FailedPrecondition, NotFound, PermissionDenied: a file is missing, readable by others, or
 // does not belong together with the others; or the token would cross a network in the clear.

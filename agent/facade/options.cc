@@ -189,6 +189,25 @@ plumbline_status_t ResolveRole(const plumbline_open_options_t& given, plumbline_
   return PLUMBLINE_OK;
 }
 
+// Either turns it on. A key that can be guessed is refused here, before anything could be sent.
+plumbline_status_t ResolveRedact(const plumbline_open_options_t& given,
+                                 plumbline_agent_open_t* out) {
+  constexpr const char* kRedact[] = {"PLUMBLINE_REDACT", nullptr};
+  constexpr size_t kLeast = 16;
+  if (given.redact < 0 || given.redact > 1) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: redact is %d; expected 0 or 1", given.redact);
+  }
+  int64_t redact = 0;
+  if (!FromEnvironment(kRedact, 0, 1, &redact)) return PLUMBLINE_INVALID_ARGUMENT;
+  out->redact = given.redact != 0 || redact != 0;
+  const char* key = Environment("PLUMBLINE_REDACT_KEY");
+  if (out->redact == 0 || key == nullptr || strlen(key) >= kLeast) return PLUMBLINE_OK;
+  return Fail(PLUMBLINE_INVALID_ARGUMENT,
+              "open: PLUMBLINE_REDACT_KEY has %zu bytes; expected at least %zu random ones "
+              "(openssl rand -hex 32)",
+              strlen(key), kLeast);
+}
+
 }  // namespace
 
 plumbline_status_t CheckRanks(const char* call, int64_t rank, int64_t world_size) {
@@ -208,8 +227,8 @@ plumbline_status_t ResolveOptions(const plumbline_open_options_t* given,
   resolved->size = sizeof(*resolved);
   // The first that is wrong is told.
   using Part = plumbline_status_t (*)(const plumbline_open_options_t&, plumbline_agent_open_t*);
-  constexpr Part kParts[] = {ResolveRole, ResolveStrings, ResolveRanks, ResolveNumbers,
-                             ResolveBudget};
+  constexpr Part kParts[] = {ResolveRole,    ResolveStrings, ResolveRanks,
+                             ResolveNumbers, ResolveBudget,  ResolveRedact};
   for (Part part : kParts) {
     const plumbline_status_t status = part(options, resolved);
     if (status != PLUMBLINE_OK) return status;

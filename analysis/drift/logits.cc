@@ -36,8 +36,9 @@ void LogitDrift::Take(const v1::Logits& call, int64_t step) {
     kl_rows.Add(std::min(kl, 1.0));
     if (kl > worst_kl) {
       worst_kl = kl;
-      worst = absl::StrFormat("step %d, row %d%s: KL %.3g nats", step, row.row(),
-                              row.sequence_id().empty() ? "" : " of " + row.sequence_id(), kl);
+      worst =
+          absl::StrFormat("step %d, row %d%s: KL %.3g nats", step, row.row(),
+                          row.sequence_id().empty() ? "" : " of sequence " + row.sequence_id(), kl);
     }
   }
 }

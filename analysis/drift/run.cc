@@ -108,6 +108,12 @@ std::string DriftSite::RecordDoubt() const {
          "about the weights";
 }
 
+std::string DriftSite::KeyDoubt() const {
+  if (!keys_differ) return "";
+  return "keys-differ: rollout and trainer redacted their ids under different keys, or one did "
+         "not, so that their halves do not meet; set PLUMBLINE_REDACT_KEY on both";
+}
+
 void DriftSite::Place(v1::Verdict& verdict) const {
   SetPlace(verdict, layer, op, step_first, step_last, ranks);
 }
@@ -153,7 +159,10 @@ void DriftRun::Finish() {
   finished_ = true;
   Take(*join_.Finish());
   TakeRouting(routing_.Finish());
-  for (auto& [key, site] : sites_) site.End();
+  for (auto& [key, site] : sites_) {
+    site.keys_differ = halves(key).keys_differ;
+    site.End();
+  }
 }
 
 void DriftRun::TakeRows(const SiteStep& step) {
@@ -199,6 +208,7 @@ void DriftRun::Take(const std::vector<RolloutBatch>& batches) {
     site.BeginStep(batch.attempt, batch.step);
     site.ranks.insert(batch.ranks.begin(), batch.ranks.end());
     site.unmatched += batch.unmatched;
+    if (batch.unmatched > 0) site.keys_differ = halves(key).keys_differ;
     const std::string problem =
         batch.ForEach([&site](const RolloutSequence& sequence) { site.Take(sequence); });
     site.EndStep();

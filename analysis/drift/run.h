@@ -62,7 +62,11 @@ struct DriftSite {
   // Why `rule`, which rests on a true record, says nothing; empty: it may speak.
   std::string RecordDoubt() const;
   void Place(v1::Verdict& verdict) const;  // site, steps, ranks
+  // "short-id: sentence" where the two sides' ids are under different keys; empty: they can meet.
+  std::string KeyDoubt() const;
+  bool keys_differ = false;
 
+  // keys_differ is found again.
   void Persist(Archive& a);
 };
 

@@ -36,6 +36,12 @@ void Put(google::protobuf::Struct& s, const std::string& key, std::string_view v
   (*s.mutable_fields())[key].set_string_value(std::string(value));
 }
 
+void PutId(google::protobuf::Struct& s, const std::string& key, int64_t id) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  if (id >= -kExact && id <= kExact) return Put(s, key, static_cast<double>(id));
+  Put(s, key, std::to_string(id));
+}
+
 void PutFlag(google::protobuf::Struct& s, const std::string& key, bool value) {
   (*s.mutable_fields())[key].set_bool_value(value);
 }

@@ -31,6 +31,8 @@ std::string Capitalised(std::string text);
 
 void Put(google::protobuf::Struct& s, const std::string& key, double value);
 void Put(google::protobuf::Struct& s, const std::string& key, std::string_view value);
+// An id as a number; as decimal text where a double would round it.
+void PutId(google::protobuf::Struct& s, const std::string& key, int64_t id);
 inline void Put(google::protobuf::Struct& s, const std::string& key, const char* value) {
   Put(s, key, std::string_view(value));
 }

@@ -59,8 +59,14 @@ class RolloutJoin::State {
     bool train = false, rollout = false;
     for (const Item& item : step.items) {
       if (!item.evidence->has_logprobs()) continue;
+      bool item_train = false, item_rollout = false;
       for (const v1::LogprobsSequence& s : item.evidence->logprobs().sequences())
-        Sort(s, *item.source, key, site, &train, &rollout);
+        Sort(s, *item.source, key, site, &item_train, &item_rollout);
+      Keys& keys = keys_[{step.site.layer(), step.site.op()}];
+      if (item_train) keys.Note(item.evidence->redacted_key(), &keys.train);
+      if (item_rollout) keys.Note(item.evidence->redacted_key(), &keys.rollout);
+      train |= item_train;
+      rollout |= item_rollout;
     }
     if (train) site.train_closed = std::max(site.train_closed, step.step);
     if (rollout) site.rollout_closed = std::max(site.rollout_closed, step.step);
@@ -93,6 +99,8 @@ class RolloutJoin::State {
     const auto found = sites_.find(key);
     if (found == sites_.end()) return {};
     RolloutJoinCounts counts = found->second.counts;
+    if (const auto keys = keys_.find(key); keys != keys_.end())
+      counts.keys_differ = keys->second.Differ();
     for (const auto& [step, pending] : found->second.pending) {
       for (const Half& half : pending.halves) counts.waiting_train += half.rollout == nullptr;
     }
@@ -103,11 +111,23 @@ class RolloutJoin::State {
 
   // rest_ is what Finish hands out, as the run ends.
   void Persist(Archive& a) {
-    a.Version(1);
+    const uint32_t version = a.Version(2);
     a(sites_, bytes_);
+    if (version >= 2) a(keys_);
   }
 
  private:
+  // Under which the ids of either side's halves were redacted; 0: raw.
+  struct Keys {
+    static constexpr size_t kMost = 16;
+    std::set<uint64_t> train, rollout;
+    static void Note(uint64_t key, std::set<uint64_t>* keys) {
+      if (keys->size() < kMost) keys->insert(key);
+    }
+    bool Differ() const { return !train.empty() && !rollout.empty() && train != rollout; }
+    void Persist(Archive& a) { a(train, rollout); }
+  };
+
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
   // Of the trainer; `rollout` is null while it waits. A whole sequence is both.
@@ -287,6 +307,7 @@ class RolloutJoin::State {
   }
 
   std::map<SiteKey, Site> sites_;
+  std::map<SiteKey, Keys> keys_;
   size_t bytes_ = 0;
   Batches rest_;
 };

@@ -53,6 +53,9 @@ struct RolloutJoinCounts {
   uint64_t waiting_train = 0;
   uint64_t waiting_rollout = 0;
   uint64_t empty = 0;  // sequences without log-probabilities of either side
+  // Halves were redacted under different keys, or one side's alone: they cannot meet.
+  bool keys_differ = false;
+  // keys_differ is found again.
   void Persist(Archive& a) {
     a(sequences, given_up_train, given_up_rollout, waiting_train, waiting_rollout, empty);
   }

@@ -116,6 +116,8 @@ double LeakBits(const RoutingAnalysis& a) {
 
 void ListAssumptions(RoutingAnalysis& a) {
   const v1::RoutingConfig& config = a.c.routing->config();
+  if (!a.c.hashed_sequence.empty())
+    a.assumptions.push_back("ids are redacted: sequences are numbered within the call");
   if (config.capacity_kind() == v1::RoutingConfig::CAPACITY_ABSENT && !a.columns() &&
       (a.c.dropped == 0 || a.zero_decides)) {
     a.assumptions.push_back(
@@ -266,13 +268,21 @@ void AskForInnocence(RoutingAnalysis& a) {
   }
 }
 
-void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size) {
+void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
+  const v1::Routing& routing = *call.routing;
   auto decoded = DecodeRouting(routing);
   if (!decoded.ok()) {
     a.blocked = std::string(decoded.status().message());
     return;
   }
   a.c = std::move(*decoded);
+  // Queues of other ranks' sequences would be replayed in an order that was made up.
+  if (call.order_lost && (a.c.dropped > 0 || a.c.kept_outside_choice)) {
+    a.blocked =
+        "order-redacted: the pool spans ranks, and the order of their sequences cannot be told "
+        "from redacted ids";
+    return;
+  }
   a.scores_of_sequences = ScoresOfSequences(a.c);
   const bool odd = a.c.kept_outside_choice || a.c.dropped > 0 || 2 * a.c.tied > a.c.judged_rows;
   const bool mapped = a.c.drops_recorded && routing.sample().has_routing_map();
@@ -371,7 +381,7 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
       a->blocked = call.blocked;
       a->assumptions = call.assumptions;
       a->joined = call.joined;
-      if (a->blocked.empty()) Analyse(*a, *call.routing, step.world_size);
+      if (a->blocked.empty()) Analyse(*a, call, step.world_size);
       calls.back() = std::move(a);
     }
     ExcludeStored(calls);

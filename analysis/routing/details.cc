@@ -21,6 +21,7 @@ void PutToken(google::protobuf::Struct& s, const RoutingCase& c, int32_t token, 
   const auto row = static_cast<size_t>(token);
   Put(s, "row", token);
   Put(s, "sequence", static_cast<double>(c.sequence[row]));
+  if (!c.hashed_sequence.empty()) Put(s, "sequence_hash", absl::StrCat(c.hashed_sequence[row]));
   Put(s, "position", static_cast<double>(c.position[row]));
   Put(s, "score", score);
 }

@@ -38,6 +38,7 @@ class Dump {
     Say("op", e.site().op());
     Say("step", std::to_string(e.step()));
     if (e.order() > 0) Say("order", std::to_string(e.order()));
+    if (e.redacted_key() != 0) Say("redacted_key", absl::StrCat(absl::Hex(e.redacted_key())));
   }
 
   void Say(const char* key, const std::string& value) { metadata_[key] = ValidUtf8(value); }
@@ -117,6 +118,7 @@ void AddRouting(const v1::Routing& routing, Dump* dump) {
   dump->Add("routing_map", s.has_routing_map(), s.routing_map());
   dump->Add("probs", s.has_probs(), s.probs());
   dump->Add("sequence_id", s.has_sequence_id(), s.sequence_id());
+  dump->Add("sequence_order", s.has_sequence_order(), s.sequence_order());
   dump->Add("position", s.has_position(), s.position());
   dump->Add("padding_mask", s.has_padding_mask(), s.padding_mask());
   dump->Add("pool_id", s.has_pool_id(), s.pool_id());

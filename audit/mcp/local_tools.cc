@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "rules/catalogue.h"
 #include "rules/engine/incidents.h"
+#include "rules/words/hide_ids.h"
 
 namespace plumbline::audit::mcp {
 namespace {
@@ -44,7 +45,8 @@ constexpr const char* kAuditPathIn = R"({"type": "object", "properties": {
     "description": "a file, or a directory that is audited as one run, on this machine"},
   "rules": {"type": "array", "items": {"type": "string", "maxLength": 256}, "maxItems": 64,
     "description": "globs over rule ids; all rules unless given"},
-  "max_findings": {"type": "integer", "minimum": 1, "maximum": 200, "description": "20 unless given"}},
+  "max_findings": {"type": "integer", "minimum": 1, "maximum": 200, "description": "20 unless given"},
+  "raw_ids": {"type": "boolean", "description": "names token and sequence ids; false unless given"}},
   "required": ["path"], "additionalProperties": false})";
 constexpr const char* kAuditPathOut = R"({"type": "object", "properties": {
   "summary": {"type": "string"},
@@ -150,7 +152,7 @@ Json IncidentValue(const rules::Incident& incident) {
   return value;
 }
 
-Json AuditValue(const AuditResult& result, int64_t max_findings) {
+Json AuditValue(const AuditResult& result, int64_t max_findings, bool raw_ids) {
   Json answer;
   answer["summary"] = SummaryText(result);
   answer["coverage"] = {{"judged", result.coverage.judged},
@@ -166,13 +168,16 @@ Json AuditValue(const AuditResult& result, int64_t max_findings) {
   FitList("incidents", "incidents_omitted", kMostIncidentsShown, &answer);
   answer["inconclusive"] = Json::array();
   for (const VerdictGroup& group : InconclusiveGroups(result)) {
-    answer["inconclusive"].push_back({{"rule", ValidUtf8(group.rule)},
-                                      {"reason", ValidUtf8(group.words)},
-                                      {"sites", group.sites.size()}});
+    answer["inconclusive"].push_back(
+        {{"rule", ValidUtf8(group.rule)},
+         {"reason",
+          ValidUtf8(raw_ids ? group.words : rules::ReasonWithoutIds(group.rule, group.words))},
+         {"sites", group.sites.size()}});
   }
   FitList("inconclusive", "inconclusive_omitted", kMostGroups, &answer);
   answer["findings"] = Json::array();
-  for (const v1::Finding* finding : findings) answer["findings"].push_back(FindingValue(*finding));
+  for (const v1::Finding* finding : findings)
+    answer["findings"].push_back(FindingValue(raw_ids ? *finding : rules::WithoutIds(*finding)));
   FitList("findings", "findings_omitted", static_cast<size_t>(max_findings), &answer);
   return answer;
 }
@@ -190,7 +195,8 @@ absl::StatusOr<Json> AuditPath(const Json& arguments, const OnProgress& on_progr
         on_progress(static_cast<double>(progress.bytes_done), static_cast<double>(progress.bytes));
       });
   if (!result.ok()) return result.status();
-  return AuditValue(*result, NumberArgument(arguments, "max_findings", kFindingsUnlessTold));
+  return AuditValue(*result, NumberArgument(arguments, "max_findings", kFindingsUnlessTold),
+                    FlagArgument(arguments, "raw_ids", false));
 }
 
 }  // namespace

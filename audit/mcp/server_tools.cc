@@ -14,6 +14,7 @@
 #include "audit/mcp/tools.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
+#include "rules/words/hide_ids.h"
 
 namespace plumbline::audit::mcp {
 namespace {
@@ -56,7 +57,8 @@ constexpr const char* kListIncidentsOut = R"({"type": "object", "properties": {
 
 constexpr const char* kGetFindingIn = R"({"type": "object", "properties": {
   "fingerprint": {"type": "string", "maxLength": 64,
-    "description": "of a finding or an incident, or its first digits"}},
+    "description": "of a finding or an incident, or its first digits"},
+  "raw_ids": {"type": "boolean", "description": "names token and sequence ids; false unless given"}},
   "required": ["fingerprint"], "additionalProperties": false})";
 constexpr const char* kGetFindingOut = R"({"type": "object", "properties": {
   "incident": {"type": "object", "description": "its state and sites",
@@ -97,7 +99,7 @@ v1::Level LevelOf(const std::string& name) {
 
 Json IncidentSummary(const v1::Incident& incident, const v1::IncidentStatus& status) {
   const v1::Finding& finding = incident.finding();
-  const Json whole = FindingValue(finding);
+  const Json whole = FindingValue(rules::WithoutIds(finding));
   Json summary;
   summary["fingerprint"] = ValidUtf8(FingerprintOf(incident, status));
   summary["finding"] = whole["fingerprint"];
@@ -163,7 +165,10 @@ class Asked {
           absl::StrCat("expected a fingerprint of one finding or incident, found one of ",
                        response->incidents_size(), "; list_incidents lists them"));
     }
-    answer["incident"] = Json::parse(IncidentJson(response->incidents(0), StatusAt(*response, 0)));
+    v1::Incident incident = response->incidents(0);
+    if (!FlagArgument(arguments, "raw_ids", false))
+      *incident.mutable_finding() = rules::WithoutIds(incident.finding());
+    answer["incident"] = Json::parse(IncidentJson(incident, StatusAt(*response, 0)));
     answer["finding"] = std::move(answer["incident"]["finding"]);
     answer["incident"].erase("finding");
     if (LineOf(answer).size() <= kMostAnswerBytes) return answer;

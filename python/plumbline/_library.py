@@ -37,6 +37,8 @@ class OpenOptions(ctypes.Structure):
         ("spool", ctypes.c_char_p),
         ("spool_bytes", ctypes.c_uint64),
         ("caller", ctypes.c_char_p),
+        ("redact", ctypes.c_int32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 

@@ -31,6 +31,13 @@ def _number(name, value, low, most=2**31 - 1):
     return int(value)
 
 
+def _flag(name, value):
+    """None: as the environment says. A text would be true, whatever it means."""
+    if value not in (None, True, False):
+        raise ValueError(f"{name} is {value!r}; expected True, False or None")
+    return 1 if value else 0
+
+
 def _check_keywords(unknown):
     for name in unknown:
         import difflib
@@ -56,7 +63,7 @@ def _ranks(rank, world_size):
     return Ranks(rank, world_size)
 
 
-def _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes):
+def _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes, redact):
     def text(value):
         encoded = None if value is None else os.fspath(value).encode()
         if encoded and b"\0" in encoded:  # C would end there, and two runs be one
@@ -71,7 +78,7 @@ def _options(run, server, record, ranks, attempt, role, every, budget, spool, sp
         ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
         _number("attempt", attempt, 0), _number("rank", rank, 0), _number("world_size", world_size, 1), _check_every(every),
         budget or 0.0, text(spool), 0 if spool_bytes is None else _number("spool_bytes", spool_bytes, 1, 2**63 - 1),
-        _caller(),
+        _caller(), _flag("redact", redact), 0,
     )  # fmt: skip
 
 
@@ -88,8 +95,8 @@ def _refused(strict, text):
 
 
 def init(run=None, server=None, record=None, *, rank=None, world_size=None, attempt=None,
-         role="trainer", every=None, budget=None, spool=None, spool_bytes=None, strict=False,
-         **unknown):  # fmt: skip
+         role="trainer", every=None, budget=None, spool=None, spool_bytes=None, redact=None,
+         strict=False, **unknown):  # fmt: skip
     """Opens a run and returns it.
 
     run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
@@ -100,7 +107,10 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     site backs off further to keep its traffic budget). budget: share of the step time that may be
     spent. spool: a directory for what the server has not acknowledged (PLUMBLINE_SPOOL; with both
     server and record, RECORD/spool; "off": none): it survives this process, and the next one of
-    this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB).
+    this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB). redact=True
+    (or PLUMBLINE_REDACT=1): token and sequence ids leave this process as keyed hashes, under
+    PLUMBLINE_REDACT_KEY, else a key from the access token, else a random one of this process; ids of
+    two processes are equal under one key alone.
 
     How the process ends goes with its goodbye: exceptions that nobody catches, a status of sys.exit,
     SIGTERM where it has its default action. Hooks and handlers of the trainer's own run as before.
@@ -120,7 +130,8 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     try:
         _check_keywords(unknown)
         ranks = _ranks(rank, world_size)
-        options = _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes)
+        options = _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes,
+                           redact)
     except (ValueError, TypeError) as error:
         return _refused(strict, f"init: {error}")
     status = library.short.plumbline_open(ctypes.byref(options), ctypes.byref(handle))

@@ -45,6 +45,8 @@ void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
   Reported& told = reported_[{site.layer, site.op}];
   v1::Verdict verdict = JudgeSite(site);
   if (!verdict.has_site()) site.Place(verdict);
+  if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE && site.keys_differ)
+    verdict.set_reason(site.KeyDoubt());
   if (verdict.kind() != v1::Verdict::KIND_FINDING) {
     if (last && told.level == v1::LEVEL_UNSPECIFIED) out.Add(std::move(verdict));
     return;

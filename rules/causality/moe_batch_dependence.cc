@@ -41,7 +41,8 @@ bits; `heuristic` with less, from 7 bits on: pairs that no policy explains, an e
 pools by metadata. The fix says what to record. Level warning in every case.
 
 **Inconclusive when** the pool is unrecorded, only one sequence was recorded, capacity is neither
-declared nor exhibited, no expert was full, or the recording cannot be read.
+declared nor exhibited, no expert was full, ids are redacted and the pool spans ranks (`order-redacted`), or the
+recording cannot be read.
 
 **What it cannot see.** Dependence through anything but capacity: see `causality/batch-influence`.
 

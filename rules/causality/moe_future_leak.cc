@@ -74,7 +74,8 @@ met the capacity by accident (2^-7), leaves a hint.
 or one left out for its load), the recorded policy is not the one that passes, all rows of a sequence have the same scores (they are not the tokens'
 own), sequence ids or positions are missing or occur twice, more than half of the rows are tied or not finite, refusals or what experts hold
 contradict the capacity, ranks of a shared pool are missing, randomness of the token's own was declared that the scores do not hold, own scores do not
-explain the choices, or a clean and a leaking policy both fit.
+explain the choices, ids are redacted and the pool spans ranks whose sequences have no known order (`order-redacted`) or who used different
+keys (`keys-differ`), or a clean and a leaking policy both fit.
 
 **What it cannot see.** Drops by score per device, overflow that is re-routed, anything without a full expert: inconclusive.
 

@@ -160,7 +160,7 @@ class MoeTieOrder : public Rule {
       if (analyses[i] == nullptr || !analyses[i]->blocked.empty()) continue;
       const v1::RoutingSample& other = analyses[i]->c.routing->sample();
       if (other.scores().data() == sample.scores().data() &&
-          other.sequence_id().data() == sample.sequence_id().data() &&
+          analyses[i]->c.sequence == mine.c.sequence &&
           other.position().data() == sample.position().data() &&
           analyses[i]->c.choices.size() == mine.c.choices.size()) {
         return analyses[i].get();

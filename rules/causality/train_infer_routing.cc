@@ -63,7 +63,7 @@ scores move 2 to 4 % of them), a warning beyond.
 is derived for scores that are nearly normal over the experts. -1 entries, zero gates and lengths: `proved`,
 given that equal ids name the same token.
 
-**Inconclusive when** nothing joins; ids or positions are missing or repeat; the sides have other numbers
+**Inconclusive when** nothing joins; the sides redacted their ids under different keys (`keys-differ`); ids or positions are missing or repeat; the sides have other numbers
 of experts; the
 joined tokens' scores are no closer than those of unrelated tokens (ids do not mean the same, or weights are far apart); fewer than 1,000 tokens.
 

@@ -62,7 +62,8 @@ Different token ids `proved`, in halves an error, in prompts of later turns a wa
 
 **Inconclusive when** sequences were filtered and no kept_share says how many at least are kept; values were rescored
 and no rescore_k2 says how far the engine is from itself; all values are non-finite; fewer than 1,000 tokens; for
-the downward side alone, when mean rho d^2 over d > 0 exceeds kappa (`downward` in the details).
+the downward side alone, when mean rho d^2 over d > 0 exceeds kappa (`downward` in the details); where nothing
+joins because the sides redacted their ids under different keys (`keys-differ`).
 
 **What it cannot see.** A sampler that both sides misstate alike (`drift/sampler-mismatch`); 1 % of zeros in a large
 vocabulary (33,000 tokens in a small one); engine values that were computed again and not declared: honest engines
@@ -263,6 +264,8 @@ class RecordInvalid : public Rule {
     if (test.tokens() == 0 && test.non_finite() > 0)
       return Inconclusive("non-finite: no token has finite values on both sides");
     if (test.tokens() == 0 && !s.unreadable.empty()) return Inconclusive(s.unreadable);
+    if (test.tokens() == 0 && s.drift != nullptr && s.drift->keys_differ)
+      return Inconclusive(s.drift->KeyDoubt());
     if (test.tokens() == 0) return Inconclusive("nothing-joins: no token has values of both sides");
     if (test.tokens() < kFewRecorded) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(), " tokens entered, of ",

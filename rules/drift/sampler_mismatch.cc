@@ -220,6 +220,8 @@ class SamplerMismatch : public Rule {
       return Inconclusive("rescored: values were computed again by the engine");
     if (test.tokens() == 0 && test.non_finite() > 0)
       return Inconclusive("non-finite: no token has a finite value and entropy");
+    if (test.tokens() == 0 && s.drift != nullptr && s.drift->keys_differ)
+      return Inconclusive(s.drift->KeyDoubt());
     if (test.tokens() == 0) return Inconclusive("no-entropy: neither side's entropy is recorded");
     if (test.tokens() < kFewSampled) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(), " tokens entered, of ",

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "rules/words/hide_ids.h"
+
 namespace plumbline::server {
 namespace {
 
@@ -115,7 +117,11 @@ void AlertDecider::DecideFor(const AlertRoute& route, const IncidentTable::Chang
   const bool quiet = IsQuiet(change);
   const auto make = [&](AlertEvent event) {
     const v1::Level before = known.firing() ? known.own->level : known.level;
-    return MakeNotification(event, change, before, config_.page, route.name, known.Bodies());
+    if (route.raw_ids)
+      return MakeNotification(event, change, before, config_.page, route.name, known.Bodies());
+    IncidentTable::Change hidden = change;
+    *hidden.incident.mutable_finding() = rules::WithoutIds(finding);
+    return MakeNotification(event, hidden, before, config_.page, route.name, known.Bodies());
   };
   const auto event = EventFor(route, known, change);
   if (quiet && (known.firing() ? !known.own->quiet : !known.others.empty())) {

@@ -6,6 +6,7 @@
 #include "server/access/token_file.h"
 #include "server/settings/client_certificate.h"
 #include "server/settings/config.h"
+#include "server/settings/redact_key.h"
 
 namespace plumbline::server {
 namespace {
@@ -36,6 +37,7 @@ void CheckConfigFiles(const Config& config, ConfigMistakes* mistakes) {
              mistakes);
   CheckRules(config, mistakes);
   if (!mistakes->Has("tls")) CheckTlsFiles(config, mistakes);
+  if (!mistakes->Has("redact")) AddWrong("redact.key_file", RedactorOf(config).status(), mistakes);
   AddWrong("tls.revoked", RevocationList(config.tls_revoked).Refresh(), mistakes);
   for (size_t i = 0; i < config.access.size(); ++i) {
     const std::string& file = config.access[i].token_file;

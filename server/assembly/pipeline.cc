@@ -12,6 +12,8 @@
 #include "server/process/health.h"
 #include "server/process/log.h"
 #include "server/process/memory_limit.h"
+#include "server/samples/sample_retention.h"
+#include "server/settings/redact_key.h"
 
 namespace plumbline::server {
 namespace {
@@ -54,6 +56,7 @@ JournalOptions JournalOptionsOf(const Config& c, const std::string& version) {
   o.segments.sync_interval = NanosecondsOf(c.journal_sync_seconds);
   o.segments.segment_bytes = static_cast<uint64_t>(c.journal_segment_bytes);
   o.segments.compress = c.journal_compress;
+  if (c.journal_keep_sample_days > 0) o.segments.segment_age = std::chrono::hours(24);
   o.commit_delay = NanosecondsOf(c.journal_commit_ms / 1000);
   o.commit_bytes = static_cast<size_t>(c.journal_commit_bytes);
   o.unix_ns = [] { return static_cast<int64_t>(UnixNs()); };
@@ -136,6 +139,9 @@ absl::Status Pipeline::OpenStore(const Config& config, uint64_t newest_entry) {
 absl::Status Pipeline::OpenCapsules(const Config& config) {
   CapsuleOptions options = CapsuleOptionsOf(config);
   if (data_ != nullptr) options.directory = data_->capsules();
+  auto redactor = RedactorOf(config);
+  if (!redactor.ok()) return redactor.status();
+  options.redactor = *std::move(redactor);
   capsules_ = std::make_unique<CapsuleKeeper>(
       std::move(options), [this](const std::string& run) { return judge_->Known(run); }, counters_);
   judge_->SetOnFinding(
@@ -301,7 +307,24 @@ void Pipeline::MakePacker(const Config& config, const std::string& version) {
   o.pack = config.journal_pack;
   o.settled = [this] { return checkpointer_->last_entry(); };
   o.busy = [this] { return judge_->catching_up() || journal_->writing_for() > kSlowCommit; };
+  if (config.journal_keep_sample_days > 0) o.editor = MakeSampleRetention(config);
   packer_ = std::make_unique<SegmentPacker>(std::move(o), &segments_);
+}
+
+std::shared_ptr<SegmentEditor> Pipeline::MakeSampleRetention(const Config& config) {
+  SampleRetentionOptions o;
+  o.keep = NanosecondsOf(config.journal_keep_sample_days * 86400);
+  o.unix_ns = [] { return static_cast<int64_t>(UnixNs()); };
+  o.needed = [this] {
+    NeededSamples needed;
+    const v1::IncidentBookState book = incident_table_->Checkpoint();
+    for (const v1::IncidentState& state : book.incidents()) {
+      if (state.incident().has_finding()) needed.Add(state.incident().finding());
+      for (const v1::IncidentMember& member : state.members()) needed.Add(member.finding());
+    }
+    return needed;
+  };
+  return std::make_shared<SampleRetention>(std::move(o), counters_);
 }
 
 // To the end: a loss that began before the checkpoint and ends behind it is one.

@@ -74,6 +74,7 @@ class Pipeline {
   absl::Status RestoreNewest(const Config& config, const std::vector<CheckpointName>& checkpoints,
                              Checkpoint* restored);
   void ReportScan();
+  std::shared_ptr<SegmentEditor> MakeSampleRetention(const Config& config);
   void MakePacker(const Config& config, const std::string& version);
   void MakeCheck();
 

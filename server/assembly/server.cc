@@ -21,6 +21,7 @@
 #include "server/process/health.h"
 #include "server/process/memory_limit.h"
 #include "server/query/query_service.h"
+#include "server/settings/redact_key.h"
 #include "server/web/door.h"
 #include "server/web/web_service.h"
 
@@ -111,9 +112,13 @@ class ServerImpl : public Server {
     if (!gate.ok()) return gate.status();
     gate_ = *std::move(gate);
     if (auto s = pipeline_.Open(config, Version()); !s.ok()) return s;
-    ingest_ = IngestService::Create(IngestOptionsOf(config), pipeline_.known_streams(),
-                                    &pipeline_.journal(), &pipeline_.judge(), gate_.get(),
-                                    &counters_, &pipeline_.capsules());
+    IngestOptions ingest = IngestOptionsOf(config);
+    auto redactor = RedactorOf(config);
+    if (!redactor.ok()) return redactor.status();
+    ingest.redactor = *std::move(redactor);
+    ingest_ =
+        IngestService::Create(ingest, pipeline_.known_streams(), &pipeline_.journal(),
+                              &pipeline_.judge(), gate_.get(), &counters_, &pipeline_.capsules());
     run_reader_ = pipeline_.MakeReader(config);
     if (auto s = StartAlerts(config); !s.ok()) return s;
     query_ = QueryService::Create(SourcesOfQueries());

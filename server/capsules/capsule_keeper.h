@@ -31,6 +31,7 @@
 #include "server/process/counters.h"
 #include "server/stream/run_table.h"
 #include "server/stream/stream_table.h"
+#include "transport/redact.h"
 
 namespace plumbline::server {
 
@@ -48,6 +49,8 @@ struct CapsuleOptions {
   std::chrono::nanoseconds silence = std::chrono::seconds(5);
   size_t queue_bytes = 32u << 20;  // of parts that wait to be written
   size_t most = 2048;              // capsules; the oldest go, and no more are taken unasked
+  // Null: ids are kept as they come.
+  std::shared_ptr<const transport::Redactor> redactor;
 };
 
 // Thread-safe but for Start and destruction.
@@ -122,6 +125,8 @@ class CapsuleKeeper {
   void Refused(Capsule* capsule, int index, const v1::CapsulePart& part);
   absl::Status Check(const Capsule& capsule, int index, const v1::CapsulePart& part) const;
   absl::Status Finish(Capsule* capsule, int index, const v1::CapsulePart& part);
+  absl::Status Redact(const v1::CapsuleInfo& info, v1::CapsuleRank* rank, v1::Batch* batch,
+                      std::string* digest);
   void AskAgain(Capsule* capsule, int index, const absl::Status& why);
   void FailRank(Capsule* capsule, int index, const std::string& why);
   bool MayYetHaveSite(const Capsule& capsule, const v1::CapsulePart& part) const;

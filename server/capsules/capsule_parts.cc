@@ -134,11 +134,28 @@ absl::Status CapsuleKeeper::Finish(Capsule* capsule, int index, const v1::Capsul
       !SameProcess(batch.sources(0), source)) {
     return absl::DataLossError("what was sent is no evidence of this rank");
   }
+  if (auto s = Redact(capsule->info, &rank, &batch, &digest); !s.ok()) return s;
   if (auto s = files_.Keep(capsule->info, source); !s.ok()) return s;
   rank.set_state(v1::CapsuleRank::STATE_HELD);
   rank.set_sha256(std::move(digest));
   Save(*capsule);
   Release(*capsule, index);
+  return absl::OkStatus();
+}
+
+// What was sent is whole and is what its rank meant: only now may its ids be hashed.
+absl::Status CapsuleKeeper::Redact(const v1::CapsuleInfo& info, v1::CapsuleRank* rank,
+                                   v1::Batch* batch, std::string* digest) {
+  if (options_.redactor == nullptr) return absl::OkStatus();
+  const uint64_t changed = options_.redactor->Redact(batch);
+  if (changed == 0) return absl::OkStatus();
+  counters_->redacted += changed;
+  const std::string bytes = batch->SerializeAsString();
+  files_.Truncate(info, rank->source());
+  if (auto s = files_.Append(info, rank->source(), bytes); !s.ok()) return s;
+  rank->set_total(bytes.size());
+  rank->set_bytes(bytes.size());
+  *digest = Sha256Of(bytes);
   return absl::OkStatus();
 }
 

@@ -54,7 +54,9 @@ class IngestServiceImpl : public IngestService,
                  options.server_version,
                  options.ack_batches,
                  journal->durable(),
-                 options.hello_within} {
+                 options.hello_within,
+                 options.redactor.get()},
+        redactor_(options.redactor) {
     table_.Restore(known);
     Pace();
     judge_->SetOwners([this](const std::string& run) -> Judge::Owner {
@@ -144,6 +146,7 @@ class IngestServiceImpl : public IngestService,
   Judge* const judge_;
   bool restored_ = false;  // the timer's own
   const SessionContext context_;
+  const std::shared_ptr<const transport::Redactor> redactor_;
   mutable Mutex mutex_;
   std::map<Session*, std::weak_ptr<Session>> sessions_ PLUMB_GUARDED_BY(mutex_);
   std::map<std::string, size_t> calls_of_ PLUMB_GUARDED_BY(mutex_);  // by owner

@@ -15,6 +15,7 @@
 #include "server/stream/batch_checks.h"
 #include "server/stream/sequencer.h"
 #include "server/stream/shares.h"
+#include "transport/redact.h"
 
 namespace grpc {
 class Service;
@@ -38,6 +39,8 @@ struct IngestOptions {
   std::chrono::nanoseconds hello_within = std::chrono::seconds(30);
   uint64_t ack_batches = 8;
   std::chrono::nanoseconds ack_delay = std::chrono::seconds(1);
+  // Null: ids are kept as they come.
+  std::shared_ptr<const transport::Redactor> redactor;
 };
 
 class IngestService {

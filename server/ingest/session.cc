@@ -267,12 +267,20 @@ bool Session::OnBatch(ParsedBatch batch) {
     }
   }
   // A later attempt than its process knows: the journal holds what was given.
-  if (const uint32_t ahead = call_stream->joined.ahead; ahead > 0) {
-    Attempts::Raise(ahead, batch.batch->mutable_sources());
-    if (context_->keep_wire) batch.wire = WireBytes(batch.batch->SerializeAsString());
-  }
+  const uint32_t ahead = call_stream->joined.ahead;
+  if (ahead > 0) Attempts::Raise(ahead, batch.batch->mutable_sources());
+  const bool changed = Redact(batch.batch.get()) || ahead > 0;
+  if (changed && context_->keep_wire) batch.wire = WireBytes(batch.batch->SerializeAsString());
   context_->liveness->Heard(call_stream->stream_id, *batch.batch, std::chrono::steady_clock::now());
   return Offer(call_stream, sequence, std::move(batch));
+}
+
+// Before anything of it is kept: the journal, the rules and the store see hashes alone.
+bool Session::Redact(v1::Batch* batch) const {
+  if (context_->redactor == nullptr) return false;
+  const uint64_t changed = context_->redactor->Redact(batch);
+  context_->counters->redacted += changed;
+  return changed > 0;
 }
 
 bool Session::Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch) {

@@ -21,6 +21,7 @@
 #include "server/ingest/call_writer.h"
 #include "server/ingest/intake.h"
 #include "server/stream/liveness.h"
+#include "transport/redact.h"
 
 namespace plumbline::server {
 
@@ -35,6 +36,7 @@ struct SessionContext {
   uint64_t ack_batches = 8;
   bool keep_wire = false;  // the journal wants the bytes
   std::chrono::nanoseconds hello_within = std::chrono::seconds(30);
+  const transport::Redactor* redactor = nullptr;  // null: ids are kept as they come
 };
 
 // Reads are handled one after another by gRPC; everything else is guarded by `mutex_`. Lives until
@@ -77,6 +79,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why);
   bool OnHello(v1::Hello* said);
   bool OnBatch(ParsedBatch batch);
+  bool Redact(v1::Batch* batch) const;
   void OnAside(v1::AgentMessage& message);
   bool Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch);
   void OnHeartbeat(const v1::Heartbeat& heartbeat);

@@ -103,9 +103,12 @@ int SegmentPacker::Round() {
   for (size_t i = 0; i + 1 < segments->size(); ++i) {
     const uint64_t last_entry = (*segments)[i + 1].first - 1;
     if (last_entry > settled) break;
-    if (!Due((*segments)[i])) continue;
+    const Segment& segment = (*segments)[i];
+    const bool old =
+        options_.editor != nullptr && options_.editor->Due(segment, (*segments)[i + 1]);
+    if (!Due(segment) && !old) continue;
     if (!WaitWhileBusy()) break;
-    if (WriteAgain((*segments)[i], last_entry)) ++written;
+    if (WriteAgain(segment, last_entry, old)) ++written;
     if (Clock::now() < not_before_) break;
   }
   return written;
@@ -120,7 +123,7 @@ bool SegmentPacker::Due(const Segment& segment) {
   return packed.ok() && *packed != options_.pack;
 }
 
-bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry) {
+bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry, bool edit) {
   const double cpu = CpuSeconds();
   const uint64_t before = SizeOf(segment.path);
   DiskSpace space;
@@ -130,15 +133,25 @@ bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry) {
   if (SpaceOf(options_.directory, &space) && space.free < most + Health::kLeastFree) {
     status = absl::ResourceExhaustedError(absl::StrCat(most, " bytes of disk are not free"));
   } else {
-    RewriteOptions options{options_.pack, options_.tool_version,
-                           [this] { return WaitWhileBusy(); }};
+    RewriteOptions options;
+    options.pack = options_.pack;
+    options.tool_version = options_.tool_version;
+    options.go_on = [this] { return WaitWhileBusy(); };
+    if (edit) {
+      options_.editor->Begin();
+      options.edit = [editor = options_.editor.get()](auto... entry) {
+        return editor->Edit(entry...);
+      };
+    }
     try {
       status = RewriteSegment(segment, last_entry, options);
     } catch (const std::bad_alloc&) {
       status = absl::ResourceExhaustedError("no memory for it");
     }
   }
-  if (status.ok()) status = Replace(segment, before);
+  if (status.ok()) status = Replace(segment, before, edit);
+  const bool final = status.ok() || absl::IsDataLoss(status);
+  if (edit && final) options_.editor->Done(segment, status.ok());
   if (status.ok()) {
     LogInfo("journal: entries {} to {} {}: {:.1f} to {:.1f} MiB, {:.2f} s of CPU", segment.first,
             last_entry, options_.pack ? "packed" : "unpacked", MiB(before),
@@ -158,7 +171,7 @@ bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry) {
 }
 
 // Whatever is read meanwhile is the one or the other, whole.
-absl::Status SegmentPacker::Replace(const Segment& segment, uint64_t size) {
+absl::Status SegmentPacker::Replace(const Segment& segment, uint64_t size, bool edit) {
   const std::string fresh = RewritePath(segment);
   std::error_code error;
   const MutexLock lock(*files_);
@@ -166,7 +179,7 @@ absl::Status SegmentPacker::Replace(const Segment& segment, uint64_t size) {
     std::filesystem::remove(fresh, error);
     return absl::NotFoundError("retention took it");
   }
-  if (options_.pack && SizeOf(fresh) >= size) {
+  if (options_.pack && !edit && SizeOf(fresh) >= size) {
     std::filesystem::remove(fresh, error);
     return absl::AlreadyExistsError("packed they would not be smaller");
   }

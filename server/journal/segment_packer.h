@@ -9,15 +9,32 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "base/framed_log.h"
 #include "base/mutex.h"
 #include "server/journal/segments.h"
 
 namespace plumbline::server {
+
+// Changes entries of segments that are written again.
+class SegmentEditor {
+ public:
+  virtual ~SegmentEditor() = default;
+  // Is the segment to be changed? `next`: the segment after it.
+  virtual bool Due(const Segment& segment, const Segment& next) = 0;
+  // Before the segment's entries.
+  virtual void Begin() = 0;
+  // RewriteOptions::edit.
+  virtual bool Edit(FrameType type, std::string_view payload, std::string* instead) = 0;
+  // The segment was replaced, or (false) must stay as it is: it is not due again.
+  virtual void Done(const Segment& segment, bool replaced) = 0;
+};
 
 struct PackerOptions {
   std::string directory;  // of the journal
@@ -27,6 +44,8 @@ struct PackerOptions {
   std::function<uint64_t()> settled;
   std::function<bool()> busy = [] { return false; };          // others need the disk: it waits
   std::chrono::nanoseconds period = std::chrono::minutes(1);  // it looks unasked
+  // What changes as segments are written again; null: nothing. On the packer's thread.
+  std::shared_ptr<SegmentEditor> editor;
 };
 
 // Thread-safe but for construction and destruction.
@@ -51,8 +70,8 @@ class SegmentPacker {
 
   void Loop();
   bool Due(const Segment& segment);
-  bool WriteAgain(const Segment& segment, uint64_t last_entry);
-  absl::Status Replace(const Segment& segment, uint64_t size);
+  bool WriteAgain(const Segment& segment, uint64_t last_entry, bool edit);
+  absl::Status Replace(const Segment& segment, uint64_t size, bool edit);
   bool WaitWhileBusy();
   bool Wait(std::chrono::nanoseconds time);
 

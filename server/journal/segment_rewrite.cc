@@ -73,6 +73,7 @@ class Rewrite {
     if (!header.ParseFromString(payload_)) return Damaged("its header is none");
     header.set_schema(options_.pack ? kPackedSchema : kJournalSchema);
     header.set_tool_version(options_.tool_version);
+    if (options_.edit) header.set_samples_removed(true);
     return Append(FrameType::kJournalHeader, header.SerializeAsString(), false);
   }
 
@@ -87,6 +88,7 @@ class Rewrite {
       return Damaged(absl::StrCat("expected entry ", next_, ", found ", prefix.number));
     }
     ++next_;
+    if (options_.edit && options_.edit(type, payload, &edited_)) payload = edited_;
     const bool alone = !options_.pack || payload.size() > kMostPackedEntry;
     if (alone || block_.full()) {
       if (auto s = WriteBlock(); !s.ok()) return s;
@@ -119,7 +121,7 @@ class Rewrite {
   uint64_t next_;  // number of the entry that is expected
   std::unique_ptr<FramedLogReader> in_;
   std::unique_ptr<FramedLogWriter> out_;
-  std::string payload_, packed_;
+  std::string payload_, packed_, edited_;
   BlockReader block_in_;
   BlockPacker block_;
   uint64_t synced_ = 0;

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/framed_log.h"
 #include "server/journal/segments.h"
 
 namespace plumbline::server {
@@ -14,6 +16,8 @@ namespace plumbline::server {
 struct RewriteOptions {
   bool pack = true;  // false: every entry in a frame of its own
   std::string tool_version;
+  // What takes an entry's place: its payload, of the same prefix. False: it stays. Null: all stay.
+  std::function<bool(FrameType type, std::string_view payload, std::string* instead)> edit;
   // Asked after each frame that is written; false: no more.
   std::function<bool()> go_on = [] { return true; };
 };
@@ -27,9 +31,9 @@ bool IsRewritePath(const std::string& path);
 
 // Writes the entries `segment.first` to `last_entry` of the segment, and the streams at its head,
 // to RewritePath and syncs that; the segment itself stays as it is. Every entry comes back as it
-// was, or the segment is not written again: DataLoss when something of it is missing, damaged or
-// unknown, Cancelled when told so, others from the disk. Nothing is left behind then. Throws
-// bad_alloc.
+// was, or as `edit` made it, or the segment is not written again: DataLoss when something of it is
+// missing, damaged or unknown, Cancelled when told so, others from the disk. Nothing is left behind
+// then. Throws bad_alloc.
 absl::Status RewriteSegment(const Segment& segment, uint64_t last_entry,
                             const RewriteOptions& options);
 

@@ -50,8 +50,11 @@ absl::Status NeverFits(uint64_t bytes) {
 
 absl::Status SegmentWriter::Commit(std::span<const FrameToAppend> frames, uint64_t first,
                                    int64_t unix_ns, const StreamPositions& streams) {
+  const bool old =
+      options_.segment_age.count() > 0 && unix_ns - begun_unix_ns_ >= options_.segment_age.count();
   if (log_ != nullptr && holds_entries_ &&
-      (log_->size_bytes() >= options_.segment_bytes || !MayGrow(log_->size_bytes(), frames))) {
+      (old || log_->size_bytes() >= options_.segment_bytes ||
+       !MayGrow(log_->size_bytes(), frames))) {
     if (options_.sync == SyncPolicy::kInterval) {
       if (auto s = SyncNow(); !s.ok()) return s;
     }
@@ -101,6 +104,7 @@ absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamP
   if (auto s = (*log)->AppendAll(frames); !s.ok()) return s;
   log_ = std::move(*log);
   first_ = first;
+  begun_unix_ns_ = unix_ns;
   holds_entries_ = false;
   unsynced_ = false;
   return absl::OkStatus();

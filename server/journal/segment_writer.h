@@ -27,6 +27,8 @@ struct SegmentOptions {
   SyncPolicy sync = SyncPolicy::kCommit;
   std::chrono::nanoseconds sync_interval = std::chrono::seconds(1);
   uint64_t segment_bytes = 256u << 20;
+  // One that was begun so long ago takes no more entries: what is old lies apart. 0: no limit.
+  std::chrono::nanoseconds segment_age{};
   bool compress = false;
 };
 
@@ -57,6 +59,7 @@ class SegmentWriter {
   std::unique_ptr<FramedLogWriter> log_;
   std::string path_;
   uint64_t first_ = 0;          // of the open segment
+  int64_t begun_unix_ns_ = 0;   // it was
   bool holds_entries_ = false;  // the open segment
   bool unsynced_ = false;
   std::chrono::steady_clock::time_point unsynced_since_{};

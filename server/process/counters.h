@@ -40,6 +40,8 @@ struct Counters {
   std::atomic<uint64_t> capsule_errors{0};      // parts that did not fit, and refusals of the disk
   std::atomic<uint64_t> capsules_not_taken{0};  // beyond the bound of a run
   std::atomic<uint64_t> capsules_expired{0};    // removed by the bound on bytes
+  std::atomic<uint64_t> redacted{0};            // evidence items whose ids were hashed on receipt
+  std::atomic<uint64_t> samples_expired{0};     // evidence items whose samples were too old
   std::atomic<uint64_t> journal_lost{0};        // entries that were found damaged or missing
 };
 

@@ -31,6 +31,7 @@ struct AlertRoute {
   double retry_hours = 24;           // a notification that cannot be delivered is given up after
   int64_t most_a_minute = 30;  // what is more is told in one summary; 0: no limit. No Alertmanager
   double resend_seconds = 60;  // an Alertmanager is told again what is open
+  bool raw_ids = false;        // token and sequence ids are named
 
   Sink sink() const;
   bool Matches(const v1::Finding& finding) const;

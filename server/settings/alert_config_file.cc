@@ -35,7 +35,8 @@ keys::Section RouteKeys(AlertRoute* r) {
           {"timeout_seconds", keys::Number(&r->timeout_seconds)},
           {"retry_hours", keys::Number(&r->retry_hours)},
           {"most_a_minute", keys::Integer(&r->most_a_minute)},
-          {"resend_seconds", keys::Number(&r->resend_seconds)}};
+          {"resend_seconds", keys::Number(&r->resend_seconds)},
+          {"raw_ids", keys::Flag(&r->raw_ids)}};
 }
 
 }  // namespace

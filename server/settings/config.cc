@@ -147,6 +147,21 @@ void CheckRelay(const Config& c, ConfigMistakes* mistakes) {
                                   "trust"));
 }
 
+void CheckRedact(const Config& c, ConfigMistakes* mistakes) {
+  if (mistakes->Has("redact")) return;
+  if (c.redact_ids && c.redact_key_file.empty())
+    mistakes->Add("redact.key_file",
+                  "expected a file of mode 0600 with the key, as redact.ids is true, found none "
+                  "(openssl rand -hex 32 makes one)");
+  if (!c.redact_ids && !c.redact_key_file.empty())
+    mistakes->Add("redact.ids", "expected true, as redact.key_file names a key, found false");
+  if (c.redact_ids && !c.relay_upstream.empty())
+    mistakes->Add(
+        "redact.ids",
+        "expected none beside relay.upstream: a relay passes on what comes as it is, this "
+        "belongs to the server above, or to the agents (PLUMBLINE_REDACT)");
+}
+
 void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
   if (c.receive_bytes > 0 && c.receive_bytes < c.message_bytes)
     mistakes->Add(
@@ -181,6 +196,7 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
       {"store.days", c.store_days, 0, 36500},
       {"incidents.quiet_steps", static_cast<double>(c.quiet_steps), 1, 1e12},
       {"journal.keep_days", c.journal_keep_days, 0, 100000},
+      {"journal.keep_sample_days", c.journal_keep_sample_days, 0, 100000},
       {"journal.keep_bytes", static_cast<double>(c.journal_keep_bytes), -1, 1e18},
       {"checkpoint.bytes", static_cast<double>(c.checkpoint_bytes), 1, 1024 * kGiB},
       {"checkpoint.seconds", c.checkpoint_seconds, 0.01, 86400},
@@ -232,6 +248,7 @@ void ValidateConfig(const Config& c, ConfigMistakes* mistakes) {
   CheckAddress("listen.grpc", c.grpc, c, mistakes);
   if (c.http != "off") CheckAddress("listen.http", c.http, c, mistakes);
   CheckRelay(c, mistakes);
+  CheckRedact(c, mistakes);
   CheckRanges(c, mistakes);
   CheckWords(c, mistakes);
   ValidateAlerts(c.alerts, c.insecure, mistakes);

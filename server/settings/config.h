@@ -49,6 +49,10 @@ struct Config {
   std::string relay_upstream;  // HOST:PORT of the server above; empty: this one judges itself
   std::string relay_tls_ca, relay_tls_cert, relay_tls_key, relay_token_file;  // who we are there
 
+  // [redact]
+  bool redact_ids = false;      // token and sequence ids are kept as keyed hashes
+  std::string redact_key_file;  // of mode 0600: the key, at least 16 bytes
+
   // [ingest]
   double grace_seconds = 30;         // a broken stream may come back for this long
   double ack_seconds = 1;            // an acknowledgement waits at most this long
@@ -78,6 +82,9 @@ struct Config {
   bool journal_compress = false;
   bool journal_pack = true;      // what is no more written to: docs/decisions/0028
   double journal_keep_days = 0;  // older segments go; 0: no limit
+  // Raw rows and token lists go after so long, but for those that a finding was judged from; series
+  // and summaries stay. 0: no limit.
+  double journal_keep_sample_days = 14;
   // Of all segments; 0: no limit; -1: the smaller of 50 GiB and half of what is free at the start.
   int64_t journal_keep_bytes = -1;
 

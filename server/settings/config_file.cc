@@ -39,6 +39,7 @@ Sections KnownKeys(Config* c) {
                 {"tls_cert", Text(&c->relay_tls_cert)},
                 {"tls_key", Text(&c->relay_tls_key)},
                 {"token_file", Text(&c->relay_token_file)}};
+  s["redact"] = {{"ids", Flag(&c->redact_ids)}, {"key_file", Text(&c->redact_key_file)}};
   s["ingest"] = {{"grace_seconds", Number(&c->grace_seconds)},
                  {"ack_seconds", Number(&c->ack_seconds)},
                  {"ack_batches", Integer(&c->ack_batches)},
@@ -63,6 +64,7 @@ Sections KnownKeys(Config* c) {
                   {"compress", Flag(&c->journal_compress)},
                   {"pack", Flag(&c->journal_pack)},
                   {"keep_days", Number(&c->journal_keep_days)},
+                  {"keep_sample_days", Number(&c->journal_keep_sample_days)},
                   {"keep_bytes", Integer(&c->journal_keep_bytes)}};
   s["checkpoint"] = {{"bytes", Integer(&c->checkpoint_bytes)},
                      {"seconds", Number(&c->checkpoint_seconds)}};

@@ -228,6 +228,27 @@ TEST_F(McpSession, AuditsAPath) {
   EXPECT_THAT(failed(Json::object()), HasSubstr("path: expected, found nothing"));
 }
 
+// Ids name training text: an assistant gets them where it asks for them.
+TEST_F(McpSession, AnswersNameNoIdsUnlessAsked) {
+  Begin();
+  const testing::TempFolder dir;
+  const std::string leaky = dir.Write("leaky.safetensors", testing::LeakyDump().File());
+  const Json hidden = Call("audit_path", {{"path", leaky}})["result"]["structuredContent"];
+  const Json raw =
+      Call("audit_path", {{"path", leaky}, {"raw_ids", true}})["result"]["structuredContent"];
+  const auto refused = [](const Json& answer) {
+    return answer["findings"][0]["witness"]["refused"]["sequence"];
+  };
+  EXPECT_EQ(refused(hidden), "(hidden)");
+  EXPECT_TRUE(refused(raw).is_number()) << raw["findings"][0].dump();
+  const std::string number = std::to_string(refused(raw).get<int>());
+  EXPECT_THAT(raw["findings"][0]["witness"]["text"].get<std::string>(),
+              HasSubstr("sequence " + number + ","));
+  EXPECT_THAT(hidden["findings"][0]["witness"]["text"].get<std::string>(),
+              HasSubstr("sequence (hidden), position "));
+  EXPECT_EQ(hidden["findings"][0]["fingerprint"], raw["findings"][0]["fingerprint"]);
+}
+
 // Whatever comes: one answer at most, well formed, and the next request is answered.
 TEST_F(McpSession, NothingThatAClientSendsEndsIt) {
   Begin("2025-03-26");

@@ -30,6 +30,7 @@ def test_refused_open(tmp_path):
         ("record='r', attempt=2**40", "attempt is 1099511627776; expected an integer from 0"),
         ("record='r', spool_bytes=-5", "spool_bytes is -5; expected an integer from 1"),
         ("record='r', role='cook'", "role is 'cook'"),
+        ("record='r', redact='no'", "redact is 'no'; expected True, False or None"),
         ("record='r', budget=7", "budget"),
         (r"run='exp\0one', record='r'", r"'exp\x00one' holds a NUL character"),
     ]:
@@ -48,6 +49,24 @@ def test_the_spool_is_an_option(tmp_path):
     """
     outcome = trainer.run(code, tmp_path)
     assert outcome.calls[0].endswith("budget=0.000000 spool=kept spool_bytes=1048576")
+
+
+def test_redaction_is_an_option_and_a_variable(tmp_path):
+    code = """
+    import plumbline
+    run = plumbline.init("exp1", record="r"{})
+    with run.step(0):
+        run.observe_routing("a", [[1.0]], top_k=1)
+    """
+    assert trainer.run(code.format(", redact=True"), tmp_path).calls[0].endswith(" redact=1")
+    assert trainer.run(code.format(""), tmp_path, PLUMBLINE_REDACT="1").calls[0].endswith(" redact=1")
+    assert "redact" not in trainer.run(code.format(""), tmp_path).calls[0]
+    # A key that can be guessed: nothing is opened, and nothing can leave.
+    short = trainer.run(code.format(", redact=True"), tmp_path, PLUMBLINE_REDACT_KEY="hunter2").ok()
+    assert "PLUMBLINE_REDACT_KEY has 7 bytes; expected at least 16" in short.err and not short.calls
+    assert "hunter2" not in short.err
+    maybe = trainer.run(code.format(""), tmp_path, PLUMBLINE_REDACT="yes").ok()
+    assert 'PLUMBLINE_REDACT is "yes"; expected an integer from 0 to 1' in maybe.err and not maybe.calls
 
 
 def test_missing_library_is_one_warning(tmp_path):

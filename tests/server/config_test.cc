@@ -216,6 +216,11 @@ TEST_F(ConfigTest, RefusesWhatAJournalCannotBe) {
       {"[journal]\nsync = 'sometimes'\n", "journal.sync: expected commit, interval or never"},
       {"[journal]\nsegment_bytes = 1\n", "journal.segment_bytes: expected 4096 to"},
       {"[journal]\nkeep_days = -1.0\n", "journal.keep_days: expected 0 to 100000, found -1"},
+      {"[journal]\nkeep_sample_days = -1.0\n", "journal.keep_sample_days: expected 0 to 100000"},
+      {"[redact]\nids = true\n", "redact.key_file: expected a file of mode 0600"},
+      {"[redact]\nkey_file = \"k\"\n", "redact.ids: expected true"},
+      {"[redact]\nids = true\nkey_file = \"k\"\n[relay]\nupstream = \"127.0.0.1:1\"\n",
+       "redact.ids: expected none beside relay.upstream"},
       {"[checkpoint]\nseconds = 0\n", "checkpoint.seconds: expected 0.01 to 86400"},
   };
   for (const auto& c : cases) {

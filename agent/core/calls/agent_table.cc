@@ -58,6 +58,10 @@ bool KnowsCaller(const plumbline_agent_open_t& o) {
   return o.size >= offsetof(plumbline_agent_open_t, caller) + sizeof(o.caller);
 }
 
+bool Redacts(const plumbline_agent_open_t& o) {
+  return o.size >= offsetof(plumbline_agent_open_t, redact) + sizeof(o.redact) && o.redact != 0;
+}
+
 uint64_t SpoolBytes(const plumbline_agent_open_t& o) { return KnowsSpool(o) ? o.spool_bytes : 0; }
 
 AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
@@ -71,6 +75,7 @@ AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
   options.world_size = o.world_size;
   options.every = o.every;
   options.budget = o.budget;
+  options.redact = Redacts(o);
   if (KnowsCaller(o) && o.caller != nullptr) options.caller = o.caller;
   if (KnowsSpool(o) && o.spool != nullptr) {
     options.spool_dir = o.spool;

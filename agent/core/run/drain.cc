@@ -181,13 +181,15 @@ void Drain::Measured(const SlotHead& head, const probes::RoutingCall& call,
   e->set_sample_size(static_cast<uint64_t>(call.input.scores.shape[0]));
   e->set_exercised(RoutingExercised(e->routing()));
   if (e->routing().has_sample()) builder_.NoteBytes(probes::SampleBytes(call));
-  Took(head, *e);
+  Took(head, e);
 }
 
-// Evidence stands in the batch: counted, and the server's directives learn that it was given.
-void Drain::Took(const SlotHead& head, const v1::Evidence& evidence) {
+// Evidence stands in the batch. All that holds ids passes here, before the record, the outbox and
+// capsules get it; then the server's directives learn that it was given.
+void Drain::Took(const SlotHead& head, v1::Evidence* evidence) {
+  if (run_->redactor) run_->redactor->Redact(evidence);
   if (directives_ == nullptr) return;
-  directives_->Took(*head.site, head.sampled || head.site->kind == SiteKind::kLogprobs, evidence);
+  directives_->Took(*head.site, head.sampled || head.site->kind == SiteKind::kLogprobs, *evidence);
 }
 
 // Hands on what devices have finished.
@@ -254,7 +256,7 @@ void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
   e->mutable_routing()->ParseFromArray(body, static_cast<int>(head.bytes));
   e->set_sample_size(head.rows);
   e->set_exercised(RoutingExercised(e->routing()));
-  Took(head, *e);
+  Took(head, e);
 }
 
 // A step ends once the devices have handed over what was launched in it; until then its end is

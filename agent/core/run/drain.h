@@ -76,7 +76,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void HandleDevice(const probes::DeviceItem& item);
   void Measured(const SlotHead& head, const probes::RoutingCall& call, const absl::Status& status,
                 v1::Evidence* e);
-  void Took(const SlotHead& head, const v1::Evidence& evidence);
+  void Took(const SlotHead& head, v1::Evidence* evidence);
   void FinishDevices();
   void StepEnded(int64_t step, bool sampled, uint32_t thread = 0, uint64_t at_ns = 0);
   void EndPassedSteps();

@@ -64,7 +64,7 @@ void Drain::Observed(const SlotHead& head, const absl::Status& measured, v1::Evi
     return Invalid(head, measured);
   }
   if (transport::HasSample(*e)) builder_.NoteBytes(e->ByteSizeLong());
-  Took(head, *e);
+  Took(head, e);
 }
 
 // What a device has finished, but for router calls.

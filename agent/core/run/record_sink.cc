@@ -107,7 +107,8 @@ absl::StatusOr<uint32_t> ClaimAttempt(const std::string& dir, v1::Role role, uin
 
 absl::StatusOr<std::unique_ptr<RecordSink>> RecordSink::Open(const std::string& dir,
                                                              const v1::Source& source,
-                                                             uint64_t stream_id) {
+                                                             uint64_t stream_id,
+                                                             uint64_t redacted_key) {
   std::string path = RecordPath(dir, source.role(), source.rank(), source.attempt());
   auto log = FramedLogWriter::Open(path);
   if (!log.ok()) return log.status();
@@ -116,6 +117,7 @@ absl::StatusOr<std::unique_ptr<RecordSink>> RecordSink::Open(const std::string& 
   header.set_tool_version(source.tool_version());
   *header.mutable_source() = source;
   header.set_created_unix_ns(static_cast<int64_t>(UnixNs()));
+  header.set_redacted_key(redacted_key);
   if (absl::Status s = (*log)->Append(FrameType::kRecordHeader, header.SerializeAsString());
       !s.ok()) {
     return s;

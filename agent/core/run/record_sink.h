@@ -31,10 +31,11 @@ absl::StatusOr<uint32_t> ClaimAttempt(const std::string& dir, v1::Role role, uin
 class RecordSink {
  public:
   // Writes the header into the file that ClaimAttempt made. Errors name the path and what the
-  // system said.
+  // system said. `redacted_key`: of the hashes that ids in it are; 0: they are raw.
   static absl::StatusOr<std::unique_ptr<RecordSink>> Open(const std::string& dir,
                                                           const v1::Source& source,
-                                                          uint64_t stream_id);
+                                                          uint64_t stream_id,
+                                                          uint64_t redacted_key = 0);
 
   // Appends one batch. When the disk refuses, the batch's evidence is counted as lost
   // ("record-write") and the count goes into the next batch that can be written; the file is opened

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -96,19 +97,26 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
+  std::optional<transport::Redactor> redactor;
+  if (options.redact) {
+    auto secret = transport::RedactSecret(options.run);
+    if (!secret.ok()) return secret.status();
+    redactor.emplace(*secret);
+  }
   std::unique_ptr<RecordSink> record;
   const auto role = static_cast<v1::Role>(options.role);
   if (!options.record_dir.empty()) {
     auto attempt = ClaimAttempt(options.record_dir, role, options.rank, options.attempt);
     if (!attempt.ok()) return attempt.status();
     options.attempt = *attempt;
-    auto opened = RecordSink::Open(options.record_dir, SourceOf(options), RandomId());
+    auto opened = RecordSink::Open(options.record_dir, SourceOf(options), RandomId(),
+                                   redactor ? redactor->key_id() : 0);
     if (!opened.ok()) return opened.status();
     record = *std::move(opened);
   }
   std::unique_ptr<Run> run(new Run());
-  run->state_ =
-      std::allocate_shared<RunState>(PageAllocator<RunState>(), options, SourceOf(options));
+  run->state_ = std::allocate_shared<RunState>(PageAllocator<RunState>(), options,
+                                               SourceOf(options), std::move(redactor));
   run->together_ = std::make_unique<CallBatch>(run->state_.get());
   if (!run->state_->ring.valid()) {
     return absl::ResourceExhaustedError("no memory for a ring of " +

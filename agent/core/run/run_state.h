@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "agent/core/devices/devices.h"
 #include "agent/core/run/exit_report.h"
@@ -21,6 +23,7 @@
 #include "kernels/core/sample_index.h"
 #include "plumbline/marks.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "transport/redact.h"
 
 namespace plumbline::agent {
 
@@ -29,9 +32,11 @@ inline constexpr int64_t kNoStep = -1;
 inline constexpr int64_t kCaptureStep = -3;
 
 struct RunState {
-  RunState(const AgentOptions& o, const v1::Source& s)
+  RunState(const AgentOptions& o, const v1::Source& s,
+           std::optional<transport::Redactor> r = std::nullopt)
       : options(o),
         source(s),
+        redactor(std::move(r)),
         ring(o.ring_bytes),
         devices(MakeDeviceProbe(o)),
         cadence(o.every == 0 ? 1 : o.every, o.traffic_bytes),
@@ -42,6 +47,7 @@ struct RunState {
 
   const AgentOptions options;
   const v1::Source source;
+  const std::optional<transport::Redactor> redactor;  // where ids are to leave as hashes
 
   ByteRing ring;
   const std::shared_ptr<probes::DeviceProbe> devices;  // what lies on GPUs

@@ -18,6 +18,8 @@
 // | PLUMBLINE_QUEUE_BYTES      | 64 MiB  | evidence kept while the server has not acknowledged it                    |
 // | PLUMBLINE_QUEUE_BATCHES    | 4096    | the same, in batches                                                      |
 // | PLUMBLINE_SPOOL_BYTES      | 1 GiB   | of one process, on disk                                                   |
+// | PLUMBLINE_REDACT           | 0       | 1: token and sequence ids leave as keyed hashes                  (facade) |
+// | PLUMBLINE_REDACT_KEY       |         | the key, at least 16 bytes: transport/redact.h                            |
 // | PLUMBLINE_TLS_CA, _CERT, _KEY, PLUMBLINE_TOKEN_FILE | | who we are: transport/credentials.h                 |
 // | PLUMBLINE_CUDA_LIBRARY     |         | path of libplumbline_cuda.so; else beside libplumbline_agent.so           |
 // | PLUMBLINE_NVML_LIBRARY     | libnvidia-ml.so.1 | who is asked for a GPU's clocks and errors                      |
@@ -45,8 +47,9 @@ struct AgentOptions {
   uint32_t attempt = 0;
   uint32_t rank = 0;
   uint32_t world_size = 1;
-  uint32_t every = 0;  // 0: the cadence alone decides
-  double budget = 0;   // share of step time; 0: kDefaultBudget
+  uint32_t every = 0;   // 0: the cadence alone decides
+  double budget = 0;    // share of step time; 0: kDefaultBudget
+  bool redact = false;  // ids leave as keyed hashes
 
   uint64_t traffic_bytes = 3072;
   uint64_t sample_max_bytes = 8ull << 20;

@@ -67,6 +67,7 @@ struct RunOptions {
   double budget = 0.0;
   std::string spool = {};  // directory; "off": none
   uint64_t spool_bytes = 0;
+  bool redact = false;  // token and sequence ids leave the process as keyed hashes
 };
 
 // A place that observations come from. Copyable; belongs to its run, stays safe to use after it.
@@ -282,6 +283,7 @@ class Run {
     plain.budget = options.budget;
     plain.spool = text(options.spool);
     plain.spool_bytes = options.spool_bytes;
+    plain.redact = options.redact ? 1 : 0;
     status_ = plumbline_open(&plain, &handle_);
   }
   ~Run() { Close(); }

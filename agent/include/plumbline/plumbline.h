@@ -132,10 +132,14 @@ typedef struct plumbline_open_options {
                         none; "off": none */
   uint64_t spool_bytes; /* of this process on disk; 0: $PLUMBLINE_SPOOL_BYTES, else 1 GiB */
   const char* caller;   /* "train.py:12", where the run is opened: complaints name it; NULL: none */
+  int32_t redact;       /* 1: token and sequence ids leave the process as keyed hashes, under
+                           $PLUMBLINE_REDACT_KEY, else a key from the access token, else a random one;
+                           0: $PLUMBLINE_REDACT (0 or 1), else no */
+  uint32_t reserved;    /* 0 */
 } plumbline_open_options_t;
 
 #define PLUMBLINE_OPEN_OPTIONS_INIT \
-  { sizeof(plumbline_open_options_t), 0, NULL, NULL, NULL, -1, -1, -1, 0, 0.0, NULL, 0, NULL }
+  { sizeof(plumbline_open_options_t), 0, NULL, NULL, NULL, -1, -1, -1, 0, 0.0, NULL, 0, NULL, 0, 0 }
 
 /* Opens a run. Does not load the agent: the first due call does. NULL options: all defaults.
  * *run is set in any case but INVALID_ARGUMENT, RESOURCE_EXHAUSTED; when DISABLED, to a run whose

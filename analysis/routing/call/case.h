@@ -58,6 +58,9 @@ struct RoutingCase {
 
   std::vector<RowState> rows;     // [T]
   std::vector<int64_t> sequence;  // [T], empty: not recorded
+  // [T] ids as hashes, where they were redacted; `sequence` then numbers them in the order of the
+  // ids that they hide. Empty: `sequence` holds the recorded ids.
+  std::vector<int64_t> hashed_sequence;
   std::vector<int64_t> position;  // [T], empty: not recorded
   std::vector<int32_t> pool;      // [T], dense 0..pools-1
   int32_t pools = 1;

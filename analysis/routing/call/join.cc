@@ -74,6 +74,8 @@ constexpr Field kRowFields[] = {
     {"routing_map", &Sample::has_routing_map, &Sample::routing_map, &Sample::mutable_routing_map},
     {"probs", &Sample::has_probs, &Sample::probs, &Sample::mutable_probs},
     {"sequence_id", &Sample::has_sequence_id, &Sample::sequence_id, &Sample::mutable_sequence_id},
+    {"sequence_order", &Sample::has_sequence_order, &Sample::sequence_order,
+     &Sample::mutable_sequence_order},
     {"position", &Sample::has_position, &Sample::position, &Sample::mutable_position},
     {"padding_mask", &Sample::has_padding_mask, &Sample::padding_mask,
      &Sample::mutable_padding_mask},
@@ -134,6 +136,33 @@ bool SeparateSequences(const std::vector<int64_t>& ends, v1::RoutingSample* samp
   ids.set_dtype(v1::DTYPE_I64);
   ids.mutable_data()->resize(number.size() * sizeof(int64_t));
   std::memcpy(ids.mutable_data()->data(), number.data(), ids.data().size());
+  sample->clear_sequence_order();  // these numbers have an order of their own
+  return true;
+}
+
+// Each rank numbers its own sequences from 0. One after the other, and of a sequence that several
+// ranks hold, the first one's number: enough to tell sequences apart, no order between ranks. False
+// where the order was not recorded as it must be.
+bool RenumberOrder(const std::vector<int64_t>& ends, v1::RoutingSample* sample) {
+  const int64_t rows = ends.back();
+  if (!IsColumn(sample->sequence_id(), rows) || !IsColumn(sample->sequence_order(), rows))
+    return false;
+  std::map<int64_t, int64_t> number;  // of a sequence id
+  std::vector<int64_t> order(static_cast<size_t>(rows));
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    std::map<int64_t, int64_t> ids;  // of the rank's, by order
+    for (int64_t row = begin; row < end; ++row)
+      ids.emplace(IntegerAt(sample->sequence_order(), row), IntegerAt(sample->sequence_id(), row));
+    for (const auto& [at, id] : ids) number.try_emplace(id, static_cast<int64_t>(number.size()));
+    for (int64_t row = begin; row < end; ++row)
+      order[static_cast<size_t>(row)] = number[IntegerAt(sample->sequence_id(), row)];
+    begin = end;
+  }
+  v1::Tensor& numbers = *sample->mutable_sequence_order();
+  numbers.set_dtype(v1::DTYPE_I64);
+  numbers.mutable_data()->resize(order.size() * sizeof(int64_t));
+  std::memcpy(numbers.mutable_data()->data(), order.data(), numbers.data().size());
   return true;
 }
 
@@ -169,6 +198,10 @@ std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, uint32_
         "them; give every sequence one id in the whole world";
     return nullptr;
   }
+  if (sample.has_sequence_order() && ends.size() > 1 && !RenumberOrder(ends, &sample)) {
+    *blocked = "bad-tensor: sequence_id and sequence_order: expected one integer for each row";
+    return nullptr;
+  }
   // One pool of all ranks: the joined rows are it.
   const bool everyone = first.config().pool() == v1::RoutingConfig::POOL_WORLD || world == 1;
   if (!sample.has_pool_id() && everyone) {
@@ -202,7 +235,16 @@ void JoinCall(const SiteStep& step, const std::vector<size_t>& items,
   if (step.world_size == 0) {
     call.assumptions.push_back("the recorded ranks are all that share the pool");
   }
+  for (const Item* item : sampled) {
+    if (item->evidence->redacted_key() == sampled[0]->evidence->redacted_key()) continue;
+    call.blocked = absl::StrCat(
+        "keys-differ: rank ", item->source->rank(), " and rank ", sampled[0]->source->rank(),
+        " redacted their ids under different keys; set PLUMBLINE_REDACT_KEY on all ranks");
+    return;
+  }
   auto joined = Join(sampled, step.world_size, &call.rank_ends, &call.blocked);
+  call.order_lost =
+      joined != nullptr && sampled.size() > 1 && joined->sample().has_sequence_order();
   call.joined = joined;
   call.routing = joined.get();
 }

@@ -18,6 +18,9 @@ struct RoutingCall {
   std::vector<int64_t>
       rank_ends;        // where joined, parallel to `ranks`: the row after the rank's last
   std::string blocked;  // "short-id: sentence": these rows cannot be judged
+  // Sequences of several ranks whose ids are hashes: which of two ranks' sequences comes first is
+  // not known.
+  bool order_lost = false;
   std::vector<std::string> assumptions;
 };
 

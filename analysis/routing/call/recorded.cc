@@ -115,7 +115,23 @@ class Reader {
     if (!position.ok()) return position.status();
     case_.sequence = std::move(*sequence);
     case_.position = std::move(*position);
+    if (auto status = SequenceOrder(); !status.ok()) return status;
     return case_.ordered() ? CheckDistinct() : absl::OkStatus();
+  }
+
+  // Hashes have lost the order of the ids; what kept it must name the same sequences.
+  absl::Status SequenceOrder() {
+    auto order = Column("sequence_order", sample_.has_sequence_order(), sample_.sequence_order(),
+                        case_.tokens);
+    if (!order.ok()) return order.status();
+    if (order->empty() || case_.sequence.empty()) return absl::OkStatus();
+    const DenseIds ids = NumberIds(case_.sequence), numbers = NumberIds(*order);
+    if (ids.of_row != numbers.of_row) {
+      return Cannot("bad-tensor: sequence_order: expected one number for each sequence_id");
+    }
+    case_.hashed_sequence = std::move(case_.sequence);
+    case_.sequence = std::move(*order);
+    return absl::OkStatus();
   }
 
   absl::Status CheckDistinct() const {

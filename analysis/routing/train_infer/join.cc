@@ -77,6 +77,10 @@ class Comparer {
   std::string Blocked() const {
     if (!train_.blocked.empty()) return absl::StrCat(train_.blocked, " (training)");
     if (!infer_.blocked.empty()) return absl::StrCat(infer_.blocked, " (inference)");
+    if (train_.key != infer_.key) {
+      return "keys-differ: training and inference redacted their ids under different keys, or one "
+             "did not; set PLUMBLINE_REDACT_KEY on both";
+    }
     if (train_.experts != infer_.experts || train_.top_k != infer_.top_k) {
       return absl::StrCat("shapes-differ: training chooses ", train_.top_k, " of ", train_.experts,
                           " experts, inference ", infer_.top_k, " of ", infer_.experts);
@@ -283,7 +287,7 @@ void DescribeRouting(const RoutingComparison& c, google::protobuf::Struct& detai
 }
 
 void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness) {
-  Put(witness, "sequence", static_cast<double>(pair.train.key.sequence));
+  PutId(witness, "sequence", pair.train.key.sequence);
   Put(witness, "position", static_cast<double>(pair.train.key.position));
   Put(witness, "train_experts", ExpertList(pair.train.chosen));
   Put(witness, "inference_experts", ExpertList(pair.infer.chosen));

@@ -48,7 +48,8 @@ std::vector<ComparedStep> TrainInferRuns::Take(const SiteStep& step) {
     seen_[side] = true;
     if (!item.evidence->routing().has_sample()) continue;
     if (!sides[side].has_value()) sides[side].emplace();
-    sides[side]->Add(item.evidence->routing(), FromDump(*item.source), tokens_);
+    sides[side]->Add(item.evidence->routing(), FromDump(*item.source), tokens_,
+                     item.evidence->redacted_key());
   }
   const LayerSite site = SiteOf(step.site);
   for (auto& side : sides) {

@@ -56,7 +56,7 @@ class TrainInferRuns {
   std::map<LayerSite, Steps> Unmatched() const;
 
   void Persist(Archive& a) {
-    a.Version(2, 2);
+    a.Version(3, 3);
     a(seen_, waiting_, bytes_, given_up_, compared_);
   }
 

@@ -281,8 +281,14 @@ double SpreadOf(std::vector<double>& values) {
   return distance / static_cast<double>(values.size()) / kMeanDistance;
 }
 
-void RoutedSide::Add(const v1::Routing& routing, bool dump, size_t max_tokens) {
+void RoutedSide::Add(const v1::Routing& routing, bool dump, size_t max_tokens,
+                     uint64_t redacted_key) {
   if (!blocked.empty()) return;
+  if (rows > 0 && key != redacted_key) {
+    blocked = "keys-differ: processes of one side redacted their ids under different keys";
+    return;
+  }
+  key = redacted_key;
   whole = whole && dump;
   CallReader reader(routing, this);
   blocked = reader.Open();

@@ -59,15 +59,16 @@ struct RoutedSide {
   uint64_t rows = 0;         // seen, padding left out
   uint64_t conflicting = 0;  // rows of one key that were routed differently
   bool whole = true;         // dumps alone, which hold whole sequences; live samples may not
+  uint64_t key = 0;          // that ids were redacted under; 0: they are raw
 
   // Adds one recorded call; the raw message is read, so that what a router's decoder refuses (an
-  // index of -1) is seen here. `dump`: not from a live process.
-  void Add(const v1::Routing& routing, bool dump, size_t max_tokens);
+  // index of -1) is seen here. `dump`: not from a live process. `redacted_key`: the evidence's.
+  void Add(const v1::Routing& routing, bool dump, size_t max_tokens, uint64_t redacted_key = 0);
   // Sorts, drops repeats, cuts to `max_tokens`.
   void Finish(size_t max_tokens);
   size_t bytes() const;
   void Persist(Archive& a) {
-    a(experts, top_k, kind, blocked, tokens, sequences, rows, conflicting, whole);
+    a(experts, top_k, kind, blocked, tokens, sequences, rows, conflicting, whole, key);
   }
 };
 

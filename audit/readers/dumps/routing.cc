@@ -30,6 +30,7 @@ constexpr TensorRule kOptionalTensors[] = {
     {"keep_mask", Content::kMask, "Tk", &v1::RoutingSample::mutable_keep_mask},
     {"routing_map", Content::kMask, "TE", &v1::RoutingSample::mutable_routing_map},
     {"sequence_id", Content::kInteger, "T", &v1::RoutingSample::mutable_sequence_id},
+    {"sequence_order", Content::kInteger, "T", &v1::RoutingSample::mutable_sequence_order},
     {"position", Content::kInteger, "T", &v1::RoutingSample::mutable_position},
     {"padding_mask", Content::kMask, "T", &v1::RoutingSample::mutable_padding_mask},
     {"pool_id", Content::kInteger, "T", &v1::RoutingSample::mutable_pool_id},
@@ -180,13 +181,14 @@ void ReadPolicy(const SafetensorsHeader& header, const DumpMetadata& metadata,
   if (policy >= 0) config->set_policy(kPolicies[static_cast<size_t>(policy)]);
 }
 
-constexpr std::string_view kMetadataKeys[] = {
-    "top_k",       "mode", "score_function", "capacity",   "groups",        "top_groups",
-    "group_score", "pool", "flatten",        "randomness", "bias_captured", "capacity_source",
-    "policy"};
+constexpr std::string_view kMetadataKeys[] = {"top_k",       "mode",          "score_function",
+                                              "capacity",    "groups",        "top_groups",
+                                              "group_score", "pool",          "flatten",
+                                              "randomness",  "bias_captured", "capacity_source",
+                                              "policy",      "redacted_key"};
 constexpr std::string_view kTensorNames[] = {
     "router_logits", "router_scores", "expert_bias", "topk_indices", "keep_mask", "routing_map",
-    "probs",         "sequence_id",   "position",    "padding_mask", "pool_id"};
+    "probs",         "sequence_id",   "position",    "padding_mask", "pool_id",   "sequence_order"};
 
 // Checks as it reads.
 v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
@@ -226,12 +228,25 @@ v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
   return config;
 }
 
+// The name of the key that ids were hashed under, as `plumb capsule` writes it.
+uint64_t ReadRedactedKey(const SafetensorsHeader& header, std::vector<Problem>* problems) {
+  const MetadataEntry* entry = header.Metadata("redacted_key");
+  if (entry == nullptr) return 0;
+  uint64_t key = 0;
+  const char* end = entry->value.data() + entry->value.size();
+  const auto parsed = std::from_chars(entry->value.data(), end, key, 16);
+  if (parsed.ec == std::errc() && parsed.ptr == end && key != 0) return key;
+  DumpMetadata(header, problems).Wrong("redacted_key", *entry, "1 to 16 hexadecimal digits, not 0");
+  return 0;
+}
+
 bool LooksLikeRouting(const SafetensorsHeader& header) {
   return header.Find(kLogits) != nullptr || header.Find(kScores) != nullptr;
 }
 
 void CheckRouting(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   ReadRoutingConfig(header, problems);
+  ReadRedactedKey(header, problems);
 }
 
 std::string RoutingOp(const SafetensorsHeader& /*header*/) { return "routing"; }
@@ -246,6 +261,7 @@ absl::Status LoadRouting(const InputFile& file, const SafetensorsHeader& header,
   evidence->set_sample_size(static_cast<uint64_t>(routing->sample().scores().shape(0)));
   Measure(routing);
   evidence->set_exercised(RoutingExercised(*routing));
+  evidence->set_redacted_key(ReadRedactedKey(header, &none));
   return absl::OkStatus();
 }
 

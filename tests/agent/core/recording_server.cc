@@ -27,6 +27,7 @@ struct RecordingServer::State {
   uint64_t heartbeats = 0;
   v1::Heartbeat heartbeat;
   uint64_t hellos = 0;
+  std::string capsule;
 };
 
 class RecordingServer::Service : public v1::Ingest::Service {
@@ -44,6 +45,17 @@ class RecordingServer::Service : public v1::Ingest::Service {
         reply.mutable_welcome()->set_protocol(1);
         reply.mutable_welcome()->set_acknowledged(Welcome(message.hello()));
         io->Write(reply);
+        reply.Clear();
+        if (state_.behaviour.directive.ByteSizeLong() > 0) {
+          *reply.mutable_directive() = state_.behaviour.directive;
+          io->Write(reply);
+          reply.Clear();
+        }
+        continue;
+      }
+      if (message.has_capsule()) {
+        const std::lock_guard<std::mutex> lock(state_.mutex);
+        state_.capsule += message.capsule().data();
         continue;
       }
       if (message.has_heartbeat()) {
@@ -216,6 +228,11 @@ v1::Heartbeat RecordingServer::heartbeat() const {
 uint64_t RecordingServer::hellos() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->hellos;
+}
+
+std::string RecordingServer::capsule() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->capsule;
 }
 
 bool RecordingServer::WaitFor(const std::function<bool(const Account&)>& condition) const {

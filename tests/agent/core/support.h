@@ -103,6 +103,7 @@ struct ServerBehaviour {
   uint64_t ack_every = 1;                        // batches
   bool ack = true;                               // false: takes everything, acknowledges nothing
   std::function<bool(const v1::Batch&)> refuse;  // answered by Ack.rejected
+  v1::Directive directive;                       // sent with each welcome, if set
 };
 
 // A server of v1::Ingest on a free port of loopback, kept for its whole life, that stores what it
@@ -127,6 +128,7 @@ class RecordingServer {
   uint64_t heartbeats() const;
   v1::Heartbeat heartbeat() const;  // the last
   uint64_t hellos() const;
+  std::string capsule() const;  // the data of the capsule parts that came, one after the other
   // True when the condition on the stored batches comes true in time.
   bool WaitFor(const std::function<bool(const Account&)>& condition) const;
 

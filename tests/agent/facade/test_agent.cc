@@ -113,7 +113,8 @@ plumbline_status_t Open(const plumbline_agent_open_t* o, void** run, plumbline_e
       " rank=" + std::to_string(o->rank) + "/" + std::to_string(o->world_size) +
       " every=" + std::to_string(o->every) + " budget=" + std::to_string(o->budget) +
       (o->spool == nullptr ? "" : std::string(" spool=") + o->spool) +
-      (o->spool_bytes == 0 ? "" : " spool_bytes=" + std::to_string(o->spool_bytes)));
+      (o->spool_bytes == 0 ? "" : " spool_bytes=" + std::to_string(o->spool_bytes)) +
+      (o->redact == 0 ? "" : " redact=1"));
   if (Mode("open-fails")) {
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "the record directory cannot be written to");
   }

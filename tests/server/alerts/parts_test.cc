@@ -361,6 +361,30 @@ TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
   EXPECT_THAT(DecideAll(), ElementsAre("all escalated"));
 }
 
+// Ids name training text: a route gets them where it is told to.
+TEST_F(AlertSites, ARouteGetsNoIdsUnlessItAsks) {
+  AlertRoute asks = RouteTo("asks");
+  asks.raw_ids = true;
+  config_.routes = {RouteTo("all"), asks};
+  Restart(0);
+  v1::Finding finding = At("a", "x", v1::LEVEL_ERROR);
+  finding.set_explanation("Token 4 (sequence 778899, position 3) lost its place.");
+  (*finding.mutable_witness()->mutable_fields())["sequence"].set_number_value(778899);
+  incident_table_.Put(finding, 1);
+  IncidentTable::Change change;
+  uint64_t cursor = 0;
+  ASSERT_TRUE(incident_table_.Next({}, &cursor, &change));
+  int told = 0;
+  for (const AlertDecision& d : decider_->Decide(change, incident_table_)) {
+    ASSERT_TRUE(d.notification.has_value());
+    EXPECT_EQ(d.notification->body.find("778899") != std::string::npos, d.route == "asks");
+    EXPECT_THAT(d.notification->body, HasSubstr("position 3"));
+    EXPECT_EQ(d.told.body.find("778899") != std::string::npos, d.route == "asks");
+    ++told;
+  }
+  EXPECT_EQ(told, 2);
+}
+
 // ---- text ----------------------------------------------------------------------------------
 
 TEST(AlertText, HasWhatAPersonNeedsAndNothingThatSteersATerminal) {

@@ -55,6 +55,27 @@ TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
   EXPECT_TRUE(reached) << audit.output;
 }
 
+// With [redact] what is kept of a rank holds hashes, and is judged to the same finding.
+TEST_F(CapsuleTest, AServerThatRedactsKeepsHashes) {
+  const std::string key = folder_.Write("redact.key", "0123456789abcdef0123");
+  std::filesystem::permissions(key, std::filesystem::perms(0600));
+  Start("[redact]\nids = true\nkey_file = \"" + key + "\"\n");
+  TwoLeakingRanks();
+  for (auto& rank : ranks_) rank->SendAll(rank->Ordered());
+  ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
+  const std::string fingerprint = Fingerprint();
+  v1::Batch kept;
+  ASSERT_TRUE(
+      kept.ParseFromString(ReadFile(folder_.File("data/capsules/") + fingerprint + "/trainer-0")));
+  EXPECT_NE(kept.evidence(0).redacted_key(), 0u);
+  EXPECT_EQ(kept.evidence(0).routing().sample().sequence_id().dtype(), v1::DTYPE_I64);
+  Process capsule = Fetch(fingerprint);
+  ASSERT_EQ(capsule.Wait(), 0) << capsule.errors();
+  const Ended audit = AuditOfCapsule();
+  EXPECT_EQ(audit.status, 1) << audit.errors;
+  EXPECT_THAT(audit.output, testing::HasSubstr(fingerprint));
+}
+
 TEST_F(CapsuleTest, ABrowserKeepsItAsATarThatIsJudgedTheSame) {
   Start();
   TwoLeakingRanks();

@@ -1,0 +1,78 @@
+// Removes raw rows and token lists that are too old from segments that are no more written to.
+// Series, summaries and all else stay, and what was judged stays judged: the checkpoint holds it.
+// Samples that a stored finding was judged from stay, too, so that even a journal that is judged
+// anew gives these findings.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/framed_log.h"
+#include "plumbline/v1/batch.pb.h"
+#include "plumbline/v1/finding.pb.h"
+#include "server/journal/segment_packer.h"
+#include "server/process/counters.h"
+
+namespace plumbline::server {
+
+// Where samples must stay: the sites and steps of findings. A rule remembers some steps before the
+// ones that it names, so these count too.
+class NeededSamples {
+ public:
+  static constexpr int64_t kBefore = 64;  // steps
+
+  void Add(const v1::Finding& finding);
+  bool Needs(const std::string& run, const v1::Evidence& evidence) const;
+
+ private:
+  struct Place {
+    std::string layer, op;  // empty: any
+    int64_t first, last;
+  };
+  std::map<std::string, std::vector<Place>> by_run_;
+};
+
+struct SampleRetentionOptions {
+  std::chrono::nanoseconds keep{};  // since receipt; 0: no limit
+  // Of every finding that is stored. Asked once a segment.
+  std::function<NeededSamples()> needed;
+  std::function<int64_t()> unix_ns;
+  // A wall clock that jumps is wrong for a look or two: a segment must be old at two looks this far
+  // apart by a clock that does not jump.
+  std::chrono::nanoseconds second_look = std::chrono::minutes(1);
+  std::function<std::chrono::steady_clock::time_point()> now = [] {
+    return std::chrono::steady_clock::now();
+  };
+};
+
+// Not thread-safe: the packer's thread has it.
+class SampleRetention : public SegmentEditor {
+ public:
+  // `counters` must outlive it.
+  SampleRetention(SampleRetentionOptions options, Counters* counters)
+      : options_(std::move(options)), counters_(counters) {}
+
+  // All of the segment was received too long ago, and its samples are still there. `next`: the
+  // segment after it, which began when it ended.
+  bool Due(const Segment& segment, const Segment& next) override;
+  void Begin() override;
+  bool Edit(FrameType type, std::string_view payload, std::string* instead) override;
+  // Counted and logged.
+  void Done(const Segment& segment, bool replaced) override;
+
+ private:
+  const SampleRetentionOptions options_;
+  Counters* const counters_;
+  NeededSamples needed_;  // of the segment
+  uint64_t removed_ = 0, kept_ = 0;
+  std::set<uint64_t> done_;  // first entries
+  std::map<uint64_t, std::chrono::steady_clock::time_point> old_since_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,15 @@
+// The key under which plumbd hashes ids ([redact]).
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/settings/config.h"
+#include "transport/redact.h"
+
+namespace plumbline::server {
+
+// Null where ids are kept as they come. Errors name the file and what was expected, never the key.
+absl::StatusOr<std::shared_ptr<const transport::Redactor>> RedactorOf(const Config& config);
+
+}  // namespace plumbline::server
