@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 
 constexpr uint32_t kProtocol = 1;
 constexpr milliseconds kGoodbye{300};  // for the server to close its side
+constexpr milliseconds kEnd{1000};     // for the status of a call that has ended
 
 }  // namespace
 
@@ -184,10 +185,14 @@ void Connection::OnAck(const v1::Ack& ack) {
   if (config_.on_acknowledged) config_.on_acknowledged(ack.sequence());
 }
 
-// Ends a call that has gone silent.
+// Ends a call that has gone silent. One that the other side seems to have ended may still be read,
+// or its status may never come, if this process was stopped for long: it is cancelled.
 void Connection::WatchClock() {
-  if (broken_) return;
   const Clock::time_point now = Clock::now();
+  if (broken_) {
+    if (now - over_since_ > kEnd) context_.TryCancel();
+    return;
+  }
   const bool waiting = !welcomed_ || in_flight_ != 0;
   const bool silent = waiting && now - last_ack_ > milliseconds(config_.ack_timeout_ms);
   const bool said_goodbye = writes_done_ && now - goodbye_ > kGoodbye;
@@ -197,16 +202,13 @@ void Connection::WatchClock() {
 // The call is over: cancels what is under way, and asks for its end once nothing is being read.
 void Connection::Break() {
   if (finished_) return;
-  if (!broken_) {
-    broken_ = true;
-    context_.TryCancel();
-  }
+  if (!broken_) context_.TryCancel();
   Over();
 }
 
 // Ended by the other side, whose reason a cancellation of ours would cover up.
 void Connection::Over() {
-  broken_ = true;
+  if (!std::exchange(broken_, true)) over_since_ = Clock::now();
   if (finish_asked_ || reading_) return;  // the cancelled read comes back and calls again
   finish_asked_ = true;
   call_->Finish(&status_, &ended_);

@@ -139,7 +139,7 @@ class Connection {
   bool welcomed_ = false, reading_ = false, writing_ = false, finishing_ = false;
   bool writes_done_ = false, broken_ = false, finish_asked_ = false, finished_ = false;
   uint64_t in_flight_ = 0;  // the highest sequence sent and not acknowledged
-  Clock::time_point last_ack_, last_sent_, last_event_, goodbye_;
+  Clock::time_point last_ack_, last_sent_, last_event_, goodbye_, over_since_;
 };
 
 }  // namespace plumbline::transport

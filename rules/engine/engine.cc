@@ -88,6 +88,7 @@ std::vector<GroupProgress> Engine::Groups(const std::string& run) const {
 }
 void Engine::Finish() { impl_->Finish(); }
 void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run, true); }
+bool Engine::Knows(const std::string& run) const { return impl_->Knows(run); }
 std::vector<std::string> Engine::RunsOver() const { return impl_->RunsOver(); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
 uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }

@@ -153,6 +153,7 @@ class Engine {
   void FinishRun(const std::string& run);
   // The runs that are over and kept, by name.
   std::vector<std::string> RunsOver() const;
+  bool Knows(const std::string& run) const;  // also one that is over and kept
   // Forgets one run without a word.
   void Drop(const std::string& run);
   // Closes the oldest steps of a run until what is open of it holds at most so many bytes.

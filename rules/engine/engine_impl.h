@@ -170,6 +170,8 @@ class Engine::Impl {
     if (!may_return) Drop(name);
   }
 
+  bool Knows(const std::string& name) const { return Known(name) != nullptr; }
+
   std::vector<std::string> RunsOver() const {
     std::vector<std::string> names;
     const MutexLock lock(runs_mutex_);

@@ -2,6 +2,7 @@
 // the caller's: a timer asks for what has been held back too long.)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -27,6 +28,8 @@ class AckPolicy {
   }
   void Urgent() { urgent_ = true; }
 
+  // Refused batches in the next acknowledgement.
+  size_t refused() const { return static_cast<size_t>(ack_.rejected_size()); }
   bool anything() const { return batches_ > 0 || urgent_; }
   bool due() const { return urgent_ || batches_ >= every_; }
 

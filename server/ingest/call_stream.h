@@ -30,9 +30,13 @@ class CallStreamOwner {
 // Its public members are the owner's, guarded by the owner's lock.
 class CallStream : public Connection, public std::enable_shared_from_this<CallStream> {
  public:
-  CallStream(std::weak_ptr<CallStreamOwner> owner, uint64_t id, bool is_shared,
+  CallStream(std::weak_ptr<CallStreamOwner> owner, const v1::Hello& hello, bool is_shared,
              uint64_t ack_batches)
-      : stream_id(id), shared(is_shared), acks(ack_batches), owner_(std::move(owner)) {}
+      : stream_id(hello.stream_id()),
+        line(hello.line()),
+        shared(is_shared),
+        acks(ack_batches),
+        owner_(std::move(owner)) {}
 
   void OnHeld(uint64_t sequence, bool at_once) override {
     if (auto owner = owner_.lock()) owner->OnHeld(shared_from_this(), sequence, at_once);
@@ -53,13 +57,16 @@ class CallStream : public Connection, public std::enable_shared_from_this<CallSt
   const void* call() const override { return owner_.lock().get(); }
 
   const uint64_t stream_id;
-  const bool shared;  // the call goes on when this stream ends
+  const uint64_t line;  // the relay's number of the connection; 0: none
+  const bool shared;    // the call goes on when this stream ends
   Intake::Joined joined;
   AckPolicy acks;
   bool welcomed = false;
-  bool over = false;       // it is told nothing more
-  bool scheduled = false;  // a timer looks at `acks`
-  bool owed = false;       // it waits for its turn to be acknowledged
+  bool over = false;        // it is told nothing more
+  bool yields = false;      // a newer hello of the same call is being examined
+  bool superseded = false;  // while it yields: a connection took its stream, maybe the newer one
+  bool scheduled = false;   // a timer looks at `acks`
+  bool owed = false;        // it waits for its turn to be acknowledged
 
  private:
   const std::weak_ptr<CallStreamOwner> owner_;

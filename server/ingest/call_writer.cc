@@ -11,6 +11,7 @@ v1::ServerMessage AckOf(CallStream* call_stream) {
   v1::ServerMessage message;
   *message.mutable_ack() = call_stream->acks.Take();
   message.mutable_ack()->set_stream_id(call_stream->stream_id);
+  message.mutable_ack()->set_line(call_stream->line);
   return message;
 }
 
@@ -46,6 +47,7 @@ bool CallWriter::End(const grpc::Status& status) {
 void CallWriter::Written(bool ok) {
   writing_ = false;
   broken_ |= !ok;
+  DropRefusals(std::exchange(outgoing_refusals_, 0));
   Pump();
 }
 
@@ -63,6 +65,7 @@ void CallWriter::Pump() {
     bool own_buffer = false;
     grpc::SerializationTraits<v1::ServerMessage>::Serialize(queue_.front(), &outgoing_,
                                                             &own_buffer);
+    outgoing_refusals_ = static_cast<size_t>(queue_.front().ack().rejected_size());
     queue_.pop_front();
     writing_ = true;
     call_->StartWrite(&outgoing_);

@@ -4,7 +4,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 
@@ -26,6 +28,10 @@ class CallWriter {
   // its turn.
   void SayAck(CallStream* call_stream, const grpc::Status* ended = nullptr);
   void Owe(const std::shared_ptr<CallStream>& call_stream);
+  // Counts batches whose refusal is on its way to the journal, or takes back refusals that will not
+  // be written.
+  void ExpectRefusals(size_t count) { refusals_ += static_cast<int64_t>(count); }
+  void DropRefusals(size_t count) { refusals_ -= static_cast<int64_t>(count); }
   // Ends the call once all of the above is written. The first reason wins; false: it was not this
   // one.
   bool End(const grpc::Status& status);
@@ -33,7 +39,10 @@ class CallWriter {
   void Written(bool ok);
 
   bool ending() const { return ending_; }
-  size_t waiting() const { return queue_.size(); }
+  // Answers that are not written yet: messages, and refusals of batches.
+  size_t unwritten() const {
+    return queue_.size() + static_cast<size_t>(std::max<int64_t>(refusals_, 0));
+  }
 
  private:
   void Pump();
@@ -42,6 +51,8 @@ class CallWriter {
   std::deque<std::shared_ptr<CallStream>> owed_;
   std::deque<v1::ServerMessage> queue_;
   grpc::ByteBuffer outgoing_;
+  size_t outgoing_refusals_ = 0;
+  int64_t refusals_ = 0;  // a refusal may be held before it is expected
   bool writing_ = false;
   bool broken_ = false;  // a write failed: nobody listens
   bool ending_ = false;

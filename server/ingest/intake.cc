@@ -17,6 +17,18 @@ std::set<std::string> RunsOf(const v1::Hello& hello) {
   return runs;
 }
 
+// OK if every source is of a run that the hello of this connection names: who may write a run was
+// asked about those alone.
+absl::Status CheckRuns(const std::set<std::string>& runs, const v1::Batch& batch) {
+  for (int i = 0; i < batch.sources_size(); ++i) {
+    if (runs.contains(batch.sources(i).run())) continue;
+    return absl::PermissionDeniedError(
+        absl::StrCat("sources[", i, "]: expected a run that the hello names, found \"",
+                     batch.sources(i).run(), "\""));
+  }
+  return absl::OkStatus();
+}
+
 // Whose room it takes while it waits for the judge.
 std::string ChargedRunOf(const v1::Batch& batch) {
   return batch.sources().empty() ? std::string() : batch.sources(0).run();
@@ -97,26 +109,28 @@ absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Conne
   if (!opened.ok()) return opened.status();
   Joined joined;
   joined.ahead = ahead;
+  joined.runs = RunsOf(hello);
   joined.stream = std::move(*opened);
   std::shared_ptr<Connection> older;
   std::vector<Pacer::Resume> free;
   absl::Status claimed;
   {
     const MutexLock lock(joined.stream->mutex);
-    joined.connection = ++joined.stream->connection;
-    joined.stream->owner_entries = share_owner;
-    older = std::exchange(joined.stream->owner, std::move(owner)).lock();
     for (int i = 0; claimed.ok() && i < hello.sources_size(); ++i) {
       claimed = ClaimLocked(*joined.stream, hello.sources(i));
     }
-    if (claimed.ok()) JoinLocked(hello, &joined, &free);
+    if (claimed.ok()) {
+      joined.connection = ++joined.stream->connection;
+      joined.stream->owner_entries = share_owner;
+      older = std::exchange(joined.stream->owner, std::move(owner)).lock();
+      JoinLocked(hello, &joined, &free);
+    } else if (joined.stream->owner.expired()) {
+      table_->Closed(joined.stream->id);
+    }
   }
   Run(free);
+  if (!claimed.ok()) return claimed;
   if (older) older->OnSuperseded();
-  if (!claimed.ok()) {
-    Leave(joined);
-    return claimed;
-  }
   table_->Greeted(hello, ahead);
   ++counters_->streams;
   return joined;
@@ -137,7 +151,9 @@ void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pace
   const uint64_t first = joined->stream->sequencer.contiguous() + 1;
   std::vector<ParsedBatch> ready;
   const uint64_t skipped = joined->stream->sequencer.SkipTo(hello.next_sequence(), &ready);
-  joined->room = HandOnLocked(joined->stream, std::move(ready), free);
+  const HandedOn handed = HandOnLocked(joined->stream, std::move(ready), free);
+  joined->room = handed.room;
+  joined->refused = handed.refused;
   if (skipped == 0) return;
   if (first > 1) counters_->skipped_batches += skipped;
   SkipLocked(joined->stream, first, hello.next_sequence() - 1);
@@ -288,7 +304,7 @@ Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, Parse
     taken.outcome = Outcome::kSuperseded;
     return taken;
   }
-  if (batch.refused.empty()) RefuseIfMalformed(*joined.stream, &batch);
+  if (batch.refused.empty()) RefuseIfMalformed(*joined.stream, joined.runs, &batch);
   std::vector<ParsedBatch> ready;
   switch (joined.stream->sequencer.Take(sequence, std::move(batch), &ready)) {
     case Sequencer::Offer::kInOrder:
@@ -305,17 +321,21 @@ Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, Parse
       taken.outcome = Outcome::kOverflow;
       break;
   }
-  taken.room = HandOnLocked(joined.stream, std::move(ready), free);
+  const HandedOn handed = HandOnLocked(joined.stream, std::move(ready), free);
+  taken.room = handed.room;
+  taken.refused = handed.refused;
   taken.next = joined.stream->sequencer.contiguous() + 1;
   taken.held = joined.stream->held;
   return taken;
 }
 
 // What can be seen before the batch's turn comes.
-void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
+void Intake::RefuseIfMalformed(StreamState& stream, const std::set<std::string>& runs,
+                               ParsedBatch* batch) {
   absl::Status status = batch->batch->stream_id() == stream.id
                             ? CheckReceived(*batch->batch, limits_)
                             : absl::InvalidArgumentError("stream_id is not the one of the hello");
+  if (status.ok()) status = CheckRuns(runs, *batch->batch);
   if (status.ok()) status = names_->Add(*batch->batch, stream.owner_entries);
   const Quarantine& quarantine = judge_->quarantine();
   for (int i = 0; status.ok() && i < batch->batch->sources_size(); ++i) {
@@ -326,25 +346,28 @@ void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
   if (!status.ok()) batch->refused = std::string(status.message());
 }
 
-bool Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream,
-                          std::vector<ParsedBatch> ready, std::vector<Pacer::Resume>* free) {
-  bool room = true, near = true;
+Intake::HandedOn Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream,
+                                      std::vector<ParsedBatch> ready,
+                                      std::vector<Pacer::Resume>* free) {
+  HandedOn handed;
+  bool near = true;
   for (size_t i = 0; i < ready.size(); ++i) {
     // One resumption is enough.
     Pacer::Resume resume = i + 1 == ready.size() ? ResumptionOf(*stream) : nullptr;
     if (ready[i].refused.empty()) {
       near = pacer_->Hear(stream->id, *ready[i].batch, ready[i].unsent, resume, free);
     }
-    room = KeepLocked(stream, std::move(ready[i]), near ? std::move(resume) : nullptr);
+    KeepLocked(stream, std::move(ready[i]), near ? std::move(resume) : nullptr, &handed);
   }
-  if (!room) ++counters_->paused_reads;
+  if (!handed.room) ++counters_->paused_reads;
   if (!near) ++counters_->stopped_ahead;
-  return room && near;
+  handed.room = handed.room && near;
+  return handed;
 }
 
-// Hands one batch, whose turn it is, to the journal.
-bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
-                        std::function<void()> resume) {
+// Hands one batch, whose turn it is, to the journal. `handed->room` is that of the last one.
+void Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
+                        std::function<void()> resume, HandedOn* handed) {
   const uint64_t sequence = batch.batch->sequence();
   JournalEntry entry;
   if (batch.refused.empty()) {
@@ -354,7 +377,9 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   }
   if (!batch.refused.empty()) {
     RefuseLocked(stream, sequence, std::move(batch));
-    return true;
+    ++handed->refused;
+    handed->room = true;
+    return;
   }
   ++counters_->batches;
   counters_->evidence += static_cast<uint64_t>(batch.batch->evidence_size());
@@ -367,7 +392,7 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   item.stream_id = stream->id;
   item.batch = std::move(batch);
   item.charged_run = ChargedRunOf(*item.batch.batch);
-  const bool room = judge_->Admit(item.charged_run, item.batch.bytes, std::move(resume));
+  handed->room = judge_->Admit(item.charged_run, item.batch.bytes, std::move(resume));
   journal_->Append(std::move(entry), [judge = judge_, stream, at_once,
                                       item = Share(std::move(item))](const EntryPrefix& prefix) {
     item->entry = prefix.number;
@@ -375,7 +400,6 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
     judge->Push(std::move(*item));
     Held(*stream, prefix.sequence, at_once, "");
   });
-  return room;
 }
 
 // The number is used up, and that it holds nothing must be as durable as what it would have held.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,9 +41,11 @@ class Intake {
   struct Joined {
     std::shared_ptr<StreamState> stream;
     uint64_t connection = 0;
-    uint64_t held = 0;   // highest number that needs not be sent again
-    bool room = true;    // false: read on when Connection::Resume is called
-    uint32_t ahead = 0;  // attempts, of what its process says (attempts.h)
+    uint64_t held = 0;           // highest number that needs not be sent again
+    bool room = true;            // false: read on when Connection::Resume is called
+    uint32_t ahead = 0;          // attempts, of what its process says (attempts.h)
+    size_t refused = 0;          // batches that waited for its hello and are refused now
+    std::set<std::string> runs;  // that its hello names; a batch of another run is refused
   };
   // `may_write`: OK when who says this hello may write the run; asked about the runs it names and
   // those the stream has spoken for before.
@@ -67,6 +70,7 @@ class Intake {
     bool room = true;
     uint64_t next = 0;  // the number that is due
     uint64_t held = 0;
+    size_t refused = 0;  // batches, this one or those that waited for it; OnRefused follows
   };
   // A batch with `sequence` > 0. One that is malformed, or refused already, is refused by number.
   Taken Offer(const Joined& joined, uint64_t sequence, ParsedBatch batch);
@@ -86,7 +90,12 @@ class Intake {
       PLUMB_REQUIRES(joined->stream->mutex);
   absl::Status ClaimLocked(StreamState& stream, const v1::Source& source)
       PLUMB_REQUIRES(stream.mutex);
-  void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) PLUMB_REQUIRES(stream.mutex);
+  struct HandedOn {
+    bool room = true;
+    size_t refused = 0;
+  };
+  void RefuseIfMalformed(StreamState& stream, const std::set<std::string>& runs, ParsedBatch* batch)
+      PLUMB_REQUIRES(stream.mutex);
   bool NoteFinished(const StreamState& stream, const v1::Batch& batch) PLUMB_REQUIRES(stream.mutex);
   void DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello)
       PLUMB_REQUIRES(stream->mutex);
@@ -94,10 +103,10 @@ class Intake {
       PLUMB_REQUIRES(stream->mutex);
   Taken OfferLocked(const Joined& joined, uint64_t sequence, ParsedBatch batch,
                     std::vector<Pacer::Resume>* free);
-  bool HandOnLocked(const std::shared_ptr<StreamState>& stream, std::vector<ParsedBatch> ready,
-                    std::vector<Pacer::Resume>* free) PLUMB_REQUIRES(stream->mutex);
-  bool KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
-                  std::function<void()> resume) PLUMB_REQUIRES(stream->mutex);
+  HandedOn HandOnLocked(const std::shared_ptr<StreamState>& stream, std::vector<ParsedBatch> ready,
+                        std::vector<Pacer::Resume>* free) PLUMB_REQUIRES(stream->mutex);
+  void KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
+                  std::function<void()> resume, HandedOn* handed) PLUMB_REQUIRES(stream->mutex);
   void RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
                     ParsedBatch batch) PLUMB_REQUIRES(stream->mutex);
   static void Held(StreamState& stream, uint64_t sequence, bool at_once,

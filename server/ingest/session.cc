@@ -12,6 +12,9 @@ namespace plumbline::server {
 namespace {
 
 constexpr uint32_t kProtocol = 1;
+// Answers of a call that may wait to be written. Above, the call is not read until its peer has
+// read half of them; directives, which may be lost, are not sent.
+constexpr size_t kMostUnwritten = 256;
 
 }  // namespace
 
@@ -76,7 +79,25 @@ void Session::OnNoMore() {
 }
 
 void Session::ReadLocked() {
-  if (!writer_.ending()) StartRead(&incoming_);
+  if (writer_.ending()) return;
+  if (writer_.unwritten() >= kMostUnwritten) {
+    unread_ = true;
+    ++context_->counters->unread_answers;
+    return;
+  }
+  StartRead(&incoming_);
+}
+
+// Reads on once the peer has read enough of the answers.
+void Session::ReadAgainLocked() {
+  if (writer_.unwritten() <= kMostUnwritten / 2 && std::exchange(unread_, false)) ReadLocked();
+}
+
+// Forgets the refusals that were gathered for a stream whose peer hears nothing more.
+void Session::DropRefusalsLocked(const LegPtr& call_stream) {
+  writer_.DropRefusals(call_stream->acks.refused());
+  call_stream->acks.Take();
+  ReadAgainLocked();
 }
 
 void Session::Resume() {
@@ -95,7 +116,7 @@ bool Session::Consume() {
   const auto held = NewAgentMessage(batch.bytes);
   v1::AgentMessage& message = *held;
   const bool parsed = ParseAgentMessage(incoming_, &message);
-  const uint64_t speaks_of = parsed ? 0 : StreamIdOf(incoming_);
+  const uint64_t speaks_of = parsed ? 0 : HeadOf(incoming_).stream_id;
   bool damaged = false;
   if (parsed && message.has_batch()) {
     const bool checked = message.backlog().has_batch_crc32c();
@@ -123,7 +144,7 @@ bool Session::Consume() {
       batch.unsent = message.backlog().unsent_batches();
       return OnBatch(std::move(batch));
     case v1::AgentMessage::kGoodbye:
-      OnGoodbye(message.goodbye().stream_id());
+      OnGoodbye(message.goodbye());
       break;
     case v1::AgentMessage::kCapsule:
     case v1::AgentMessage::kReport:
@@ -188,32 +209,26 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
 
 bool Session::OnHello(v1::Hello* said) {
   const v1::Hello& hello = *said;
-  LegPtr call_stream, former;
+  LegPtr call_stream;
   bool second = false;
   {
     const MutexLock lock(mutex_);
     second = greeted_ && !(shared_ && hello.shared());
     // What a call is stays so: one stream's second hello does not speak for the others.
     if (!std::exchange(greeted_, true)) shared_ = hello.shared();
-    call_stream = std::make_shared<CallStream>(weak_from_this(), hello.stream_id(), shared_,
-                                               context_->ack_batches);
-    // A process behind a relay that came back: its older stream ends without a word.
-    const auto same = call_streams_.find(call_stream->stream_id);
-    if (!second && same != call_streams_.end()) {
-      former = same->second;
-      former->over = true;
-      call_streams_.erase(same);
-    }
+    call_stream =
+        std::make_shared<CallStream>(weak_from_this(), hello, shared_, context_->ack_batches);
   }
   if (second) {
     return Fail(call_stream, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
   }
+  const LegPtr former = Yield(call_stream);
   auto joined = context_->intake->Join(
       said, std::static_pointer_cast<Connection>(call_stream),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
       lease_->Names());
   if (!joined.ok()) {
-    if (former != nullptr) LeaveIntake(former, false);  // nobody took its place
+    if (former != nullptr) KeepFormer(former);
     // The codes of both libraries are the same numbers.
     return Fail(call_stream, static_cast<grpc::StatusCode>(joined.status().raw_code()),
                 std::string(joined.status().message()));
@@ -221,6 +236,11 @@ bool Session::OnHello(v1::Hello* said) {
   const bool room = joined->room;
   {
     const MutexLock lock(mutex_);
+    if (former != nullptr) {
+      former->over = true;
+      DropRefusalsLocked(former);
+    }
+    writer_.ExpectRefusals(joined->refused);
     call_stream->joined = std::move(*joined);
     call_streams_[call_stream->stream_id] = call_stream;
   }
@@ -232,6 +252,36 @@ bool Session::OnHello(v1::Hello* said) {
                                hello);
   }
   return room;
+}
+
+// Returns the connection that this call has for the stream of `newer`, if any: of a process behind
+// a relay that came back, or whose stream id another process uses. It goes on until the newer one
+// is taken in, and ends without a word. An older relay has ended it already.
+Session::LegPtr Session::Yield(const LegPtr& newer) {
+  const MutexLock lock(mutex_);
+  const auto same = call_streams_.find(newer->stream_id);
+  if (same == call_streams_.end()) return nullptr;
+  const LegPtr former = same->second;
+  former->yields = true;
+  if (newer->line == 0) {
+    former->over = true;
+    DropRefusalsLocked(former);
+    call_streams_.erase(same);
+  }
+  return former;
+}
+
+// The newer hello was refused.
+void Session::KeepFormer(const LegPtr& former) {
+  bool superseded, over;
+  {
+    const MutexLock lock(mutex_);
+    former->yields = false;
+    superseded = std::exchange(former->superseded, false);
+    over = former->over;
+  }
+  if (over) return LeaveIntake(former, false);  // no connection took its place
+  if (superseded) OnSuperseded(former);
 }
 
 // What comes beside batches, of a stream that this call carries.
@@ -286,6 +336,10 @@ bool Session::Redact(v1::Batch* batch) const {
 bool Session::Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch) {
   const Intake::Taken taken =
       context_->intake->Offer(call_stream->joined, sequence, std::move(batch));
+  if (taken.refused > 0) {
+    const MutexLock lock(mutex_);
+    writer_.ExpectRefusals(taken.refused);
+  }
   if (taken.outcome == Intake::Outcome::kOverflow) {
     return Fail(call_stream, grpc::StatusCode::FAILED_PRECONDITION,
                 absl::StrCat("batch ", sequence, " came, but too much waits for batch ", taken.next,
@@ -303,13 +357,17 @@ void Session::OnHeartbeat(const v1::Heartbeat& heartbeat) {
   }
 }
 
-void Session::OnGoodbye(uint64_t stream_id) {
+void Session::OnGoodbye(const v1::Goodbye& goodbye) {
   LegPtr call_stream;
   {
     const MutexLock lock(mutex_);
-    const auto found = call_streams_.find(stream_id);
+    const auto found = call_streams_.find(goodbye.stream_id());
     if (found == call_streams_.end() || !found->second->shared) return;
     call_stream = found->second;
+    // A former connection of the relay is gone: the stream goes on with the newer one.
+    if (goodbye.line() != 0 && goodbye.line() != call_stream->line) return;
+    call_stream->over = true;
+    DropRefusalsLocked(call_stream);
   }
   Leave(call_stream, true);
 }
@@ -357,12 +415,14 @@ void Session::EndLeg(const LegPtr& call_stream, const grpc::Status& status) {
 void Session::OnSuperseded(const LegPtr& call_stream) {
   const grpc::Status status(grpc::StatusCode::ABORTED, "this stream was opened again elsewhere");
   if (!call_stream->shared) return End(status);
-  bool was_over;
   {
     const MutexLock lock(mutex_);
-    was_over = call_stream->over;
+    if (call_stream->over) return;
+    if (call_stream->yields) {  // by the newer hello of this call, unless that is refused
+      call_stream->superseded = true;
+      return;
+    }
   }
-  if (was_over) return;
   Forget(call_stream);
   EndLeg(call_stream, status);
 }
@@ -390,13 +450,14 @@ void Session::OnHeld(const LegPtr& call_stream, uint64_t sequence, bool at_once)
 
 void Session::OnRefused(const LegPtr& call_stream, uint64_t sequence, const std::string& reason) {
   const MutexLock lock(mutex_);
-  call_stream->acks.Refused(sequence, reason);
+  if (!call_stream->over) return call_stream->acks.Refused(sequence, reason);
+  writer_.DropRefusals(1);
+  ReadAgainLocked();
 }
 
 void Session::OnDirective(const LegPtr& call_stream, const v1::Directive& directive) {
-  constexpr size_t kMostWaiting = 256;  // to be written; a peer that does not read gets no more
   const MutexLock lock(mutex_);
-  if (call_stream->over || !call_stream->welcomed || writer_.waiting() >= kMostWaiting) return;
+  if (call_stream->over || !call_stream->welcomed || writer_.unwritten() >= kMostUnwritten) return;
   v1::ServerMessage message;
   *message.mutable_directive() = directive;
   writer_.Say(std::move(message));
@@ -427,6 +488,7 @@ void Session::OnAckTimer(const LegPtr& call_stream) {
 void Session::OnWriteDone(bool ok) {
   const MutexLock lock(mutex_);
   writer_.Written(ok);
+  ReadAgainLocked();
 }
 
 }  // namespace plumbline::server

@@ -83,14 +83,18 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void OnAside(v1::AgentMessage& message);
   bool Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch);
   void OnHeartbeat(const v1::Heartbeat& heartbeat);
-  void OnGoodbye(uint64_t stream_id);
+  void OnGoodbye(const v1::Goodbye& goodbye);
   LegPtr Find(uint64_t stream_id);
   bool Forget(const LegPtr& call_stream);
   // `ended`: its process ended its connection; false: that is not known.
   void Leave(const LegPtr& call_stream, bool ended);
   void LeaveIntake(const LegPtr& call_stream, bool ended);
   void EndLeg(const LegPtr& call_stream, const grpc::Status& status);
+  LegPtr Yield(const LegPtr& newer);
+  void KeepFormer(const LegPtr& former);
   void ReadLocked() PLUMB_REQUIRES(mutex_);
+  void ReadAgainLocked() PLUMB_REQUIRES(mutex_);
+  void DropRefusalsLocked(const LegPtr& call_stream) PLUMB_REQUIRES(mutex_);
   void Welcome(const LegPtr& call_stream);
   void OweLocked(const LegPtr& call_stream) PLUMB_REQUIRES(mutex_);
   void OnAckTimer(const LegPtr& call_stream);
@@ -113,6 +117,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
       false;  // this server ended the call, or said why it does not take it
   bool paused_ PLUMB_GUARDED_BY(mutex_) = false;
   bool resumed_early_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool unread_ PLUMB_GUARDED_BY(mutex_) = false;  // too many answers are not written yet
   CallWriter writer_ PLUMB_GUARDED_BY(mutex_){this};
 };
 

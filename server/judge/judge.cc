@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
       });
   judge->engine_->SetOnLost(
       [j = judge.get()](const std::string& run, const std::string& cause, uint64_t items) {
-        if (cause == rules::kRefusedLoss) j->counters_->engine_refused += items;
+        if (cause == rules::kRefusedLoss) j->CountRefused(items);
         const MutexLock lock(j->mutex_);
         j->runs_.AddLost(run, cause, items);
       });
@@ -232,6 +232,14 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   CloseWhatWentOn(runs);
 }
 
+// What a retry refuses again was counted when it was refused for the first time.
+void Judge::CountRefused(uint64_t items) {
+  uint64_t* const known = worker_->refused_before;
+  const uint64_t again = known == nullptr ? 0 : std::min(*known, items);
+  if (known != nullptr) *known -= again;
+  counters_->engine_refused += items - again;
+}
+
 // The sender was told that the batch is held, so what the engine refuses of it is lost.
 absl::Status Judge::AddToEngine(const std::shared_ptr<const v1::Batch>& batch) {
   absl::Status added = engine_->Add(batch);
@@ -345,9 +353,11 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
       const MutexLock lock(owners_mutex_);
       if (on_over_) on_over_(run);
     }
+    const bool forgotten = !engine_->Knows(run);
     const MutexLock lock(mutex_);
     runs_.SetEnded(run);
     runs_.SetAllClosed(run);
+    if (forgotten) runs_.SetForgotten(run);
   }
   if (event.has_hung()) {
     const MutexLock lock(mutex_);

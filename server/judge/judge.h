@@ -199,6 +199,8 @@ class Judge {
     uint64_t entry = 0;  // to which what closes belongs
     int64_t unix_ns = 0;
     std::vector<v1::QuarantinedRun> held;  // put into quarantine meanwhile
+    // Of a retry: items that the engine refused before, and is to refuse again. Null: no retry.
+    uint64_t* refused_before = nullptr;
   };
   static thread_local Worker* worker_;
 
@@ -239,6 +241,7 @@ class Judge {
   void Handle(JudgeItem& item, const std::vector<std::string>& runs);
   void HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& batch,
                    const std::vector<std::string>& runs);
+  void CountRefused(uint64_t items);
   absl::Status AddToEngine(const std::shared_ptr<const v1::Batch>& batch);
   RunTable::Time Now() const { return awake_.At(JudgeQueue::Clock::now()); }
   std::string RunOf(const v1::JudgeEvent& event) const;
@@ -359,6 +362,8 @@ class Judge {
     std::function<void(absl::Status)> done;
     bool handed_in = false;  // the checkpoint
     int64_t former_checkpoint = 0;
+    RunTable::Counted counted;    // before
+    uint64_t refused_before = 0;  // of it, not refused again yet
     JudgeQueue::Clock::time_point wake{};
   };
   const OpenRun open_run_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/processes/processes.h"
+#include "rules/engine/refused.h"
 #include "rules/engine/told_closes.h"
 #include "server/judge/judge.h"
 #include "server/judge/judge_takeover.h"
@@ -128,8 +129,10 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
                                                     "over")));
   }
   LogInfo("run {:?}: judged again, as {:?} asks", run.run(), who);
+  RunTable::Counted counted;
   {
     const MutexLock lock(mutex_);
+    counted = runs_.TakeCounted(run.run());
     if (const auto report = reports_.extract(run.run()))
       kept_lines_ -= report.mapped().report.size();
   }
@@ -138,6 +141,8 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
   retry_->run = run;
   retry_->who = who;
   retry_->done = std::move(done);
+  retry_->refused_before = counted.lost[rules::kRefusedLoss];
+  retry_->counted = std::move(counted);
   const OpenRun nothing = [](const std::string&, uint64_t) -> absl::StatusOr<RunItems> {
     return absl::NotFoundError("nothing is kept");
   };
@@ -200,6 +205,7 @@ void Judge::GoOnWithRetry() {
   const bool to_the_end = items.full();
   const auto until = JudgeQueue::Clock::now() + kSlice;
   Quarantine::Only(&items.run());
+  worker_->refused_before = &retry_->refused_before;
   auto next = RunRetry::Next::kItem;
   while (worker_->held.empty() && next == RunRetry::Next::kItem &&
          (to_the_end || JudgeQueue::Clock::now() < until)) {
@@ -220,6 +226,7 @@ void Judge::GoOnWithRetry() {
     }
   }
   Quarantine::Only(nullptr);
+  worker_->refused_before = nullptr;
   retry_->wake = JudgeQueue::Clock::now();
   if (next == RunRetry::Next::kNotYet) retry_->wake += kReadWait;
   if (!worker_->held.empty()) {
@@ -268,6 +275,10 @@ void Judge::ReleaseRetried() {
 void Judge::EndRetry(const absl::Status& status) {
   if (!status.ok())
     LogWarning("run {:?}: not judged again: {}", retry_->run.run(), std::string(status.message()));
+  if (!status.ok()) {
+    const MutexLock lock(mutex_);
+    runs_.KeepCounted(retry_->run.run(), retry_->counted);
+  }
   const auto retry = std::move(retry_);
   retry->done(status);
 }

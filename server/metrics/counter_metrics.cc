@@ -24,6 +24,8 @@ constexpr CounterMetric kCounters[] = {
                   "Times a stream was not read because the queue to the rules was full."),
     PLUMB_COUNTER(stopped_ahead, "stopped_ahead_reads",
                   "Times a stream was not read because it was far ahead of another."),
+    PLUMB_COUNTER(unread_answers, "unread_answers",
+                  "Times a stream was not read because its peer did not read the answers."),
     PLUMB_COUNTER(rejected_batches, "rejected_batches", "Malformed batches, refused by number."),
     PLUMB_COUNTER(damaged_batches, "damaged_batches",
                   "Batches whose checksum did not fit what came."),

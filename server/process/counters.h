@@ -15,6 +15,8 @@ struct Counters {
   std::atomic<uint64_t> out_of_order{0};   // batches that waited for an earlier one
   std::atomic<uint64_t> paused_reads{0};   // times a stream was not read because the queue was full
   std::atomic<uint64_t> stopped_ahead{0};  // ... because it was far ahead of another
+  // ... because its peer does not read the answers
+  std::atomic<uint64_t> unread_answers{0};
   std::atomic<uint64_t> rejected_batches{0};   // malformed, refused by number
   std::atomic<uint64_t> rejected_evidence{0};  // items in those
   std::atomic<uint64_t> damaged_batches{0};    // not as they were sent: their checksum did not fit

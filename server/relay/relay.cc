@@ -14,6 +14,7 @@
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "server/access/gate.h"
 #include "server/process/grpc_status.h"
+#include "server/process/log.h"
 #include "server/relay/stream_multiplexer.h"
 #include "server/stream/wire.h"
 #include "transport/diagnosis.h"
@@ -21,18 +22,22 @@
 namespace plumbline::server {
 namespace {
 
+constexpr size_t kMostOutgoing = 1 << 20;  // bytes of answers to one process
+constexpr size_t kMostUnwritten = 256;     // answers; above, its messages are not read
+
 // One agent's call. Reads are handled one after another by gRPC; the rest is guarded by mutex_.
 class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                      public Line,
                      public std::enable_shared_from_this<RelaySession> {
  public:
-  RelaySession(std::shared_ptr<StreamMultiplexer> board, std::shared_ptr<Lease> lease)
-      : board_(std::move(board)), lease_(std::move(lease)) {}
+  RelaySession(std::shared_ptr<StreamMultiplexer> board, grpc::CallbackServerContext* context,
+               std::shared_ptr<Lease> lease)
+      : board_(std::move(board)), context_(context), lease_(std::move(lease)) {}
 
   static RelaySession* Start(const std::shared_ptr<StreamMultiplexer>& board,
-                             std::shared_ptr<Lease> lease,
+                             grpc::CallbackServerContext* context, std::shared_ptr<Lease> lease,
                              std::chrono::system_clock::duration hello_within) {
-    auto session = std::make_shared<RelaySession>(board, std::move(lease));
+    auto session = std::make_shared<RelaySession>(board, context, std::move(lease));
     session->self_ = session;
     session->WatchTheDoor(hello_within);
     session->StartRead(&session->incoming_);
@@ -53,15 +58,16 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void OnWriteDone(bool ok) override {
     const MutexLock lock(mutex_);
     writing_ = false;
-    outgoing_.pop_front();
-    if (!ok) outgoing_.clear();
+    PopLocked();
+    while (!ok && !outgoing_.empty()) PopLocked();
     PumpLocked();
+    if (outgoing_.size() <= kMostUnwritten / 2 && std::exchange(unread_, false)) ReadLocked();
   }
 
   void OnCancel() override { End(grpc::Status::CANCELLED); }
 
   void OnDone() override {
-    if (stream_id_ != 0) board_->Close(stream_id_, this);
+    if (stream_id_ != 0) board_->Close(stream_id_, number_);
     self_.reset();
   }
 
@@ -70,7 +76,9 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     const MutexLock lock(mutex_);
     if (ending_) return;
     outgoing_.push_back(message);
+    outgoing_bytes_ += message.Length();
     PumpLocked();
+    if (outgoing_bytes_ > kMostOutgoing) CutOffLocked();
   }
   void End(const grpc::Status& status) override {
     const MutexLock lock(mutex_);
@@ -111,14 +119,18 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     return absl::OkStatus();
   }
 
-  // False: no room above.
+  // False: no room above, or the server above has not welcomed the stream yet.
   bool Forward() {
     if (stream_id_ == 0) return Hello();
-    if (StreamIdOf(incoming_) != stream_id_) {
+    const MessageHead head = HeadOf(incoming_);
+    if (head.stream_id != stream_id_) {
       End({grpc::StatusCode::INVALID_ARGUMENT, "a message of another stream than the hello's"});
-      return true;
+    } else if (head.member == v1::AgentMessage::kHelloFieldNumber) {
+      End({grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream"});
+    } else {
+      return board_->Send(stream_id_, shared_from_this(), incoming_);
     }
-    return board_->Send(stream_id_, shared_from_this(), incoming_);
+    return true;
   }
 
   bool Hello() {
@@ -135,13 +147,36 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     } else {
       greeted_ = true;
       stream_id_ = message.hello().stream_id();
-      board_->Open(stream_id_, shared_from_this(), std::move(*message.mutable_hello()));
+      number_ = board_->Open(stream_id_, shared_from_this(), std::move(*message.mutable_hello()));
+      return false;  // until it is welcomed
     }
     return true;
   }
 
+  // A process that does not read its answers is not read either.
   void ReadLocked() PLUMB_REQUIRES(mutex_) {
-    if (!ending_) StartRead(&incoming_);
+    if (ending_) return;
+    unread_ = outgoing_.size() >= kMostUnwritten;
+    if (!unread_) StartRead(&incoming_);
+  }
+
+  void PopLocked() PLUMB_REQUIRES(mutex_) {
+    outgoing_bytes_ -= outgoing_.front().Length();
+    outgoing_.pop_front();
+  }
+
+  // Ends the call without its answers: a status would wait for its turn after them.
+  void CutOffLocked() PLUMB_REQUIRES(mutex_) {
+    ++board_->counters().unread;
+    LogWarning("stream {:016x} ended: its process does not read the answers, and {} bytes wait",
+               stream_id_, outgoing_bytes_);
+    ending_ = true;
+    status_ = {grpc::StatusCode::RESOURCE_EXHAUSTED, "the answers are not read"};
+    while (outgoing_.size() > 1) {
+      outgoing_bytes_ -= outgoing_.back().Length();
+      outgoing_.pop_back();
+    }
+    context_->TryCancel();
   }
 
   // One operation at a time; the end when nothing is owed.
@@ -157,15 +192,19 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   }
 
   const std::shared_ptr<StreamMultiplexer> board_;
+  grpc::CallbackServerContext* const context_;
   const std::shared_ptr<Lease> lease_;
   std::shared_ptr<RelaySession> self_;  // until OnDone
   grpc::Alarm hello_due_;
   std::atomic<bool> greeted_{false};
   grpc::ByteBuffer incoming_;
   uint64_t stream_id_ = 0;  // 0: before the hello
+  uint64_t number_ = 0;     // of this line
 
   Mutex mutex_;
   std::deque<grpc::ByteBuffer> outgoing_ PLUMB_GUARDED_BY(mutex_);  // the first is being written
+  size_t outgoing_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool unread_ PLUMB_GUARDED_BY(mutex_) = false;  // not read before its answers are
   bool paused_ PLUMB_GUARDED_BY(mutex_) = false;
   bool resumed_early_ PLUMB_GUARDED_BY(mutex_) = false;
   bool writing_ PLUMB_GUARDED_BY(mutex_) = false;
@@ -182,7 +221,7 @@ class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest:
   void SetGate(Gate* gate) { gate_ = gate; }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(
       grpc::CallbackServerContext* context) override {
-    return RelaySession::Start(board_, gate_->Enter(*context), hello_within_);
+    return RelaySession::Start(board_, context, gate_->Enter(*context), hello_within_);
   }
 
  private:

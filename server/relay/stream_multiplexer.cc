@@ -1,5 +1,6 @@
 #include "server/relay/stream_multiplexer.h"
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/generic/generic_stub.h>
 
 #include <deque>
@@ -15,6 +16,7 @@ namespace {
 constexpr size_t kMuch = 32u << 20;  // bytes on their way up; reading stops above
 constexpr size_t kLittle = kMuch / 2;
 constexpr std::chrono::milliseconds kLook{200};
+constexpr std::chrono::seconds kEnd{1};  // for the status of a call that the server above has ended
 
 }  // namespace
 
@@ -27,6 +29,7 @@ class StreamMultiplexer::Upstream
 
   void Begin(std::shared_ptr<Upstream> self) {
     self_ = std::move(self);
+    self_weak_ = self_;
     stub_.PrepareBidiStreamingCall(&context_, transport::StreamMethod(), {}, this);
     AddHold();  // writes come from other threads
     StartRead(&incoming_);
@@ -52,6 +55,10 @@ class StreamMultiplexer::Upstream
     }
     const MutexLock lock(mutex_);
     closed_ = true;
+    overdue_.Set(std::chrono::system_clock::now() + kEnd, [weak = self_weak_](bool ran_out) {
+      const auto upstream = ran_out ? weak.lock() : nullptr;
+      if (upstream != nullptr) upstream->Cancel();
+    });
     LetGoLocked();
   }
 
@@ -93,6 +100,8 @@ class StreamMultiplexer::Upstream
 
   const std::shared_ptr<StreamMultiplexer> board_;
   std::shared_ptr<Upstream> self_;
+  std::weak_ptr<Upstream> self_weak_;
+  grpc::Alarm overdue_;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   grpc::ByteBuffer incoming_;
@@ -158,25 +167,30 @@ std::shared_ptr<StreamMultiplexer::Upstream> StreamMultiplexer::CallLocked(grpc:
   return upstream_;
 }
 
-void StreamMultiplexer::Open(uint64_t stream_id, const std::shared_ptr<Line>& line,
-                             v1::Hello hello) {
-  std::shared_ptr<Line> older;
+uint64_t StreamMultiplexer::Open(uint64_t stream_id, const std::shared_ptr<Line>& line,
+                                 v1::Hello hello) {
+  uint64_t number = 0;
   std::shared_ptr<Upstream> upstream;
   grpc::Status why(grpc::StatusCode::UNAVAILABLE, "the relay is shutting down");
   {
     const MutexLock lock(mutex_);
     if (!shut_) upstream = CallLocked(&why);
-    if (upstream != nullptr) older = std::exchange(lines_[stream_id], line);
+    if (upstream != nullptr) {
+      number = ++last_number_;
+      pending_[number] = {number, stream_id, line};
+    }
   }
-  if (upstream == nullptr) return line->End(why);
-  if (older != nullptr && older != line) {
-    older->End({grpc::StatusCode::ABORTED, "this stream was opened again elsewhere"});
+  if (upstream == nullptr) {
+    line->End(why);
+    return 0;
   }
   v1::AgentMessage message;
   *message.mutable_hello() = std::move(hello);
   message.mutable_hello()->set_shared(true);
+  message.mutable_hello()->set_line(number);
   ++counters_.forwarded;
   upstream->Send(transport::Frame(message));
+  return number;
 }
 
 bool StreamMultiplexer::Send(uint64_t stream_id, const std::shared_ptr<Line>& line,
@@ -185,7 +199,7 @@ bool StreamMultiplexer::Send(uint64_t stream_id, const std::shared_ptr<Line>& li
   {
     const MutexLock lock(mutex_);
     const auto found = lines_.find(stream_id);
-    if (found == lines_.end() || found->second != line) return true;  // it is being ended
+    if (found == lines_.end() || found->second.line != line) return true;  // it is being ended
     upstream = upstream_;
   }
   if (upstream == nullptr) return true;
@@ -196,41 +210,68 @@ bool StreamMultiplexer::Send(uint64_t stream_id, const std::shared_ptr<Line>& li
   return false;
 }
 
-void StreamMultiplexer::Close(uint64_t stream_id, const Line* line) {
+void StreamMultiplexer::Close(uint64_t stream_id, uint64_t number) {
   std::shared_ptr<Upstream> upstream;
   {
     const MutexLock lock(mutex_);
-    const auto found = lines_.find(stream_id);
-    if (found == lines_.end() || found->second.get() != line) return;
-    lines_.erase(found);
+    const auto pending = pending_.find(number);
+    const auto carried = lines_.find(stream_id);
+    if (pending != pending_.end()) {
+      pending->second.line = nullptr;  // its answer is still to come
+    } else if (carried != lines_.end() && carried->second.number == number) {
+      lines_.erase(carried);
+    } else {
+      return;
+    }
     upstream = upstream_;
   }
   if (upstream == nullptr) return;
   v1::AgentMessage message;
   message.mutable_goodbye()->set_stream_id(stream_id);
+  message.mutable_goodbye()->set_line(number);
   upstream->Send(transport::Frame(message));
 }
 
 void StreamMultiplexer::Shutdown() {
-  std::unordered_map<uint64_t, std::shared_ptr<Line>> lines;
+  std::vector<std::shared_ptr<Line>> lines;
   std::shared_ptr<Upstream> upstream;
   {
     const MutexLock lock(mutex_);
     shut_ = true;
-    lines.swap(lines_);
-    waiting_.clear();
+    lines = TakeAllLocked();
     upstream = upstream_;
   }
-  for (const auto& [id, line] : lines) {
+  for (const auto& line : lines) {
     line->End({grpc::StatusCode::UNAVAILABLE, "the relay is shutting down"});
   }
   if (upstream != nullptr) upstream->Cancel();
 }
 
-std::shared_ptr<Line> StreamMultiplexer::Find(uint64_t stream_id) {
-  const MutexLock lock(mutex_);
-  const auto found = lines_.find(stream_id);
-  return found == lines_.end() ? nullptr : found->second;
+// Forgets every line. Returns those that are still there.
+std::vector<std::shared_ptr<Line>> StreamMultiplexer::TakeAllLocked() {
+  std::vector<std::shared_ptr<Line>> all;
+  for (auto& [id, carried] : lines_) all.push_back(std::move(carried.line));
+  for (auto& [number, carried] : pending_) {
+    if (carried.line != nullptr) all.push_back(std::move(carried.line));
+  }
+  lines_.clear();
+  pending_.clear();
+  waiting_.clear();
+  return all;
+}
+
+// Returns the line whose hello is answered, number 0 if none. An older server repeats no number: it
+// answers the newest hello of the stream.
+StreamMultiplexer::Carried StreamMultiplexer::TakePendingLocked(uint64_t stream_id,
+                                                                uint64_t number) {
+  for (auto it = pending_.rbegin(); number == 0 && it != pending_.rend(); ++it) {
+    if (it->second.stream_id == stream_id) number = it->first;
+  }
+  const auto found = pending_.find(number);
+  if (found == pending_.end() || found->second.stream_id != stream_id) return {};
+  Carried carried = std::move(found->second);
+  pending_.erase(found);
+  return carried;
 }
 
 void StreamMultiplexer::OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer) {
@@ -244,16 +285,71 @@ void StreamMultiplexer::OnMessage(const Upstream* from, const grpc::ByteBuffer& 
     return OnEnded(from, {grpc::StatusCode::UNIMPLEMENTED,
                           "the server above takes one stream a call; connect to it directly"});
   }
-  const std::shared_ptr<Line> line = Find(id);
+  if (message.has_welcome()) return OnWelcome(message.welcome(), buffer);
+  if (!message.ack().ended().empty()) return OnStreamEnded(message.ack());
+  HandDown(id, message.ack().line(), buffer);
+}
+
+// The stream is that line's from now on.
+void StreamMultiplexer::OnWelcome(const v1::Welcome& welcome, const grpc::ByteBuffer& buffer) {
+  std::shared_ptr<Line> older, line;
+  {
+    const MutexLock lock(mutex_);
+    Carried newer = TakePendingLocked(welcome.stream_id(), welcome.line());
+    if (newer.number == 0) {
+      ++counters_.unrouted;
+      return;
+    }
+    line = newer.line;
+    const auto former = lines_.find(welcome.stream_id());
+    if (former != lines_.end()) {
+      older = std::move(former->second.line);
+      lines_.erase(former);
+    }
+    if (line != nullptr) lines_[welcome.stream_id()] = std::move(newer);
+  }
+  if (older != nullptr)
+    older->End({grpc::StatusCode::ABORTED, "this stream was opened again elsewhere"});
+  if (line == nullptr) return;
+  line->Write(buffer);
+  line->Resume();
+}
+
+// The server above refuses a hello, or ends a stream that it had welcomed.
+void StreamMultiplexer::OnStreamEnded(const v1::Ack& ack) {
+  std::shared_ptr<Line> line;
+  {
+    const MutexLock lock(mutex_);
+    Carried ended = TakePendingLocked(ack.stream_id(), ack.line());
+    const auto carried = lines_.find(ack.stream_id());
+    if (ended.number == 0 && carried != lines_.end() &&
+        (ack.line() == 0 || ack.line() == carried->second.number)) {
+      ended = std::move(carried->second);
+      lines_.erase(carried);
+    }
+    line = std::move(ended.line);
+  }
   if (line == nullptr) {
     ++counters_.unrouted;
     return;
   }
-  if (message.has_ack() && !message.ack().ended().empty()) {
-    return line->End(
-        {static_cast<grpc::StatusCode>(message.ack().ended_code()), message.ack().ended()});
+  line->End({static_cast<grpc::StatusCode>(ack.ended_code()), ack.ended()});
+}
+
+void StreamMultiplexer::HandDown(uint64_t stream_id, uint64_t number,
+                                 const grpc::ByteBuffer& buffer) {
+  std::shared_ptr<Line> line;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = lines_.find(stream_id);
+    if (found != lines_.end() && (number == 0 || number == found->second.number))
+      line = found->second.line;
   }
-  line->Write(buffer);
+  if (line == nullptr) {
+    ++counters_.unrouted;
+  } else {
+    line->Write(buffer);
+  }
 }
 
 void StreamMultiplexer::OnRoom(const Upstream* from) {
@@ -267,14 +363,13 @@ void StreamMultiplexer::OnRoom(const Upstream* from) {
 
 // Agents keep what is not acknowledged and come back.
 void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status) {
-  std::unordered_map<uint64_t, std::shared_ptr<Line>> lines;
+  std::vector<std::shared_ptr<Line>> lines;
   std::shared_ptr<Upstream> over;
   {
     const MutexLock lock(mutex_);
     if (upstream_.get() != from) return;
     over = std::exchange(upstream_, nullptr);
-    lines.swap(lines_);
-    waiting_.clear();
+    lines = TakeAllLocked();
     if (!shut_ && !lines.empty()) {
       LogWarning("{}: {}; {} streams wait", target_,
                  status.ok() ? "ended the call" : transport::TextOf(status), lines.size());
@@ -284,7 +379,7 @@ void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status
   const bool told = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
   const grpc::Status reason =
       told ? status : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server above is gone");
-  for (const auto& [id, line] : lines) line->End(reason);
+  for (const auto& line : lines) line->End(reason);
 }
 
 }  // namespace plumbline::server

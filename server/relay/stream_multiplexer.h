@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -27,7 +28,7 @@ class Line {
   virtual ~Line() = default;
   virtual void Write(const grpc::ByteBuffer& message) = 0;  // a v1::ServerMessage
   virtual void End(const grpc::Status& status) = 0;
-  virtual void Resume() = 0;  // there is room again
+  virtual void Resume() = 0;  // its stream is welcomed, or there is room again
 };
 
 // Thread-safe.
@@ -37,13 +38,15 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   StreamMultiplexer(const std::string& target, transport::Credentials credentials);
   ~StreamMultiplexer();
 
-  // A stream begins: its hello goes up, and what comes down for it goes to `line`. An older line of
-  // that stream is ended. Calls the server above when nobody has.
-  void Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1::Hello hello);
+  // A stream begins: sends its hello to the server above, which it calls if there is no call yet.
+  // `line` is resumed when the server welcomes it, and may send from then on; only then is an older
+  // line of that stream ended, which the caller of this one may not know at all. Returns the number
+  // of the line.
+  uint64_t Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1::Hello hello);
   // False: much is waiting to go up; Resume will be called.
   bool Send(uint64_t stream_id, const std::shared_ptr<Line>& line, const grpc::ByteBuffer& message);
-  // The line is gone: says goodbye for its stream.
-  void Close(uint64_t stream_id, const Line* line);
+  // The line of that number is gone: sends a goodbye for its stream.
+  void Close(uint64_t stream_id, uint64_t number);
 
   // Ends every line and the call above.
   void Shutdown();
@@ -52,8 +55,9 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
     std::atomic<uint64_t> calls{0};      // made upwards
     std::atomic<uint64_t> forwarded{0};  // messages of agents
     std::atomic<uint64_t> unrouted{0};   // messages from above that no line waits for
+    std::atomic<uint64_t> unread{0};     // lines ended because their processes read no answers
   };
-  const Counters& counters() const { return counters_; }
+  Counters& counters() { return counters_; }
 
  private:
   class Upstream;
@@ -61,7 +65,17 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   void OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer);
   void OnRoom(const Upstream* from);
   void OnEnded(const Upstream* from, const grpc::Status& status);
-  std::shared_ptr<Line> Find(uint64_t stream_id);
+  // A process's connection, welcomed or not.
+  struct Carried {
+    uint64_t number = 0;
+    uint64_t stream_id = 0;
+    std::shared_ptr<Line> line;  // null: gone before the answer to its hello
+  };
+  Carried TakePendingLocked(uint64_t stream_id, uint64_t number) PLUMB_REQUIRES(mutex_);
+  std::vector<std::shared_ptr<Line>> TakeAllLocked() PLUMB_REQUIRES(mutex_);
+  void OnWelcome(const v1::Welcome& welcome, const grpc::ByteBuffer& buffer);
+  void OnStreamEnded(const v1::Ack& ack);
+  void HandDown(uint64_t stream_id, uint64_t number, const grpc::ByteBuffer& buffer);
   void KeepDialling();
 
   const std::string target_;
@@ -71,8 +85,10 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   std::shared_ptr<grpc::Channel> channel_ PLUMB_GUARDED_BY(mutex_);  // null: to be made
   bool shut_ PLUMB_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Upstream> upstream_ PLUMB_GUARDED_BY(mutex_);  // the call; null: none
-  std::unordered_map<uint64_t, std::shared_ptr<Line>> lines_ PLUMB_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Line>> waiting_ PLUMB_GUARDED_BY(mutex_);  // for room
+  uint64_t last_number_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<uint64_t, Carried> lines_ PLUMB_GUARDED_BY(mutex_);  // welcomed, by stream
+  std::map<uint64_t, Carried> pending_ PLUMB_GUARDED_BY(mutex_);          // the others, by number
+  std::vector<std::shared_ptr<Line>> waiting_ PLUMB_GUARDED_BY(mutex_);   // for room
   std::atomic<bool> dialling_{true};
   std::thread dialler_;  // last: it uses the others
 };

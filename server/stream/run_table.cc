@@ -1,11 +1,13 @@
 #include "server/stream/run_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "base/printable.h"
+#include "rules/engine/refused.h"
 #include "rules/engine/series.h"
 
 namespace plumbline::server {
@@ -40,6 +42,7 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
     run.stuck.clear();
     run.waits.clear();
     run.bad_ends = false;
+    run.forgotten = false;
   }
   const auto [role, fresh] = run.roles.try_emplace(source.role());
   if (fresh) role->second.since = role->second.changed = now;
@@ -54,6 +57,20 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
     rank.since = rank.heard = rank.flowed = now;
   }
   run.ended = false;
+}
+
+// Waits for every rank, for the grace: each is reported as gone again if it does not come.
+void RunTable::ExpectAgain(Run& run, Time now) const {
+  for (auto& [id, role] : run.roles) {
+    role.absent_gone = false;
+    role.since = role.changed = now;
+  }
+  for (auto& [key, rank] : run.ranks) {
+    if (rank.connected) continue;
+    rank.finished = rank.gone = false;
+    rank.server_left = rank.unreachable = true;  // how it ended is reported already
+    rank.deadline = now + grace_;
+  }
 }
 
 // nullptr unless `stream_id` speaks for the rank in the newest attempt.
@@ -111,9 +128,14 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
                        int64_t unix_ns) {
   std::vector<Run*> by_source;
   by_source.reserve(static_cast<size_t>(batch.sources_size()));
+  // The rules take it for the first batch of a run that they have forgotten.
+  const bool begins =
+      !batch.evidence().empty() || !batch.series().empty() || !batch.progress().empty();
   for (const v1::Source& source : batch.sources()) {
     by_source.push_back(&RunOf(source, unix_ns));
     Touch(*by_source.back(), stream_id, source, now);
+    if (begins && std::exchange(by_source.back()->forgotten, false))
+      ExpectAgain(*by_source.back(), now);
   }
   AccountItems(batch, by_source);
   for (const v1::Progress& progress : batch.progress()) {
@@ -202,6 +224,11 @@ void RunTable::SetEnded(const std::string& run) {
   if (found == runs_.end()) return;
   found->second.ended = true;
   ForgetRanksOver();
+}
+
+void RunTable::SetForgotten(const std::string& run) {
+  const auto found = runs_.find(run);
+  if (found != runs_.end()) found->second.forgotten = found->second.ended;
 }
 
 size_t RunTable::ranks_over() const {
@@ -458,6 +485,43 @@ void RunTable::AddLost(const std::string& run, const std::string& cause, uint64_
   (*info.mutable_lost_by_cause())[cause] += items;
 }
 
+RunTable::Counted RunTable::TakeCounted(const std::string& run) {
+  Counted counted;
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return counted;
+  v1::RunInfo& info = found->second.info;
+  counted.late = {info.late_by_cause().begin(), info.late_by_cause().end()};
+  info.clear_late();
+  info.clear_late_by_cause();
+  for (const char* cause : {rules::kRefusedLoss, rules::kSupersededLoss}) {
+    const auto lost = info.mutable_lost_by_cause()->find(cause);
+    if (lost == info.lost_by_cause().end()) continue;
+    counted.lost[cause] = lost->second;
+    info.set_lost(info.lost() - lost->second);
+    info.mutable_lost_by_cause()->erase(lost);
+  }
+  return counted;
+}
+
+void RunTable::KeepCounted(const std::string& run, const Counted& before) {
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return;
+  const v1::RunInfo& info = found->second.info;
+  const auto missing = [](const auto& counts, const std::string& cause, uint64_t items) {
+    const auto known = counts.find(cause);
+    const uint64_t now = known == counts.end() ? 0 : known->second;
+    return items - std::min(items, now);
+  };
+  for (const auto& [cause, items] : before.late) {
+    if (const uint64_t n = missing(info.late_by_cause(), cause, items); n > 0)
+      AddLate(run, cause, n);
+  }
+  for (const auto& [cause, items] : before.lost) {
+    if (const uint64_t n = missing(info.lost_by_cause(), cause, items); n > 0)
+      AddLost(run, cause, n);
+  }
+}
+
 std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) {
   std::vector<std::string> runs;
   for (const v1::Source& source : batch.sources()) {
@@ -474,13 +538,16 @@ void RunTable::RankState::Persist(Archive& archive) {
 void RunTable::Run::Persist(Archive& archive) { archive(attempt, ended, ranks, roles, info); }
 
 void RunTable::Persist(Archive& archive) {
-  const uint32_t version = archive.Version(4, 2);  // 3: what died or hung; 4: who waited
+  // 3: what died or hung; 4: who waited; 5: who is forgotten
+  const uint32_t version = archive.Version(5, 2);
   archive(runs_);
   if (version < 3) return;
   for (auto& [name, run] : runs_)
     archive(run.bad_ends, run.died, run.reborn, run.unstuck, run.stuck);
   if (version < 4) return;
   for (auto& [name, run] : runs_) archive(run.waits);
+  if (version < 5) return;
+  for (auto& [name, run] : runs_) archive(run.forgotten);
 }
 
 std::vector<v1::RunInfo> RunTable::List() const {

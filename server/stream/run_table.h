@@ -102,6 +102,10 @@ class RunTable {
   void SetGone(const v1::RanksGone& gone);
   void SetEnded(const std::string& run);
   void SetEndsJudged(const std::string& run);
+  // The rules have forgotten the run, which is over. If a process that it knows comes back, its
+  // other ranks are waited for as if this server had been away: the rules do not know that they are
+  // over.
+  void SetForgotten(const std::string& run);
 
   int64_t LastSeen(const std::string& run) const;  // Unix time, ns; 0: it is not known
   RunKnown Known(const std::string& run) const;
@@ -114,6 +118,15 @@ class RunTable {
   void AddLate(const std::string& run, const std::string& cause, uint64_t items);
   // Evidence that was held is lost, and no agent reports it.
   void AddLost(const std::string& run, const std::string& cause, uint64_t items);
+  // What the judge counted of a run, by cause: late and lost items. What agents report is not part
+  // of it.
+  struct Counted {
+    std::map<std::string, uint64_t> late, lost;
+  };
+  // Takes those counts back, because the run is judged again from its beginning.
+  Counted TakeCounted(const std::string& run);
+  // The run was not judged to its end: each count is at least what it was.
+  void KeepCounted(const std::string& run, const Counted& before);
   static std::vector<std::string> RunsOf(const v1::Batch& batch);
 
   size_t ranks_over() const;  // of runs that are over, remembered one by one
@@ -180,10 +193,12 @@ class RunTable {
     bool unstuck = false;           // it was told to hang, and was begun again
     std::map<Rank, int64_t> stuck;  // who was told to hang, in which step
     std::set<Rank> waits;           // ... and who waited for them
+    bool forgotten = false;         // it is over, and the rules have forgotten it
     void Persist(Archive& archive);
   };
 
   void Touch(Run& run, uint64_t stream_id, const v1::Source& source, Time now);
+  void ExpectAgain(Run& run, Time now) const;
   void NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress);
   void SayWentOn(const Run& run, const char* rule, const std::string& why);
   void NoteNotWaiting(Run& run, const v1::Source& source);

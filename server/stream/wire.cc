@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/crc32c.h"
@@ -17,7 +18,19 @@ namespace {
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-constexpr int kStreamIdField = 1;  // of Batch, Heartbeat, Goodbye and Hello alike
+constexpr int kStreamIdField = 1;  // of every member of AgentMessage.what
+
+// Reads a member of `size` bytes. False: it is no message.
+bool ReadStreamId(CodedInputStream* in, int size, uint64_t* id) {
+  const auto limit = in->PushLimit(size);
+  while (const uint32_t tag = in->ReadTag()) {
+    const bool is_id = WireFormatLite::GetTagFieldNumber(tag) == kStreamIdField &&
+                       WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_FIXED64;
+    if (is_id ? !in->ReadLittleEndian64(id) : !WireFormatLite::SkipField(in, tag)) return false;
+  }
+  const bool whole = in->BytesUntilLimit() == 0;  // a tag that is not there looks like the end
+  return in->CheckEntireMessageConsumedAndPopLimit(limit) && whole;
+}
 
 }  // namespace
 
@@ -33,27 +46,27 @@ std::shared_ptr<v1::AgentMessage> NewAgentMessage(size_t wire_bytes) {
   return {arena, message};
 }
 
-uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message) {
+MessageHead HeadOf(const grpc::ByteBuffer& agent_message) {
   grpc::ByteBuffer shared(agent_message);
   grpc::ProtoBufferReader reader(&shared);
-  if (!reader.status().ok()) return 0;
+  if (!reader.status().ok()) return {};
   CodedInputStream in(&reader);
-  uint64_t id = 0;
+  MessageHead head;
   while (const uint32_t tag = in.ReadTag()) {
     int size = 0;
     if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
         !in.ReadVarintSizeAsInt(&size)) {
-      return 0;  // every member of AgentMessage is a message
+      return {};  // every member of AgentMessage is a message
     }
-    const auto limit = in.PushLimit(size);
-    while (const uint32_t inner = in.ReadTag()) {
-      const bool is_id = WireFormatLite::GetTagFieldNumber(inner) == kStreamIdField &&
-                         WireFormatLite::GetTagWireType(inner) == WireFormatLite::WIRETYPE_FIXED64;
-      if (is_id ? !in.ReadLittleEndian64(&id) : !WireFormatLite::SkipField(&in, inner)) return 0;
+    const int member = WireFormatLite::GetTagFieldNumber(tag);
+    if (member == v1::AgentMessage::kBacklogFieldNumber) {
+      if (!in.Skip(size)) return {};
+      continue;
     }
-    if (!in.CheckEntireMessageConsumedAndPopLimit(limit)) return 0;
+    if (std::exchange(head.member, member) != 0) return {};
+    if (!ReadStreamId(&in, size, &head.stream_id)) return {};
   }
-  return in.ConsumedEntireMessage() ? id : 0;
+  return in.ConsumedEntireMessage() ? head : MessageHead();
 }
 
 bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message) {

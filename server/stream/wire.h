@@ -20,9 +20,15 @@ std::shared_ptr<v1::AgentMessage> NewAgentMessage(size_t wire_bytes);
 // False: no valid AgentMessage; `message` then holds what was understood.
 bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message);
 
-// The stream that a message from an agent speaks of, without understanding more of it; 0: none, or
-// no such message.
-uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message);
+// What a message from an agent is about, read without parsing the rest.
+struct MessageHead {
+  int member = 0;          // field number in AgentMessage.what; 0: none, or not read
+  uint64_t stream_id = 0;  // 0: none
+};
+
+// Returns an empty head if the bytes are no message or hold more than one member of
+// AgentMessage.what. A parser merges two members, so their head would not be that of the whole.
+MessageHead HeadOf(const grpc::ByteBuffer& agent_message);
 
 // CRC-32C of those bytes.
 uint32_t Checksum(const WireBytes& bytes);

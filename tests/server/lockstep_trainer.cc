@@ -1,10 +1,11 @@
 // One rank of a trainer in lock step with others on this host, watched through the C ABI:
 //
-//   lockstep_trainer RUN RANK WORLD STEPS STEP_MS BARRIER
+//   lockstep_trainer RUN RANK WORLD STEPS STEP_MS BARRIER [NAN_AT]
 //
 // BARRIER is a file of WORLD int64: the step that each rank is done with, the largest for one that
 // nobody waits for any more. Server, record and spool are told by the environment. Each step has a
-// value of its own and a tensor, of which every 20th step has a NaN on one rank.
+// value of its own and a tensor, of which every 20th step has a NaN on one rank. With NAN_AT each
+// step has a loss too, which is NaN on rank 0 in that step.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -37,6 +38,8 @@ struct Job {
   int rank, world;
   int64_t steps, step_ms;
   Done* done;
+  bool losses;
+  int64_t nan_at;
 };
 
 bool Train(plumbline_run_t* run, const Job& job) {
@@ -60,6 +63,7 @@ bool Train(plumbline_run_t* run, const Job& job) {
     if (step % kFault == 7 && step / kFault % job.world == job.rank) values[3] = NAN;
     plumbline_step_begin(run, step);
     plumbline_scalar(run, "of_rank", job.rank + static_cast<double>(step) / 4096);
+    if (job.losses) plumbline_scalar(run, "loss", step == job.nan_at && job.rank == 0 ? NAN : 2.0);
     plumbline_observe_tensor_if_due(site, &observed);
     plumbline_step_end(run);
     job.done[job.rank] = step;
@@ -77,9 +81,14 @@ int Fail(const char* what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
-  Job job{std::atoi(argv[2]), std::atoi(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]),
-          nullptr};
+  if (argc != 7 && argc != 8) return 2;
+  Job job{std::atoi(argv[2]),
+          std::atoi(argv[3]),
+          std::atoll(argv[4]),
+          std::atoll(argv[5]),
+          nullptr,
+          argc == 8,
+          argc == 8 ? std::atoll(argv[7]) : -1};
   const int fd = open(argv[6], O_RDWR | O_CLOEXEC);
   void* shared = mmap(nullptr, static_cast<size_t>(job.world) * sizeof(Done),
                       PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

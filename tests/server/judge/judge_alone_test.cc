@@ -1,0 +1,208 @@
+// The judge behind its journal, without sockets: runs that are over are kept up to a bound, one
+// that was forgotten goes on when it comes back, and a retry counts nothing twice.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "server/assembly/pipeline.h"
+#include "server/judge/quarantine.h"
+#include "tests/support/batches.h"
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+
+namespace plumbline::server {
+namespace {
+
+using test::Eventually;
+using test::SourceOf;
+
+constexpr uint64_t kSet = 1;
+
+class JudgeAlone : public testing::Test {
+ protected:
+  void Open() {
+    counters_ = std::make_unique<Counters>();
+    pipeline_ = std::make_unique<Pipeline>(counters_.get());
+    Config config;
+    config.data_directory = folder_.File("data");
+    config.grace_seconds = 0.05;
+    const absl::Status opened = pipeline_->Open(config, "test");
+    ASSERT_TRUE(opened.ok()) << opened;
+  }
+  void Close() { pipeline_.reset(); }
+
+  void Say(JudgeItem::Kind kind, uint64_t stream, const v1::Source& source) {
+    JudgeItem item;
+    item.kind = kind;
+    item.stream_id = stream;
+    item.sources = std::make_shared<const std::vector<v1::Source>>(1, source);
+    Judge* const judge = &pipeline_->judge();
+    const auto shared = std::make_shared<JudgeItem>(std::move(item));
+    pipeline_->journal().Then([judge, shared] { judge->Push(std::move(*shared)); });
+  }
+  void Connect(uint64_t stream, const v1::Source& source) {
+    Say(JudgeItem::Kind::kConnected, stream, source);
+  }
+  void Disconnect(uint64_t stream, const v1::Source& source) {
+    Say(JudgeItem::Kind::kDisconnected, stream, source);
+  }
+
+  void Deliver(uint64_t stream, uint64_t sequence, v1::Batch batch) {
+    batch.set_stream_id(stream);
+    batch.set_sequence(sequence);
+    JournalEntry entry;
+    entry.stream_id = stream;
+    entry.sequence = sequence;
+    entry.body = WireBytes(batch.SerializeAsString());
+    JudgeItem item;
+    item.stream_id = stream;
+    item.charged_run = batch.sources(0).run();
+    item.batch.bytes = batch.ByteSizeLong();
+    item.batch.batch = std::make_shared<v1::Batch>(std::move(batch));
+    Judge* const judge = &pipeline_->judge();
+    judge->Admit(item.charged_run, item.batch.bytes, nullptr);
+    const auto shared = std::make_shared<JudgeItem>(std::move(item));
+    pipeline_->journal().Append(std::move(entry), [judge, shared](const EntryPrefix& prefix) {
+      shared->entry = prefix.number;
+      shared->unix_ns = prefix.unix_ns;
+      judge->Push(std::move(*shared));
+    });
+  }
+
+  static v1::Batch RowOf(const v1::Source& source, int64_t step, bool declare) {
+    v1::Batch batch = test::BatchOf(source);
+    if (declare) {
+      v1::SeriesSet& set = *batch.add_series_sets();
+      set.set_id(kSet);
+      set.add_sites()->set_op("loss");
+    }
+    v1::SeriesRows& rows = *batch.add_series();
+    rows.set_set(kSet);
+    rows.add_source(0);
+    rows.add_step(step);
+    rows.add_value(2);
+    test::AddProgress(&batch, step);
+    return batch;
+  }
+
+  v1::RunInfo Run(const std::string& run) const {
+    for (const v1::RunInfo& info : pipeline_->judge().Runs()) {
+      if (info.run() == run) return info;
+    }
+    return {};
+  }
+  bool ClosesThrough(const std::string& run, int64_t step) {
+    return Eventually([&] { return Run(run).closed_step() >= step; });
+  }
+  uint64_t Stored(const std::string& run) {
+    v1::ListSeriesRequest request;
+    request.set_run(run);
+    v1::ListSeriesResponse response;
+    if (!pipeline_->store().ListSeries(request, &response).ok()) return 0;
+    uint64_t samples = 0;
+    for (const v1::SeriesInfo& info : response.series()) samples += info.samples();
+    return samples;
+  }
+
+  test::TempFolder folder_;
+  std::unique_ptr<Counters> counters_;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+// Two ranks each, which leave without a goodbye.
+TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) {
+  constexpr int kRuns = 72;  // 64 are kept
+  Open();
+  const auto name = [](int run) { return "run-" + std::to_string(run); };
+  const auto stream = [](int run, uint32_t rank) {
+    return static_cast<uint64_t>(run) * 2 + rank + 1;
+  };
+  for (int run = 0; run < kRuns; ++run) {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      const v1::Source source = SourceOf(name(run), rank, 2);
+      Connect(stream(run, rank), source);
+      Deliver(stream(run, rank), 1, RowOf(source, 0, true));
+      Disconnect(stream(run, rank), source);
+    }
+  }
+  ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
+  // All are over, and the bound was looked at.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  for (const int run : {0, kRuns - 1}) {  // forgotten, and kept
+    const v1::Source source = SourceOf(name(run), 0, 2);
+    Connect(stream(run, 0), source);
+    for (int64_t step = 1; step <= 5; ++step)
+      Deliver(stream(run, 0), static_cast<uint64_t>(step) + 1, RowOf(source, step, false));
+    EXPECT_TRUE(ClosesThrough(name(run), 5)) << name(run) << Run(name(run)).ShortDebugString();
+    EXPECT_TRUE(Eventually([&] { return Stored(name(run)) == 7; })) << Stored(name(run));
+    EXPECT_EQ(Run(name(run)).lost(), 0u);
+    EXPECT_EQ(Run(name(run)).late(), 0u);
+  }
+  EXPECT_EQ(counters_->engine_refused, 0u);
+}
+
+// The same across a restart: what is forgotten stays so.
+TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
+  constexpr int kRuns = 66;
+  Open();
+  const auto name = [](int run) { return "run-" + std::to_string(run); };
+  for (int run = 0; run < kRuns; ++run) {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      const v1::Source source = SourceOf(name(run), rank, 2);
+      const uint64_t stream = static_cast<uint64_t>(run) * 2 + rank + 1;
+      Connect(stream, source);
+      Deliver(stream, 1, RowOf(source, 0, true));
+      Disconnect(stream, source);
+    }
+  }
+  ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  Close();
+  Open();
+  const v1::Source source = SourceOf(name(0), 0, 2);
+  Connect(1, source);
+  Deliver(1, 2, RowOf(source, 1, false));
+  EXPECT_TRUE(ClosesThrough(name(0), 1)) << Run(name(0)).ShortDebugString();
+}
+
+// Refused once live and once by the retry: counted once.
+TEST_F(JudgeAlone, ARetryCountsWhatTheEngineRefusesOnce) {
+  const v1::Source source = SourceOf("run", 0, 1);
+  Open();
+  Connect(1, source);
+  Deliver(1, 1, RowOf(source, 0, true));
+  v1::Batch refused = RowOf(source, 1, false);
+  refused.mutable_series(0)->set_set(99);  // never declared
+  Deliver(1, 2, refused);
+  for (int64_t step = 2; step < 6; ++step)
+    Deliver(1, static_cast<uint64_t>(step) + 1, RowOf(source, step, false));
+  ASSERT_TRUE(ClosesThrough("run", 5));
+  ASSERT_EQ(Run("run").lost(), 1u);
+  ASSERT_EQ(counters_->engine_refused, 1u);
+  Close();
+  {
+    Quarantine quarantine(folder_.File("data"), [] { return int64_t{7}; });
+    quarantine.Failed("run", "a test");
+    ASSERT_TRUE(quarantine.Holds("run"));
+  }
+  Open();
+  ASSERT_TRUE(pipeline_->judge().quarantine().Holds("run"));
+  ASSERT_EQ(Run("run").lost(), 1u);
+  std::atomic<bool> done{false};
+  absl::Status status;
+  pipeline_->judge().UpdateRun("run", v1::UpdateRunRequest::ACTION_RETRY, "tester",
+                               [&](const absl::Status& s) {
+                                 status = s;
+                                 done = true;
+                               });
+  ASSERT_TRUE(Eventually([&] { return done.load(); }));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Run("run").lost(), 1u) << Run("run").ShortDebugString();
+  EXPECT_EQ(counters_->engine_refused, 0u);  // of this process
+  EXPECT_EQ(Stored("run"), 5u);
+}
+
+}  // namespace
+}  // namespace plumbline::server

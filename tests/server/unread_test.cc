@@ -1,0 +1,261 @@
+// Peers that send and never read, at a server and at a relay: what waits for them is bounded, and a
+// peer that reads slowly gets all of its answers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/server/support.h"
+
+namespace plumbline::test {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kStream = 7;
+constexpr int64_t kMostGrowthMiB = 64;
+
+int64_t ResidentMiB(const Process& process) {
+  std::istringstream status(ReadFile("/proc/" + std::to_string(process.pid()) + "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmRSS:", 0) == 0) return std::stoll(line.substr(6)) / 1024;
+  }
+  return 0;
+}
+
+v1::AgentMessage Hello(const v1::Source& source) {
+  v1::AgentMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello.set_stream_id(kStream);
+  hello.set_protocol(1);
+  hello.set_next_sequence(1);
+  *hello.add_sources() = source;
+  return message;
+}
+
+// It is refused by its number: there is no such source.
+v1::AgentMessage Refused(const v1::Source& source, uint64_t sequence) {
+  v1::AgentMessage message;
+  *message.mutable_batch() = ScalarStep(source, 0);
+  message.mutable_batch()->mutable_evidence(0)->set_source(99);
+  message.mutable_batch()->set_stream_id(kStream);
+  message.mutable_batch()->set_sequence(sequence);
+  return message;
+}
+
+// A channel that receives no more than 64 KiB which nobody has read.
+std::shared_ptr<grpc::Channel> SmallChannel(const Plumbd& server) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  return grpc::CreateCustomChannel(server.address(), grpc::InsecureChannelCredentials(), arguments);
+}
+
+// One call whose answers are read by the test alone.
+class Peer {
+ public:
+  explicit Peer(const Plumbd& server) : stub_(v1::Ingest::NewStub(SmallChannel(server))) {
+    context_.set_deadline(std::chrono::system_clock::now() + 2 * kPatience);
+    call_ = stub_->Stream(&context_);
+    call_->Write(Hello(source_));
+  }
+  ~Peer() {
+    context_.TryCancel();
+    if (writer_.joinable()) writer_.join();
+    v1::ServerMessage message;
+    while (call_->Read(&message)) {
+    }
+    call_->Finish();
+  }
+
+  // Sends up to `most` refused batches. The end of it is not waited for.
+  void SendRefused(uint64_t most) {
+    writer_ = std::thread([this, most] {
+      while (sent_ < most && call_->Write(Refused(source_, sent_ + 1))) ++sent_;
+      done_ = true;
+    });
+  }
+  bool Read(v1::ServerMessage* message) { return call_->Read(message); }
+  uint64_t sent() const { return sent_; }
+  bool done() const { return done_; }
+  // Waits until nothing has been sent for a second, all has been sent, or `process` has grown by
+  // twice of what it may from `before` MiB. Returns its growth.
+  int64_t GrowthOf(const Process& process, int64_t before) const {
+    int64_t growth = 0;
+    uint64_t sent = sent_;
+    for (auto since = Clock::now(); !done_ && Clock::now() - since < milliseconds(1000);) {
+      std::this_thread::sleep_for(milliseconds(20));
+      growth = std::max(growth, ResidentMiB(process) - before);
+      if (growth > 2 * kMostGrowthMiB) break;
+      if (sent_ != sent) since = Clock::now();
+      sent = sent_;
+    }
+    return growth;
+  }
+
+ private:
+  const v1::Source source_ = SourceOf("unread");
+  grpc::ClientContext context_;
+  std::unique_ptr<v1::Ingest::Stub> stub_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AgentMessage, v1::ServerMessage>> call_;
+  std::atomic<uint64_t> sent_{0};
+  std::atomic<bool> done_{false};
+  std::thread writer_;
+};
+
+// Others are served meanwhile.
+void ExpectServed(const Plumbd& door) {
+  AgentStream other(door, 900, {SourceOf("other")});
+  ASSERT_TRUE(other.Send(ScalarStep(SourceOf("other"), 0), 1));
+  EXPECT_TRUE(other.Acknowledged(1));
+}
+
+constexpr uint64_t kFlood = 3'000'000;  // more than any window of gRPC takes in
+
+TEST(Unread, AServerHoldsLittleForAPeerThatNeverReads) {
+  Plumbd server;
+  ASSERT_FALSE(server.address().empty()) << server.process().errors();
+  ExpectServed(server);
+  const int64_t before = ResidentMiB(server.process());
+  Peer peer(server);
+  peer.SendRefused(kFlood);
+  const int64_t growth = peer.GrowthOf(server.process(), before);
+  std::printf("%llu batches were sent, the server grew by %lld MiB\n",
+              static_cast<unsigned long long>(peer.sent()), static_cast<long long>(growth));
+  EXPECT_LE(growth, kMostGrowthMiB);
+  EXPECT_LT(peer.sent(), kFlood) << "expected a peer that is not read any more";
+  ExpectServed(server);
+}
+
+TEST(Unread, ARelayHoldsLittleForAPeerThatNeverReads) {
+  Plumbd server;
+  Plumbd relay({"--relay", server.address()});
+  ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
+  ExpectServed(relay);
+  const int64_t before = ResidentMiB(relay.process());
+  const int64_t server_before = ResidentMiB(server.process());
+  Peer peer(relay);
+  peer.SendRefused(kFlood);
+  const int64_t growth = peer.GrowthOf(relay.process(), before);
+  const int64_t server_growth = ResidentMiB(server.process()) - server_before;
+  std::printf("%llu batches were sent, the relay grew by %lld MiB, the server by %lld\n",
+              static_cast<unsigned long long>(peer.sent()), static_cast<long long>(growth),
+              static_cast<long long>(server_growth));
+  EXPECT_LE(growth, kMostGrowthMiB);
+  EXPECT_LE(server_growth, kMostGrowthMiB);
+  EXPECT_LT(peer.sent(), kFlood);
+  ExpectServed(relay);
+}
+
+// Reads an answer each 2 ms. Every refusal arrives once, and the stream goes on.
+void ExpectASlowReaderGetsAll(const Plumbd& door) {
+  constexpr uint64_t kBatches = 3000;
+  Peer peer(door);
+  peer.SendRefused(kBatches);
+  v1::ServerMessage message;
+  uint64_t refused = 0, last = 0;
+  while (refused < kBatches && peer.Read(&message)) {
+    for (const v1::Rejected& rejected : message.ack().rejected()) {
+      EXPECT_EQ(rejected.sequence(), ++last);
+      ++refused;
+    }
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  EXPECT_EQ(refused, kBatches);
+  EXPECT_TRUE(peer.done());
+}
+
+TEST(Unread, ASlowReaderGetsAllOfAServer) {
+  Plumbd server;
+  ExpectASlowReaderGetsAll(server);
+}
+
+TEST(Unread, ASlowReaderGetsAllOfARelay) {
+  Plumbd server;
+  Plumbd relay({"--relay", server.address()});
+  ExpectASlowReaderGetsAll(relay);
+}
+
+// ---- a relay's line, below and above its bound
+// ----------------------------------------------------
+
+// A server above that welcomes a stream, and writes so many bytes of answers to it.
+class Flood : public v1::Ingest::Service {
+ public:
+  explicit Flood(size_t bytes) : bytes_(bytes) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~Flood() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  size_t messages() const { return messages_; }
+
+ private:
+  grpc::Status Stream(
+      grpc::ServerContext* /*context*/,
+      grpc::ServerReaderWriter<v1::ServerMessage, v1::AgentMessage>* call) override {
+    v1::AgentMessage hello;
+    if (!call->Read(&hello) || !hello.has_hello()) return grpc::Status::CANCELLED;
+    v1::ServerMessage welcome;
+    welcome.mutable_welcome()->set_protocol(1);
+    welcome.mutable_welcome()->set_stream_id(hello.hello().stream_id());
+    welcome.mutable_welcome()->set_line(hello.hello().line());
+    call->Write(welcome);
+    v1::ServerMessage message;
+    message.mutable_ack()->set_stream_id(hello.hello().stream_id());
+    message.mutable_ack()->set_line(hello.hello().line());
+    message.mutable_ack()->add_rejected()->set_reason(std::string(1000, 'x'));
+    for (size_t written = 0; written < bytes_; written += message.ByteSizeLong()) {
+      if (!call->Write(message)) break;
+      ++messages_;
+    }
+    while (call->Read(&hello)) {
+    }
+    return grpc::Status::OK;
+  }
+
+  const size_t bytes_;
+  std::atomic<size_t> messages_{0};
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+bool CutOff(Plumbd& relay) {
+  return relay.process().errors().find("does not read the answers") != std::string::npos;
+}
+
+TEST(Unread, ALineAboveItsBoundIsEnded) {
+  Flood above(16 << 20);
+  Plumbd relay({"--relay", above.address()});
+  ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
+  Peer peer(relay);
+  EXPECT_TRUE(Eventually([&] { return CutOff(relay); })) << relay.process().errors();
+  v1::ServerMessage message;
+  size_t read = 0;
+  while (peer.Read(&message)) ++read;
+  EXPECT_LT(read, above.messages());
+}
+
+TEST(Unread, ALineBelowItsBoundWaitsForASlowReader) {
+  Flood above(900 << 10);
+  Plumbd relay({"--relay", above.address()});
+  ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
+  Peer peer(relay);
+  ASSERT_TRUE(Eventually([&] { return above.messages() >= (900u << 10) / 1100; }));
+  std::this_thread::sleep_for(milliseconds(300));
+  v1::ServerMessage message;
+  ASSERT_TRUE(peer.Read(&message));
+  EXPECT_TRUE(message.has_welcome());
+  const size_t all = above.messages();
+  for (size_t i = 0; i < all; ++i) ASSERT_TRUE(peer.Read(&message)) << i << " of " << all;
+  EXPECT_FALSE(CutOff(relay));
+}
+
+}  // namespace
+}  // namespace plumbline::test
