@@ -24,6 +24,9 @@ inline std::chrono::nanoseconds NanosecondsOf(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
 
+// Nanoseconds since the host began; never goes back; counts while the host sleeps.
+inline uint64_t BootNs() { return internal::ClockNs(CLOCK_BOOTTIME); }
+
 // Nanoseconds since 1970-01-01 UTC; may jump when the clock is set.
 inline uint64_t UnixNs() { return internal::ClockNs(CLOCK_REALTIME); }
 

@@ -6,3 +6,4 @@
 #include "analysis/processes/late_verdict.h"        // IWYU pragma: export
 #include "analysis/processes/process_end.h"         // IWYU pragma: export
 #include "analysis/processes/quarantine_verdict.h"  // IWYU pragma: export
+#include "analysis/processes/stopped_verdict.h"     // IWYU pragma: export

@@ -33,6 +33,11 @@ uint8_t ClassOfSpan(v1::Span::Kind kind, std::string_view name) {
   }
 }
 
+// A declared stage in which the loop does no step, whatever else is declared within it.
+bool NoStepIn(v1::Span::Kind kind) {
+  return kind == v1::Span::KIND_EVALUATION || kind == v1::Span::KIND_PAUSE;
+}
+
 // What of `of` is not in `without`, within the window.
 Intervals Without(const Intervals& of, const Intervals& without, const Interval& window) {
   return Union(of.GapsWithin(window.start, window.end), without)
@@ -71,7 +76,7 @@ class LoopColumns {
     for (const LoopSpan& span : spans) {
       const Interval whole = {span.start, span.end};
       const uint8_t classes = ClassOfSpan(span.kind, span.name);
-      if (span.kind == v1::Span::KIND_EVALUATION || classes == kCheckpoint) stages.push_back(whole);
+      if (NoStepIn(span.kind) || classes == kCheckpoint) stages.push_back(whole);
       if (classes == kDataLoading) {
         data_name = Name(span.name);
         data.push_back(whole);
@@ -177,7 +182,7 @@ class LoopColumns {
 }  // namespace
 
 bool TellsOfLoop(v1::Span::Kind kind, std::string_view name) {
-  return kind == v1::Span::KIND_EVALUATION || ClassOfSpan(kind, name) != 0;
+  return NoStepIn(kind) || ClassOfSpan(kind, name) != 0;
 }
 
 Columns ColumnsOfLoop(const std::vector<LoopStep>& steps, const std::vector<LoopSpan>& spans) {

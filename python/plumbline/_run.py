@@ -329,10 +329,17 @@ class Run(Observations):
     def span(self, kind, name=None):
         """`with run.span("checkpoint"):` a stage of the training loop, timed.
 
-        kind: data, forward, backward, optimizer, collective, checkpoint, evaluation, compile, other.
+        kind: data, forward, backward, optimizer, collective, checkpoint, evaluation, compile, pause, other.
         """
         self._told_stages.add(name if kind == "other" else kind)
         return Span(self, kind, name)
+
+    def pause(self, name=None):
+        """`with run.pause():` no step is expected inside: waiting for a resource or a person.
+
+        health/hang-between-steps and performance/hang report nothing meanwhile.
+        """
+        return self.span("pause", name)
 
     def _begin_span(self, kind, name):
         span = ctypes.c_uint64()

@@ -1,5 +1,7 @@
 #include "rules/engine/told_closes.h"
 
+#include "analysis/processes/processes.h"
+
 namespace plumbline::rules {
 
 LateCause LateCauseOf(v1::RanksGone::Cause cause) {
@@ -45,6 +47,8 @@ void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* eng
       engine->MakeRoom(room.run(), room.bytes());
     }
   }
+  if (event.has_stopped() && wanted(event.stopped().run()))
+    engine->Tell(event.stopped().run(), kStepsStoppedRule, StepsStoppedVerdict(event.stopped()));
   if (event.has_ended() && wanted(event.ended().run())) engine->JudgeEnds(event.ended().run());
   if (event.has_run_finished() && wanted(event.run_finished().run()))
     engine->FinishRun(event.run_finished().run());

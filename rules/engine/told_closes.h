@@ -10,8 +10,8 @@
 
 namespace plumbline::rules {
 
-// Ranks that are gone, steps that are closed over ranks, runs that are over; nothing of other
-// events. `run`: only what concerns it; empty: all.
+// Ranks that are gone, steps that are closed over ranks, steps that stopped, runs that are over;
+// nothing of other events. `run`: only what concerns it; empty: all.
 void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine);
 
 // A v1::MakeRoom whose bytes have this bit speaks of what the run's rules remember, and the rest of

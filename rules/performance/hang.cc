@@ -66,7 +66,7 @@ them that may well go on, and dumps of two moments look like ranks that wait. Wh
 not launched), nobody waits, more of the awaited ranks left no dump than there are dumps, or what they hold explains nothing.
 
 **What it cannot see.** Who holds the others where all stand in the same step, and no span tells who is within a collective. Hangs
-of a run of which any process is not heard of. Processes that all stop between two steps, within no span; or, where the step
+of a run of which any process is not heard of. Processes that all stop between two steps, within no span (`health/hang-between-steps` reports those); or, where the step
 has stages (`run.watch`, spans of forward and backward), between two of them; one alone within a forward pass. Records
 have no heartbeats, so an offline audit of them says nothing of this rule; that of a stored run
 (`plumb audit --server`) repeats what was said. Of dumps: what the recorder had overwritten (raise `TORCH_NCCL_TRACE_BUFFER_SIZE`), and

@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<AlertCenter>> AlertCenter::Start(AlertOptions opt
 }
 
 absl::Status AlertCenter::Init() {
+  if (options_.clock) retention_clock_ = ConfirmedClock(options_.clock, options_.clock);
   if (!options_.clock) options_.clock = [] { return static_cast<int64_t>(UnixNs()); };
   if (!options_.settled) options_.settled = [] { return true; };
   if (!options_.make_sink) {
@@ -174,7 +175,7 @@ AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
   if (!decisions.empty() && !Keep(decisions)) return now + kRetry;
   for (const std::string& fingerprint : done) pending_.erase(fingerprint);
   if (now >= next_retention_) {
-    log_->Retain(options_.clock() - kKeptNs).IgnoreError();
+    log_->Retain(retention_clock_.Now() - kKeptNs).IgnoreError();
     next_retention_ = now + kRetention;
   }
   return next;

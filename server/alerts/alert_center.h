@@ -19,6 +19,7 @@
 #include "server/alerts/route_sender.h"
 #include "server/alerts/sink.h"
 #include "server/incidents/incident_table.h"
+#include "server/process/confirmed_clock.h"
 #include "server/settings/alert_config.h"
 
 namespace plumbline::server {
@@ -92,6 +93,7 @@ class AlertCenter {
     Clock::time_point latest;  // nor after, whether its step is closed or not
   };
   std::map<std::string, Pending> pending_;  // by fingerprint
+  ConfirmedClock retention_clock_;
   Clock::time_point next_retention_{};
   bool complained_ = false;
 

@@ -39,6 +39,7 @@ JudgeOptions JudgeOptionsOf(const Config& c) {
   o.engine.run_bytes = kRunBytes;
   o.grace = NanosecondsOf(c.grace_seconds);
   o.hang = NanosecondsOf(c.hang_seconds);
+  o.between_steps = NanosecondsOf(c.between_steps_seconds);
   o.queue_bytes = static_cast<size_t>(c.queue_bytes);
   o.max_streams = static_cast<size_t>(c.max_streams);
   o.open_bytes = OpenBytesOf(c);

@@ -44,6 +44,7 @@ bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (TellsAhead(*event)) return false;
   if (event->has_run_finished()) return event->run_finished().run() == run;
   if (event->has_hung()) return event->hung().run() == run;
+  if (event->has_stopped()) return event->stopped().run() == run;
   if (event->has_steps_closed()) return event->steps_closed().run() == run;
   if (event->has_make_room()) return event->make_room().run() == run;
   if (event->has_ended()) return event->ended().run() == run;

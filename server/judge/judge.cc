@@ -47,7 +47,7 @@ Judge::Judge(const JudgeOptions& options, IncidentTable* incident_table, const G
       gaps_(gaps),
       counters_(counters),
       store_(options.store),
-      liveness_(options.hang),
+      liveness_(options.hang, options.between_steps),
       queue_(options.queue_bytes),
       streams_(options.max_streams),
       checkpoint_bytes_(options.checkpoint_bytes),
@@ -275,6 +275,7 @@ std::string Judge::RunOf(const v1::JudgeEvent& event) const {
     return event.ranks_gone().sources(0).run();
   if (event.has_run_finished()) return event.run_finished().run();
   if (event.has_hung()) return event.hung().run();
+  if (event.has_stopped()) return event.stopped().run();
   if (event.has_steps_closed()) return event.steps_closed().run();
   if (event.has_make_room()) return event.make_room().run();
   if (event.has_ended()) return event.ended().run();
@@ -362,6 +363,10 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   if (event.has_hung()) {
     const MutexLock lock(mutex_);
     runs_.NoteHung(event.hung());
+  }
+  if (event.has_stopped()) {
+    const MutexLock lock(mutex_);
+    runs_.NoteStopped(event.stopped(), event.unix_ns());
   }
   if (event.has_suppressions()) {
     engine_->SetSuppressions(rules::FromMessage(event.suppressions()),

@@ -56,7 +56,8 @@ namespace plumbline::server {
 struct JudgeOptions {
   rules::EngineConfig engine;
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
-  std::chrono::nanoseconds hang = std::chrono::seconds(10);  // a rank may stand so long
+  std::chrono::nanoseconds hang = std::chrono::seconds(10);           // a rank may stand so long
+  std::chrono::nanoseconds between_steps = std::chrono::seconds(60);  // ... a run without a step
   size_t queue_bytes = 256u << 20;
   size_t max_streams = 20000;        // that a checkpoint knows
   uint64_t open_bytes = 0;           // that the open steps of all runs may hold, and as much what

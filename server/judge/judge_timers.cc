@@ -120,9 +120,15 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   if (now >= next_look_) {
     next_look_ = now + kLookPeriod;
     ForgetRunsOver();
-    for (v1::RanksHung& hung : liveness_.Look(now)) {
+    std::vector<v1::StepsStopped> stopped;
+    for (v1::RanksHung& hung : liveness_.Look(now, &stopped)) {
       v1::JudgeEvent event;
       *event.mutable_hung() = std::move(hung);
+      PushEvent(std::move(event));
+    }
+    for (v1::StepsStopped& steps : stopped) {
+      v1::JudgeEvent event;
+      *event.mutable_stopped() = std::move(steps);
       PushEvent(std::move(event));
     }
   }

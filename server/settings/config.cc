@@ -206,6 +206,7 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
       {"capsules.per_run", static_cast<double>(c.capsule_per_run), 0, 1e6},
       {"capsules.dense_steps", static_cast<double>(c.capsule_dense_steps), 0, 4096},
       {"liveness.hang_seconds", c.hang_seconds, 0.1, 86400},
+      {"liveness.between_steps_seconds", c.between_steps_seconds, 0.1, 86400},
       {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
   };
   constexpr int64_t kLeast = 1 << 20;  // a server that can hold nothing judges nothing

@@ -109,6 +109,7 @@ struct Config {
 
   // [liveness]
   double hang_seconds = 10;  // ranks that stand still for so long, and 5 median steps, hang
+  double between_steps_seconds = 60;  // a run without a step for so long, and 20 median steps
 
   // [suppressions]
   std::string suppressions_file;  // empty: none; read again when it changes, and on SIGHUP

@@ -74,7 +74,8 @@ Sections KnownKeys(Config* c) {
       {"take", Text(&c->capsule_take)},          {"rank_bytes", Integer(&c->capsule_rank_bytes)},
       {"bytes", Integer(&c->capsule_bytes)},     {"ranks", Integer(&c->capsule_ranks)},
       {"per_run", Integer(&c->capsule_per_run)}, {"dense_steps", Integer(&c->capsule_dense_steps)}};
-  s["liveness"] = {{"hang_seconds", Number(&c->hang_seconds)}};
+  s["liveness"] = {{"hang_seconds", Number(&c->hang_seconds)},
+                   {"between_steps_seconds", Number(&c->between_steps_seconds)}};
   s["suppressions"] = {{"file", Text(&c->suppressions_file)}};
   s["rules"] = {{"run", Texts(&c->rules)},
                 {"set", Texts(&c->settings)},

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
+#include "server/process/confirmed_clock.h"
 #include "server/process/log.h"
 #include "server/store/catalogue.h"
 #include "server/store/catalogue_loader.h"
@@ -29,17 +30,11 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kTakenBytes = 64u << 20;  // of jobs in one transaction
 constexpr std::chrono::milliseconds kRetry{500};
 
-int64_t UnixSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 class StoreImpl : public Store {
  public:
   explicit StoreImpl(const StoreOptions& options)
       : options_(options),
-        unix_s_(options.unix_s ? options.unix_s : UnixSeconds),
+        unix_s_(options.unix_s ? options.unix_s : [this] { return clock_.Now() / 1'000'000'000; }),
         queue_(options.queue_bytes) {}
 
   ~StoreImpl() override {
@@ -386,6 +381,7 @@ class StoreImpl : public Store {
   }
 
   const StoreOptions options_;
+  ConfirmedClock clock_;  // of the writing thread
   const std::function<int64_t()> unix_s_;
   std::unique_ptr<StoreDatabase> database_;
   JobQueue queue_;

@@ -13,8 +13,7 @@ namespace {
 
 using Nanos = Liveness::Nanos;
 
-constexpr size_t kSteps = 33;  // whose median is taken
-constexpr size_t kLeastSteps = 5;
+constexpr size_t kSteps = 33;       // whose median is taken
 constexpr int64_t kFirstSteps = 3;  // of a process: they compile
 constexpr double kMedians = 5;
 constexpr int kErrorFactor = 30;  // where nobody can be named
@@ -23,17 +22,11 @@ constexpr int kErrorFactor = 30;  // where nobody can be named
 constexpr int kNoPaceFactor = 30;
 constexpr std::chrono::hours kForget{1};
 
-double Median(std::deque<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 Nanos Seconds(double s) { return Nanos(static_cast<int64_t>(s * 1e9)); }
 
 bool Declared(v1::Span::Kind kind) {
   return kind == v1::Span::KIND_CHECKPOINT || kind == v1::Span::KIND_EVALUATION ||
-         kind == v1::Span::KIND_COMPILE;
+         kind == v1::Span::KIND_COMPILE || kind == v1::Span::KIND_PAUSE;
 }
 
 // Between two steps or two stages of one, and within no span.
@@ -62,7 +55,12 @@ void Liveness::Joined(const v1::Hello& hello, uint64_t connection, Time now) {
   }
   for (const uint64_t other : ended) Erase(other);
   Unlist(id);
+  const bool fresh = processes_.count(id) == 0;
   Process& process = processes_[id];
+  if (fresh) {
+    process.joined = now;
+    if (hello.has_state()) process.ended_before = hello.state().steps_ended();
+  }
   process.connection = connection;
   process.sources = {hello.sources().begin(), hello.sources().end()};
   process.connected = true;
@@ -150,7 +148,11 @@ void Liveness::Heard(uint64_t stream_id, const v1::Heartbeat& beat, Time now) {
   process.still_since =
       now - Nanos(static_cast<int64_t>(std::min<uint64_t>(beat.still_ns(), uint64_t{1} << 55)));
   process.ended = beat.steps_ended();
+  if (process.ended_before < 0) process.ended_before = process.ended;
   process.stage = beat.open_stage();
+  if (Declared(process.stage)) process.excused = now;
+  process.in_step = beat.in_step();
+  process.last_stage = beat.last_stage();
 }
 
 void Liveness::Forget(const std::string& run) {
@@ -175,9 +177,10 @@ void Liveness::Measure(Group* group, int64_t newest, Time now) {
   group->newest = newest;
   group->newest_at = now;
   group->told = group->told_error = false;
+  group->stop_told = group->stop_told_error = false;
 }
 
-std::vector<v1::RanksHung> Liveness::Look(Time now) {
+std::vector<v1::RanksHung> Liveness::Look(Time now, std::vector<v1::StepsStopped>* stopped) {
   const MutexLock lock(mutex_);
   std::vector<uint64_t> forgotten;
   for (const auto& [id, process] : processes_) {
@@ -207,6 +210,7 @@ std::vector<v1::RanksHung> Liveness::Look(Time now) {
     int64_t newest = -1;
     for (const Process* p : m.all) newest = std::max(newest, p->newest);
     Measure(&group, newest, now);
+    if (stopped != nullptr) LookBetween(key, m, now, stopped);
     v1::RanksHung hung;
     if (!Judge(key, m, now, &hung)) continue;
     group.pause = std::max(group.pause, Nanos(static_cast<int64_t>(hung.still_ns())));
@@ -317,10 +321,19 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
   return true;
 }
 
+// In seconds; 0: too few steps were seen.
+double Liveness::MedianStep(const Group& group) {
+  if (group.steps.size() < kLeastSteps) return 0;
+  std::deque<double> values = group.steps;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return std::max(*middle, 1e-9);
+}
+
 // From when on it is told, and from when on it is an error.
 void Liveness::SetLimits(const Group& group, v1::RanksHung* out) const {
-  const bool paced = group.steps.size() >= kLeastSteps;
-  const double median = paced ? Median(group.steps) : 0;
+  const double median = MedianStep(group);
+  const bool paced = median > 0;
   const Nanos threshold = std::max(
       {(paced ? 1 : kNoPaceFactor) * hang_, Seconds(kMedians * median), 2 * group.longest});
   const Nanos error =

@@ -19,6 +19,10 @@
 // that of a process that was stopped or of a lost network: named where it fell silent before all
 // others stood. Where anything else is not known (an agent that does not say how long it stands)
 // nothing is said.
+//
+// If all processes of a trainer are heard of and idle, the run has stopped between two steps: a
+// loader that blocks, a loop that ended without finish(). It is reported from max(between, 20
+// median steps) on (liveness_between.cc).
 #pragma once
 
 #include <chrono>
@@ -45,7 +49,10 @@ class Liveness {
   using Time = std::chrono::steady_clock::time_point;
   using Nanos = std::chrono::nanoseconds;
 
-  explicit Liveness(Nanos hang = std::chrono::seconds(10)) : hang_(hang) {}
+  // `between`: the shortest time without a step that is reported of a run whose processes are alive
+  // and in no step.
+  explicit Liveness(Nanos hang = std::chrono::seconds(10), Nanos between = std::chrono::seconds(60))
+      : hang_(hang), between_(between) {}
 
   void Joined(const v1::Hello& hello, uint64_t connection, Time now);
   void Left(uint64_t stream_id, uint64_t connection, Time now);
@@ -54,8 +61,9 @@ class Liveness {
   void Forget(const std::string& run);  // it is over
 
   // What is to be told now, each once: a run that goes on may be told of again. Call every half
-  // second or so.
-  std::vector<v1::RanksHung> Look(Time now);
+  // second or so. `stopped` gets the runs whose processes are all alive and begin no step; null:
+  // they are not looked for.
+  std::vector<v1::RanksHung> Look(Time now, std::vector<v1::StepsStopped>* stopped = nullptr);
 
   // Processes of a run by state: "running", "late" (in a declared stage), "idle" (between steps,
   // for long), "still", "silent", "gone", "unreachable".
@@ -78,9 +86,14 @@ class Liveness {
     Time still_since{};  // on this host's clock, by what the last heartbeat said
     Time moved{};        // its steps went on, as batches show
     int64_t newest = -1, complete = -1;
-    int64_t first = -1;  // the step in which it was first heard
-    int64_t ended = 0;   // steps
-    bool tells = false;  // how long it stands
+    int64_t first = -1;         // the step in which it was first heard
+    int64_t ended = 0;          // steps
+    int64_t ended_before = -1;  // ... when it joined, or by its first heartbeat; -1: not known
+    Time joined{};              // first
+    Time excused{};             // the last heartbeat within a declared stage
+    bool in_step = false;
+    v1::Span::Kind last_stage = v1::Span::KIND_UNSPECIFIED;  // that ended
+    bool tells = false;                                      // how long it stands
     v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;
   };
   struct Group {
@@ -90,6 +103,7 @@ class Liveness {
     Nanos pause{0};    // of all of it, by now
     Nanos longest{0};  // that it came back from
     bool told = false, told_error = false;
+    bool stop_told = false, stop_told_error = false;
   };
   struct Members {
     std::vector<const Process*> all;
@@ -111,8 +125,16 @@ class Liveness {
   bool Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const
       PLUMB_REQUIRES(mutex_);
   void SetLimits(const Group& group, v1::RanksHung* out) const;
+  static double MedianStep(const Group& group);
+  // Reports a run that stopped between two steps (liveness_between.cc).
+  void LookBetween(const Key& key, const Members& members, Time now,
+                   std::vector<v1::StepsStopped>* out) const PLUMB_REQUIRES(mutex_);
+  void SetBetweenLimits(const Members& members, v1::StepsStopped* out) const;
 
-  const Nanos hang_;
+  static constexpr size_t kLeastSteps = 5;  // of which a median is known
+  static constexpr size_t kMostHost = 128;  // bytes of a name; a longer one is left out
+
+  const Nanos hang_, between_;
   mutable Mutex mutex_;
   // Senders choose the numbers and names.
   std::unordered_map<uint64_t, Process, absl::Hash<uint64_t>> processes_

@@ -38,6 +38,7 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
     run.ranks.clear();
     run.roles.clear();
     run.reborn = run.died;
+    run.stopped_step = -1;  // whichever step comes next, its steps go on
     run.unstuck |= !run.stuck.empty();
     run.stuck.clear();
     run.waits.clear();
@@ -147,7 +148,7 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
     rank->process |= source.pid() != 0;
     rank->queued = backlog;
     run.reborn |= run.died && rank->gone;
-    NoteProgress(run, source, progress);
+    NoteProgress(run, source, progress, unix_ns);
     Role& role = run.roles[source.role()];
     role.newest = std::max(role.newest, progress.newest_step());
     rank->finished |= progress.finished();
@@ -538,7 +539,7 @@ void RunTable::RankState::Persist(Archive& archive) {
 void RunTable::Run::Persist(Archive& archive) { archive(attempt, ended, ranks, roles, info); }
 
 void RunTable::Persist(Archive& archive) {
-  // 3: what died or hung; 4: who waited; 5: who is forgotten
+  // 3: what died or hung; 4: who waited; 5: who is forgotten, and whose steps had stopped
   const uint32_t version = archive.Version(5, 2);
   archive(runs_);
   if (version < 3) return;
@@ -547,7 +548,7 @@ void RunTable::Persist(Archive& archive) {
   if (version < 4) return;
   for (auto& [name, run] : runs_) archive(run.waits);
   if (version < 5) return;
-  for (auto& [name, run] : runs_) archive(run.forgotten);
+  for (auto& [name, run] : runs_) archive(run.forgotten, run.stopped_since, run.stopped_step);
 }
 
 std::vector<v1::RunInfo> RunTable::List() const {

@@ -95,6 +95,7 @@ class RunTable {
   // What was told of them. `restarted`: a later attempt had begun when it was.
   void NoteDied(const std::string& run, bool restarted);
   void NoteHung(const v1::RanksHung& hung);
+  void NoteStopped(const v1::StepsStopped& stopped, int64_t unix_ns);
   // Runs in which every rank has finished or is gone, each reported once until it reports again.
   std::vector<std::string> TakeEnded(const Skip& skip = nullptr);
 
@@ -194,12 +195,16 @@ class RunTable {
     std::map<Rank, int64_t> stuck;  // who was told to hang, in which step
     std::set<Rank> waits;           // ... and who waited for them
     bool forgotten = false;         // it is over, and the rules have forgotten it
+    int64_t stopped_since = 0;      // its steps were reported to have stopped; Unix ns, 0: no
+    int64_t stopped_step = 0;       // the newest one then
     void Persist(Archive& archive);
   };
 
   void Touch(Run& run, uint64_t stream_id, const v1::Source& source, Time now);
   void ExpectAgain(Run& run, Time now) const;
-  void NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress);
+  void NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress,
+                    int64_t unix_ns);
+  void NoteSteps(Run& run, const v1::Progress& progress, int64_t unix_ns);
   void SayWentOn(const Run& run, const char* rule, const std::string& why);
   void NoteNotWaiting(Run& run, const v1::Source& source);
   void NoteNotStuck(Run& run, const v1::Source& source, const std::string& why);

@@ -2,6 +2,7 @@
 // on.
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 
@@ -16,10 +17,12 @@ void RunTable::SayWentOn(const Run& run, const char* rule, const std::string& wh
 }
 
 // How it ends, and that what hung or had died goes on: that follows from what is journalled alone.
-void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress) {
+void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress,
+                            int64_t unix_ns) {
   const v1::Ending& ending = progress.ending();
   const bool bad = ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
   run.bad_ends |= progress.finished() && bad;
+  if (run.stopped_since != 0) NoteSteps(run, progress, unix_ns);
   // Who says goodbye, and well, stands no more. Where it ends otherwise the hang may be why.
   if (progress.finished() && !bad) {
     NoteNotStuck(run, source, "it has ended");
@@ -36,6 +39,20 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
   const auto stuck = run.stuck.find({source.role(), source.rank()});
   if (run.unstuck || (stuck != run.stuck.end() && progress.newest_step() > stuck->second))
     NoteNotStuck(run, source, words);
+}
+
+// Closes the report that the run's steps have stopped, and states how long that lasted. By
+// journalled times alone, so that a restart computes the same.
+void RunTable::NoteSteps(Run& run, const v1::Progress& progress, int64_t unix_ns) {
+  const v1::Ending& ending = progress.ending();
+  const bool bad = ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
+  const bool next = progress.any_step() && progress.newest_step() > run.stopped_step;
+  if (!next && (!progress.finished() || bad)) return;
+  const double lasted = static_cast<double>(unix_ns - std::exchange(run.stopped_since, 0)) * 1e-9;
+  SayWentOn(run, rules::kStepsStoppedRule,
+            absl::StrCat(next ? absl::StrCat("step ", progress.newest_step(), " has begun")
+                              : std::string("the run has ended"),
+                         ", ", rules::DurationText(std::max(lasted, 0.0)), " after the last step"));
 }
 
 // It was told to hang, and does not: once nobody does, that is over.
@@ -81,6 +98,14 @@ void RunTable::NoteHung(const v1::RanksHung& hung) {
   run->second.waits.clear();
   for (int i = 0; !hung.ranks().empty() && i < hung.waiting_size(); ++i)
     run->second.waits.emplace(hung.role(), hung.waiting(i));
+}
+
+void RunTable::NoteStopped(const v1::StepsStopped& stopped, int64_t unix_ns) {
+  const auto run = runs_.find(stopped.run());
+  if (run == runs_.end() || stopped.attempt() != run->second.attempt) return;
+  run->second.stopped_since = std::max<int64_t>(
+      1, unix_ns - static_cast<int64_t>(std::min<uint64_t>(stopped.still_ns(), INT64_MAX)));
+  run->second.stopped_step = stopped.step();
 }
 
 std::vector<std::string> RunTable::TakeBadEnds(Time now, const Skip& skip) {

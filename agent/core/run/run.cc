@@ -75,9 +75,14 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
   const uint64_t now = MonotonicNs();
   if (moved != 0 && now > moved) beat->set_still_ns(now - moved);
   beat->set_steps_ended(state.steps_ended.load(std::memory_order_relaxed));
+  beat->set_in_step(in_step);
+  beat->set_last_stage(marked != v1::Span::KIND_UNSPECIFIED
+                           ? marked
+                           : static_cast<v1::Span::Kind>(state.spans.last_ended()));
   // Within a collective a rank waits for others; a declared stage says more.
-  for (const v1::Span::Kind kind : {v1::Span::KIND_COLLECTIVE, v1::Span::KIND_CHECKPOINT,
-                                    v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
+  for (const v1::Span::Kind kind :
+       {v1::Span::KIND_COLLECTIVE, v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION,
+        v1::Span::KIND_COMPILE, v1::Span::KIND_PAUSE}) {
     if (state.spans.open(kind)) beat->set_open_stage(kind);
   }
   // Between two steps, or between the stages of one, and in no stage: nobody knows that anything is

@@ -24,6 +24,7 @@ constexpr struct {
     {"checkpoint", v1::Span::KIND_CHECKPOINT},
     {"evaluation", v1::Span::KIND_EVALUATION},
     {"compile", v1::Span::KIND_COMPILE},
+    {"pause", v1::Span::KIND_PAUSE},
     {"other", v1::Span::KIND_OTHER},
 };
 
@@ -32,6 +33,12 @@ v1::Span::Kind SpanKind(std::string_view name) {
     if (name == k.name) return k.kind;
   }
   return v1::Span::KIND_UNSPECIFIED;
+}
+
+// A declared stage that no limit on a step holds for.
+bool MayBeLong(int32_t kind) {
+  return kind == v1::Span::KIND_CHECKPOINT || kind == v1::Span::KIND_EVALUATION ||
+         kind == v1::Span::KIND_COMPILE || kind == v1::Span::KIND_PAUSE;
 }
 
 // Its number in the system, asked for once a thread.
@@ -182,7 +189,7 @@ plumbline_status_t Run::SpanBegin(int64_t step, const char* kind, const char* na
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
                 "span kind \"" + std::string(kind) +
                     "\": expected data, forward, backward, optimizer, collective, checkpoint, "
-                    "evaluation, compile or other");
+                    "evaluation, compile, pause or other");
   }
   open.step = step;
   open.site = state_->sites.FindOrAdd(SiteKind::kSpan, "", name, step);
@@ -212,6 +219,9 @@ plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
   }
   // A stage belongs to the step in which it ends: the one it began in may be complete already.
   const int64_t now_open = state_->open_step.load(std::memory_order_acquire);
+  // The loop goes on from here, however long the stage took.
+  if (now_open == kNoStep || MayBeLong(open.kind))
+    state_->moved_ns.store(now, std::memory_order_relaxed);
   SlotHead head;
   head.kind = SlotKind::kSpan;
   head.site = open.site;

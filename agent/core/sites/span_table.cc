@@ -28,6 +28,7 @@ bool SpanTable::End(uint64_t number, OpenSpan* span) {
   slot.turn.store(open + 1, std::memory_order_release);
   hint_.store(number % kSlots, std::memory_order_relaxed);  // the next one finds it in the cache
   Count(span->kind, -1);
+  last_ended_.store(span->kind, std::memory_order_relaxed);
   return true;
 }
 

@@ -31,6 +31,8 @@ class SpanTable {
     const auto k = static_cast<size_t>(kind);
     return k < kKinds && open_[k].load(std::memory_order_relaxed) > 0;
   }
+  // The kind of the stage that ended last; 0: none has. Any thread.
+  int32_t last_ended() const { return last_ended_.load(std::memory_order_relaxed); }
   bool any_open() const { return any_open_but(-1); }
   bool any_open_but(int32_t kind) const {
     for (size_t k = 0; k < kKinds; ++k) {
@@ -63,6 +65,7 @@ class SpanTable {
   std::atomic<uint64_t> hint_{0};
   std::array<std::atomic<int64_t>, kKinds> open_{};  // by kind
   std::atomic<uint32_t> begun_{0};                   // a bit a kind
+  std::atomic<int32_t> last_ended_{0};               // a kind
 };
 
 }  // namespace plumbline::agent

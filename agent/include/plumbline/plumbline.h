@@ -571,9 +571,10 @@ PLUMBLINE_API plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t
 PLUMBLINE_API plumbline_status_t plumbline_look(plumbline_run_t* run, uint32_t steps);
 
 /* A stage of the training loop. Always due. `kind` is one of "data", "forward", "backward",
- * "optimizer", "collective", "checkpoint", "evaluation", "compile" or "other"; `name` NULL: the
- * kind's. May lie outside a step (it then belongs to the step last begun, or 0). *span is the
- * number to end it with, 0 if nothing was begun; spans may nest and end in any order or thread. */
+ * "optimizer", "collective", "checkpoint", "evaluation", "compile", "pause" (no step is expected:
+ * the trainer waits for a resource or a person) or "other"; `name` NULL: the kind's. May lie
+ * outside a step (it then belongs to the step last begun, or 0). *span is the number to end it
+ * with, 0 if nothing was begun; spans may nest and end in any order or thread. */
 PLUMBLINE_API plumbline_status_t plumbline_span_begin(plumbline_run_t* run, const char* kind,
                                                       const char* name, uint64_t* span);
 PLUMBLINE_API plumbline_status_t plumbline_span_end(plumbline_run_t* run, uint64_t span);

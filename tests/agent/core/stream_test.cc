@@ -247,6 +247,12 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   EXPECT_GT(server.heartbeat().still_ns(), 0u);
   ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
+  EXPECT_EQ(server.heartbeat().last_stage(), v1::Span::KIND_CHECKPOINT);
+  EXPECT_FALSE(server.heartbeat().in_step());
+  ASSERT_EQ(run.run().SpanBegin(20, "pause", "pause", &span, &error), PLUMBLINE_OK);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_PAUSE));
+  ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
   // Within a stage of another kind, and within a step, it is not.
   ASSERT_EQ(run.run().SpanBegin(20, "data", "loader", &span, &error), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));

@@ -147,6 +147,13 @@ std::vector<v1::Batch> BatchInput(const std::string& text) {
   return batches;
 }
 
+v1::StepsStopped StoppedInput(const std::string& text) {
+  v1::StepsStopped stopped;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &stopped))
+    throw std::runtime_error("bad StepsStopped");
+  return stopped;
+}
+
 v1::RanksHung HungInput(const std::string& text) {
   v1::RanksHung hung;
   if (!google::protobuf::TextFormat::ParseFromString(text, &hung))
@@ -155,7 +162,8 @@ v1::RanksHung HungInput(const std::string& text) {
 }
 
 // The run is known.
-v1::Batch FirstWordOf(const v1::RanksHung& hung) {
+template <typename Event>
+v1::Batch FirstWordOf(const Event& hung) {
   v1::Batch batch;
   v1::Source& source = *batch.add_sources();
   source.set_run(hung.run());
@@ -180,9 +188,9 @@ GoldenCase ParseGoldenCase(const fs::path& path) {
     const bool input = line == "[router]" || line == "[attack]" || line == "[mixture]" ||
                        line == "[routing-pair]" || line == "[update]" || line == "[tensor]" ||
                        line == "[accumulation]" || line == "[reduction]" || line == "[matmul]" ||
-                       line == "[logprobs]" || line == "[hung]" || line == "[scalars]" ||
-                       line == "[series]" || line == "[job]" || line == "[flight]" ||
-                       line == "[batch]";
+                       line == "[logprobs]" || line == "[hung]" || line == "[stopped]" ||
+                       line == "[scalars]" || line == "[series]" || line == "[job]" ||
+                       line == "[flight]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]" || line == "[suppress]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -225,6 +233,10 @@ std::string Feed(const GoldenCase& c, Engine* engine) {
     const absl::Status status = engine->Add(std::move(batch));
     if (!status.ok()) refused += "refused: " + std::string(status.message()) + "\n";
   }
+  if (c.input_kind == "stopped") {
+    const v1::StepsStopped stopped = StoppedInput(c.input);
+    engine->Tell(stopped.run(), kStepsStoppedRule, StepsStoppedVerdict(stopped));
+  }
   if (c.input_kind == "hung") {
     const v1::RanksHung hung = HungInput(c.input);
     engine->Tell(hung.run(), kHangRule, HangVerdict(hung));
@@ -233,6 +245,7 @@ std::string Feed(const GoldenCase& c, Engine* engine) {
 }
 
 std::vector<v1::Batch> InputOf(const GoldenCase& c) {
+  if (c.input_kind == "stopped") return {FirstWordOf(StoppedInput(c.input))};
   if (c.input_kind == "hung") return {FirstWordOf(HungInput(c.input))};
   if (c.input_kind == "router") return RouterInput(c.input);
   if (c.input_kind == "attack") return {attack::AttackRun(SpecInput<attack::AttackSpec>(c.input))};

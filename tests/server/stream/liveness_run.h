@@ -36,7 +36,8 @@ class LivenessTest : public ::testing::Test {
     source.set_run(run_);
     source.set_rank(rank);
     source.set_attempt(attempt);
-    source.set_role(v1::ROLE_TRAINER);
+    source.set_role(role_);
+    hello.mutable_state()->set_steps_ended(rank < ranks_.size() ? ranks_[rank].ended : 0);
     live_.Joined(hello, connection, now_);
   }
   void Leave(uint32_t rank) { live_.Left(rank + 1, 1, now_); }
@@ -90,7 +91,7 @@ class LivenessTest : public ::testing::Test {
         beat.set_steps_ended(rank.ended);
         live_.Heard(r + 1, beat, now_);
       }
-      for (v1::RanksHung& hung : live_.Look(now_)) told_.push_back(std::move(hung));
+      for (v1::RanksHung& hung : live_.Look(now_, &stopped_)) told_.push_back(std::move(hung));
     }
   }
 
@@ -105,6 +106,8 @@ class LivenessTest : public ::testing::Test {
   std::string run_;
   std::vector<Rank> ranks_;
   std::vector<v1::RanksHung> told_;
+  std::vector<v1::StepsStopped> stopped_;
+  v1::Role role_ = v1::ROLE_TRAINER;
 };
 
 }  // namespace plumbline::server

@@ -190,6 +190,59 @@ TEST_F(RunEndsTest, AHangIsOverWhenWhoHungSaysGoodbye) {
   EXPECT_THAT(WentOn(), IsEmpty());
 }
 
+// Its steps had stopped in step 5, 61 s before 100 s.
+v1::StepsStopped Stopped() {
+  v1::StepsStopped stopped;
+  stopped.set_run("r");
+  stopped.set_role(v1::ROLE_TRAINER);
+  stopped.set_step(5);
+  stopped.set_still_ns(61'000'000'000);
+  return stopped;
+}
+
+TEST_F(RunEndsTest, StepsThatStoppedGoOnAndTheHistoryStatesHowLongThatLasted) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  Begin();
+  table_.NoteStopped(Stopped(), 100 * kSecond);
+  table_.NoteStopped(Stopped(), 100 * kSecond);  // the error, later
+  Archive writes;
+  table_.Persist(writes);
+  const std::string bytes = writes.Take();
+  for (const bool restarted : {false, true}) {
+    if (restarted) {
+      Archive reads(bytes);
+      table_ = RunTable(seconds(10));
+      table_.Persist(reads);
+      ASSERT_TRUE(reads.ok()) << reads.error();
+    }
+    Take(1, Source(0), 4, 1);
+    EXPECT_THAT(WentOn(), IsEmpty()) << "still in step 5";
+    v1::Batch batch = test::BatchOf(Source(0));
+    test::AddProgress(&batch, 5).set_newest_step(6);
+    table_.Account(1, batch, false, At(2), 1719 * kSecond);
+    const std::vector<RunTable::WentOn> taken = table_.TakeWentOn();
+    ASSERT_EQ(taken.size(), 1u);
+    EXPECT_EQ(taken[0].rule, "health/hang-between-steps");
+    EXPECT_EQ(taken[0].why, "step 6 has begun, 28 min after the last step");
+    Take(1, Source(0), 6, 3);
+    EXPECT_THAT(WentOn(), IsEmpty()) << "once";
+  }
+}
+
+TEST_F(RunEndsTest, StepsThatStoppedEndWithAGoodbyeThatIsWellOrANewAttempt) {
+  Begin();
+  table_.NoteStopped(Stopped(), 100);
+  Goodbye(1, Source(0), 1, v1::Ending::HOW_EXCEPTION);
+  EXPECT_THAT(WentOn(), IsEmpty()) << "the hang may be why";
+  Goodbye(2, Source(1), 2);
+  EXPECT_THAT(WentOn(), ElementsAre("health/hang-between-steps"));
+  table_.NoteStopped(Stopped(), 100);
+  Connect(3, Source(0, 1), 2);
+  EXPECT_THAT(WentOn(), IsEmpty());
+  Take(3, Source(0, 1), 0, 3);
+  EXPECT_THAT(WentOn(), ElementsAre("health/hang-between-steps"));
+}
+
 // Rank 1 is gone; rank 0, which waited for it, ends well all the same.
 TEST_F(RunEndsTest, AHangIsOverWhenAllThatWaitedEndWell) {
   Begin();

@@ -1,0 +1,86 @@
+// A run whose processes are all alive and in no step: reported once it lasts longer than steps ever
+// should be apart.
+#include <algorithm>
+#include <chrono>
+
+#include "server/stream/liveness.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr double kMedianSteps = 20;  // without one are too long
+// Times `between`: an error so long after the warning, and the limit if no pace is known.
+constexpr int kBetweenFactor = 5;
+constexpr int64_t kPacedSteps = 3;  // fewer include the first, which compiles
+
+uint64_t Count(Liveness::Nanos time) {
+  return static_cast<uint64_t>(std::max<int64_t>(time.count(), 0));
+}
+
+Liveness::Nanos NanosOf(double seconds) {
+  return Liveness::Nanos(static_cast<int64_t>(std::min(seconds, 1e8) * 1e9));
+}
+
+}  // namespace
+
+void Liveness::LookBetween(const Key& key, const Members& members, Time now,
+                           std::vector<v1::StepsStopped>* out) const {
+  if (std::get<2>(key) == v1::ROLE_ROLLOUT) return;  // workers wait for their trainer
+  Nanos still = Nanos::max();
+  const Process* first = nullptr;  // of the lowest rank
+  v1::StepsStopped stopped;
+  for (const Process* p : members.all) {
+    // A process that is not heard of may have ended; one that is busy sends no heartbeat.
+    if (!p->connected || now - p->heard > kSilent || p->beat <= p->moved) return;
+    if (!p->tells || p->ended == 0 || p->stage != v1::Span::KIND_OTHER) return;
+    still = std::min<Nanos>(still, now - std::max(p->still_since, p->excused));
+    for (const v1::Source& source : p->sources) stopped.add_ranks(source.rank());
+    const auto rank = [](const Process* of) { return of->sources.front().rank(); };
+    if (!p->sources.empty() && (first == nullptr || rank(p) < rank(first))) first = p;
+    stopped.set_step(std::max(stopped.step(), p->newest));
+  }
+  if (first == nullptr) return;
+  stopped.set_still_ns(Count(still));
+  SetBetweenLimits(members, &stopped);
+  const bool error = stopped.still_ns() >= stopped.error_ns();
+  Group& group = *members.group;
+  if (stopped.still_ns() < stopped.threshold_ns()) return;
+  if (group.stop_told && (!error || group.stop_told_error)) return;
+  group.stop_told = true;
+  group.stop_told_error |= error;
+  std::sort(stopped.mutable_ranks()->begin(), stopped.mutable_ranks()->end());
+  stopped.set_run(std::get<0>(key));
+  stopped.set_attempt(std::get<1>(key));
+  stopped.set_role(static_cast<v1::Role>(std::get<2>(key)));
+  stopped.set_in_step(first->in_step);
+  stopped.set_last_stage(first->last_stage);
+  if (first->sources.front().host().size() <= kMostHost)
+    stopped.set_host(first->sources.front().host());
+  stopped.set_pid(first->sources.front().pid());
+  out->push_back(std::move(stopped));
+}
+
+// By the median of what was seen; of a loop too fast for that, by the mean since the process came.
+void Liveness::SetBetweenLimits(const Members& members, v1::StepsStopped* out) const {
+  const Nanos unknown = kBetweenFactor * between_;
+  Nanos limit = unknown;
+  const double median = MedianStep(*members.group);
+  if (median > 0) {
+    limit = NanosOf(kMedianSteps * median);
+  } else {
+    Nanos mean{0};
+    for (const Process* p : members.all) {
+      const int64_t steps = p->ended - std::max<int64_t>(p->ended_before, 0);
+      mean = steps < kPacedSteps ? unknown
+                                 : std::max<Nanos>(mean, (p->still_since - p->joined) / steps);
+      if (steps < kPacedSteps) break;
+    }
+    limit = std::min<Nanos>(unknown, static_cast<int64_t>(kMedianSteps) * mean);
+  }
+  limit = std::max(limit, between_);
+  out->set_threshold_ns(Count(limit));
+  out->set_error_ns(Count(limit + kBetweenFactor * between_));
+  out->set_step_ns(Count(NanosOf(median)));
+}
+
+}  // namespace plumbline::server
