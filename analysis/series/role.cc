@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "analysis/series/name_memo.h"
+#include "analysis/series/role_names.h"
 
 namespace plumbline {
 namespace {
@@ -28,6 +29,30 @@ constexpr std::pair<SeriesRole, const char*> kNames[] = {
     {SeriesRole::kStepSeconds, "step-seconds"},
     {SeriesRole::kMemory, "memory"},
     {SeriesRole::kUpdateRatio, "update-ratio"},
+    {SeriesRole::kMismatch, "mismatch"},
+    {SeriesRole::kMismatchProbability, "mismatch-probability"},
+    {SeriesRole::kMismatchKl, "mismatch-kl"},
+    {SeriesRole::kMismatchFactor, "mismatch-factor"},
+    {SeriesRole::kMismatchChiSquare, "mismatch-chi-square"},
+    {SeriesRole::kImportanceRatio, "importance-ratio"},
+    {SeriesRole::kStepKl, "step-kl"},
+    {SeriesRole::kClipShare, "clip-share"},
+    {SeriesRole::kReferenceKl, "reference-kl"},
+    {SeriesRole::kEntropy, "entropy"},
+    {SeriesRole::kReward, "reward"},
+    {SeriesRole::kRewardSpread, "reward-spread"},
+    {SeriesRole::kResponseLength, "response-length"},
+    {SeriesRole::kTruncatedShare, "truncated-share"},
+    {SeriesRole::kStaleness, "staleness"},
+    {SeriesRole::kExpertLoad, "expert-load"},
+    {SeriesRole::kDropRate, "drop-rate"},
+    {SeriesRole::kRouterEntropy, "router-entropy"},
+    {SeriesRole::kSkippedSteps, "skipped-steps"},
+    {SeriesRole::kNanCount, "nan-count"},
+    {SeriesRole::kTokensPerSecond, "tokens-per-second"},
+    {SeriesRole::kUtilisation, "utilisation"},
+    {SeriesRole::kAccuracy, "accuracy"},
+    {SeriesRole::kPerplexity, "perplexity"},
 };
 
 // Written together though they are two words.
@@ -43,7 +68,9 @@ constexpr Together kTogether[] = {
     {"totalloss", "total", "loss"}, {"auxloss", "aux", "loss"},
     {"zloss", "z", "loss"},         {"lossscale", "loss", "scale"},
     {"gradnorm", "grad", "norm"},   {"learningrate", "learning", "rate"},
-    {"losses", "", "loss"},
+    {"losses", "", "loss"},         {"xent", "cross", "loss"},
+    {"cost", "", "loss"},           {"logloss", "log", "loss"},
+    {"mlogloss", "log", "loss"},
 };
 
 // Words that make something else of a loss or a gradient norm: a spread, a weight, a setting.
@@ -235,7 +262,8 @@ bool IsOfEpisodes(const Words& words) {
 bool IsTokens(const Words& words) {
   constexpr std::string_view kOther[] = {"per",        "sec",    "second", "seconds", "s",
                                          "throughput", "rate",   "time",   "loss",    "dropped",
-                                         "max",        "length", "ratio",  "share"};
+                                         "max",        "length", "ratio",  "share",   "acc",
+                                         "accuracy",   "error",  "chi2",   "prob",    "entropy"};
   return (Has(words, "tokens") || Has(words, "token")) && !HasAny(words, kOther);
 }
 
@@ -244,8 +272,8 @@ bool IsStepSeconds(const Words& words) {
   constexpr std::string_view kTimes[] = {"seconds", "second", "secs",    "sec",
                                          "s",       "time",   "duration"};
   constexpr std::string_view kOther[] = {
-      "ms",    "data",   "wait",    "forward", "backward", "optimizer", "remaining",
-      "total", "tokens", "samples", "start",   "end",      "timestamp", "loss"};
+      "ms",     "data",    "wait",  "forward", "backward",  "optimizer", "remaining", "total",
+      "tokens", "samples", "start", "end",     "timestamp", "loss",      "speed",     "per"};
   return HasAny(words, kSteps) && HasAny(words, kTimes) && !HasAny(words, kOther);
 }
 
@@ -277,7 +305,12 @@ std::optional<SeriesRole> FindRole(std::string_view name) {
 
 namespace {
 
+bool IsPerplexity(const Words& words) {
+  return (Has(words, "perplexity") || Has(words, "ppl")) && !HasAny(words, kNotTheValue);
+}
+
 SeriesRole FindRole(std::string_view name, const Words& words) {
+  if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   if (const SeriesRole loss = LossRole(name, words); loss != SeriesRole::kNone) return loss;
@@ -285,6 +318,7 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (IsUpdateRatio(words)) return SeriesRole::kUpdateRatio;
   if (IsMemory(words)) return SeriesRole::kMemory;
   if (IsTokens(words)) return SeriesRole::kTokens;
+  if (IsPerplexity(words)) return SeriesRole::kPerplexity;
   if (IsStepSeconds(words)) return SeriesRole::kStepSeconds;
   return SeriesRole::kNone;
 }
@@ -299,7 +333,10 @@ Meaning FindMeaning(std::string_view name) {
   const Words words = WordsOf(name);
   Meaning meaning{FindRole(name, words)};
   if (meaning.role == SeriesRole::kAuxiliaryLoss) meaning.side = SideOf(name, words);
-  if (meaning.role == SeriesRole::kNone && IsOfEpisodes(words)) meaning.side = GameSide::kEpisodes;
+  const bool reward =
+      meaning.role == SeriesRole::kReward || meaning.role == SeriesRole::kRewardSpread;
+  if ((reward || meaning.role == SeriesRole::kNone) && IsOfEpisodes(words))
+    meaning.side = GameSide::kEpisodes;
   meaning.part = meaning.role == SeriesRole::kLoss &&
                  (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || IsOfBoxes(words));
   return meaning;

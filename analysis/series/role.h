@@ -23,10 +23,38 @@ enum class SeriesRole : uint8_t {
   kStepSeconds,
   kMemory,  // bytes or a share, allocated or reserved
   kUpdateRatio,
+  // Known by whole names (role_names.h): what trainer and engine differ by,
+  kMismatch,             // mean or max of |log π_trainer - log μ_engine|
+  kMismatchProbability,  // difference of probabilities
+  kMismatchKl,
+  kMismatchFactor,  // mean e^|d|, near 1
+  kMismatchChiSquare,
+  kImportanceRatio,
+  // what a policy does,
+  kStepKl,
+  kClipShare,
+  kReferenceKl,
+  kEntropy,
+  kReward,
+  kRewardSpread,
+  kResponseLength,
+  kTruncatedShare,
+  kStaleness,
+  // experts, skipped steps and speed.
+  kExpertLoad,
+  kDropRate,
+  kRouterEntropy,
+  kSkippedSteps,
+  kNanCount,
+  kTokensPerSecond,
+  kUtilisation,  // MFU
+  kAccuracy,
+  kPerplexity,
+  kLast = kPerplexity,
 };
 
 // "loss", "evaluation-loss", "auxiliary-loss", "gradient-norm", "rate", "loss-scale", "tokens",
-// "step-seconds", "memory", "update-ratio"; "none".
+// "step-seconds", "memory", "update-ratio", "mismatch", ... as in docs/scalars.md; "none".
 const char* NameOf(SeriesRole role);
 std::optional<SeriesRole> FindRole(std::string_view name);
 

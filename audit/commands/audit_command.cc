@@ -18,6 +18,7 @@
 #include "audit/readers/rollout/column_map.h"
 #include "audit/render/html_report.h"
 #include "audit/render/json_report.h"
+#include "audit/render/nothing_judged.h"
 #include "audit/render/sarif_report.h"
 #include "audit/render/text_report.h"
 #include "audit/render/timeline_trace.h"
@@ -49,6 +50,7 @@ struct AuditArguments {
   std::string send;
   bool follow = false;
   bool quiet = false;
+  bool verbose = false;
 };
 
 // The names are those of --fail-on, which CLI11 has checked.
@@ -56,9 +58,9 @@ v1::Level FailLevel(const std::string& name) {
   return name == "note" ? v1::LEVEL_NOTE : name == "warning" ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
 }
 
-// An input that was not read as a whole outranks findings.
+// An input that was not read as a whole outranks findings; without a verdict nothing was audited.
 int ExitStatus(const AuditResult& result, v1::Level fail_on) {
-  if (result.inputs_failed()) return kExitError;
+  if (result.inputs_failed() || !result.judged_any) return kExitError;
   for (const v1::Finding* finding : result.findings()) {
     if (!finding->suppressed() && finding->level() >= fail_on) return kExitFindings;
   }
@@ -86,7 +88,9 @@ std::string Render(const AuditArguments& arguments, const AuditResult& result) {
     return RenderSarif(result, ExitStatus(result, FailLevel(arguments.fail_on)),
                        std::filesystem::current_path(none).string());
   }
-  return RenderText(result, StyleFor(arguments.output.empty() ? STDOUT_FILENO : -1));
+  TextStyle style = StyleFor(arguments.output.empty() ? STDOUT_FILENO : -1);
+  style.verbose = arguments.verbose;
+  return RenderText(result, style);
 }
 
 // True if the report has plots, which need the series.
@@ -117,7 +121,10 @@ std::string HoldTo(const std::vector<std::string>& files, std::vector<std::strin
 }
 
 // What is wrong with the inputs, one line a file: whoever sends the report elsewhere sees it too.
-void SayProblems(const AuditResult& result) {
+// A text report has the reason of no verdict in its last line.
+void SayProblems(const AuditArguments& arguments, const AuditResult& result) {
+  const bool shown = arguments.format == "text" && arguments.output.empty();
+  if (!result.judged_any && !result.inputs_failed() && !shown) Fail(WhyNothingWasJudged(result));
   for (const InputReport& input : result.inputs) {
     const auto wrong =
         std::find_if(input.problems.begin(), input.problems.end(), [](auto& p) { return p.error; });
@@ -131,7 +138,7 @@ int Report(const AuditArguments& arguments, const Selection& selection,
            absl::StatusOr<AuditResult> result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
   result->selection = selection;
-  SayProblems(*result);
+  SayProblems(arguments, *result);
   if (!arguments.timeline.empty() && !WriteOutput(arguments.timeline, RenderTimeline(*result)))
     return kExitError;
   if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
@@ -362,6 +369,7 @@ void RegisterAudit(CLI::App& app, int* status) {
       ->type_name("RUN");
   AddCredentials(command);
   command->add_flag("--quiet", arguments->quiet, "No progress on standard error");
+  command->add_flag("-v,--verbose", arguments->verbose, "List what passed, too, in a text report");
   command->callback([arguments, status] { *status = RunAudit(*arguments); });
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -82,6 +83,12 @@ std::string DefaultServer() {
 }
 
 int RunWatch(const WatchOptions& options) {
+  // A run is meant, and a file was named.
+  if (std::error_code none; !options.run.empty() && std::filesystem::exists(options.run, none)) {
+    Say("expected the name of a run of a server, found the file " + options.run +
+        ": plumb audit --follow " + options.run + " reads it as it grows");
+    return kFailed;
+  }
   const EndingSignalsBlocked blocked;
   Client client(options.server);
   StopSignal stop(options.timeout_seconds, [&client] { client.Cancel(); });

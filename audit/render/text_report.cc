@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "audit/render/finding_text.h"
+#include "audit/render/nothing_judged.h"
 #include "audit/render/sparkline.h"
 #include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
@@ -164,14 +165,16 @@ std::string InputProblems(const AuditResult& result, const TextStyle& style) {
 }  // namespace
 
 std::string RenderText(const AuditResult& result, const TextStyle& style) {
-  // Where nothing was judged, what is wrong with the inputs is the reason for all else.
-  const bool first = result.inputs_failed() && result.coverage.judged == 0;
+  // Without a verdict the reason is all that there is to report.
+  if (!result.judged_any && !result.nothing_there) {
+    return SeriesRead(result, style) + InputProblems(result, style) +
+           Printable(WhyNothingWasJudged(result)) + "\n";
+  }
   const std::string left_out = LeftOutText(result);
-  return (first ? InputProblems(result, style) : "") +
-         (result.nothing_there ? "" : Findings(result, style)) + Passed(result, style) +
-         Inconclusive(result, style) + SeriesRead(result, style) +
-         (first ? "" : InputProblems(result, style)) + (left_out.empty() ? "" : left_out + "\n") +
-         TollText(result) + SummaryText(result) + "\n";
+  return (style.verbose ? Passed(result, style) : "") + SeriesRead(result, style) +
+         InputProblems(result, style) + Inconclusive(result, style) +
+         (result.nothing_there ? "" : Findings(result, style)) +
+         (left_out.empty() ? "" : left_out + "\n") + TollText(result) + SummaryText(result) + "\n";
 }
 
 }  // namespace plumbline::audit

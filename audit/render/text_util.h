@@ -14,6 +14,7 @@ struct TextStyle {
   bool colour = false;
   int width = 100;       // columns a line may take; at least 40
   bool unicode = false;  // block characters may be drawn with
+  bool verbose = false;  // what passed is listed, too
 };
 
 // The style for a file descriptor: colour and width of a terminal, unless NO_COLOR is set (to

@@ -1,5 +1,6 @@
 #include "audit/render/verdict_groups.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -34,6 +35,25 @@ std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
   const size_t incidents = rules::IncidentsOf(findings).size();
   if (incidents < findings.size()) out += " in " + Plural(incidents, "incident");
   return suppressed == 0 ? out : out + ", " + std::to_string(suppressed) + " suppressed";
+}
+
+// "5 of 7 rules judged; not judged: health/loss-stall, drift/staleness": by their verdicts.
+std::string RuleCounts(const AuditResult& result) {
+  std::map<std::string, bool> judged;
+  for (const v1::Verdict* verdict : result.report.verdicts()) {
+    if (verdict->rule().starts_with("meta/")) continue;
+    judged[verdict->rule()] |= verdict->kind() != v1::Verdict::KIND_INCONCLUSIVE;
+  }
+  std::vector<std::string> open;
+  for (const auto& [rule, any] : judged) {
+    if (!any) open.push_back(rule);
+  }
+  std::string out = std::to_string(judged.size() - open.size()) + " of " +
+                    Plural(judged.size(), "rule") + " judged";
+  for (size_t i = 0; i < std::min(open.size(), kMostNamed); ++i)
+    out += (i == 0 ? "; not judged: " : ", ") + open[i];
+  if (open.size() > kMostNamed) out += " and " + std::to_string(open.size() - kMostNamed) + " more";
+  return out;
 }
 
 }  // namespace
@@ -92,10 +112,11 @@ std::string SummaryText(const AuditResult& result) {
   const rules::Coverage& coverage = result.coverage;
   const auto findings =
       result.nothing_there ? std::vector<const v1::Finding*>() : result.findings();
-  const std::string inconclusive = std::to_string(coverage.inconclusive) + " inconclusive";
-  if (findings.empty() && coverage.judged == 0) return "0 judged, " + inconclusive;
-  return FindingCounts(findings) + ", " + std::to_string(coverage.judged) + " judged, " +
-         inconclusive + ", " + std::to_string(coverage.dropped) + " dropped";
+  if (findings.empty() && coverage.judged == 0)
+    return "0 judged, " + std::to_string(coverage.inconclusive) + " inconclusive";
+  const std::string dropped =
+      coverage.dropped > 0 ? "; " + std::to_string(coverage.dropped) + " dropped" : "";
+  return FindingCounts(findings) + "; " + RuleCounts(result) + dropped;
 }
 
 }  // namespace plumbline::audit

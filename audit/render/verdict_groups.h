@@ -26,7 +26,7 @@ std::string SitesText(const std::vector<std::string>& sites);
 // "12 findings that the baseline FILE has are left out"; empty: none is.
 std::string LeftOutText(const AuditResult& result);
 
-// "2 findings (1 error, 1 warning), 14 judged, 3 inconclusive, 0 dropped"; see text_report.h.
+// "2 findings (1 error, 1 warning); 5 of 7 rules judged; not judged: health/loss-stall, ...".
 std::string SummaryText(const AuditResult& result);
 
 }  // namespace plumbline::audit

@@ -97,6 +97,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   (*judgement)->Read(std::move(sources), on_progress, progress);
   TellUnused(options, &inputs.reports);
   AuditResult result = (*judgement)->Finish(std::move(inputs.reports));
+  result.notes.insert(result.notes.end(), inputs.notes.begin(), inputs.notes.end());
   result.nothing_there = NothingThere(result.inputs);
   return result;
 }

@@ -41,6 +41,7 @@ struct AuditResult {
   rules::Coverage coverage;
   std::vector<std::string> notes;                // on the inputs as a whole, for people
   bool nothing_there = false;                    // every path that was named leads nowhere
+  bool judged_any = true;                        // there is a verdict, even an inconclusive one
   SeriesCollector series;                        // empty unless it was asked for
   std::vector<SeenTimeline> timelines;           // alike; in the order of reading
   Selection selection;                           // of the findings of `report`

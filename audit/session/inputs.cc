@@ -8,24 +8,49 @@
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/scalars/scalar_reader.h"
+#include "audit/session/refusals.h"
 
 namespace plumbline::audit {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What is packed is not searched: it is unpacked by whoever knows where there is room for it.
-std::string_view UnpackWith(std::string_view head) {
-  if (head.size() > 262 && head.substr(257, 5) == "ustar") return "tar -xf FILE";
-  if (head.starts_with("\x28\xb5\x2f\xfd")) return "tar -xf FILE (a tar) or unzstd FILE";
-  if (head.starts_with("\xfd"
-                       "7zXZ"))
-    return "tar -xf FILE (a tar) or unxz FILE";
-  if (head.starts_with("BZh")) return "tar -xf FILE (a tar) or bunzip2 FILE";
-  if (head.starts_with("\x1f\x8b")) return "tar -xf FILE (a tar) or gunzip FILE";
-  if (head.starts_with("PK\x03\x04")) return "unzip FILE";
-  return "";
-}
+// Files of a folder that no reader took, for the notes of the report: how many, and the first.
+class UnreadFiles {
+ public:
+  void Add(const std::string& path, const std::string& head) {
+    Count(path, &files_, &names_);
+    if (LooksLikeLog(path, head)) Count(path, &logs_, &log_names_);
+  }
+
+  std::vector<std::string> Notes() const {
+    std::vector<std::string> notes;
+    if (logs_ > 0) {
+      notes.push_back((logs_ == 1 ? "1 file looks like a log and was"
+                                  : std::to_string(logs_) + " files look like logs and were") +
+                      (" not read: " + log_names_) +
+                      "; a line needs a step, a name and a number, such as \"step 10: loss 2.5\"");
+    }
+    if (files_ > logs_)
+      notes.push_back((files_ == 1 ? "1 file is" : std::to_string(files_) + " files are") +
+                      (" of no format that this version reads: " + names_));
+    return notes;
+  }
+
+ private:
+  static constexpr size_t kMostNames = 4;
+
+  static void Count(const std::string& path, size_t* count, std::string* names) {
+    if (++*count <= kMostNames) {
+      *names += (names->empty() ? "" : ", ") + path;
+    } else if (*count == kMostNames + 1) {
+      *names += ", ...";
+    }
+  }
+
+  size_t files_ = 0, logs_ = 0;
+  std::string names_, log_names_;
+};
 
 // Goes through what the user has named, and gives each file to the reader that knows it.
 class Finder {
@@ -46,7 +71,12 @@ class Finder {
   }
 
   void Finish() {
-    for (const auto& [report, head] : strangers_) LookBeside(head, report);
+    UnreadFiles unread;
+    for (const auto& [report, head] : strangers_) {
+      LookBeside(head.substr(0, kLook), report);
+      if (report->format == "unknown") unread.Add(report->path, head);
+    }
+    inputs_->notes = unread.Notes();
     auto& sets = inputs_->sets;
     sets.erase(std::remove_if(sets.begin(), sets.end(),
                               [](const Inputs::Set& set) { return set.files.empty(); }),
@@ -104,14 +134,12 @@ class Finder {
       if (by_step != nullptr && set.reader == by_step) return TakeIn(&set, report);
     }
     if (!report->named) {
-      strangers_.emplace_back(report, head.substr(0, kLook));
+      strangers_.emplace_back(report, heads_ < kMostHeads ? head : head.substr(0, kLook));
+      heads_ += head.size();
       return;
     }
-    const std::string_view unpack = UnpackWith(head);
     report->Add(0, "expected a format that this version reads (" + ReadableFormats() + "), found " +
-                       (unpack.empty() ? "none of them"
-                                       : "something packed: unpack it with " + std::string(unpack) +
-                                             ", then audit what it held"));
+                       RefusalOf(report->path, head));
   }
 
   static void TakeIn(Inputs::Set* set, InputReport* report) {
@@ -137,8 +165,11 @@ class Finder {
   const Reader* forced_;
   const std::string step_;
   Inputs* inputs_;
+  static constexpr size_t kMostHeads = 64 << 20;
+
   std::set<std::string> seen_;
-  // Found in a directory, and of no format; the first bytes of each.
+  size_t heads_ = 0;  // bytes in strangers_
+  // Found in a directory, and of no format; the first bytes of each, at most kMostHeads bytes.
   std::vector<std::pair<InputReport*, std::string>> strangers_;
 };
 

@@ -18,7 +18,8 @@ struct Inputs {
     const Reader* reader;
     std::vector<InputReport*> files;
   };
-  std::vector<Set> sets;  // one a format that occurs
+  std::vector<Set> sets;           // one a format that occurs
+  std::vector<std::string> notes;  // on files of folders that no reader took
 };
 
 // `forced` reads every file as its format; nullptr: by content. `mapped`, where given, is asked

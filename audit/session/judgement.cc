@@ -198,6 +198,7 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
     result_.report.Add(verdict);
   }
   result_.coverage = engine_->coverage();
+  result_.judged_any = judged_any_;
   return std::move(result_);
 }
 

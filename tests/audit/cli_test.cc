@@ -118,8 +118,11 @@ TEST_F(Cli, AnEmptyDirectoryIsNoPass) {
   const std::string folder =
       std::filesystem::path(dir_.Write("nobody/notes.txt", "x")).parent_path();
   const Ended foreign = RunPlumb({"audit", folder, "--format", "json"});
-  EXPECT_EQ(foreign.status, 1) << "a foreign file in a directory is no problem; no verdict is one";
-  EXPECT_EQ(foreign.errors, "");
+  EXPECT_EQ(foreign.status, 2) << "a foreign file in a directory is no problem; no verdict is one";
+  EXPECT_EQ(foreign.errors,
+            "plumb: nothing was judged: 1 file of no format that this version "
+            "reads: " +
+                folder + "/notes.txt\n");
   const auto report = CheckReport(foreign.output);
   EXPECT_EQ(report["inputs"][0]["format"], "unknown");
   EXPECT_TRUE(report["inputs"][0]["problems"].empty());
@@ -179,8 +182,7 @@ TEST_F(Cli, TextSaysWhatMatters) {
   EXPECT_THAT(result.output, Not(HasSubstr("\x1b"))) << "no colour off a terminal";
   EXPECT_THAT(
       LastLine(result.output),
-      ::testing::MatchesRegex(
-          "[0-9]+ findings? \\(1 error.*\\), [0-9]+ judged, [0-9]+ inconclusive, 0 dropped"));
+      ::testing::MatchesRegex("[0-9]+ findings? \\(1 error.*\\); [0-9]+ of [0-9]+ rules judged.*"));
   EXPECT_EQ(result.errors, "");
 }
 
@@ -192,8 +194,12 @@ TEST_F(Cli, AllInconclusiveSaysSo) {
 
 TEST_F(Cli, NoVerdictAtAllIsAFinding) {
   std::filesystem::create_directory(dir_.File("empty"));
+  const Ended text = RunPlumb({"audit", dir_.File("empty")});
+  EXPECT_EQ(text.status, 2);
+  EXPECT_EQ(text.output, "nothing was judged: the folder holds no file\n");
+  EXPECT_EQ(text.errors, "");
   const Ended result = RunPlumb({"audit", dir_.File("empty"), "--format", "json"});
-  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.status, 2);
   const auto report = CheckReport(result.output);
   ASSERT_EQ(report["findings"].size(), 1u);
   EXPECT_EQ(report["findings"][0]["rule"], "meta/probe-coverage");

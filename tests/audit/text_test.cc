@@ -52,7 +52,14 @@ TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
     result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, rule, "few-steps: long words", "x"));
   result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, "b/four", "no-rate: none", "x"));
   result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, "b/four", "no-rate: none", "y"));
-  const std::string text = RenderText(result, {});
+  EXPECT_EQ(RenderText(result, {}).find("a/good"), std::string::npos) << "only with -v";
+  EXPECT_TRUE(
+      RenderText(result, {})
+          .ends_with(
+              "0 findings; 1 of 5 rules judged; not judged: a/one, a/two, b/four, b/three\n"));
+  TextStyle verbose;
+  verbose.verbose = true;
+  const std::string text = RenderText(result, verbose);
   EXPECT_NE(text.find("  5 inconclusive: few-steps 3, no-rate 2; --format json says of each where"),
             std::string::npos)
       << text;
@@ -65,6 +72,7 @@ TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
 TEST(TextReport, PathsThatLeadNowhereAreAllThatIsSaid) {
   AuditResult result;
   result.nothing_there = true;
+  result.judged_any = false;
   v1::Verdict verdict = Told(v1::Verdict::KIND_FINDING, "meta/probe-coverage", "", "");
   verdict.mutable_finding()->set_rule("meta/probe-coverage");
   verdict.mutable_finding()->set_fingerprint("f");

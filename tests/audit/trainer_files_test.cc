@@ -53,7 +53,11 @@ std::vector<ReadPoint> Expected(const std::string& name) {
 TEST_P(TrainerFiles, EveryPointIsAsPrinted) {
   const TrainerFile& file = GetParam();
   const PointsRead read = ReadPoints(file.format(), Data(file.name), {}, file.name);
-  EXPECT_EQ(read.Problems(), "");
+  const bool bar = std::string(file.name) == "hugging_face.log";  // has the steps in it alone
+  EXPECT_EQ(read.Problems(),
+            bar ? "note 0: expected a step in each line, found 15 dictionaries without one: their "
+                  "steps are those of the progress bar above\n"
+                : "");
   EXPECT_EQ(read.unplaced, 0u);
   EXPECT_EQ(read.resumes, 0u);
   const std::vector<std::string> expected = Sorted(Expected(file.name));

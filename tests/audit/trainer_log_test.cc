@@ -36,7 +36,7 @@ TEST(TrainerLog, Shapes) {
       {" validation loss at iteration 1000 | lm loss value: 3.125E+00 | lm loss PPL: 2.25E+01 |",
        "1000 val/lm loss value 3.125\n1000 val/lm loss PPL 22.5\n"},
       {" throughput per GPU (TFLOP/s/GPU): 120.5 | iteration 5/10 | lm loss: 2.5 | ",
-       "5 lm loss 2.5\n"},
+       "5 throughput per GPU (TFLOP/s/GPU) 120.5\n5 lm loss 2.5\n"},
       // DeepSpeed
       {"steps: 10 loss: 2.5000 iter time (s): 1.250 samples/sec: 12.500",
        "10 loss 2.5\n10 iter time 1.25\n10 samples/sec 12.5\n"},
@@ -58,7 +58,7 @@ TEST(TrainerLog, Shapes) {
        "0 loss 10.9375\n0 lr 8.5e-07\n0 norm 15.25\n0 dt 2.5125\n0 tok/sec 208000\n"},
       {"step   10/19560 | loss 10.9375 (+1.25z)| norm 3.2500 (-0.45z)| lr 1.75e-06 | 250.0 ms | "
        "20.9% bf16 MFU | 2095134 tok/s",
-       "10 loss 10.9375\n10 norm 3.25\n10 lr 1.75e-06\n"},
+       "10 loss 10.9375\n10 norm 3.25\n10 lr 1.75e-06\n10 bf16 MFU 0.209\n10 tok/s 2095134\n"},
       // torchtitan
       {"[rank0]:\x1b[31mstep: 10  \x1b[32mloss:  8.1250  \x1b[38;2;180;60;0mgrad_norm:  1.2500  "
        "\x1b[38;2;54;234;195mmemory: 25.50GiB(27.05%)  \x1b[34mtps: 4,321\x1b[39m",

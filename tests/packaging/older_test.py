@@ -115,7 +115,7 @@ class Older(InRoot):
                 self.assertTrue(plain.stdout.startswith("rank 0 "), said(plain))
                 self.assertEqual(watched.stdout, plain.stdout, said(watched))
                 self.assertNotIn("plumbline: watch:", watched.stderr)
-                audit = self.ok(self.root.run("/site/plumbline/bin/plumb", "audit", f"/tmp/{kind}", "--quiet"))
+                audit = self.ok(self.root.run("/site/plumbline/bin/plumb", "audit", f"/tmp/{kind}", "-v", "--quiet"))
                 self.assertIn("Passed", audit.stdout)
                 self.assertNotIn("warning", audit.stdout.partition("Passed")[0])
 

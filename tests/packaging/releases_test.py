@@ -50,7 +50,7 @@ class Trainers(Release):
                 )
                 self.assertTrue(plain.stdout.startswith("rank 0 "), said(plain))
                 self.assertEqual(watched.stdout, plain.stdout, said(watched))
-                audit = self.ok(self.root.run("/venv/bin/plumb", "audit", f"/tmp/{kind}", "--quiet"))
+                audit = self.ok(self.root.run("/venv/bin/plumb", "audit", f"/tmp/{kind}", "-v", "--quiet"))
                 self.assertIn("Passed", audit.stdout)
 
 

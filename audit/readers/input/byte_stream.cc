@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -136,6 +137,87 @@ class ZstdStream : public ByteStream {
   bool pending_ = false;
 };
 
+// UTF-16 with its mark, as PowerShell writes what it redirects, given out as UTF-8. What is no
+// character becomes '?'.
+class Utf16Stream : public ByteStream {
+ public:
+  Utf16Stream(InputFile file, bool big) : ByteStream(std::move(file)), big_(big) {}
+
+ protected:
+  size_t Produce(char* data, size_t size) override {
+    constexpr size_t kMostBytes = 4;  // of one character
+    size_t made = 0;
+    while (made + kMostBytes <= size) {
+      uint32_t unit = 0;
+      if (!NextUnit(&unit)) break;
+      if (unit == 0xFEFF && first_) {
+        first_ = false;
+        continue;
+      }
+      first_ = false;
+      made += Append(CodeOf(unit), data + made);
+    }
+    return made;
+  }
+
+ private:
+  bool NextUnit(uint32_t* unit) {
+    if (kept_) {
+      *unit = *kept_;
+      kept_.reset();
+      return true;
+    }
+    if (end_ - at_ < 2) {
+      if (end_ > at_) in_[0] = in_[at_];
+      end_ -= at_;
+      at_ = 0;
+      end_ += ReadFile(in_.data() + end_, in_.size() - end_);
+      if (end_ < 2) return false;
+    }
+    const auto first = static_cast<unsigned char>(in_[at_]);
+    const auto second = static_cast<unsigned char>(in_[at_ + 1]);
+    at_ += 2;
+    *unit = big_ ? 256u * first + second : 256u * second + first;
+    return true;
+  }
+
+  uint32_t CodeOf(uint32_t unit) {
+    const bool high = unit >= 0xD800 && unit < 0xDC00;
+    if (!high) return unit >= 0xDC00 && unit < 0xE000 ? '?' : unit;
+    uint32_t low = 0;
+    if (!NextUnit(&low)) return '?';
+    if (low >= 0xDC00 && low < 0xE000) return 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+    kept_ = low;
+    return '?';
+  }
+
+  static size_t Append(uint32_t code, char* to) {
+    const auto byte = [](uint32_t value) { return static_cast<char>(value); };
+    if (code < 0x80) {
+      to[0] = byte(code);
+      return 1;
+    }
+    const size_t size = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = size - 1; i > 0; --i) {
+      to[i] = byte(0x80 | (code & 0x3F));
+      code >>= 6;
+    }
+    to[0] = byte((size == 2 ? 0xC0u : size == 3 ? 0xE0u : 0xF0u) | code);
+    return size;
+  }
+
+  const bool big_;
+  bool first_ = true;
+  std::array<char, kChunk> in_;
+  size_t at_ = 0, end_ = 0;
+  std::optional<uint32_t> kept_;  // behind half a character
+};
+
+bool IsUtf16(std::string_view head) {
+  return head.size() >= 2 && (head.substr(0, 2) == "\xFF\xFE" || head.substr(0, 2) == "\xFE\xFF") &&
+         (head.size() < 4 || head[2] != 0 || head[3] != 0);
+}
+
 }  // namespace
 
 size_t ByteStream::Read(char* data, size_t size) {
@@ -166,9 +248,10 @@ std::unique_ptr<ByteStream> ByteStream::Open(InputFile file) {
   const std::string_view start(head, got.ok() ? *got : 0);
   if (IsGzip(start)) return std::make_unique<GzipStream>(std::move(file));
   if (IsZstd(start)) return std::make_unique<ZstdStream>(std::move(file));
+  if (IsUtf16(start)) return std::make_unique<Utf16Stream>(std::move(file), start[0] == '\xFE');
   return std::make_unique<PlainStream>(std::move(file));
 }
 
-bool IsCompressed(std::string_view head) { return IsGzip(head) || IsZstd(head); }
+bool IsCompressed(std::string_view head) { return IsGzip(head) || IsZstd(head) || IsUtf16(head); }
 
 }  // namespace plumbline::audit

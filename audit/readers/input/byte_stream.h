@@ -1,5 +1,5 @@
 // The bytes of a file from its beginning to its end, decompressed: gzip and zstd are recognised by
-// content, whatever the file's name.
+// content, whatever the file's name. UTF-16 is given out as UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class ByteStream {
  public:
   virtual ~ByteStream() = default;
 
-  // Plain, gzip (one member after the other) or zstd (one frame after the other).
+  // Plain, gzip (one member after the other), zstd (one frame after the other), UTF-16 with a mark.
   static std::unique_ptr<ByteStream> Open(InputFile file);
 
   // Up to `size` bytes to `data`; how many. 0 at the end, whether clean or not: see `problem`.
@@ -48,7 +48,7 @@ class ByteStream {
   std::optional<Problem> problem_;
 };
 
-// True when the first bytes are those of gzip or zstd.
+// True when the first bytes are those of gzip, zstd or UTF-16: the text is not in the file as it is.
 bool IsCompressed(std::string_view head);
 
 }  // namespace plumbline::audit

@@ -206,7 +206,8 @@ class CsvFile : public TextPointFile {
     waiting_.push_back({std::string(row.text), row.offset, row.ended});
     const std::vector<std::string> cells = SplitRow(row.text, separator_);
     for (size_t i = 0; i < std::min(cells.size(), columns_.size()); ++i) {
-      const std::optional<double> value = NumberOf(cells[i]);
+      const std::optional<double> value =
+          CellNumber(cells[i], separator_, choice_.MayBe(columns_[i].name));
       if (value) choice_.Offer(columns_[i].name, *value);
     }
   }
@@ -339,11 +340,8 @@ class CsvFile : public TextPointFile {
 
   void TakeText(ColumnOf& c, std::string_view cell, bool at_end) {
     if (c.skipped && !c.step) return;
-    std::string text = CellText(cell);
-    // Where semicolons part the cells, a comma is the decimal point.
-    if (separator_ == ';' && std::count(text.begin(), text.end(), ',') == 1)
-      std::replace(text.begin(), text.end(), ',', '.');
-    if (const std::optional<double> value = NumberOf(text)) {
+    const std::string text = CellText(cell);
+    if (const std::optional<double> value = CellNumber(text, separator_, c.step)) {
       TakeNumber(c, *value, at_end && cell.back() != '"');
     } else if (!IsAbsent(text) && !at_end && c.numbers && odd_in_row_++ == 0 && odd_cells_ == 0) {
       odd_cell_ = Quoted(PlainName(text)) + " in column " + Quoted(PlainName(c.name));

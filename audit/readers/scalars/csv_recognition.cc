@@ -15,6 +15,7 @@ namespace plumbline::audit {
 namespace {
 
 struct FirstRows {
+  char separator = 0;
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
 };
@@ -42,6 +43,7 @@ std::optional<FirstRows> RowsOf(std::string_view text, bool all) {
       separator = SeparatorOf(line);
       if (separator == 0) return std::nullopt;
       table.header = SplitRow(line, separator);
+      table.separator = separator;
     } else {
       table.rows.push_back(SplitRow(line, separator));
     }
@@ -62,7 +64,8 @@ bool LooksLikeScalars(const FirstRows& table, const std::string& step) {
   for (const std::vector<std::string>& row : table.rows) {
     bool other = false;
     for (size_t i = 0; i < std::min(row.size(), table.header.size()); ++i) {
-      const std::optional<double> value = NumberOf(row[i]);
+      const std::optional<double> value =
+          CellNumber(row[i], table.separator, choice.MayBe(table.header[i]));
       if (value) choice.Offer(table.header[i], *value);
       other |= value && !choice.MayBe(table.header[i]);
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "audit/readers/scalars/number_text.h"
+
 namespace plumbline::audit {
 namespace {
 
@@ -74,6 +76,26 @@ bool IsOpen(std::string_view row) {
 
 bool IsBlank(std::string_view text) {
   return text.find_first_not_of(" \t") == std::string_view::npos;
+}
+
+std::optional<double> CellNumber(std::string_view cell, char separator, bool step) {
+  if (const std::optional<double> number = NumberOf(cell)) return number;
+  const auto commas = std::count(cell.begin(), cell.end(), ',');
+  if (step) {
+    const std::optional<int64_t> count = CountIn(cell);
+    return count ? std::optional(static_cast<double>(*count)) : std::nullopt;
+  }
+  if (commas == 0) return std::nullopt;
+  std::string text(cell);
+  if (separator == ',' || cell.find('.') != std::string_view::npos) {
+    // "12,345.6" in quotes: the whole part has to be a count with commas.
+    const size_t point = std::min(text.find('.'), text.size());
+    if (!CountIn(std::string_view(text).substr(0, point))) return std::nullopt;
+    std::erase(text, ',');
+  } else if (commas == 1) {
+    std::replace(text.begin(), text.end(), ',', '.');
+  }
+  return NumberOf(text);
 }
 
 bool IsAbsent(std::string_view cell) {

@@ -1,6 +1,7 @@
 // A row of a table as text, and which separator the table has.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,5 +26,9 @@ bool IsBlank(std::string_view text);
 
 // What tables write where there is no value.
 bool IsAbsent(std::string_view cell);
+
+// The number of a cell. Where no comma parts the cells, one is the decimal sign; in quotes, commas
+// part thousands. `step`: a count ("1,000", "755/1000"). Nothing: no number.
+std::optional<double> CellNumber(std::string_view cell, char separator, bool step);
 
 }  // namespace plumbline::audit

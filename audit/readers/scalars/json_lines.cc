@@ -95,6 +95,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     JsonCursor cursor(text);
     if (cursor.Peek() == Kind::kList) return Shape::kDocument;
     if (cursor.Peek() != Kind::kObject) return Shape::kLines;
+    if (HasColumns(text)) return Shape::kDocument;
     const char last = text[text.find_last_not_of(" \t\r")];
     return last == '{' || last == '[' || last == ',' || HasHistory(text) ? Shape::kDocument
                                                                          : Shape::kLines;
@@ -110,6 +111,16 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
     return false;
   }
+
+  // The text is an object whose first member is a list of numbers: `{"loss": [2.5, 2.25], ...}`.
+  static bool HasColumns(std::string_view text) {
+    JsonCursor cursor(text);
+    std::string_view key;
+    if (!cursor.EnterObject() || !cursor.NextMember(&key) || cursor.Peek() != Kind::kList)
+      return false;
+    return cursor.EnterList() && cursor.NextElement() && IsNumberKind(cursor.Peek());
+  }
+  static bool IsNumberKind(Kind kind) { return kind == Kind::kNumber || kind == Kind::kWord; }
 
   // Lines of a document, each at its byte.
   void Gather(std::string_view text, uint64_t offset) {
@@ -139,6 +150,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     const std::string_view text = document_;
     JsonCursor cursor(text);
     const bool history = HasHistory(text);
+    if (HasColumns(text)) TakeColumns(&cursor, text, sink);
     while (!cursor.failed() && cursor.Peek() != Kind::kNone) {
       if (cursor.Peek() == Kind::kList) {
         TakeList(&cursor, text, sink);
@@ -149,6 +161,40 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       }
     }
     if (cursor.failed() || !cursor.AtEnd()) Refuse(cursor, text, document_at_, !cursor.cut());
+  }
+
+  // Keras's history: a list a series, an element an epoch.
+  void TakeColumns(JsonCursor* cursor, std::string_view text, PointSink* sink) {
+    if (!cursor->EnterObject()) return;
+    decided_ = true;
+    for (std::string_view key; cursor->NextMember(&key);) {
+      const std::string name(key);
+      if (cursor->Peek() != Kind::kList) {
+        if (!cursor->Skip()) return;
+        continue;
+      }
+      TakeColumn(cursor, text, name, sink);
+      if (cursor->failed()) return;
+    }
+    report().Note(
+        "expected a step with each number, found a list of numbers a series: the places "
+        "in the lists, from 1, are the steps (epochs)");
+  }
+
+  void TakeColumn(JsonCursor* cursor, std::string_view text, const std::string& name,
+                  PointSink* sink) {
+    if (!cursor->EnterList()) return;
+    const uint32_t column = sink->Column(PlainName(name));
+    for (int64_t step = 1; cursor->NextElement(); ++step) {
+      const size_t begin = cursor->offset();
+      const bool number = IsNumberKind(cursor->Peek());
+      if (!cursor->Skip()) return;
+      const auto value = NumberOf(text.substr(begin, cursor->offset() - begin));
+      if (number && value) {
+        sink->Add(step, column, *value);
+        if (static_cast<uint64_t>(step) > report().records) report().records = step;
+      }
+    }
   }
 
   void TakeHistory(JsonCursor* cursor, std::string_view text, PointSink* sink) {

@@ -90,6 +90,26 @@ bool HoldsHistory(std::string_view text) {
   return at != std::string_view::npos && text[at] == '[';
 }
 
+// `{"loss": [2.5, 2.25], "val_loss": [...]}`: lists of numbers alone, and one is of a training.
+bool LooksLikeColumns(std::string_view text) {
+  JsonCursor cursor(text);
+  bool training = false;
+  size_t lists = 0;
+  if (!cursor.EnterObject()) return false;
+  for (std::string_view key; cursor.NextMember(&key);) {
+    training |= HasTrainingWord(key);
+    if (cursor.Peek() != JsonCursor::Kind::kList || !cursor.EnterList()) return false;
+    while (cursor.NextElement()) {
+      const JsonCursor::Kind kind = cursor.Peek();
+      if (kind != JsonCursor::Kind::kNumber && kind != JsonCursor::Kind::kWord) return false;
+      if (!cursor.Skip()) break;
+    }
+    if (cursor.failed()) return cursor.cut() && training;
+    ++lists;
+  }
+  return training && lists > 0 && (!cursor.failed() || cursor.cut());
+}
+
 bool IsRollout(std::string_view path, std::string_view head) {
   return NativeRollouts().Recognise(path, head) || PrimeRlRollouts().Recognise(path, head) ||
          NemoRlRollouts().Recognise(path, head);
@@ -119,6 +139,7 @@ bool IsJsonScalars(std::string_view path, std::string_view head, const std::stri
   if (text.starts_with('[')) return LooksLikeList(text, step);
   if (!text.starts_with('{')) return false;
   if (HoldsHistory(text)) return true;
+  if (LooksLikeColumns(text)) return !IsRollout(path, head);
   return LooksLikeLines(path, text, all, step) && !IsRollout(path, head);
 }
 

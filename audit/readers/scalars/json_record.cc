@@ -1,6 +1,7 @@
 #include "audit/readers/scalars/json_record.h"
 
 #include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
 
 namespace plumbline::audit {
 namespace {
@@ -77,6 +78,13 @@ bool JsonRecord::Text(JsonCursor* cursor, std::string_view text, Taker* taker, J
     if (const auto value = NumberOf(inside)) {
       ++shape->numbers;
       taker->Take(name_, *value);
+      return true;
+    }
+    // "global_step/max_steps": "755/1000".
+    const bool step = StepNameRank(name_) >= 0 || IsNestedStep(name_);
+    if (const auto count = step ? CountIn(inside) : std::nullopt) {
+      ++shape->numbers;
+      taker->Take(name_, static_cast<double>(*count));
       return true;
     }
   }

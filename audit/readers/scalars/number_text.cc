@@ -85,6 +85,33 @@ std::optional<double> NumberOf(std::string_view text) {
   return stop == end ? std::optional(value) : std::nullopt;
 }
 
+std::optional<int64_t> CountIn(std::string_view text) {
+  constexpr size_t kMostDigits = 15;
+  text = Stripped(text);
+  const size_t slash = text.find('/');
+  if (slash != std::string_view::npos) {
+    const std::string_view total = text.substr(slash + 1);
+    if (total.find('/') != std::string_view::npos || !CountIn(total)) return std::nullopt;
+    text = Stripped(text.substr(0, slash));
+  }
+  int64_t count = 0;
+  size_t digits = 0, group = 0;  // digits in all, and since the last comma
+  bool grouped = false;
+  for (const char c : text) {
+    if (c == ',') {
+      if (digits == 0 || (grouped ? group != 3 : group > 3)) return std::nullopt;
+      grouped = true;
+      group = 0;
+      continue;
+    }
+    if (c < '0' || c > '9' || ++digits > kMostDigits) return std::nullopt;
+    ++group;
+    count = 10 * count + (c - '0');
+  }
+  if (digits == 0 || (grouped && group != 3)) return std::nullopt;
+  return count;
+}
+
 bool IsWhole(double value) {
   return std::fabs(value) <= 9007199254740992.0 && value == std::floor(value);
 }

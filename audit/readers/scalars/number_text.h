@@ -1,6 +1,7 @@
 // Numbers as people write them into logs and tables.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -13,6 +14,10 @@ const char* ScanNumber(const char* from, const char* to, double* value);
 
 // The whole of a cell: spaces around it and quotes are passed. Nothing: empty, or no number.
 std::optional<double> NumberOf(std::string_view text);
+
+// A count, as a step may be written: "755", "1,000", "755/1000" (the first of the two). Nothing:
+// none.
+std::optional<int64_t> CountIn(std::string_view text);
 
 // A whole number within 2^53: what a step may be.
 bool IsWhole(double value);

@@ -16,9 +16,6 @@ namespace plumbline::audit {
 namespace {
 
 constexpr std::string_view kKeys[] = {"series", "run", "step", "rank"};
-constexpr std::string_view kScalarRoles[] = {
-    "loss",   "evaluation-loss", "auxiliary-loss", "gradient-norm", "rate", "loss-scale",
-    "tokens", "step-seconds",    "memory",         "update-ratio",  "none"};
 constexpr uint64_t kMostBytes = 1 << 20;
 
 std::string Meant(std::string_view found, std::span<const std::string_view> known) {
@@ -28,6 +25,14 @@ std::string Meant(std::string_view found, std::span<const std::string_view> know
   text += "; known:";
   for (const std::string_view name : known) text += " " + std::string(name);
   return text;
+}
+
+// Every role that a map may name.
+std::vector<std::string_view> ScalarRoles() {
+  std::vector<std::string_view> names;
+  for (int role = 0; role <= static_cast<int>(SeriesRole::kLast); ++role)
+    names.emplace_back(NameOf(static_cast<SeriesRole>(role)));
+  return names;
 }
 
 class ScalarMapReader {
@@ -75,7 +80,7 @@ class ScalarMapReader {
       const std::optional<SeriesRole> role = FindRole(word);
       if (!value.is_string() || !role) {
         Wrong(value, "expected a role, found " +
-                         (value.is_string() ? Meant(word, kScalarRoles) : TomlFound(value)));
+                         (value.is_string() ? Meant(word, ScalarRoles()) : TomlFound(value)));
       } else {
         roles->Set(std::string(name.str()), *role);
       }

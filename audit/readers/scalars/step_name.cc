@@ -17,6 +17,9 @@ constexpr std::string_view kStepNames[] = {"step",
                                            "iter",
                                            "trainer/global_step",
                                            "global step",
+                                           "time/total_timesteps",
+                                           "training_iteration",
+                                           "global_step/max_steps",
                                            "train/global_step",
                                            "train/step",
                                            "steps",
@@ -37,12 +40,18 @@ constexpr std::string_view kStepNames[] = {"step",
                                            "updates",
                                            "step_num",
                                            "current_step",
+                                           "current_steps",
+                                           "timesteps_total",
+                                           "total_timesteps",
+                                           "num_timesteps",
                                            "total_steps"};
 constexpr std::string_view kEpochNames[] = {"epoch", "epochs", "trainer/epoch", "train/epoch"};
 
 constexpr std::string_view kTrainingWords[] = {
-    "loss",     "losses", "lr",    "perplexity",       "ppl",    "nll",         "bpb", "mfu", "acc",
-    "accuracy", "grad",   "gnorm", "crossentropyloss", "reward", "crossentropy"};
+    "loss",         "losses",   "lr",      "perplexity", "ppl",  "nll",
+    "bpb",          "mfu",      "acc",     "acc1",       "grad", "gnorm",
+    "crossentropy", "accuracy", "reward",  "rew",        "cost", "crossentropyloss",
+    "xent",         "rmse",     "logloss", "learn",      "auc",  "l2"};
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -80,7 +89,8 @@ bool IsBatchName(std::string_view name) {
 bool HasTrainingWord(std::string_view name) {
   const std::string lower = Lower(name);
   if (lower.find("learning rate") != std::string::npos ||
-      lower.find("learning_rate") != std::string::npos)
+      lower.find("learning_rate") != std::string::npos ||
+      lower.find("learningrate") != std::string::npos)
     return true;
   for (size_t begin = 0; begin < lower.size();) {
     if (!IsWordLetter(lower[begin])) {
@@ -91,6 +101,7 @@ bool HasTrainingWord(std::string_view name) {
     while (end < lower.size() && IsWordLetter(lower[end])) ++end;
     const std::string_view word(lower.data() + begin, end - begin);
     if (word.ends_with("loss")) return true;
+    if (word.starts_with("loss") && word.size() <= 6) return true;  // LossPi, LossV
     if (std::find(std::begin(kTrainingWords), std::end(kTrainingWords), word) !=
         std::end(kTrainingWords))
       return true;
@@ -99,8 +110,17 @@ bool HasTrainingWord(std::string_view name) {
   return false;
 }
 
+bool IsNestedStep(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"step", "global_step",  "iteration",
+                                                "iter", "current_step", "trainer_step"};
+  const size_t slash = name.rfind('/');
+  if (slash == std::string_view::npos || StepNameRank(name) >= 0) return false;
+  const std::string last = Lower(name.substr(slash + 1));
+  return std::find(std::begin(kNames), std::end(kNames), last) != std::end(kNames);
+}
+
 bool StepChoice::MayBe(std::string_view name) const {
-  return wanted_.empty() ? StepNameRank(name) >= 0 : name == wanted_;
+  return wanted_.empty() ? StepNameRank(name) >= 0 || IsNestedStep(name) : name == wanted_;
 }
 
 void StepChoice::Offer(std::string_view name, double value) {
@@ -126,16 +146,19 @@ std::optional<std::string> StepChoice::Best() const {
   for (const auto& [name, seen] : seen_) {
     if (!IsEpochName(name) && seen.whole > seen.other) most = std::max(most, seen.whole);
   }
-  // Smaller is better: epoch, still, falls, stays, not global, name.
-  using Rating = std::tuple<bool, bool, uint64_t, uint64_t, bool, int, std::string>;
+  // Smaller is better: epoch, still, within another object, falls, stays, not global, name.
+  using Rating = std::tuple<bool, bool, bool, uint64_t, uint64_t, bool, int, std::string>;
   std::optional<Rating> best;
   for (const auto& [name, seen] : seen_) {
     const bool epoch = IsEpochName(name);
     if (!MayBe(name)) continue;
     if (seen.whole <= seen.other || (!epoch && 2 * seen.whole < most)) continue;
+    // A total that each row repeats would fold all rows into one step.
+    if (wanted_.empty() && seen.still() && seen.whole > 2 && Lower(name).find("total") == 0)
+      continue;
     const bool global = Lower(name).find("global") != std::string::npos;
-    const Rating rating{epoch,   seen.still(),       seen.falls, seen.stays,
-                        !global, StepNameRank(name), name};
+    const Rating rating{epoch,      seen.still(), IsNestedStep(name), seen.falls,
+                        seen.stays, !global,      StepNameRank(name), name};
     if (!best || rating < *best) best = rating;
   }
   return best ? std::optional(std::get<std::string>(*best)) : std::nullopt;

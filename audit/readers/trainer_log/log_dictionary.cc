@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_bytes.h"
 
 namespace plumbline::audit {
@@ -90,6 +91,12 @@ bool LogDictionary::ReadValue(size_t depth) {
   return false;
 }
 
+// `'global_step/max_steps': '755/1000'`, `"step": "1,000"`.
+std::optional<int64_t> LogDictionary::QuotedStep(std::string_view value) const {
+  if (value.size() < 3 || (value.front() != '\'' && value.front() != '"')) return std::nullopt;
+  return StepNameRank(name_) >= 0 ? CountIn(value.substr(1, value.size() - 2)) : std::nullopt;
+}
+
 // A number, a text, a word, a list, "tensor(2.3, device='cuda:0')": up to the comma or brace that
 // ends it.
 bool LogDictionary::ReadOther() {
@@ -118,6 +125,8 @@ bool LogDictionary::ReadOther() {
   }
   if (const std::optional<double> number = NumberOf(value)) {
     Add(*number, at_end);
+  } else if (const std::optional<int64_t> step = QuotedStep(value)) {
+    Add(static_cast<double>(*step), at_end);
   } else {
     static constexpr Bytes kOpens("'\"[");
     others_ += !value.empty() && kOpens[value.front()] ? 1 : 0;

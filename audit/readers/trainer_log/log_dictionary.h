@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,7 @@ class LogDictionary {
   bool ReadKey();
   bool ReadValue(size_t depth);
   bool ReadOther();
+  std::optional<int64_t> QuotedStep(std::string_view value) const;
   bool PassText(std::string_view* inside);
   void PassSpaces();
   void Add(double value, bool at_end);

@@ -7,6 +7,9 @@
 
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
+#include "audit/readers/trainer_log/log_bytes.h"
+#include "audit/readers/trainer_log/log_counter.h"
+#include "audit/readers/trainer_log/log_wrapping.h"
 
 namespace plumbline::audit {
 namespace {
@@ -47,22 +50,97 @@ size_t EpochDone(std::string_view line) {
   return rest.starts_with(" [=") || rest.starts_with(" - ") || rest.starts_with(" \u2501") ? at : 0;
 }
 
+// The text before a bar, without "100" of its "100%|".
+std::string_view WithoutPercent(std::string_view prefix) {
+  while (!prefix.empty() && (IsPairDigit(prefix.back()) || prefix.back() == '.'))
+    prefix.remove_suffix(1);
+  return prefix;
+}
+
+bool HasLetter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), IsPairLetter);
+}
+
+std::string_view LastPart(std::string_view name) {
+  static constexpr Bytes kAround(" \t[(");
+  Trim(&name, kAround, kSpaces);
+  const size_t part = name.find_last_of("[(");
+  return part == std::string_view::npos ? name : name.substr(part + 1);
+}
+
+// Names before a mark that are no series: of a process, a place, a time, the counts themselves.
+bool IsOfTheLine(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "rank",   "local_rank", "global_rank", "local rank", "global rank", "pid",     "tid",
+      "gpu",    "node",       "worker",      "process",    "host",        "job",     "world_size",
+      "device", "thread",     "time",        "timestamp",  "ts",          "line",    "lineno",
+      "ep",     "batch",      "batches",     "batch_idx",  "eta",         "elapsed", "remaining",
+      "run",    "v_num",      "seed",        "jan",        "feb",         "mar",     "apr",
+      "may",    "jun",        "jul",         "aug",        "sep",         "oct",     "nov",
+      "dec"};
+  std::string lower(LastPart(name));
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return StepNameRank(lower) >= 0 ||
+         std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
+}
+
+// "train.callbacks.console:43", "trainer:train:1": a module and its line.
+bool IsModule(std::string_view text, const LogPair& pair) {
+  const auto at = static_cast<size_t>(pair.name.data() - text.data());
+  const bool part = at > 0 && text[at - 1] == ':';
+  const bool dotted = pair.name.find('.') != std::string_view::npos && !pair.name.ends_with('.');
+  return IsWhole(pair.value) && (part || dotted) && pair.name.find(' ') == std::string_view::npos;
+}
+
+// "[train:33, " before a value, "]" behind it: the place of a logger.
+bool IsInBrackets(std::string_view text, std::string_view name) {
+  const auto at = static_cast<size_t>(name.data() - text.data());
+  const size_t open = text.find_last_of("[]", at);
+  return open != std::string_view::npos && text[open] == '[';
+}
+
+// "| wps 1000 |": the name of one word begins a part of the line.
+bool IsPartOfItsOwn(std::string_view text, std::string_view name) {
+  size_t at = static_cast<size_t>(name.data() - text.data());
+  while (at > 0 && IsSpaceByte(text[at - 1])) --at;
+  static constexpr Bytes kParts("|,;");
+  return at > 0 && kParts[text[at - 1]] && name.find(' ') == std::string_view::npos;
+}
+
+// "train Loss: 0.6 Acc: 0.7": the name of a split holds for the names behind it.
+void GroupBySplit(LogRecord* record) {
+  static constexpr std::string_view kSplits[] = {"train", "val", "valid", "validation", "test"};
+  std::string_view split;
+  for (LogRecord::Value& v : record->values) {
+    const auto* of =
+        std::find_if(std::begin(kSplits), std::end(kSplits),
+                     [&](std::string_view word) { return HasWordAt(v.name, 0, word); });
+    if (of != std::end(kSplits)) {
+      split = *of;
+    } else if (v.group.empty()) {
+      v.group = split;
+    }
+  }
+}
+
+// A line that announces an evaluation: "Test Error:", "Validation results:".
+bool AnnouncesEvaluation(std::string_view line) {
+  Trim(&line, kSpaces, kSpaces);
+  if (line.size() > 40 || !line.ends_with(':') || line.find_first_of("0123456789") != line.npos)
+    return false;
+  return line.starts_with("Test") || line.starts_with("test") || line.starts_with("Val") ||
+         line.starts_with("val") || line.starts_with("Eval") || line.starts_with("eval");
+}
+
 }  // namespace
 
 // Keras: "Epoch 3/10", and below it "100/100 [====] - 5s 50ms/step - loss: 0.5 - val_loss: nan".
 // The epoch is the step.
 bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record) {
-  constexpr std::string_view kEpoch = "Epoch ";
-  if (line.starts_with(kEpoch)) {
-    int64_t epoch = 0;
-    const auto read =
-        std::from_chars(line.data() + kEpoch.size(), line.data() + line.size(), epoch);
-    if (read.ec == std::errc() && epoch >= 0 && epoch < (int64_t{1} << 40)) epoch_ = epoch;
-    return false;
-  }
   const size_t at = EpochDone(line);
   if (at == 0 || epoch_ < 0) return false;
   record->mark.step = epoch_;
+  record->how = LogRecord::Step::kEpoch;
   TakePairs(line.substr(at), ended, record);
   return !record->values.empty();
 }
@@ -71,53 +149,207 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
   line = WithoutEscapes(line, &plain_);
+  if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
+    std::string colours;
+    line = WithoutEscapes(inner, &colours);
+    if (line.data() != inner.data()) line = inner_ = colours;
+    if (ParseLine(line, ended, record)) return true;
+    // It may be a record of its own that has a text besides.
+    record->Clear();
+    record->mark = {};
+    line = plain_;
+  }
+  return ParseLine(line, ended, record);
+}
+
+bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) {
+  bool sourced = false;
+  line = WithoutSource(line, &sourced);
   record->line = line;
   const std::optional<LogMark> mark = FindMark(line);
-  if (!mark) return Continue(line, ended, record) || ParseKeras(line, ended, record);
+  if (!mark) {
+    const bool whole = ParseUnmarked(line, ended, record);
+    if (sourced) wrapped_ = false;
+    return whole;
+  }
+  if (mark->kind == LogMark::Kind::kBar && table_.active() && ParseTable(line, record)) return true;
   continued_ = false;
   record->mark = *mark;
   record->prefix = line.substr(0, mark->begin);
+  bool whole = false;
   switch (mark->kind) {
     case LogMark::Kind::kStep:
-      return ParseStep(line, ended, record);
+      whole = ParseStep(line, ended, record);
+      break;
     case LogMark::Kind::kDictionary:
-      return ParseDictionary(line.substr(mark->begin), ended, record);
+      whole = ParseDictionary(line.substr(mark->begin), ended, record);
+      break;
     default:
-      return ParseBar(line, ended, record);
+      whole = ParseBar(line, ended, record);
   }
+  wrapped_ = sourced && mark->kind != LogMark::Kind::kBar;
+  if (wrapped_) OpenBlock(*record);
+  return whole;
 }
 
-// "    train/CrossEntropyLoss=10.9" under a line that has the step alone.
+bool LogParser::ParseUnmarked(std::string_view line, bool ended, LogRecord* record) {
+  if (line.find_first_not_of(" \t") == std::string_view::npos) return false;
+  if (Continue(line, ended, record)) return true;
+  if (ParseTable(line, record)) return !record->values.empty();
+  if (ParseKeras(line, ended, record)) return true;
+  if (const std::optional<LogMark> mark = FindCounter(line))
+    return ParseCounter(line, *mark, ended, record);
+  return ParseUnder(line, ended, record);
+}
+
+void LogParser::OpenBlock(const LogRecord& record) {
+  continued_ = true;
+  continued_mark_ = record.mark;
+  continued_how_ = record.how;
+  continued_evaluation_ = record.evaluation;
+  continued_prefix_ = record.prefix;
+}
+
+// "    train/CrossEntropyLoss=10.9", "  | > loss: 2.3" under a line that has the step.
 bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (!continued_) return false;
+  if (wrapped_) return Wrapped(line, ended, record);
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
-  if (!indented || line.find('=') == std::string_view::npos) {
+  const char first = line[line.find_first_not_of(" \t")];
+  if (!indented || IsPairDigit(first) || line.find_first_of("=:") == std::string_view::npos) {
     continued_ = false;
     return false;
   }
   record->mark = continued_mark_;
   record->mark.alone = false;
+  record->how = continued_how_;
+  record->evaluation = continued_evaluation_;
   record->prefix = continued_prefix_;
   TakePairs(line, ended, record);
   return !record->values.empty();
 }
 
+// A line that a terminal's width has cut: its name may be in the line above.
+bool LogParser::Wrapped(std::string_view line, bool ended, LogRecord* record) {
+  constexpr size_t kLeast = 8;  // spaces below the columns of time and level
+  if (line.find_first_not_of(' ') < kLeast) {
+    continued_ = wrapped_ = false;
+    return false;
+  }
+  joined_ = wrapped_tail_;
+  joined_.append(" ").append(line.substr(line.find_first_not_of(' ')));
+  record->mark = continued_mark_;
+  record->mark.alone = false;
+  record->how = continued_how_;
+  record->evaluation = continued_evaluation_;
+  record->prefix = continued_prefix_;
+  TakePairs(joined_, ended, record);
+  return !record->values.empty();
+}
+
 bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) {
   const LogMark& mark = record->mark;
-  continued_ = mark.alone;
-  if (continued_) {
-    continued_mark_ = mark;
-    continued_prefix_ = record->prefix;
-  }
-  record->evaluation = mark.evaluation || IsEvaluationPrefix(record->prefix);
   const std::string_view rest = line.substr(mark.end);
+  TakeBefore(record->prefix, record);
+  // What stands before the values states whose they are.
+  std::string_view head = record->prefix;
+  if (!record->values.empty() && record->values[0].name.data() >= head.data())
+    head = head.substr(0, static_cast<size_t>(record->values[0].name.data() - head.data()));
+  record->evaluation = mark.evaluation || IsEvaluationPrefix(head);
   size_t brace = rest.find('{');
   while (brace != std::string_view::npos && brace + 1 < rest.size() && rest[brace + 1] != '\'' &&
          rest[brace + 1] != '"')
     brace = rest.find('{', brace + 1);
   TakePairs(rest.substr(0, brace), ended || brace != std::string_view::npos, record);
   if (brace != std::string_view::npos) TakeDictionary(rest.substr(brace), ended, record);
+  if (mark.alone || (record->values.empty() && !HasLetter(rest))) OpenBlock(*record);
   return !record->values.empty();
+}
+
+// A line that counts epochs, or batches within one.
+bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool ended,
+                             LogRecord* record) {
+  record->mark = mark;
+  record->prefix = line.substr(0, mark.begin);
+  record->how =
+      mark.kind == LogMark::Kind::kEpoch ? LogRecord::Step::kEpoch : LogRecord::Step::kSaid;
+  record->evaluation = mark.evaluation || IsEvaluationPrefix(record->prefix);
+  if (mark.epoch >= 0) {
+    headed_ = mark.alone;
+    epoch_ = mark.epoch;
+  } else if (mark.batches && headed_) {
+    record->mark.epoch = epoch_;
+  }
+  under_evaluation_ = false;
+  TakeBefore(record->prefix, record);
+  const size_t before = record->values.size();
+  const std::string_view rest = line.substr(mark.end);
+  TakeParts(rest, ended, record);
+  if (!record->evaluation && before == 0 && !record->values.empty()) {
+    const char* name = record->values[0].name.data();
+    if (name >= rest.data() && name <= rest.data() + rest.size())
+      record->evaluation =
+          IsEvaluationPrefix(rest.substr(0, static_cast<size_t>(name - rest.data())));
+  }
+  // "Test: [10/48]": of an evaluation its end counts, and it belongs to the step of the training.
+  if (record->evaluation && mark.batches) {
+    if (mark.total > 0 && mark.step + 1 < mark.total) {
+      record->evaluation_batch = !record->values.empty();
+      record->values.clear();
+      return false;
+    }
+    record->how = LogRecord::Step::kEpoch;
+    record->mark.step = std::max<int64_t>(0, epoch_);
+  }
+  const bool bare = record->values.empty() && !HasLetter(rest);
+  if (bare || mark.alone || (mark.kind == LogMark::Kind::kEpoch && before == 0)) OpenBlock(*record);
+  return !record->values.empty();
+}
+
+bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
+  bool whole = false;
+  if (!table_.Take(line, &whole)) return false;
+  if (!whole) return true;
+  const LogRow& row = table_.row();
+  record->mark.step = row.step;
+  record->how = row.epoch ? LogRecord::Step::kEpoch : LogRecord::Step::kSaid;
+  for (const LogRow::Value& v : row.values) record->values.push_back({v.name, v.value});
+  return true;
+}
+
+// "train Loss: 0.6 Acc: 0.7" below "Epoch 3/24": names and numbers alone.
+bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record) {
+  constexpr size_t kLongest = 240;
+  if (epoch_ < 0 || line.size() > kLongest) return false;
+  if (AnnouncesEvaluation(line)) {
+    under_evaluation_ = true;
+    return false;
+  }
+  std::string_view text = line;
+  static constexpr Bytes kBullets(" \t*>");
+  const bool bullet = line.find('*') < 4;
+  Trim(&text, kBullets, kSpaces);
+  if (text.empty() || !IsPairLetter(text[0]) || text.find('%') == text.size()) return false;
+  const bool test = text.starts_with("Test") || text.starts_with("test");
+  TakePairs(text, ended, record);
+  const bool training =
+      std::any_of(record->values.begin(), record->values.end(),
+                  [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
+  const bool signs = text.find(':') != std::string_view::npos ||
+                     text.find('=') != std::string_view::npos || bullet;
+  // Its first name begins the line, or follows the name of a set: "Test set: Average loss: 0.05".
+  const bool first = !record->values.empty() && record->values[0].name.data() >= text.data() &&
+                     record->values[0].name.data() < text.data() + 24;
+  if (!training || !signs || !first || !(headed_ || bullet || test || under_evaluation_)) {
+    record->values.clear();
+    record->refused = 0;
+    return false;
+  }
+  record->how = LogRecord::Step::kEpoch;
+  record->mark.step = record->mark.epoch = epoch_;
+  record->evaluation = test || bullet || under_evaluation_;
+  GroupBySplit(record);
+  return true;
 }
 
 bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* record) {
@@ -137,6 +369,10 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   });
   if (record->how == LogRecord::Step::kSaid) return !record->values.empty();
   if (IsSample()) return false;
+  if (shown_ >= 0) {
+    record->how = LogRecord::Step::kShown;
+    record->mark.step = shown_;
+  }
   // Without a step only what surely tells of training counts: settings are printed alike.
   return std::any_of(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
     return HasTrainingWord(v.name) && v.name.find("rate") == std::string_view::npos &&
@@ -164,7 +400,15 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
   if (ReadBar(line, &record->mark, &inside)) {
     record->how = LogRecord::Step::kBar;
     record->evaluation = IsEvaluationPrefix(record->prefix);
+    record->prefix = WithoutPercent(record->prefix);
+    TakeBefore(record->prefix, record);
     TakePairs(inside, ended || record->mark.end < line.size(), record);
+    // The longest bar without a text before it is that of the training.
+    if (record->prefix.find_first_not_of(" \t") == std::string_view::npos &&
+        record->mark.total >= shown_total_) {
+      shown_ = record->mark.step;
+      shown_total_ = record->mark.total;
+    }
     if (!record->values.empty()) return true;
   }
   // What is printed while a bar is shown stands behind it.
@@ -179,16 +423,51 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
              : ParseDictionary(rest.substr(next->begin), ended, record);
 }
 
+// Names and numbers before a mark: "loss=2.5 lr=1e-4 step=10", "| loss 9.2 | num_updates 100".
+// What a logger prints there of the process, the time and the place is left out.
+void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
+  if (text.find_first_of("=: ") == std::string_view::npos) return;
+  LogPairs pairs(text, &names_, decimals_);
+  for (LogPair pair; pairs.Next(&pair);) {
+    const bool training = HasTrainingWord(pair.name);
+    if (IsOfTheLine(pair.name) || IsModule(text, pair)) continue;
+    if (!training && IsInBrackets(text, pair.name)) continue;
+    if (pair.behind_sign || training || IsPartOfItsOwn(text, pair.name)) {
+      record->values.push_back({pair.name, pair.value, pair.group});
+    } else if (record->refused++ == 0) {
+      record->first_refused = pair.name;
+    }
+  }
+}
+
 void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) {
-  LogPairs pairs(text, &names_);
+  LogPairs pairs(text, &names_, decimals_);
   for (LogPair pair; pairs.Next(&pair);) {
     // A number may go on; a "nan" may be the beginning of a name.
     if (!ended && pair.at_end && (std::isfinite(pair.value) || !pair.behind_sign)) {
       record->cut = true;
-    } else if (!record->mark.alone || pair.name != "eta") {  // "[step=10/100,eta=2 days, 3:00:00]"
-      record->values.push_back({pair.name, pair.value});
+    } else if (record->how == LogRecord::Step::kBar && pair.named_behind) {
+      continue;                       // the bar's own speed
+    } else if (pair.name != "eta") {  // "eta: 2 days, 3:00:00"
+      record->values.push_back({pair.name, pair.value, pair.group});
     }
   }
+  if (record->refused == 0) record->first_refused = pairs.first_refused();
+  record->refused += pairs.refused();
+  wrapped_tail_ = pairs.Tail();
+}
+
+// "[train] loss=40.1, acc=0.5, [valid] loss=35.5": parts of other data, of which the first is not
+// the evaluation's.
+void LogParser::TakeParts(std::string_view text, bool ended, LogRecord* record) {
+  const size_t valid = text.find("[valid] ");
+  const size_t train = text.find("[train] ");
+  if (train == std::string_view::npos || valid == std::string_view::npos || valid < train)
+    return TakePairs(text, ended, record);
+  TakePairs(text.substr(train + 8, valid - train - 8), true, record);
+  const size_t first = record->values.size();
+  TakePairs(text.substr(valid + 8), ended, record);
+  for (size_t i = first; i < record->values.size(); ++i) record->values[i].evaluation = true;
 }
 
 void LogParser::TakeDictionary(std::string_view text, bool ended, LogRecord* record) {

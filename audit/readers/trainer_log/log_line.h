@@ -1,4 +1,4 @@
-// A line of a trainer's log as a record: its step, and the names and numbers behind it.
+// A line of a trainer's log as a record: its step, and the names and numbers of it.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,21 @@
 
 #include "audit/readers/trainer_log/log_dictionary.h"
 #include "audit/readers/trainer_log/log_pairs.h"
+#include "audit/readers/trainer_log/log_table.h"
 #include "audit/readers/trainer_log/log_words.h"
 
 namespace plumbline::audit {
 
-// What one line says.
+// One line, parsed.
 struct LogRecord {
-  enum class Step { kSaid, kCounted, kBar };
+  // kEpoch: the epoch is all that is known of the step. kShown: the step of a progress bar above
+  // it.
+  enum class Step { kSaid, kCounted, kBar, kEpoch, kShown };
   struct Value {
     std::string_view name;
     double value;
+    std::string_view group = {};  // "tot_loss" of "tot_loss[loss=0.5]"
+    bool evaluation = false;      // of a part of the line: "[valid] loss=0.5"
   };
 
   Step how = Step::kSaid;
@@ -27,11 +32,16 @@ struct LogRecord {
   bool evaluation = false;
   std::vector<Value> values;
   bool cut = false;  // a last value was left out
+  // Numbers with a sign before them that became no value, and the text before the first of them.
+  size_t refused = 0;
+  std::string_view first_refused;
+  bool evaluation_batch = false;  // a batch within an evaluation: passed over
 
   void Clear() {
     values.clear();
-    line = prefix = {};
-    evaluation = cut = false;
+    line = prefix = first_refused = {};
+    evaluation = cut = evaluation_batch = false;
+    refused = 0;
     how = Step::kSaid;
   }
 };
@@ -39,26 +49,47 @@ struct LogRecord {
 // Lines into records. Keeps the line that continues an earlier one. Not thread-safe.
 class LogParser {
  public:
+  // How fractions are written in the whole log.
+  void SetDecimals(Decimals decimals) { decimals_ = decimals; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
 
  private:
+  bool ParseLine(std::string_view line, bool ended, LogRecord* record);
+  bool ParseUnmarked(std::string_view line, bool ended, LogRecord* record);
   bool Continue(std::string_view line, bool ended, LogRecord* record);
+  bool Wrapped(std::string_view line, bool ended, LogRecord* record);
   bool ParseStep(std::string_view line, bool ended, LogRecord* record);
+  bool ParseCounter(std::string_view line, const LogMark& mark, bool ended, LogRecord* record);
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
+  bool ParseTable(std::string_view line, LogRecord* record);
+  bool ParseUnder(std::string_view line, bool ended, LogRecord* record);
   bool IsSample() const;
   bool ParseBar(std::string_view line, bool ended, LogRecord* record);
+  void TakeBefore(std::string_view text, LogRecord* record);
   void TakePairs(std::string_view text, bool ended, LogRecord* record);
+  void TakeParts(std::string_view text, bool ended, LogRecord* record);
   void TakeDictionary(std::string_view text, bool ended, LogRecord* record);
+  void OpenBlock(const LogRecord& record);
 
-  std::string plain_;
+  std::string plain_, inner_, joined_;
   LogNames names_;
   LogDictionary dictionary_;
-  int64_t epoch_ = -1;  // that Keras began last; -1: none
+  LogTable table_;
+  Decimals decimals_ = Decimals::kPoint;
+  int64_t epoch_ = -1;                    // that a line began last; -1: none
+  bool headed_ = false;                   // by a line of its own: "Epoch 3/10"
+  bool under_evaluation_ = false;         // "Test Error:" stands above
+  int64_t shown_ = -1, shown_total_ = 0;  // of the bar of the training
+  // A line that has the step, and what goes on below it.
   bool continued_ = false;
   LogMark continued_mark_;
+  LogRecord::Step continued_how_ = LogRecord::Step::kSaid;
+  bool continued_evaluation_ = false;
   std::string continued_prefix_;
+  bool wrapped_ = false;      // its source was at its end: a line without one goes on
+  std::string wrapped_tail_;  // what stood behind its last number
 };
 
 }  // namespace plumbline::audit

@@ -86,6 +86,21 @@ const char* ScanGrouped(const char* from, const char* to, double* value) {
   return stop == digits + size ? at : from;
 }
 
+// "2,5", "0,0003", "4,51e-05" where commas are the decimal signs; `from`: none.
+const char* ScanCommaDecimal(const char* from, const char* to, double* value) {
+  const char* at = from;
+  if (at != to && (*at == '-' || *at == '+')) ++at;
+  const char* first = at;
+  while (at != to && IsPairDigit(*at)) ++at;
+  if (at == first || to - at < 2 || *at != ',' || !IsPairDigit(at[1])) return from;
+  char digits[64];
+  const size_t room = std::min<size_t>(static_cast<size_t>(to - from), sizeof digits);
+  std::copy_n(from, room, digits);
+  digits[at - from] = '.';
+  const char* stop = ScanNumber(digits, digits + room, value);
+  return from + (stop - digits);
+}
+
 // Words that make of what stands before a number a sentence, not a name.
 constexpr std::string_view kSentence[] = {"did",      "not",    "was",     "is",     "reached",
                                           "improved", "from",   "than",    "saving", "saved",
@@ -117,13 +132,21 @@ bool IsSentence(std::string_view name, int most) {
 constexpr Bytes kNothing("");
 constexpr Bytes kSigns(":=");
 
+// "train.py" of "train.py:52".
+bool IsSourceFile(std::string_view text) {
+  static constexpr std::string_view kEndings[] = {".py", ".cc", ".cpp", ".cu", ".rs",
+                                                  ".go", ".c",  ".h",   ".pyx"};
+  return std::any_of(std::begin(kEndings), std::end(kEndings),
+                     [&](std::string_view ending) { return text.ends_with(ending); });
+}
+
 // The name in what stands before a number; empty: it is none.
 std::string_view NameIn(std::string_view text) {
   static constexpr Bytes kLead(" \t,;|)]}.-*>:=");
   static constexpr Bytes kOpen(" \t([");
   static constexpr Bytes kQuotes("'\"");
   static constexpr Bytes kTail(" \t:=('\"[");
-  static constexpr Bytes kNever("'\"{}[]<>\\`;:=");
+  static constexpr Bytes kNever("\"{}[]<>\\`;:=");
   Trim(&text, kLead, kOpen);
   const bool parted = !text.empty() && kSigns[text.back()];
   Trim(&text, kQuotes, kTail);
@@ -133,16 +156,35 @@ std::string_view NameIn(std::string_view text) {
     if (sign != std::string_view::npos) {
       text.remove_prefix(sign + 1);
       Trim(&text, kSpaces, kNothing);
-      text.remove_prefix(std::min(text.size(), text.find_first_of(" \t")));
-      Trim(&text, kSpaces, kNothing);
+      const size_t word = text.find_first_of(" \t");
+      if (word != std::string_view::npos) text.remove_prefix(word);
+      Trim(&text, kLead, kNothing);
     }
   }
+  // "1234 samples/sec   Loss": two spaces part columns.
+  if (const size_t columns = text.rfind("  "); columns != std::string_view::npos)
+    text.remove_prefix(columns + 2);
+  if (const size_t tab = text.rfind('\t'); tab != std::string_view::npos)
+    text.remove_prefix(tab + 1);
+  // "INFO] - loss"
+  if (const size_t bracket = text.rfind("] "); bracket != std::string_view::npos) {
+    text.remove_prefix(bracket + 1);
+    Trim(&text, kLead, kNothing);
+  }
+  // "00:00:00,123-Speed"
+  const size_t digits = text.find_first_not_of("0123456789");
+  if (digits != std::string_view::npos && digits > 0 && text[digits] == '-')
+    text.remove_prefix(digits + 1);
   if (text.empty() || text.size() > kMostNameBytes) return {};
   bool letter = false;
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    // "valid_0's l2"
+    if (c == '\'' && (i == 0 || text.substr(i, 3) != "'s ")) return {};
     if (c < 0x20 || c > 0x7E || kNever[c]) return {};
     letter |= IsPairLetter(c);
   }
+  if (IsSourceFile(text)) return {};
   if (!letter || IsSentence(text, parted ? kMostWords : kMostPlainWords)) return {};
   return text;
 }
@@ -178,7 +220,7 @@ constexpr Bytes kBefore(" \t:=[(|,'\"{");
 constexpr Bytes kBehind(" \t,;|)]}'\"(<\r");
 bool MayStandBehind(const char* at, const char* end) {
   if (at == end || kBehind[*at]) return true;
-  return *at == '.' && (at + 1 == end || IsSpaceByte(at[1]));
+  return (*at == '.' || *at == ':') && (at + 1 == end || IsSpaceByte(at[1]));
 }
 
 // More of the number or its unit may have stood behind the end of the text: "4," of "4,321".
@@ -259,8 +301,29 @@ const char* CloseOf(const char* open, const char* end) {
   return end;
 }
 
+// A parenthesis at `at`, and a sign behind it.
+bool ClosesName(const char* at, const char* end) {
+  return end - at > 1 && *at == ')' && kSigns[at[1]];
+}
+
 constexpr Bytes kEnds("|;,");
-constexpr Bytes kStops("0123456789+-.nNiI|;,(\xE2");
+constexpr Bytes kStops("0123456789+-.nNiI|;,([]\xE2");
+
+// Behind a number, as far as the part goes: "tok/s", "bf16 MFU", "words/s", a rate or a share.
+std::string_view NameBehind(const char* from, const char* to) {
+  constexpr std::ptrdiff_t kMost = 24;
+  static constexpr Bytes kPart("|;,:");
+  const char* end = from;
+  while (end != to && !kPart[*end] && end - from <= kMost) ++end;
+  if (end - from > kMost) return {};
+  std::string_view name(from, static_cast<size_t>(end - from));
+  Trim(&name, kSpaces, kSpaces);
+  const bool rate = name.ends_with("/s") || name.ends_with("/sec") || name.ends_with("MFU");
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return IsPairLetter(c) || IsPairDigit(c) || c == '/' || c == ' ' || c == '_';
+  });
+  return rate && plain && IsPairLetter(name.front()) ? name : std::string_view();
+}
 
 }  // namespace
 
@@ -280,17 +343,35 @@ LogNames::Name LogNames::Of(std::string_view text) {
   return found;
 }
 
+// Behind "3m" of "3m 12s": the seconds added to the minutes, both as seconds; where they end.
+// `from`, and nothing changed, if no seconds follow.
+static const char* AddSeconds(const char* from, const char* to, double* minutes) {
+  double seconds = 0;
+  if (to - from < 3 || *from != ' ' || !IsPairDigit(from[1])) return from;
+  const char* stop = ScanNumber(from + 1, to, &seconds);
+  if (stop == to || *stop != 's') return from;
+  *minutes = 60 * *minutes + seconds;
+  return stop + 1;
+}
+
 // At a byte that may begin a number. Passes it, or what is none up to the next space.
 bool LogPairs::TryNumber(LogPair* pair) {
   double value = 0;
-  const char* stop = ScanGrouped(at_, end_, &value);
+  const char* stop = at_;
+  if (decimals_ == Decimals::kComma) stop = ScanCommaDecimal(at_, end_, &value);
+  if (stop == at_) stop = ScanGrouped(at_, end_, &value);
   if (stop == at_) {
     ++at_;
     return false;
   }
+  if (ClosesName(stop, end_)) {  // "LR (group 0)=3e-4"
+    at_ = stop;
+    return false;
+  }
   const char* unit_end = UnitEnd(stop, end_);
   const std::string_view tight(stop, static_cast<size_t>(unit_end - stop));
-  const bool word = IsPairLetter(*at_) || (at_ + 1 != end_ && IsPairLetter(at_[1]));
+  const bool sign = *at_ == '-' || *at_ == '+';
+  const bool word = IsPairLetter(*at_) || (sign && at_ + 1 != end_ && IsPairLetter(at_[1]));
   const UnitOf* unit = FindUnit(tight);
   const bool fits = MayStandBehind(unit_end, end_) && tight.size() <= 24 &&
                     (!word || tight.empty() || unit != nullptr);
@@ -315,8 +396,14 @@ bool LogPairs::TryNumber(LogPair* pair) {
   pair->value = value;
   pair->behind_sign = BehindSign(name_, at_);
   pair->at_end = MayGoOn(ratio ? total : unit_end, end_);
-  const LogNames::Name name = names_->Of({name_, static_cast<size_t>(at_ - name_)});
+  pair->group = group_;
+  pair->named_behind = false;
+  const std::string_view before(name_, static_cast<size_t>(at_ - name_));
+  const LogNames::Name name = names_->Of(before);
+  const bool nameless = before.find_first_not_of(" \t|;,:") == std::string_view::npos;
+  if (name.name.empty() && pair->behind_sign && !nameless) Refuse(before);
   at_ = ratio ? total : unit_end;
+  if (tight == "m") at_ = AddSeconds(at_, end_, &pair->value);
   // "250.0 ms": a unit behind a space.
   if (!ratio && tight.empty() && end_ - at_ > 1 && *at_ == ' ') {
     const char* far = UnitEnd(at_ + 1, end_);
@@ -329,9 +416,43 @@ bool LogPairs::TryNumber(LogPair* pair) {
   }
   name_ = at_;
   if (unit != nullptr && !ratio) pair->value *= unit->factor;
+  if (nameless && name_ != begin_ && !ratio && (unit == nullptr || unit->name == "%"))
+    return TakeNameBehind(pair);
   pair->name = name.name;
   pair->value *= name.factor;
   return !name.name.empty();
+}
+
+void LogPairs::Refuse(std::string_view text) {
+  static constexpr Bytes kAround(" \t,;|:=");
+  Trim(&text, kAround, kAround);
+  const bool word = std::any_of(text.begin(), text.end(), IsPairLetter);
+  if (!word || IsSourceFile(text)) return;
+  if (refused_++ == 0) first_refused_ = text;
+}
+
+bool LogPairs::TakeNameBehind(LogPair* pair) {
+  pair->name = NameBehind(at_, end_);
+  if (pair->name.empty()) return false;
+  at_ = name_ = pair->name.data() + pair->name.size();
+  pair->behind_sign = pair->named_behind = true;
+  return true;
+}
+
+// At a bracket: "tot_loss[loss=0.5, " opens a group, its closing bracket ends it.
+void LogPairs::TakeGroup() {
+  if (*at_ == ']') {
+    if (!group_.empty()) name_ = at_ + 1;
+    group_ = {};
+    return;
+  }
+  if (!group_.empty() || at_ == begin_ || end_ - at_ < 2 || !IsPairLetter(at_[1])) return;
+  const char* first = at_;
+  while (first != name_ && (IsPairLetter(first[-1]) || IsPairDigit(first[-1]) || first[-1] == '_'))
+    --first;
+  if (first == at_ || !IsPairLetter(*first)) return;
+  group_ = {first, static_cast<size_t>(at_ - first)};
+  name_ = at_ + 1;
 }
 
 // At an opening parenthesis right behind a value: what is in it belongs to that.
@@ -358,8 +479,10 @@ bool LogPairs::TryWrapped(LogPair* pair) {
   const char* stop = ScanNumber(first, end_, &pair->value);
   static constexpr Bytes kAfter(" ,.)]");  // "2." is a whole number of Python
   if (stop == first || (stop != end_ && !kAfter[*stop])) return false;
+  pair->named_behind = false;
   pair->behind_sign = BehindSign(name_, wrapper.data());
   pair->at_end = MayGoOn(stop, end_);
+  pair->group = group_;
   const LogNames::Name name = names_->Of({name_, static_cast<size_t>(wrapper.data() - name_)});
   pair->name = name.name;
   pair->value *= name.factor;
@@ -374,6 +497,9 @@ bool LogPairs::Next(LogPair* pair) {
       ++at_;
     } else if (kEnds[c]) {
       name_ = ++at_;
+    } else if (c == '[' || c == ']') {
+      TakeGroup();
+      ++at_;
     } else if (c == '(') {
       const char* open = at_;
       if (TryWrapped(pair)) return true;
@@ -385,6 +511,31 @@ bool LogPairs::Next(LogPair* pair) {
     }
   }
   return false;
+}
+
+void CountDecimals(std::string_view line, size_t* commas, size_t* points) {
+  for (size_t at = 1; at + 1 < line.size(); ++at) {
+    const char c = line[at];
+    if ((c != ',' && c != '.') || !IsPairDigit(line[at - 1]) || !IsPairDigit(line[at + 1]))
+      continue;
+    size_t begin = at, end = at + 1;
+    while (begin > 0 && IsPairDigit(line[begin - 1])) --begin;
+    while (end < line.size() && IsPairDigit(line[end])) ++end;
+    static constexpr Bytes kFront(" \t:=-+");
+    static constexpr Bytes kBack(" \t|;eE%,");
+    const bool apart =
+        begin > 0 && kFront[line[begin - 1]] && (end == line.size() || kBack[line[end]]);
+    // "12:00:00,123" and "1.2.3" are neither.
+    if (!apart || (line[begin - 1] == ':' && begin > 1 && IsPairDigit(line[begin - 2]))) continue;
+    if (c == '.') {
+      ++*points;
+    } else if (end - at != 4 || line[begin] == '0') {
+      const bool list = end < line.size() && line[end] == ',' && end + 1 < line.size() &&
+                        !IsSpaceByte(line[end + 1]);
+      *commas += list ? 0 : 1;
+    }
+    at = end;
+  }
 }
 
 }  // namespace plumbline::audit

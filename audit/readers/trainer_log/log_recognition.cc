@@ -14,6 +14,7 @@
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_line.h"
+#include "audit/readers/trainer_log/log_wrapping.h"
 
 namespace plumbline::audit {
 namespace {
@@ -183,10 +184,16 @@ bool IsBinary(std::string_view head) {
 
 }  // namespace
 
+// A collector's lines of a log, an object each, are in files of this ending.
+static bool IsCollected(std::string_view path, std::string_view head) {
+  std::string scratch;
+  return path.ends_with(".json") && !LineInJson(head.substr(0, head.find('\n')), &scratch).empty();
+}
+
 bool IsTrainerLog(std::string_view path, std::string_view head) {
   constexpr size_t kLook = 1 << 20;
   constexpr size_t kTail = 64 << 10;
-  if (IsDocument(path) || JsonLinesFormat().recognise(path, head) ||
+  if ((IsDocument(path) && !IsCollected(path, head)) || JsonLinesFormat().recognise(path, head) ||
       CsvFormat().recognise(path, head))
     return false;
   const bool packed = IsCompressed(head);

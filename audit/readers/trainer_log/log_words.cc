@@ -13,6 +13,8 @@ char Small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c
 bool IsLogLetter(char c) { return Small(c) >= 'a' && Small(c) <= 'z'; }
 bool IsNameByte(char c) { return IsLogLetter(c) || IsLogDigit(c) || c == '_'; }
 
+}  // namespace
+
 bool HasWordAt(std::string_view text, size_t at, std::string_view word) {
   if (text.size() - at < word.size()) return false;
   for (size_t i = 0; i < word.size(); ++i) {
@@ -22,9 +24,32 @@ bool HasWordAt(std::string_view text, size_t at, std::string_view word) {
   return end == text.size() || !IsNameByte(text[end]);
 }
 
+size_t ReadCount(std::string_view text, size_t at, int64_t* count) {
+  const size_t begin = at;
+  int64_t value = 0;
+  size_t digits = 0;
+  while (at < text.size()) {
+    const bool group = text[at] == ',' && digits > 0 && at + 3 < text.size() &&
+                       IsLogDigit(text[at + 1]) && IsLogDigit(text[at + 2]) &&
+                       IsLogDigit(text[at + 3]) &&
+                       (at + 4 == text.size() || !IsLogDigit(text[at + 4]));
+    if (!IsLogDigit(text[at]) && !group) break;
+    if (!group) {
+      if (++digits > 15) return begin;
+      value = 10 * value + (text[at] - '0');
+    }
+    ++at;
+  }
+  if (digits == 0) return begin;
+  *count = value;
+  return at;
+}
+
+namespace {
+
 // The longest first.
-constexpr std::string_view kMarkWords[] = {"iterations", "iteration", "iter",
-                                           "steps",      "step",      "updates"};
+constexpr std::string_view kMarkWords[] = {"iterations", "iteration", "iter",    "it",
+                                           "steps",      "step",      "updates", "update"};
 
 // In front of '_' or of a space these say that the number is no step, or that it is one.
 constexpr std::string_view kJoinedBefore[] = {"global_",  "train_",     "trainer_", "training_",
@@ -49,8 +74,34 @@ bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) {
   });
 }
 
+}  // namespace
+
+bool IsLimitBefore(std::string_view text, size_t at) {
+  const std::string_view word = WordBefore(text, at);
+  if (!IsOneOf(word, kNotBefore)) return false;
+  // "loss=nan step=1": a value, not a name.
+  size_t before = static_cast<size_t>(word.data() - text.data());
+  while (before > 0 && text[before - 1] == ' ') --before;
+  return before == 0 || (text[before - 1] != '=' && text[before - 1] != ':');
+}
+
+namespace {
+
+// Words of other meanings, too: they are marks at the beginning of a line or of a part of it.
+bool BeginsPart(std::string_view text, size_t at) {
+  size_t before = at;
+  while (before > 0 && text[before - 1] == ' ') --before;
+  return before == 0 || std::strchr("[](|,;:-", text[before - 1]) != nullptr;
+}
+
 // May a word that begins at `at` be the step's? "global_step" may, "max_steps" and "s/step" not.
 bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
+  if (word == "it" || word == "update") {
+    const size_t end = at + word.size();
+    const bool valued = end < text.size() && (text[end] == '=' || text[end] == ':');
+    const bool apart = at == 0 || !(IsNameByte(text[at - 1]) || text[at - 1] == '/');
+    return apart && (BeginsPart(text, at) || valued);
+  }
   if (at == 0) return word != "updates";
   const char before = text[at - 1];
   if (before == '_') {
@@ -58,38 +109,15 @@ bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
     while (begin > 0 && IsNameByte(text[begin - 1])) --begin;
     const std::string_view joined = text.substr(begin, at - begin);
     if (word == "updates") return joined == "num_";
-    return std::find(std::begin(kJoinedBefore), std::end(kJoinedBefore), joined) !=
-           std::end(kJoinedBefore);
+    return IsOneOf(joined, kJoinedBefore);
   }
   if (word == "updates" || IsNameByte(before) || before == '/') return false;
   if (before == '-' && at > 1 && text[at - 2] == '-') return false;  // an option: "--steps 100"
-  return before != ' ' || !IsOneOf(WordBefore(text, at), kNotBefore);
+  return before != ' ' || !IsLimitBefore(text, at);
 }
 
 size_t PassSpaces(std::string_view text, size_t at) {
   while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
-  return at;
-}
-
-// "1,000" too; at most 15 digits.
-size_t ReadCount(std::string_view text, size_t at, int64_t* count) {
-  const size_t begin = at;
-  int64_t value = 0;
-  size_t digits = 0;
-  while (at < text.size()) {
-    const bool group = text[at] == ',' && digits > 0 && at + 3 < text.size() &&
-                       IsLogDigit(text[at + 1]) && IsLogDigit(text[at + 2]) &&
-                       IsLogDigit(text[at + 3]) &&
-                       (at + 4 == text.size() || !IsLogDigit(text[at + 4]));
-    if (!IsLogDigit(text[at]) && !group) break;
-    if (!group) {
-      if (++digits > 15) return begin;
-      value = 10 * value + (text[at] - '0');
-    }
-    ++at;
-  }
-  if (digits == 0) return begin;
-  *count = value;
   return at;
 }
 
@@ -206,6 +234,32 @@ int64_t NumberBehind(std::string_view text, std::string_view word) {
 
 }  // namespace
 
+namespace {
+
+// "STEP: 25/400 -- GLOBAL_STEP: 825": of several steps the global one counts.
+LogMark GlobalOf(std::string_view line, const LogMark& first) {
+  constexpr std::string_view kRest = "lobal";
+  const auto is_global = [&](size_t at) {
+    if (Small(line[at - 1]) != 'g' || (at > 1 && IsNameByte(line[at - 2]))) return false;
+    for (size_t i = 0; i < kRest.size(); ++i) {
+      if (Small(line[at + i]) != kRest[i]) return false;
+    }
+    const char behind = line[at + kRest.size()];
+    return behind == '_' || behind == ' ';
+  };
+  // 'b' is the rarest of its letters.
+  for (size_t at = first.end; at < line.size(); ++at) {
+    const size_t b = line.find_first_of("bB", at);
+    if (b == std::string_view::npos || b + 4 >= line.size()) break;
+    at = b;
+    if (b < first.end + 4 || !is_global(b - 2)) continue;
+    if (std::optional<LogMark> mark = StepAt(line, b + 4)) return *mark;
+  }
+  return first;
+}
+
+}  // namespace
+
 std::optional<LogMark> FindMark(std::string_view line) {
   for (size_t at = 0; at < line.size(); ++at) {
     const char c = line[at];
@@ -216,7 +270,7 @@ std::optional<LogMark> FindMark(std::string_view line) {
     } else if (c == '%') {
       if (next == '|') return LogMark{LogMark::Kind::kBar, at, at};
     } else if (at == 0 || !IsLogLetter(line[at - 1])) {
-      if (std::optional<LogMark> mark = StepAt(line, at)) return mark;
+      if (const std::optional<LogMark> mark = StepAt(line, at)) return GlobalOf(line, *mark);
     }
   }
   return std::nullopt;

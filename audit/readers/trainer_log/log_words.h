@@ -10,11 +10,14 @@
 namespace plumbline::audit {
 
 struct LogMark {
-  enum class Kind { kStep, kDictionary, kBar };
+  // kEpoch: the line states an epoch and no other count (log_counter.h).
+  enum class Kind { kStep, kDictionary, kBar, kEpoch };
   Kind kind = Kind::kStep;
   size_t begin = 0, end = 0;  // of the mark; of a dictionary its brace, of a bar its '%'
   int64_t step = 0;
   int64_t total = 0;        // 0: not said
+  int64_t epoch = -1;       // stated by the mark itself; -1: not stated
+  bool batches = false;     // counts batches: begins anew in each epoch
   bool evaluation = false;  // "Iter(val) [10/100]"
   // In brackets of its own, with others of its kind or not, and nothing follows: "[step=10/100]",
   // "[step=10/100,epoch=0]".
@@ -23,6 +26,14 @@ struct LogMark {
 
 // The first mark of a line; nothing: it has none.
 std::optional<LogMark> FindMark(std::string_view line);
+
+// Reads "1000" or "1,000" at `at`, at most 15 digits. Returns the end; `at` itself if there is
+// none.
+size_t ReadCount(std::string_view text, size_t at, int64_t* count);
+// Case-insensitive: is `word` at `at`, and no part of a longer name behind it?
+bool HasWordAt(std::string_view text, size_t at, std::string_view word);
+// True if the word before `at` makes a setting or a limit of the count: "max epoch", "every step".
+bool IsLimitBefore(std::string_view text, size_t at);
 
 // What stands before a mark: a time, a host, a logger, a rank.
 int64_t RankInPrefix(std::string_view prefix);   // -1: none

@@ -107,20 +107,18 @@ def nanogpt(rows, out, points):
 
 def hugging_face(rows, out, points):
     out.write("***** Running training *****\n  Num examples = 7,680\n  Total optimization steps = 120\n")
-    counted = 0
     for step, loss, norm, rate, validation, skipped, scale in rows:
         out.write(f"\r{100 * step // STEPS:3d}%|{'█' * (step // 12):<10}| {step}/{STEPS}"
                   f" [00:{step // 4:02d}<00:{30 - step // 4:02d}, 4.01it/s]")
         if step % 10 == 0:
-            counted += 1
             shown = {"loss": round(loss, 4), "grad_norm": float("nan") if skipped else norm,
                      "learning_rate": rate, "epoch": step / 60}
             out.write(f"\n{shown}\n")
-            points += [[counted, name, value] for name, value in shown.items()]
+            points += [[step, name, value] for name, value in shown.items()]
         if validation is not None:
             shown = {"eval_loss": validation, "eval_runtime": 0.01, "epoch": step / 60}
             out.write(f"{shown}\n")
-            points += [[counted, name, value] for name, value in shown.items()]
+            points += [[step, name, value] for name, value in shown.items()]
 
 
 def torchtitan(rows, out, points):

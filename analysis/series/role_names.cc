@@ -1,0 +1,235 @@
+#include "analysis/series/role_names.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string>
+
+#include "absl/strings/ascii.h"
+
+namespace plumbline {
+namespace {
+
+// `name` as NormalName gives it. A '*' at its end stands for any further words, one at its
+// beginning for any words before.
+struct NameOfRole {
+  std::string_view name;
+  SeriesRole role;
+};
+
+// The names were read in public sources of August 2026 (TRL, verl, slime, NeMo-RL, prime-rl,
+// OpenRLHF, open-instruct, ms-swift, torchtitan, Megatron-LM, OLMo-core, Composer).
+constexpr NameOfRole kNamesOfRoles[] = {
+    // Trainer and engine disagree on a token's log-probability.
+    {"sampling sampling logp difference *", SeriesRole::kMismatch},
+    {"train rollout logprob abs diff *", SeriesRole::kMismatch},
+    {"train rollout logprob abs diff", SeriesRole::kMismatch},
+    {"* train rollout logprob abs diff", SeriesRole::kMismatch},
+    {"vllm vs local logprob diff *", SeriesRole::kMismatch},
+    {"* vllm vs local logprob diff mean", SeriesRole::kMismatch},
+    {"training rollout probs diff mean", SeriesRole::kMismatchProbability},
+    {"training rollout probs diff max", SeriesRole::kMismatchProbability},
+    {"training rollout probs diff std", SeriesRole::kMismatchProbability},
+    {"rollout probs diff mean", SeriesRole::kMismatchProbability},
+    {"rollout probs diff max", SeriesRole::kMismatchProbability},
+    {"rollout probs diff std", SeriesRole::kMismatchProbability},
+    {"rollout corr kl", SeriesRole::kMismatchKl},
+    {"rollout corr k3 kl", SeriesRole::kMismatchKl},
+    {"rollout correction kl", SeriesRole::kMismatchKl},
+    {"rollout correction k3 kl", SeriesRole::kMismatchKl},
+    {"* gen kl error", SeriesRole::kMismatchKl},
+    {"gen kl error", SeriesRole::kMismatchKl},
+    {"policy kl error", SeriesRole::kMismatchKl},
+    {"js divergence error", SeriesRole::kMismatchKl},
+    {"mismatch kl *", SeriesRole::kMismatchKl},
+    {"mismatch k3 kl", SeriesRole::kMismatchKl},
+    {"vllm kl", SeriesRole::kMismatchKl},
+    {"vllm local reverse kl", SeriesRole::kMismatchKl},
+    {"token mult prob error", SeriesRole::kMismatchFactor},
+    {"* token mult prob error", SeriesRole::kMismatchFactor},
+    {"max seq mult prob error", SeriesRole::kMismatchFactor},
+    {"mean seq mult prob error", SeriesRole::kMismatchFactor},
+    {"min seq mult prob error", SeriesRole::kMismatchFactor},
+    {"rollout corr chi2 token", SeriesRole::kMismatchChiSquare},
+    {"rollout corr chi2 seq", SeriesRole::kMismatchChiSquare},
+    {"rollout correction chi2 token", SeriesRole::kMismatchChiSquare},
+    {"chi2 token", SeriesRole::kMismatchChiSquare},
+    {"chi2 seq", SeriesRole::kMismatchChiSquare},
+    {"sampling importance sampling ratio *", SeriesRole::kImportanceRatio},
+    {"* rollout is mean", SeriesRole::kImportanceRatio},
+    {"* rollout is std", SeriesRole::kImportanceRatio},
+    {"* rollout is eff sample size", SeriesRole::kImportanceRatio},
+    {"rollout is mean", SeriesRole::kImportanceRatio},
+    {"rollout is std", SeriesRole::kImportanceRatio},
+    {"sampling importance ratio", SeriesRole::kImportanceRatio},
+    {"is weight mean", SeriesRole::kImportanceRatio},
+    {"ois", SeriesRole::kImportanceRatio},
+    {"tis", SeriesRole::kImportanceRatio},
+    // The policy moves away from the one that drew, or from the reference.
+    {"ppo kl", SeriesRole::kStepKl},
+    {"approx kl", SeriesRole::kStepKl},
+    {"approxkl", SeriesRole::kStepKl},
+    {"policy approxkl avg", SeriesRole::kStepKl},
+    {"pg clipfrac *", SeriesRole::kClipShare},
+    {"pg clipfrac", SeriesRole::kClipShare},
+    {"clip frac", SeriesRole::kClipShare},
+    {"clip fraction", SeriesRole::kClipShare},
+    {"clipfrac", SeriesRole::kClipShare},
+    {"clip ratio *", SeriesRole::kClipShare},
+    {"ppo clip ratio", SeriesRole::kClipShare},
+    {"policy clipfrac *", SeriesRole::kClipShare},
+    {"is masked *", SeriesRole::kClipShare},
+    {"kl", SeriesRole::kReferenceKl},
+    {"objective kl *", SeriesRole::kReferenceKl},
+    {"objective kl", SeriesRole::kReferenceKl},
+    {"entropy", SeriesRole::kEntropy},
+    {"approx entropy", SeriesRole::kEntropy},
+    {"policy entropy avg", SeriesRole::kEntropy},
+    {"entropy * mean", SeriesRole::kEntropy},
+    {"reward", SeriesRole::kReward},
+    {"rewards *", SeriesRole::kReward},
+    {"mean reward", SeriesRole::kReward},
+    {"raw reward", SeriesRole::kReward},
+    {"critic score *", SeriesRole::kReward},
+    {"critic rewards *", SeriesRole::kReward},
+    {"rollout ep rew mean", SeriesRole::kReward},
+    {"ep rew mean", SeriesRole::kReward},
+    {"charts episodic return", SeriesRole::kReward},
+    {"episode reward mean", SeriesRole::kReward},
+    {"env runners episode return mean", SeriesRole::kReward},
+    {"episode return mean", SeriesRole::kReward},
+    {"objective rlhf reward", SeriesRole::kReward},
+    {"reward std", SeriesRole::kRewardSpread},
+    {"group reward std", SeriesRole::kRewardSpread},
+    {"frac reward zero std", SeriesRole::kRewardSpread},
+    {"zero std count *", SeriesRole::kRewardSpread},
+    {"completions mean length", SeriesRole::kResponseLength},
+    {"completion length", SeriesRole::kResponseLength},
+    {"completions *", SeriesRole::kResponseLength},
+    {"response length *", SeriesRole::kResponseLength},
+    {"response len *", SeriesRole::kResponseLength},
+    {"rollout response len *", SeriesRole::kResponseLength},
+    {"truncated ratio", SeriesRole::kTruncatedShare},
+    {"clipped ratio", SeriesRole::kTruncatedShare},
+    {"aborted ratio", SeriesRole::kTruncatedShare},
+    {"completions clipped ratio", SeriesRole::kTruncatedShare},
+    {"response length clip ratio", SeriesRole::kTruncatedShare},
+    {"sample staleness *", SeriesRole::kStaleness},
+    {"trajectory staleness *", SeriesRole::kStaleness},
+    {"avg trajectory age", SeriesRole::kStaleness},
+    {"off policy *", SeriesRole::kStaleness},
+    {"num steps off policy", SeriesRole::kStaleness},
+    // Experts.
+    {"max vio", SeriesRole::kExpertLoad},
+    {"max vio *", SeriesRole::kExpertLoad},
+    {"* max vio", SeriesRole::kExpertLoad},
+    {"rollout moe *", SeriesRole::kExpertLoad},
+    {"expert utilization", SeriesRole::kExpertLoad},
+    {"expert utilisation", SeriesRole::kExpertLoad},
+    {"* expert utilization", SeriesRole::kExpertLoad},
+    {"routing confidence mean", SeriesRole::kExpertLoad},
+    {"drop rate", SeriesRole::kDropRate},
+    {"moe drop rate", SeriesRole::kDropRate},
+    {"* token drop rate", SeriesRole::kDropRate},
+    {"router entropy", SeriesRole::kRouterEntropy},
+    {"moe router entropy", SeriesRole::kRouterEntropy},
+    {"* router entropy", SeriesRole::kRouterEntropy},
+    // Mixed precision.
+    {"grad scale", SeriesRole::kLossScale},
+    {"fp16 grad scale", SeriesRole::kLossScale},
+    {"amp scale", SeriesRole::kLossScale},
+    {"loss scaler", SeriesRole::kLossScale},
+    {"dynamic loss scale", SeriesRole::kLossScale},
+    {"number of skipped iterations", SeriesRole::kSkippedSteps},
+    {"skipped steps", SeriesRole::kSkippedSteps},
+    {"skipped iterations", SeriesRole::kSkippedSteps},
+    {"skipped", SeriesRole::kSkippedSteps},
+    {"if nan skip", SeriesRole::kSkippedSteps},
+    {"optim step skipped", SeriesRole::kSkippedSteps},
+    {"number of nan iterations", SeriesRole::kNanCount},
+    {"nan iterations", SeriesRole::kNanCount},
+    {"nan count", SeriesRole::kNanCount},
+    // Speed.
+    {"tokens s", SeriesRole::kTokensPerSecond},
+    {"tok s", SeriesRole::kTokensPerSecond},
+    {"tok sec", SeriesRole::kTokensPerSecond},
+    {"tokens sec", SeriesRole::kTokensPerSecond},
+    {"tokens per second", SeriesRole::kTokensPerSecond},
+    {"tokens per sec", SeriesRole::kTokensPerSecond},
+    {"throughput tokens per sec", SeriesRole::kTokensPerSecond},
+    {"throughput device tokens per sec", SeriesRole::kTokensPerSecond},
+    {"throughput device tps", SeriesRole::kTokensPerSecond},
+    {"throughput(tps)", SeriesRole::kTokensPerSecond},
+    {"tokens per second per gpu", SeriesRole::kTokensPerSecond},
+    {"wps", SeriesRole::kTokensPerSecond},
+    {"words s", SeriesRole::kTokensPerSecond},
+    {"tps", SeriesRole::kTokensPerSecond},
+    {"tgs", SeriesRole::kTokensPerSecond},
+    {"mfu", SeriesRole::kUtilisation},
+    {"mfu(%)", SeriesRole::kUtilisation},
+    {"perf mfu *", SeriesRole::kUtilisation},
+    {"throughput device mfu", SeriesRole::kUtilisation},
+    {"bf16 mfu", SeriesRole::kUtilisation},
+    // Others that words would take for something else.
+    {"l r", SeriesRole::kRate},
+    {"mean token accuracy", SeriesRole::kAccuracy},
+    {"token acc", SeriesRole::kAccuracy},
+    {"token accuracy", SeriesRole::kAccuracy},
+    {"next token accuracy", SeriesRole::kAccuracy},
+    {"accuracy", SeriesRole::kAccuracy},
+    {"acc", SeriesRole::kAccuracy},
+    {"train speed(iter s)", SeriesRole::kNone},
+    {"hparam *", SeriesRole::kNone},
+};
+
+// Lower case, one space where any separator stood.
+std::string NormalName(std::string_view name) {
+  std::string normal;
+  for (const char c : name) {
+    const bool separator =
+        c == '/' || c == '_' || c == '-' || c == '.' || c == ':' || c == ' ' || c == '\t';
+    if (!separator) {
+      normal += absl::ascii_tolower(c);
+    } else if (!normal.empty() && normal.back() != ' ') {
+      normal += ' ';
+    }
+  }
+  while (normal.ends_with(' ')) normal.pop_back();
+  return normal;
+}
+
+bool Fits(std::string_view name, std::string_view pattern) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return name == pattern;
+  const std::string_view before = pattern.substr(0, star), after = pattern.substr(star + 1);
+  return name.size() >= before.size() + after.size() && name.starts_with(before) &&
+         name.ends_with(after);
+}
+
+std::optional<SeriesRole> Find(std::string_view normal) {
+  const auto* found =
+      std::find_if(std::begin(kNamesOfRoles), std::end(kNamesOfRoles),
+                   [&](const NameOfRole& known) { return Fits(normal, known.name); });
+  return found == std::end(kNamesOfRoles) ? std::nullopt : std::optional(found->role);
+}
+
+}  // namespace
+
+std::optional<SeriesRole> RoleInTable(std::string_view name) {
+  constexpr size_t kLongest = 128;
+  constexpr std::string_view kWrapping[] = {"train ", "data ",    "actor ",
+                                            "val ",   "metrics ", "eval "};
+  if (name.size() > kLongest) return std::nullopt;
+  const std::string normal = NormalName(name);
+  std::string_view rest = normal;
+  while (true) {
+    if (const std::optional<SeriesRole> role = Find(rest)) return role;
+    const auto* prefix =
+        std::find_if(std::begin(kWrapping), std::end(kWrapping),
+                     [&](std::string_view word) { return rest.starts_with(word); });
+    if (prefix == std::end(kWrapping)) return std::nullopt;
+    rest.remove_prefix(prefix->size());
+  }
+}
+
+}  // namespace plumbline

@@ -1,0 +1,186 @@
+#include "audit/readers/trainer_log/log_table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+#include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
+#include "audit/readers/trainer_log/log_bytes.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr Bytes kTableEdges(" \t|");
+
+// Cells between pipes, tabs or two spaces; `narrow`: one space parts them, too.
+std::vector<std::string_view> CellsOf(std::string_view line, bool narrow) {
+  std::vector<std::string_view> cells;
+  const bool piped = line.find('|') != std::string_view::npos;
+  Trim(&line, kTableEdges, kTableEdges);
+  while (!line.empty()) {
+    size_t end = 0;
+    while (end < line.size()) {
+      const char c = line[end];
+      if (piped ? c == '|' : c == '\t' || (c == ' ' && (narrow || line.substr(end, 2) == "  ")))
+        break;
+      ++end;
+    }
+    std::string_view cell = line.substr(0, end);
+    line.remove_prefix(std::min(line.size(), end + 1));
+    if (!piped) Trim(&line, kTableEdges, kTableEdges);
+    Trim(&cell, kSpaces, kSpaces);
+    cells.push_back(cell);
+  }
+  return cells;
+}
+
+// "-----", "+----+----+", "|---|---|".
+bool IsRule(std::string_view line) {
+  static constexpr Bytes kRule("-=+| \t:");
+  Trim(&line, kSpaces, kSpaces);
+  return line.size() >= 3 && line.find_first_of("-=") != std::string_view::npos &&
+         std::all_of(line.begin(), line.end(), [](char c) { return kRule[c]; });
+}
+
+// "3/100", "2.61G", "0.5s", "45.3%"; nothing: no number. A time ("00:12") is none.
+std::optional<double> CellNumber(std::string_view cell) {
+  if (const std::optional<double> number = NumberOf(cell)) return number;
+  struct Suffix {
+    char letter;
+    double factor;
+  };
+  static constexpr Suffix kSuffixes[] = {{'s', 1},   {'m', 60},  {'h', 3600}, {'%', 0.01},
+                                         {'K', 1e3}, {'M', 1e6}, {'G', 1e9}};
+  for (const Suffix& suffix : kSuffixes) {
+    if (!cell.ends_with(suffix.letter)) continue;
+    const std::optional<double> number = NumberOf(cell.substr(0, cell.size() - 1));
+    return number && std::isfinite(*number) ? std::optional(*number * suffix.factor) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// What a cell that is no number may be in a row of numbers.
+bool IsFiller(std::string_view cell) {
+  if (cell.empty() || cell == "-" || cell == "--" || cell == "None" || cell == "+") return true;
+  return cell.size() <= 12 && std::all_of(cell.begin(), cell.end(), [](char c) {
+           return IsPairDigit(c) || c == ':' || c == '.' || c == 's' || c == 'm' || c == 'h';
+         });
+}
+
+std::optional<int64_t> StepCell(std::string_view cell) { return CountIn(cell); }
+
+bool StartsHeader(std::string_view name) {
+  return StepNameRank(name) >= 0 || name == "Round" || name == "round";
+}
+
+}  // namespace
+
+bool LogTable::Take(std::string_view line, bool* whole) {
+  *whole = false;
+  const size_t first = line.find_first_not_of(" \t");
+  if (first == std::string_view::npos || line.size() > 4096) return false;
+  const char c = line[first];
+  if (c == '|' || c == '-' || c == '+') {
+    if (TakeBox(line, whole)) return true;
+    if (IsRule(line)) return active();
+  }
+  if (active() && (IsPairDigit(c) || c == '|')) return *whole = TakeRow(line);
+  return (IsPairLetter(c) || c == '|') && TakeHeader(line);
+}
+
+bool LogTable::TakeHeader(std::string_view line) {
+  std::vector<std::string_view> cells = CellsOf(line, false);
+  if (cells.size() == 1) cells = CellsOf(line, true);
+  if (cells.size() < 2 || cells.size() > kMostColumns || !StartsHeader(cells[0])) return false;
+  const bool training = std::any_of(cells.begin(), cells.end(), HasTrainingWord);
+  const bool names = std::all_of(cells.begin(), cells.end(), [](std::string_view cell) {
+    return !cell.empty() && cell.size() <= 48 && IsPairLetter(cell[0]) &&
+           cell.find_first_of(":=,") == std::string_view::npos;
+  });
+  if (!training || !names) return false;
+  columns_.assign(cells.begin(), cells.end());
+  epoch_ = IsEpochName(cells[0]) || cells[0] == "Round" || cells[0] == "round";
+  return true;
+}
+
+bool LogTable::TakeRow(std::string_view line) {
+  // "... 640: 100%|████| 625/625 [...]": a bar behind the row.
+  const size_t bar = line.find("%|");
+  if (bar != std::string_view::npos) line = line.substr(0, line.rfind(':', bar));
+  std::vector<std::string_view> cells = CellsOf(line, false);
+  if (cells.size() != columns_.size()) cells = CellsOf(line, true);
+  if (cells.size() != columns_.size()) return false;
+  const std::optional<int64_t> step = StepCell(cells[0]);
+  if (!step) return false;
+  row_.values.clear();
+  row_.texts = 0;
+  for (size_t i = 1; i < cells.size(); ++i) {
+    const std::optional<double> number = CellNumber(cells[i]);
+    if (!number && !IsFiller(cells[i])) return false;
+    row_.texts += number || cells[i].empty() ? 0 : 1;
+    if (number) row_.values.push_back({columns_[i], *number});
+  }
+  row_.step = *step;
+  row_.epoch = epoch_;
+  return !row_.values.empty();
+}
+
+// A row of two cells, or the rule that ends the box.
+bool LogTable::TakeBox(std::string_view line, bool* whole) {
+  if (IsRule(line)) {
+    const bool some = !box_.empty();
+    *whole = some && EndBox();
+    box_.clear();
+    group_.clear();
+    return some;
+  }
+  std::string_view text = line;
+  Trim(&text, kSpaces, kSpaces);
+  if (text.size() < 5 || text.front() != '|' || text.back() != '|') return false;
+  text = text.substr(1, text.size() - 2);
+  const size_t pipe = text.find('|');
+  if (pipe == std::string_view::npos || text.find('|', pipe + 1) != std::string_view::npos)
+    return false;
+  std::string_view name = text.substr(0, pipe), value = text.substr(pipe + 1);
+  const bool indented = name.starts_with("   ");
+  Trim(&name, kSpaces, kSpaces);
+  Trim(&value, kSpaces, kSpaces);
+  if (name.empty() || name.size() > kMostNameBytes || box_.size() == kMostBox) return false;
+  if (value.empty()) {
+    group_ = name.ends_with('/') ? name : std::string(name) + "/";
+    return true;
+  }
+  const std::optional<double> number = CellNumber(value);
+  if (!number) return !box_.empty();
+  const bool grouped = indented && !group_.empty();
+  box_.push_back({(grouped ? group_ : "") + std::string(name), *number});
+  return true;
+}
+
+// The box's step: the time steps of an environment, else what else is called a step.
+bool LogTable::EndBox() {
+  int best = -1;
+  size_t at = box_.size();
+  for (size_t i = 0; i < box_.size(); ++i) {
+    const int rank = box_[i].name.ends_with("total_timesteps") ? 0
+                     : IsEpochName(box_[i].name)
+                         ? 1000
+                         : StepNameRank(box_[i].name.substr(box_[i].name.rfind('/') + 1));
+    if (rank < 0 || !IsWhole(box_[i].value) || (best >= 0 && rank >= best)) continue;
+    best = rank;
+    at = i;
+  }
+  if (at == box_.size()) return false;
+  row_.step = static_cast<int64_t>(box_[at].value);
+  row_.epoch = best >= 1000;
+  row_.texts = 0;
+  row_.values.clear();
+  for (size_t i = 0; i < box_.size(); ++i) {
+    if (i != at) row_.values.push_back(std::move(box_[i]));
+  }
+  return row_.step >= 0 && !row_.values.empty();
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,52 @@
+// Tables that trainers print: a header and rows of numbers in columns, and boxes of names and
+// values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::audit {
+
+// One row, or one box.
+struct LogRow {
+  struct Value {
+    std::string name;
+    double value;
+  };
+  bool epoch = false;  // the step is an epoch
+  int64_t step = 0;
+  std::vector<Value> values;
+  size_t texts = 0;  // cells that are no numbers: times, words
+};
+
+// "epoch  train_loss  valid_loss  time" and rows below it (fastai, skorch, scikit-learn, YOLO, a
+// notebook's table); "| train/   |   |", "|    loss | 2.5 |" between rules (Stable-Baselines3,
+// Spinning Up). Not thread-safe.
+class LogTable {
+ public:
+  // A header was read, so that rows may follow.
+  bool active() const { return !columns_.empty(); }
+  // The line belongs to a table. *whole: a row or a box ended with it, in row().
+  bool Take(std::string_view line, bool* whole);
+  const LogRow& row() const { return row_; }
+
+ private:
+  static constexpr size_t kMostColumns = 64;
+  static constexpr size_t kMostBox = 512;  // rows
+
+  bool TakeHeader(std::string_view line);
+  bool TakeRow(std::string_view line);
+  bool TakeBox(std::string_view line, bool* whole);
+  bool EndBox();
+
+  std::vector<std::string> columns_;
+  bool epoch_ = false;
+  LogRow row_;
+  std::vector<LogRow::Value> box_;  // since its first row
+  std::string group_;               // "train/"
+};
+
+}  // namespace plumbline::audit

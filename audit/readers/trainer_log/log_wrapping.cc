@@ -1,0 +1,112 @@
+#include "audit/readers/trainer_log/log_wrapping.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+#include "audit/readers/trainer_log/log_bytes.h"
+
+namespace plumbline::audit {
+namespace {
+
+int HexDigit(char c) {
+  if (IsPairDigit(c)) return c - '0';
+  const char low = static_cast<char>(c | 0x20);
+  return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+}
+
+void AppendCodePoint(uint32_t code, std::string* out) {
+  if (code < 0x80) {
+    *out += static_cast<char>(code);
+  } else if (code < 0x800) {
+    *out += static_cast<char>(0xC0 | (code >> 6));
+    *out += static_cast<char>(0x80 | (code & 0x3F));
+  } else {
+    *out += static_cast<char>(0xE0 | (code >> 12));
+    *out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
+    *out += static_cast<char>(0x80 | (code & 0x3F));
+  }
+}
+
+// "\\u001b" -> its code; false: no four digits.
+bool ReadCode(std::string_view digits, uint32_t* code) {
+  if (digits.size() < 4) return false;
+  *code = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    const int digit = HexDigit(digits[i]);
+    if (digit < 0) return false;
+    *code = 16 * *code + static_cast<uint32_t>(digit);
+  }
+  return true;
+}
+
+// Unescapes up to the closing quote. A newline at the end is left out, others become spaces.
+bool Unescape(std::string_view text, std::string* out) {
+  out->clear();
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '"') {
+      while (out->ends_with(' ') || out->ends_with('\r')) out->pop_back();
+      return true;
+    }
+    if (text[at] != '\\') {
+      *out += text[at];
+      continue;
+    }
+    if (++at == text.size()) return false;
+    uint32_t code = 0;
+    switch (text[at]) {
+      case 'n':
+        *out += ' ';
+        break;
+      case 't':
+        *out += '\t';
+        break;
+      case 'r':
+        *out += '\r';
+        break;
+      case 'u':
+        if (!ReadCode(text.substr(at + 1), &code)) return false;
+        AppendCodePoint(code, out);
+        at += 4;
+        break;
+      default:
+        *out += text[at];
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view LineInJson(std::string_view line, std::string* scratch) {
+  static constexpr std::string_view kKeys[] = {"\"log\"",  "\"message\"", "\"MESSAGE\"",
+                                               "\"line\"", "\"msg\"",     "\"textPayload\""};
+  if (line.size() < 10 || line[0] != '{' || line[1] != '"') return {};
+  for (const std::string_view key : kKeys) {
+    size_t at = line.find(key);
+    if (at == std::string_view::npos) continue;
+    // A key, not the beginning of a text.
+    const char before = line[line.find_last_not_of(" \t", at - 1)];
+    at += key.size();
+    while (at < line.size() && (IsSpaceByte(line[at]) || line[at] == ':')) ++at;
+    if ((before != '{' && before != ',') || at >= line.size() || line[at] != '"') continue;
+    if (Unescape(line.substr(at + 1), scratch) && !scratch->empty()) return *scratch;
+  }
+  return {};
+}
+
+std::string_view WithoutSource(std::string_view line, bool* had) {
+  *had = false;
+  size_t end = line.size();
+  while (end > 0 && line[end - 1] == ' ') --end;
+  size_t colon = end;
+  while (colon > 0 && IsPairDigit(line[colon - 1])) --colon;
+  if (colon == end || colon < 4 || line[colon - 1] != ':' || line.substr(colon - 4, 3) != ".py")
+    return line;
+  const size_t space = line.find_last_of(" \t", colon);
+  if (space == std::string_view::npos) return line;
+  *had = true;
+  return line.substr(0, line.find_last_not_of(" \t", space) + 1);
+}
+
+}  // namespace plumbline::audit

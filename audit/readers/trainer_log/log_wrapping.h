@@ -1,0 +1,18 @@
+// What loggers and collectors put around a line of a trainer.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace plumbline::audit {
+
+// The line within a JSON object that a collector writes for each one: docker's `log`, CloudWatch's
+// `message`, journald's `MESSAGE`, Loki's `line`. Unescaped into *scratch. Empty: it is no such
+// object.
+std::string_view LineInJson(std::string_view line, std::string* scratch);
+
+// "step 10 loss 2.5      train.py:52" (rich's handler): the line without its source; *had: it had
+// one.
+std::string_view WithoutSource(std::string_view line, bool* had);
+
+}  // namespace plumbline::audit
