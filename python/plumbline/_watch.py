@@ -1,10 +1,11 @@
 """run.watch(model, optimizer): the second of the two lines."""
 
+import functools
 import sys
 from time import perf_counter, thread_time_ns
 
-from ._compiled import is_compiled, unwrapped
-from ._ddp import Hook, is_ddp
+from ._compiled import is_compiled
+from ._ddp import Hook
 from ._kinds import KIND_TENSOR
 from ._library import CAPTURING, NO_STEP
 from ._optimizer_hooks import hook
@@ -14,6 +15,7 @@ from ._routers import OnlyHere, Routers
 from ._screen import Checksums, combined, look
 from ._shards import shard_names
 from ._tensors import Unsupported, local
+from ._watching.clipping import Clipping
 from ._watching.gradients import Gradients
 from ._watching.leftover import Leftover
 from ._watching.losses import numbered
@@ -21,6 +23,7 @@ from ._watching.modules import Backward, Modules
 from ._watching.ratio import Ratio
 from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
+from ._watching.unwrap import Model, opened
 from ._watching.updates import Updates
 from ._watching.words import describe
 
@@ -31,19 +34,20 @@ _SHARE = 0.0025  # of a step's time, for its screening
 class Watch:
     """What watches one model and its optimizers until remove()."""
 
-    def __init__(self, run, model, optimizers, scaler, activations=None):
-        self._run, self.scaler, self._given = run, scaler, model
-        self._is_compiled, self._forwards, model = is_compiled(model), 0, unwrapped(model)
-        self.optimizers, self._loop = optimizers, run._models_watched.loop(run)
+    def __init__(self, run, model, found, scaler, activations=None):
+        """model: an unwrap.Model. found: [unwrap.Opened]."""
+        self._run, self.scaler, self._given = run, scaler, model.given
+        self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
+        self._found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
+        optimizers = self.optimizers
         self.ids = frozenset(map(id, optimizers))
-        self._model = model.module if is_ddp(model) else model
         self._ddp = None
-        self._replicas = "world" if is_ddp(model) else None
-        self._ddp_pending = is_ddp(model)
+        self._replicas = None if ddp is None else "world"
+        self._ddp_pending = ddp is not None
         named = [name for name, _ in self._model.named_parameters()]
         self._number, self._prefix = run._models_watched.enter(self._given, optimizers, named)
-        if is_ddp(model):
-            self._ddp = Hook(run, model, f"{self._prefix}gradients")
+        if ddp is not None:
+            self._ddp = Hook(run, ddp, f"{self._prefix}gradients")
         self._updates = {id(o): Updates(run, o, {id(p): name for name, p in self._named()}) for o in optimizers}
         self._trained = [(name, p) for name, p in self._named() if p.requires_grad]
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
@@ -53,13 +57,13 @@ class Watch:
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE)
-        self._ignored = getattr(model, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
+        self._ignored = getattr(ddp, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
         self._copies = [(self._prefix + name, p) for name, p in self._model.named_parameters() if name not in self._ignored]
         self._names = [name for name, _ in self._copies]
         self._checksums = Checksums(run._library.short, [p for _, p in self._copies])
         self._checksum_name = f"weights_checksum{self._prefix and '.' + self._prefix[:-1]}"
         if self._replicas:
-            group = describe_group(getattr(model, "process_group", None)).name
+            group = describe_group(getattr(ddp, "process_group", None)).name
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
@@ -67,6 +71,7 @@ class Watch:
         self.tokens = 0
         self._accumulation, self._left = None, False
         self.in_closure = False
+        self.clips = []  # of this step's gradients, by clip_grad_norm_
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._undo, self._routers = [], None
         self._loop.join(self, optimizers, self._number)
@@ -74,7 +79,7 @@ class Watch:
         self.stages = self._loop.stages
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
-        self._hook(model)
+        self._hook()
         if self._is_compiled:
             self._compiled_away()
 
@@ -87,16 +92,17 @@ class Watch:
 
     # ---- what is hooked ------------------------------------------------------------------------
 
-    def _hook(self, model):
+    def _hook(self):
         self._undo.append(self._given.register_forward_pre_hook(OnlyHere(self._forward)).remove)
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
-        for optimizer in self.optimizers:
-            self._undo.append(hook(self, optimizer, self._updates[id(optimizer)]))
+        for one in self._found:
+            self._undo.append(hook(self, one, self._updates[id(one.inner)]))
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
-        Backward.add(self)
-        self._undo.append(lambda: Backward.remove(self))
+        for source in (Backward, Clipping):
+            source.add(self)
+            self._undo.append(functools.partial(source.remove, self))
         self._guarded(self._hook_routers)
 
     def _hook_routers(self):
@@ -138,6 +144,7 @@ class Watch:
     def observe_step(self, updated):
         """At a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.enter(NONE)
+        self.clips = []
         if updated:
             if self._gradients.screened == self._run._step and self._copies:
                 self._screen_weights()
@@ -235,7 +242,7 @@ class Watch:
             if not behind:
                 self._ratio.before()
             self._screening = perf_counter() - began
-        if self._gradients.observe(optimizer, paced, self.scale) is not None:
+        if self._gradients.observe(optimizer, paced, self.scale, self.clips) is not None:
             self._observe_used_weights()  # on a device nobody has waited for the loss
 
     def looks(self):
@@ -300,8 +307,9 @@ class Watch:
             run._own_scalar(name, loss)
         if tokens:
             run._own_scalar("tokens", tokens)
-        if self.scaler is not None and self.scaler.is_enabled():
-            run._own_scalar("loss_scale", self.scaler.get_scale())
+        scaler = self._loop.scaler() if self._loop.watches[:1] == [self] else None
+        if scaler is not None and scaler.is_enabled():
+            run._own_scalar("loss_scale", scaler.get_scale())
         rates = [group["lr"] for o in self.optimizers for group in o.param_groups][:_MOST_RATES]
         for number, rate in enumerate(rates):
             run._own_scalar(numbered("lr", self._number + number), float(rate))
@@ -318,21 +326,21 @@ def watch(run, model, optimizer, scaler, activations=None):
     if isinstance(model, torch.jit.ScriptModule):
         raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
     models = run._models_watched
-    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-    for one in optimizers:
-        if not isinstance(one, torch.optim.Optimizer):
-            raise Unsupported(f"expected an optimizer of torch.optim, or a list of them, not {type(one).__name__}")
-    before = models.watch_of(model)
+    for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
+        if not opened(one):
+            raise Unsupported(f"expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not {type(one).__name__}")
+    found, model = opened(optimizer), Model(model)
+    before = models.watch_of(model.given)
     if before is not None:
-        if not before.held_by_none_of(optimizers):
+        if not before.held_by_none_of([one.inner for one in found]):
             raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
         before.remove()  # they take the place of the ones before
     run._ranks.follow(run)
     try:
-        watched = Watch(run, model, optimizers, scaler, activations)
+        watched = Watch(run, model, found, scaler, activations)
     except Exception:
-        models.leave(model)
+        models.leave(model.given)
         raise
-    models.entered(model, watched)
+    models.entered(model.given, watched)
     print(f"plumbline: {describe(watched)}", file=sys.stderr)
     return watched
