@@ -278,6 +278,7 @@ std::optional<SeriesRole> FindRole(std::string_view name) {
 namespace {
 
 SeriesRole FindRole(std::string_view name, const Words& words) {
+  if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   if (const SeriesRole loss = LossRole(name, words); loss != SeriesRole::kNone) return loss;

@@ -4,14 +4,14 @@ import functools
 import sys
 from time import perf_counter, thread_time_ns
 
-from ._compiled import is_compiled
-from ._ddp import Hook
+from ._compiled import compiles
+from ._ddp import Hook, around
 from ._kinds import KIND_TENSOR
 from ._library import CAPTURING, NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace
 from ._process_groups import describe_group
-from ._routers import OnlyHere, Routers
+from ._routers import OnlyHere, Routers, before_forward
 from ._screen import Checksums, combined, look
 from ._shards import shard_names
 from ._tensors import Unsupported, local
@@ -20,9 +20,11 @@ from ._watching.gradients import Gradients
 from ._watching.leftover import Leftover
 from ._watching.losses import numbered
 from ._watching.modules import Backward, Modules
+from ._watching.passes import Passes, tokens_of
 from ._watching.ratio import Ratio
 from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
+from ._watching.untrained import Untrained
 from ._watching.unwrap import Model, opened
 from ._watching.updates import Updates
 from ._watching.words import describe
@@ -38,6 +40,7 @@ class Watch:
         """model: an unwrap.Model. found: [unwrap.Opened]."""
         self._run, self.scaler, self._given = run, scaler, model.given
         self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
+        self._asked_ddp, self._activations = False, activations
         self._found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
         optimizers = self.optimizers
         self.ids = frozenset(map(id, optimizers))
@@ -73,7 +76,9 @@ class Watch:
         self.in_closure = False
         self.clips = []  # of this step's gradients, by clip_grad_norm_
         self.scale = 1.0  # by which the gradients of the step that is made are too large
-        self._undo, self._routers = [], None
+        self._passes = Passes(self._model, self._before_forward_of_child)
+        self._untrained = Untrained(run, self._model, self._prefix, self._trained, optimizers, self._is_compiled)
+        self._undo, self._routers = [self._untrained.remove, self._passes.remove], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
         self.stages = self._loop.stages
@@ -93,7 +98,9 @@ class Watch:
     # ---- what is hooked ------------------------------------------------------------------------
 
     def _hook(self):
-        self._undo.append(self._given.register_forward_pre_hook(OnlyHere(self._forward)).remove)
+        self._undo.append(before_forward(self._given, self._forward))
+        if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
+            self._passes.listen()
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
         for one in self._found:
@@ -146,6 +153,7 @@ class Watch:
         self.stages.enter(NONE)
         self.clips = []
         if updated:
+            self._guarded(self._untrained.step_ends)
             if self._gradients.screened == self._run._step and self._copies:
                 self._screen_weights()
             self._observe_weights()
@@ -153,32 +161,62 @@ class Watch:
         if self._routers is not None and self._routers.routers:
             self._guarded(self._routers.step_ends)
 
+    def _not_called(self):
+        """A step has ended, and the model's own forward was not called in it: its loss is another method, or a function was compiled."""
+        if compiles():
+            self._is_compiled = True
+            self._compiled_away()
+        elif self._passes.listening:
+            self._forwards = 1  # said once
+            self._modules.not_heard([r.found.name for r in self._routers.routers] if self._routers is not None else [])
+        else:
+            self._passes.listen()
+
     def _compiled_away(self):
         self._modules.compiled_away([r.found.name for r in self._routers.routers] if self._routers is not None else [])
 
-    def _forward(self, module, inputs):
+    def _forward(self, module, inputs, words):
         try:
-            self._before_forward(module, inputs)
+            self._before_forward(module, inputs, words)
         except Exception as error:
             self._failed("before_forward", error)
 
-    def _before_forward(self, module, inputs):
+    def _before_forward_of_child(self, module, inputs, words):
+        """Of a model whose own forward is not called."""
+        if not Backward.running:
+            self._forward(module, inputs, words)
+
+    def _before_forward(self, module, inputs, words):
         self._forwards = 1
         torch = sys.modules["torch"]
         training = module.training and torch.is_grad_enabled() and not torch.jit.is_tracing()
         if self._routers is not None and self._routers.routers:
-            self._routers.forward(training, inputs)
+            self._routers.forward(training, (*inputs, *words.values()) if words else inputs)
         if not training:
             return self.stages.evaluates()
+        if self._ddp is None and self._run._step == NO_STEP and self._wrapped_since():
+            return None
+        self._passes.begun = True
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         if self._run._step == NO_STEP:
             self._loop.open()
         self.stages.enter(FORWARD)
-        for value in inputs:
-            if torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1:
-                self.tokens += value.numel()
-                break
+        self.tokens += tokens_of(inputs, words)
+        return None
+
+    def _wrapped_since(self):
+        """Has DistributedDataParallel been put around the model after the watch? Asked at the first forward pass: then it is watched."""
+        if self._asked_ddp:
+            return False
+        self._asked_ddp = True
+        ddp = around(self._model)
+        if ddp is None:
+            return False
+        self.remove()
+        self._run.watch(ddp, [one.wrappers[0] if one.wrappers else one.inner for one in self._found], scaler=self.scaler,
+                        activations=self._activations)  # fmt: skip
+        return True
 
     def _forward_within(self, module, _inputs):
         if not (module.training and sys.modules["torch"].is_grad_enabled()):
@@ -186,6 +224,7 @@ class Watch:
 
     def backward_begins(self, number, loss):
         """Tensor.backward of `loss`, the pass of that number."""
+        self._passes.begun = False
         try:
             self._before_backward(number, loss)
         except Exception as error:
@@ -236,6 +275,7 @@ class Watch:
         step = self._run._step
         if step == NO_STEP:
             return
+        self._guarded(self._untrained.before_update, optimizer)
         paced = self._pace.due(step)
         if paced and not self._has_stepped():
             began = perf_counter()
@@ -295,9 +335,8 @@ class Watch:
         run, tokens = self._run, self.tokens
         self.tokens = 0
         self._pace.step_began()
-        if not self._forwards and not self._is_compiled and "torch._dynamo" in sys.modules:
-            self._is_compiled = True
-            self._guarded(self._compiled_away)
+        if not self._forwards and not self._is_compiled:
+            self._guarded(self._not_called)
         if run._step == NO_STEP:
             return
         for name, each in losses:
