@@ -1,5 +1,7 @@
 """Lightning and Fabric: watched from a callback when the training starts, or as Fabric's objects."""
 
+import os
+
 import lightning
 import torch
 from lightning.fabric import Fabric
@@ -7,6 +9,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.plugins import MixedPrecision
 
 from harness import case, expect
+from plumbline.lightning import PlumblineCallback
 from small import Language, words
 
 STEPS = 20
@@ -41,8 +44,8 @@ class Watch(lightning.Callback):
 def fit(callbacks=(), module=None, batches=STEPS, **options):
     module = module or Module()
     trainer = lightning.Trainer(
-        max_steps=STEPS, accelerator="cpu", devices=1, callbacks=list(callbacks), enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, log_every_n_steps=1, **{"logger": False, **options},
+        accelerator="cpu", devices=1, callbacks=list(callbacks), enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, log_every_n_steps=1, **{"logger": False, "max_steps": STEPS, **options},
     )  # fmt: skip
     trainer.fit(module, torch.utils.data.DataLoader(words(batches * 8), batch_size=8))
     return module
@@ -85,6 +88,68 @@ def scaled(run):
 @case(level="warning", finds={"health/no-gradient": 0})
 def loss_is_detached(run):
     return results(fit([Watch(run)], Module(detached=True)))
+
+
+class Validated(Module):
+    def validation_step(self, batch, _):
+        self.log("val_loss", self.model(batch))
+
+    def on_validation_epoch_end(self):
+        self.validated = {**getattr(self, "validated", {}), self.trainer.global_step: self.trainer.callback_metrics["val_loss"].clone()}
+
+    def val_dataloader(self):
+        return torch.utils.data.DataLoader(words(16), batch_size=8)
+
+
+@case(steps=STEPS, level="warning", says="AdamW$", opens=False)
+def by_callback(_):
+    callback = PlumblineCallback()
+    module = fit([callback], Validated(), val_check_interval=5, default_root_dir="out")
+    if type(callback.run).__name__ == "Run":
+        callback.run.finish()
+        os.rename("out/plumbline", "record")
+        seen = {step: value for step, value in module.validated.items() if 0 < step < STEPS}
+        expect(loss=module.losses, tokens=[8 * 16] * STEPS, **{"eval/val_loss": seen})
+    return results(module)
+
+
+class Game(lightning.LightningModule):
+    """Two optimizers, stepped by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+        self.one, self.other, self.losses = Language(), Language(), []
+
+    def training_step(self, batch, _):
+        for model, optimizer in zip((self.one, self.other), self.optimizers()):
+            optimizer.zero_grad()
+            loss = model(batch)
+            self.manual_backward(loss)
+            optimizer.step()
+            self.losses.append(loss.detach().clone())
+
+    def configure_optimizers(self):
+        return [torch.optim.AdamW(model.parameters(), lr=1e-3) for model in (self.one, self.other)]
+
+
+@case(level="warning", says="2 of AdamW$")
+def two_optimizers(run):
+    module = fit([Watch(run)], Game(), max_steps=2 * STEPS)
+    expect(**{"partial_loss": module.losses[::2], "partial_loss.1": module.losses[1::2]})
+    return results(module)
+
+
+@case(level="warning", says="2 of AdamW$")
+def two_wrapped_optimizers(run):
+    """As module.optimizers() gives them."""
+
+    class Late(lightning.Callback):
+        def on_train_start(self, trainer, pl_module):
+            run.watch(pl_module, pl_module.optimizers())
+
+    module = fit([Late()], Game(), max_steps=2 * STEPS)
+    return results(module)
 
 
 def fabric(run, micro=1, scaled=False):
