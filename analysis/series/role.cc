@@ -311,6 +311,7 @@ bool IsPerplexity(const Words& words) {
 
 SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
+  if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   if (const SeriesRole loss = LossRole(name, words); loss != SeriesRole::kNone) return loss;

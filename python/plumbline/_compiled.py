@@ -24,3 +24,9 @@ def unwrapped(model):
 
 def is_compiled(model):
     return unwrapped(model) is not model or getattr(model, "_compiled_call_impl", None) is not None
+
+
+def compiles():
+    """Has the compiler made anything in this process?"""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return any(counters["frames"].values()) if "frames" in counters else False

@@ -6,6 +6,7 @@ model is watched by now; while it is not, that is one look into a dictionary.
 """
 
 import functools
+import gc
 import sys
 import weakref
 
@@ -14,6 +15,20 @@ _hooks = weakref.WeakKeyDictionary()  # model -> {"plain": the trainer's, "obser
 
 def is_ddp(model):
     return type(model).__name__ == "DistributedDataParallel" and hasattr(model, "reducer")
+
+
+def around(module):
+    """The living DistributedDataParallel whose module this is, or None: what a framework wrapped out of the trainer's sight."""
+    if "torch.nn.parallel.distributed" not in sys.modules or not _in_group():
+        return None
+    kind = sys.modules["torch.nn.parallel.distributed"].DistributedDataParallel
+    found = [one for one in gc.get_objects() if issubclass(type(one), kind) and is_ddp(one)]
+    return next((one for one in found if getattr(one.module, "_orig_mod", one.module) is module), None)
+
+
+def _in_group():
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
 
 
 def prepare():

@@ -38,7 +38,7 @@ class NoRun(Run):
     def end_step(self):
         return None
 
-    def watch(self, model, optimizer, scaler=None):
+    def watch(self, model=None, optimizer=None, scaler=None, activations=None, **_):
         return NOTHING
 
     def capturing(self, stream=None):

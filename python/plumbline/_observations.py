@@ -210,6 +210,8 @@ class Observations(Gathering, Rollouts):
             raise
         except Exception as error:  # nothing of ours may end the trainer
             text = error if isinstance(error, Unsupported) else repr(error)
+            if call == "watch":  # in the record too: a run that watches nothing must not pass
+                self._declare_site(KIND_TENSOR, "the model", f"unhooked: watch: {text}")
             self._tell(call, f"{call}: {text}")
             return NOTHING
 

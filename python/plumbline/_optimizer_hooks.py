@@ -51,57 +51,117 @@ def ends(watch, updates, optimizer):
         watch._failed("after_update", error)
 
 
-def _stepping(watch, updates, plain):
-    """The method that takes the place of step."""
+class _Closure:
+    """A closure of a known rule, which calls it once and first: its gradients are looked at when it returns, before the update."""
+
+    def __init__(self, watch, updates, optimizer, closure):
+        self._watch, self._updates, self._optimizer, self._closure = watch, updates, optimizer, closure
+        self.returned = False
+
+    def __call__(self, *arguments, **options):
+        watch = self._watch
+        watch.in_closure = True
+        try:
+            result = self._closure(*arguments, **options)
+        finally:
+            watch.in_closure = False
+        if not self.returned:
+            self.returned = True
+            begins(watch, self._updates, self._optimizer)
+            watch.stages.enter(OPTIMIZER)
+        return result
+
+
+def _stepping(watch, updates, plain, inner):
+    """The method that takes the place of step. `inner`: the optimizer that is watched, where `self` is one around it."""
 
     def step(self, *arguments, **options):
         watch.scale = 1.0
         if (arguments or options) and any(callable(given) for given in (*arguments, *options.values())):
-            watch._guarded(watch._begin_update, self)
-            return by_closure(self, *arguments, **options)
-        begins(watch, updates, self)
+            return by_closure(arguments, options) if updates.kind is None else before_update(arguments, options)
+        begins(watch, updates, inner)
         if watch.scale is None:  # what comes next finds a backward pass without a step
             return plain(*arguments, **options)
         watch.stages.enter(OPTIMIZER)
         result = plain(*arguments, **options)
         watch.stages.enter(NONE)
-        ends(watch, updates, self)
+        ends(watch, updates, inner)
         return result
 
-    def by_closure(self, *arguments, **options):
+    def by_closure(arguments, options):
         """The gradients are made in here, of LBFGS several times: the last ones are told, and no update."""
+        watch._guarded(watch._begin_update, inner)
         watch.in_closure = True
         try:
             result = plain(*arguments, **options)
         finally:
             watch.in_closure = False
-        watch._guarded(watch._observe_gradients, self, True)
-        watch._guarded(watch._end_update, self)
+        watch._guarded(watch._observe_gradients, inner, True)
+        watch._guarded(watch._end_update, inner)
+        return result
+
+    def before_update(arguments, options):
+        """As Lightning calls it."""
+        closures = []
+
+        def wrapped(given):
+            if not callable(given):
+                return given
+            closures.append(_Closure(watch, updates, inner, given))
+            return closures[-1]
+
+        result = plain(*map(wrapped, arguments), **{name: wrapped(given) for name, given in options.items()})
+        watch.stages.enter(NONE)
+        if any(one.returned for one in closures) and watch.scale is not None:
+            ends(watch, updates, inner)
         return result
 
     return step
 
 
-def hook(watch, optimizer, updates):
-    """Puts ours in their places; what takes them away again."""
-    plain = {"step": optimizer.step, "zero_grad": optimizer.zero_grad}
+def _by_hooks(watch, optimizer, updates):
+    """torch's own hooks of it, where a wrapper calls the step that it found before."""
+
+    def before(*_):
+        watch.scale = 1.0
+        begins(watch, updates, optimizer)
+
+    def after(*_):
+        if watch.scale is not None:
+            ends(watch, updates, optimizer)
+
+    handles = (optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after))
+    return lambda: [handle.remove() for handle in handles]
+
+
+def hook(watch, opened, updates):
+    """Puts ours in their places; what takes them away again. `opened`: an unwrap.Opened."""
+    optimizer, stepping = opened.inner, opened.stepping
+    cleared = stepping.zero_grad
 
     def zero_grad(self, *arguments, **options):
-        watch._guarded(watch._loop.cleared, self, watch)
-        result = plain["zero_grad"](*arguments, **options)
-        watch._zeroed.add(id(self))
+        watch._guarded(watch._loop.cleared, optimizer, watch)
+        result = cleared(*arguments, **options)
+        watch._zeroed.add(id(optimizer))
         return result
 
-    step = _stepping(watch, updates, plain["step"])
-    # torch's schedulers ask whether they have wrapped it already.
-    step.__dict__.update(getattr(plain["step"], "__dict__", {}))
-    ours = {"step": types.MethodType(step, optimizer), "zero_grad": types.MethodType(zero_grad, optimizer)}
-    for name, method in ours.items():
-        setattr(optimizer, name, method)
+    undo = [_take_place(stepping, "zero_grad", cleared, zero_grad)]
+    if opened.captured:
+        undo.append(_by_hooks(watch, optimizer, updates))
+    else:
+        step = _stepping(watch, updates, stepping.step, optimizer)
+        # torch's schedulers ask whether they have wrapped it already.
+        step.__dict__.update(getattr(stepping.step, "__dict__", {}))
+        undo.append(_take_place(stepping, "step", stepping.step, step))
+    return lambda: [one() for one in undo]
+
+
+def _take_place(optimizer, name, plain, ours):
+    method = types.MethodType(ours, optimizer)
+    setattr(optimizer, name, method)
 
     def undo():
-        for name, method in ours.items():
-            if optimizer.__dict__.get(name) is method:
-                setattr(optimizer, name, plain[name])
+        if optimizer.__dict__.get(name) is method:
+            setattr(optimizer, name, plain)
 
     return undo

@@ -1,26 +1,31 @@
 """run.watch(model, optimizer): the second of the two lines."""
 
+import functools
 import sys
 from time import perf_counter, thread_time_ns
 
-from ._compiled import is_compiled, unwrapped
-from ._ddp import Hook, is_ddp
+from ._compiled import compiles
+from ._ddp import Hook, around
 from ._kinds import KIND_TENSOR
 from ._library import CAPTURING, NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace
 from ._process_groups import describe_group
-from ._routers import OnlyHere, Routers
+from ._routers import OnlyHere, Routers, before_forward
 from ._screen import Checksums, combined, look
 from ._shards import shard_names
 from ._tensors import Unsupported, local
+from ._watching.clipping import Clipping
 from ._watching.gradients import Gradients
 from ._watching.leftover import Leftover
 from ._watching.losses import numbered
 from ._watching.modules import Backward, Modules
+from ._watching.passes import Passes, tokens_of
 from ._watching.ratio import Ratio
 from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
+from ._watching.untrained import Untrained
+from ._watching.unwrap import Model, opened
 from ._watching.updates import Updates
 from ._watching.words import describe
 
@@ -31,19 +36,21 @@ _SHARE = 0.0025  # of a step's time, for its screening
 class Watch:
     """What watches one model and its optimizers until remove()."""
 
-    def __init__(self, run, model, optimizers, scaler, activations=None):
-        self._run, self.scaler, self._given = run, scaler, model
-        self._is_compiled, self._forwards, model = is_compiled(model), 0, unwrapped(model)
-        self.optimizers, self._loop = optimizers, run._models_watched.loop(run)
+    def __init__(self, run, model, found, scaler, activations=None):
+        """model: an unwrap.Model. found: [unwrap.Opened]."""
+        self._run, self.scaler, self._given = run, scaler, model.given
+        self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
+        self._asked_ddp, self._activations = False, activations
+        self._found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
+        optimizers = self.optimizers
         self.ids = frozenset(map(id, optimizers))
-        self._model = model.module if is_ddp(model) else model
         self._ddp = None
-        self._replicas = "world" if is_ddp(model) else None
-        self._ddp_pending = is_ddp(model)
+        self._replicas = None if ddp is None else "world"
+        self._ddp_pending = ddp is not None
         named = [name for name, _ in self._model.named_parameters()]
         self._number, self._prefix = run._models_watched.enter(self._given, optimizers, named)
-        if is_ddp(model):
-            self._ddp = Hook(run, model, f"{self._prefix}gradients")
+        if ddp is not None:
+            self._ddp = Hook(run, ddp, f"{self._prefix}gradients")
         self._updates = {id(o): Updates(run, o, {id(p): name for name, p in self._named()}) for o in optimizers}
         self._trained = [(name, p) for name, p in self._named() if p.requires_grad]
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
@@ -53,13 +60,13 @@ class Watch:
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE)
-        self._ignored = getattr(model, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
+        self._ignored = getattr(ddp, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
         self._copies = [(self._prefix + name, p) for name, p in self._model.named_parameters() if name not in self._ignored]
         self._names = [name for name, _ in self._copies]
         self._checksums = Checksums(run._library.short, [p for _, p in self._copies])
         self._checksum_name = f"weights_checksum{self._prefix and '.' + self._prefix[:-1]}"
         if self._replicas:
-            group = describe_group(getattr(model, "process_group", None)).name
+            group = describe_group(getattr(ddp, "process_group", None)).name
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
@@ -67,14 +74,17 @@ class Watch:
         self.tokens = 0
         self._accumulation, self._left = None, False
         self.in_closure = False
+        self.clips = []  # of this step's gradients, by clip_grad_norm_
         self.scale = 1.0  # by which the gradients of the step that is made are too large
-        self._undo, self._routers = [], None
+        self._passes = Passes(self._model, self._before_forward_of_child)
+        self._untrained = Untrained(run, self._model, self._prefix, self._trained, optimizers, self._is_compiled)
+        self._undo, self._routers = [self._untrained.remove, self._passes.remove], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
         self.stages = self._loop.stages
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
-        self._hook(model)
+        self._hook()
         if self._is_compiled:
             self._compiled_away()
 
@@ -87,16 +97,19 @@ class Watch:
 
     # ---- what is hooked ------------------------------------------------------------------------
 
-    def _hook(self, model):
-        self._undo.append(self._given.register_forward_pre_hook(OnlyHere(self._forward)).remove)
+    def _hook(self):
+        self._undo.append(before_forward(self._given, self._forward))
+        if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
+            self._passes.listen()
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
-        for optimizer in self.optimizers:
-            self._undo.append(hook(self, optimizer, self._updates[id(optimizer)]))
+        for one in self._found:
+            self._undo.append(hook(self, one, self._updates[id(one.inner)]))
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
-        Backward.add(self)
-        self._undo.append(lambda: Backward.remove(self))
+        for source in (Backward, Clipping):
+            source.add(self)
+            self._undo.append(functools.partial(source.remove, self))
         self._guarded(self._hook_routers)
 
     def _hook_routers(self):
@@ -138,7 +151,9 @@ class Watch:
     def observe_step(self, updated):
         """At a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.enter(NONE)
+        self.clips = []
         if updated:
+            self._guarded(self._untrained.step_ends)
             if self._gradients.screened == self._run._step and self._copies:
                 self._screen_weights()
             self._observe_weights()
@@ -146,32 +161,62 @@ class Watch:
         if self._routers is not None and self._routers.routers:
             self._guarded(self._routers.step_ends)
 
+    def _not_called(self):
+        """A step has ended, and the model's own forward was not called in it: its loss is another method, or a function was compiled."""
+        if compiles():
+            self._is_compiled = True
+            self._compiled_away()
+        elif self._passes.listening:
+            self._forwards = 1  # said once
+            self._modules.not_heard([r.found.name for r in self._routers.routers] if self._routers is not None else [])
+        else:
+            self._passes.listen()
+
     def _compiled_away(self):
         self._modules.compiled_away([r.found.name for r in self._routers.routers] if self._routers is not None else [])
 
-    def _forward(self, module, inputs):
+    def _forward(self, module, inputs, words):
         try:
-            self._before_forward(module, inputs)
+            self._before_forward(module, inputs, words)
         except Exception as error:
             self._failed("before_forward", error)
 
-    def _before_forward(self, module, inputs):
+    def _before_forward_of_child(self, module, inputs, words):
+        """Of a model whose own forward is not called."""
+        if not Backward.running:
+            self._forward(module, inputs, words)
+
+    def _before_forward(self, module, inputs, words):
         self._forwards = 1
         torch = sys.modules["torch"]
         training = module.training and torch.is_grad_enabled() and not torch.jit.is_tracing()
         if self._routers is not None and self._routers.routers:
-            self._routers.forward(training, inputs)
+            self._routers.forward(training, (*inputs, *words.values()) if words else inputs)
         if not training:
             return self.stages.evaluates()
+        if self._ddp is None and self._run._step == NO_STEP and self._wrapped_since():
+            return None
+        self._passes.begun = True
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         if self._run._step == NO_STEP:
             self._loop.open()
         self.stages.enter(FORWARD)
-        for value in inputs:
-            if torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1:
-                self.tokens += value.numel()
-                break
+        self.tokens += tokens_of(inputs, words)
+        return None
+
+    def _wrapped_since(self):
+        """Has DistributedDataParallel been put around the model after the watch? Asked at the first forward pass: then it is watched."""
+        if self._asked_ddp:
+            return False
+        self._asked_ddp = True
+        ddp = around(self._model)
+        if ddp is None:
+            return False
+        self.remove()
+        self._run.watch(ddp, [one.wrappers[0] if one.wrappers else one.inner for one in self._found], scaler=self.scaler,
+                        activations=self._activations)  # fmt: skip
+        return True
 
     def _forward_within(self, module, _inputs):
         if not (module.training and sys.modules["torch"].is_grad_enabled()):
@@ -179,6 +224,7 @@ class Watch:
 
     def backward_begins(self, number, loss):
         """Tensor.backward of `loss`, the pass of that number."""
+        self._passes.begun = False
         try:
             self._before_backward(number, loss)
         except Exception as error:
@@ -229,13 +275,14 @@ class Watch:
         step = self._run._step
         if step == NO_STEP:
             return
+        self._guarded(self._untrained.before_update, optimizer)
         paced = self._pace.due(step)
         if paced and not self._has_stepped():
             began = perf_counter()
             if not behind:
                 self._ratio.before()
             self._screening = perf_counter() - began
-        if self._gradients.observe(optimizer, paced, self.scale) is not None:
+        if self._gradients.observe(optimizer, paced, self.scale, self.clips) is not None:
             self._observe_used_weights()  # on a device nobody has waited for the loss
 
     def looks(self):
@@ -288,9 +335,8 @@ class Watch:
         run, tokens = self._run, self.tokens
         self.tokens = 0
         self._pace.step_began()
-        if not self._forwards and not self._is_compiled and "torch._dynamo" in sys.modules:
-            self._is_compiled = True
-            self._guarded(self._compiled_away)
+        if not self._forwards and not self._is_compiled:
+            self._guarded(self._not_called)
         if run._step == NO_STEP:
             return
         for name, each in losses:
@@ -300,8 +346,9 @@ class Watch:
             run._own_scalar(name, loss)
         if tokens:
             run._own_scalar("tokens", tokens)
-        if self.scaler is not None and self.scaler.is_enabled():
-            run._own_scalar("loss_scale", self.scaler.get_scale())
+        scaler = self._loop.scaler() if self._loop.watches[:1] == [self] else None
+        if scaler is not None and scaler.is_enabled():
+            run._own_scalar("loss_scale", scaler.get_scale())
         rates = [group["lr"] for o in self.optimizers for group in o.param_groups][:_MOST_RATES]
         for number, rate in enumerate(rates):
             run._own_scalar(numbered("lr", self._number + number), float(rate))
@@ -318,21 +365,21 @@ def watch(run, model, optimizer, scaler, activations=None):
     if isinstance(model, torch.jit.ScriptModule):
         raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
     models = run._models_watched
-    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-    for one in optimizers:
-        if not isinstance(one, torch.optim.Optimizer):
-            raise Unsupported(f"expected an optimizer of torch.optim, or a list of them, not {type(one).__name__}")
-    before = models.watch_of(model)
+    for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
+        if not opened(one):
+            raise Unsupported(f"expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not {type(one).__name__}")
+    found, model = opened(optimizer), Model(model)
+    before = models.watch_of(model.given)
     if before is not None:
-        if not before.held_by_none_of(optimizers):
+        if not before.held_by_none_of([one.inner for one in found]):
             raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
         before.remove()  # they take the place of the ones before
     run._ranks.follow(run)
     try:
-        watched = Watch(run, model, optimizers, scaler, activations)
+        watched = Watch(run, model, found, scaler, activations)
     except Exception:
-        models.leave(model)
+        models.leave(model.given)
         raise
-    models.entered(model, watched)
+    models.entered(model.given, watched)
     print(f"plumbline: {describe(watched)}", file=sys.stderr)
     return watched

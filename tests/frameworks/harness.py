@@ -22,6 +22,7 @@ import traceback
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PATIENCE_S = 600  # one training, on a busy machine
 CASES = {}  # file: its cases
+LEVELS = ("note", "warning", "error")
 
 
 class Wrong(AssertionError):
@@ -32,6 +33,8 @@ class Wrong(AssertionError):
 class Case:
     """`steps`: the steps of which the record must hold a loss. `finds`: {rule: first step} of the errors that the case plants.
 
+    `level`: the lowest level that `finds` is complete for ("warning": nothing above a note is found that is not in it).
+    `opens`: False, the case opens its own run, and leaves the record in "record".
     `says`: a regular expression for what watch prints. `reads`: the case returns no results; it writes files of this format,
     and an audit of its folder must read `steps` records of them, or more.
     """
@@ -39,6 +42,8 @@ class Case:
     train: object
     steps: int = None
     finds: dict = dataclasses.field(default_factory=dict)
+    level: str = "error"
+    opens: bool = True
     says: str = r"plumbline: watching [1-9]"
     reads: str = None
 
@@ -53,6 +58,19 @@ def case(**options):
         return function
 
     return keep
+
+
+def expect(**series):
+    """Of a case: what the record must hold. A list is values of steps from 0 on; a dictionary gives steps their values; None: no such series."""
+    with open("expected.json", "w", encoding="utf-8") as file:
+        json.dump({name: _by_step(values) for name, values in series.items()}, file)
+
+
+def _by_step(values):
+    if values is None:
+        return None
+    pairs = values.items() if isinstance(values, dict) else enumerate(values)
+    return {str(step): float(value) for step, value in pairs}
 
 
 # ---- one training, in a process of its own ------------------------------------------------------
@@ -109,9 +127,9 @@ def child(file, name, watched, folder):
         os.environ["PLUMBLINE_DISABLE"] = "" if watched else "1"
         import plumbline
 
-        run = plumbline.init(run=name, record="record", every=1)
+        run = plumbline.init(run=name, record="record", every=1) if one.opens else None
         result = one.train(run)
-        if watched and not run.finish():
+        if watched and run is not None and not run.finish():
             raise Wrong("run.finish() is false")
         (folder / "digest").write_text(digest(result))
     except BaseException:
@@ -154,12 +172,30 @@ def audit(folder, path="record"):
     return json.loads(done.stdout)
 
 
-def recorded_steps(folder):
-    """The steps of which the record holds evidence."""
+def recorded(folder):
+    """{series: {step: value}} of the record."""
     done = subprocess.run([BUILD / "bin/agent_record_json", *(folder / "record").iterdir()], capture_output=True, text=True, check=True)
     items = (json.loads(line) for line in done.stdout.splitlines())
-    evidence = [item["evidence"] for item in items if "scalar" in item.get("evidence", {})]
-    return {int(e.get("step", 0)) for e in evidence if e["site"].get("op") == "loss"}
+    series = {}
+    for evidence in (item["evidence"] for item in items if "scalar" in item.get("evidence", {})):
+        values = series.setdefault(evidence["site"].get("op"), {})
+        values[int(evidence.get("step", 0))] = float(evidence["scalar"].get("value", 0))
+    return series
+
+
+def check_expected(folder, series):
+    """What the case expects of its record, with expect()."""
+    path = folder / "expected.json"
+    for name, values in json.loads(path.read_text()).items() if path.exists() else ():
+        seen = series.get(name)
+        if values is None:
+            require(seen is None, f"{name} is recorded: {seen}, expected none")
+            continue
+        require(seen is not None, f"there is no series {name}; recorded are {sorted(series)}")
+        values = {int(step): value for step, value in values.items()}
+        require(seen.keys() == values.keys(), f"{name} has the steps {sorted(seen)}, expected {sorted(values)}")
+        wrong = {step: seen[step] for step, value in values.items() if not abs(seen[step] - value) <= 1e-5 * abs(value)}
+        require(not wrong, f"{name} is {wrong}, expected {[values[step] for step in wrong]}")
 
 
 def check_record(one, folder):
@@ -169,10 +205,13 @@ def check_record(one, folder):
     report = audit(folder)
     require(not [p for i in report["inputs"] for p in i["problems"]], f"the record is damaged: {report['inputs']}")
     require(report["coverage"]["judged"] > 0 and not report["coverage"]["dropped"], f"coverage is {report['coverage']}")
-    errors = {f["rule"]: f["site"]["step_first"] for f in reversed(report["findings"]) if f["level"] == "error"}
-    require(errors == one.finds, f"the errors found are {errors}, expected {one.finds}")
+    levels = LEVELS[LEVELS.index(one.level) :]
+    found = {f["rule"]: f["site"]["step_first"] for f in reversed(report["findings"]) if f["level"] in levels}
+    require(found == one.finds, f"found is {found}, expected {one.finds}")
+    series = recorded(folder)
+    check_expected(folder, series)
     if one.steps is not None:
-        seen = recorded_steps(folder)
+        seen = series.get("loss", {})
         require(len(seen) == one.steps, f"losses of {len(seen)} steps are recorded, expected {one.steps}")
     return f"{report['coverage']['judged']} judged"
 

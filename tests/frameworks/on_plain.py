@@ -5,8 +5,9 @@ import plumbline  # noqa: F401
 import torch
 import torch._dynamo  # noqa: F401
 import torch.distributed.tensor  # noqa: F401
+from torch.nn.utils import clip_grad_norm_
 
-from harness import case
+from harness import case, expect
 from small import Language, batches
 
 STEPS = 30
@@ -48,3 +49,169 @@ def compiled(run):
 def loss_is_nan(run):
     model = Language()
     return train(run, model, torch.optim.AdamW(model.parameters(), lr=1e-3), poison=20)
+
+
+def scaled(run, overflows=(), clip=None):
+    """fp16's scaler, which run.watch is not given; clip_grad_norm_ was imported before."""
+    model = Language()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", growth_interval=7)
+    run.watch(model, optimizer)
+    losses, norms = [], {}
+    for step, batch in enumerate(batches(STEPS)):
+        loss = model(batch)
+        poison = [model.head.weight.register_hook(lambda g: g * float("inf"))] if step in overflows else []
+        scaler.scale(loss).backward()
+        for one in poison:
+            one.remove()
+        scaler.unscale_(optimizer)
+        if clip:
+            norm = clip_grad_norm_(model.parameters(), clip)
+            norms |= {} if step in overflows else {step: norm}
+        scaler.step(optimizer)
+        scaler.update()
+        model.zero_grad()  # not the optimizer's
+        losses.append(loss.detach())
+    expect(loss=losses, **({"grad_norm": norms} if clip else {}))
+    return losses, model.state_dict()
+
+
+@case(steps=STEPS, level="warning")
+def scaler_of_the_trainers(run):
+    return scaled(run)
+
+
+@case(steps=STEPS, level="warning")
+def scaler_skips_and_clips(run):
+    return scaled(run, overflows=(0, 9, 10), clip=0.5)
+
+
+class Adapted(torch.nn.Module):
+    """A frozen base and a low-rank adapter. `cut`: nothing flows back to the adapter."""
+
+    def __init__(self, cut=False):
+        super().__init__()
+        self.base = Language().requires_grad_(False)
+        self.lora_A = torch.nn.Linear(32, 4, bias=False)
+        self.lora_B = torch.nn.Linear(4, 64, bias=False)
+        self.cut = cut
+
+    def forward(self, words):
+        hidden = self.base.embed(words[:, :-1])
+        logits = self.base.head(hidden) + (self.lora_B(self.lora_A(hidden)).detach() if self.cut else self.lora_B(self.lora_A(hidden)))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
+
+
+def short(run, model, optimizer=None, loss_of=None, between=None):
+    optimizer = optimizer or torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    run.watch(model, optimizer)
+    for batch in batches(10):
+        loss = model(batch)
+        loss = loss_of(loss) if loss_of else loss
+        loss.backward()
+        if between:
+            between(optimizer)
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.state_dict()
+
+
+@case(level="warning", finds={"health/no-gradient": 0})
+def adapter_is_detached(run):
+    return short(run, Adapted(cut=True), loss_of=lambda loss: loss + torch.zeros((), requires_grad=True))
+
+
+@case(level="warning")
+def adapter_is_trained(run):
+    return short(run, Adapted())
+
+
+@case(level="warning", finds={"health/no-gradient": 0})
+def loss_is_made_anew(run):
+    return short(run, Language(), loss_of=lambda loss: torch.tensor(loss.item(), requires_grad=True))
+
+
+@case(level="warning", finds={"health/no-gradient": 0})
+def cleared_before_the_step(run):
+    return short(run, Language(), between=lambda optimizer: optimizer.zero_grad())
+
+
+class TwoExperts(torch.nn.Module):
+    """`blind`: the second one runs without gradients. `idle`: it never runs."""
+
+    def __init__(self, blind=False, idle=False):
+        super().__init__()
+        self.language = Language()
+        self.experts = torch.nn.ModuleList([torch.nn.Linear(32, 32) for _ in range(2)])
+        self.blind, self.idle = blind, idle
+
+    def forward(self, words):
+        hidden = self.language.embed(words[:, :-1])
+        with torch.no_grad() if self.blind else torch.enable_grad():
+            second = 0 if self.idle else self.experts[1](hidden)
+        logits = self.language.head(hidden + self.experts[0](hidden) + second)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
+
+
+def of_experts(**options):
+    model = TwoExperts(**options)
+    model.language.block.requires_grad_(False)
+    return model
+
+
+@case(level="warning", finds={"health/no-gradient": 0})
+def expert_without_gradients(run):
+    return short(run, of_experts(blind=True))
+
+
+@case(level="warning")
+def experts_are_trained(run):
+    return short(run, of_experts())
+
+
+@case(level="warning")
+def expert_never_runs(run):
+    return short(run, of_experts(idle=True))
+
+
+@case(finds={"health/no-gradient": 0})
+def optimizer_of_another_model(run):
+    return short(run, Language(), torch.optim.AdamW(Language().parameters(), lr=1e-3))
+
+
+@case(level="warning", finds={"health/no-gradient": 0})
+def head_is_replaced_after_the_watch(run):
+    model = Language()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    run.watch(model, optimizer)
+    model.head = torch.nn.Linear(32, 64)
+    for batch in batches(10):
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        model.zero_grad()
+    return model.state_dict()
+
+
+class Routed(torch.nn.Module):
+    """Its own forward is not called in training: the loss is a method."""
+
+    def __init__(self):
+        super().__init__()
+        self.language = Language()
+
+    def loss(self, words):
+        return self.language(words)
+
+
+@case(steps=10, level="warning")
+def loss_is_a_method(run):
+    model = Routed()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    run.watch(model, optimizer)
+    for batch in batches(10):
+        model.loss(words=batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    expect(tokens=dict.fromkeys(range(1, 10), 8 * 16))
+    return model.state_dict()

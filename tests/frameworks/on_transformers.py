@@ -1,9 +1,13 @@
 """Hugging Face's Trainer: watched from a callback when the training begins."""
 
+import os
+
 import peft
+import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-from harness import case
+from harness import case, expect
+from plumbline.transformers import PlumblineCallback
 from small import VOCABULARY, words
 
 STEPS = 20
@@ -42,7 +46,30 @@ def train(watch, model, **options):
     return watch and (watch.losses, model.state_dict())
 
 
-@case(steps=STEPS)
+def logged(trainer, name):
+    """{step: value} of what the Trainer logged."""
+    return {row["step"]: row[name] for row in trainer.state.log_history if name in row}
+
+
+def fit(model, callbacks, data=None, evaluate=False, kind=Trainer, **options):
+    data = rows(STEPS * 4 * options.get("gradient_accumulation_steps", 1)) if data is None else data
+    trainer = kind(model=model, args=arguments(**options), train_dataset=data, eval_dataset=data[:8] if evaluate else None,
+                   callbacks=callbacks)  # fmt: skip
+    trainer.train()
+    return trainer
+
+
+def finish(callback, trainer, **series):
+    """With the callback's own run: it is recorded in out/plumbline."""
+    if type(callback.run).__name__ == "Run":
+        if not callback.run.finish():
+            raise AssertionError("run.finish() is false")
+        os.rename("out/plumbline", "record")
+        expect(**series)
+    return trainer.state.log_history[-1].get("train_loss"), trainer.model.state_dict()
+
+
+@case(steps=STEPS, level="warning")
 def trainer(run):
     return train(Watch(run), llama())
 
@@ -51,6 +78,56 @@ def trainer(run):
 def lora(run):
     model = peft.get_peft_model(llama(), peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
     return train(Watch(run), model, learning_rate=1e-3)
+
+
+@case(steps=STEPS, level="warning", says="AdamW$", opens=False)
+def by_callback(_):
+    callback = PlumblineCallback()
+    trainer = fit(llama(), [callback], max_grad_norm=0.1)
+    return finish(callback, trainer, loss=logged(trainer, "loss"), grad_norm=logged(trainer, "grad_norm"), tokens=dict.fromkeys(range(1, STEPS + 1), 64))
+
+
+@case(steps=STEPS, level="warning", opens=False)
+def by_callback_micro_batches_and_evaluation(_):
+    callback = PlumblineCallback(run="named")
+    trainer = fit(llama(), [callback], evaluate=True, gradient_accumulation_steps=4, eval_strategy="steps", eval_steps=5)
+    return finish(callback, trainer, loss=logged(trainer, "loss"), **{"eval/loss": logged(trainer, "eval_loss")})
+
+
+@case(steps=STEPS, level="warning", opens=False)
+def by_report_to(_):
+    trainer = fit(llama(), None, report_to=["plumbline"])
+    callback = next(c for c in trainer.callback_handler.callbacks if isinstance(c, PlumblineCallback))
+    return finish(callback, trainer, loss=logged(trainer, "loss"))
+
+
+def adapted(checkpointing, inputs_require):
+    model = peft.get_peft_model(llama(), peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+    if checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+        model.enable_input_require_grads() if inputs_require else model.base_model.model.disable_input_require_grads()
+    return model
+
+
+class Unreached(Trainer):
+    """Reentrant checkpointing without inputs that require a gradient: the loss has no path to the adapter."""
+
+    def compute_loss(self, *arguments, **options):
+        return super().compute_loss(*arguments, **options) + torch.zeros((), requires_grad=True)
+
+
+@case(level="warning", finds={"health/no-gradient": 1}, opens=False)
+def lora_under_reentrant_checkpointing(_):
+    callback = PlumblineCallback()
+    trainer = fit(adapted(True, False), [callback], kind=Unreached, learning_rate=1e-3)
+    return finish(callback, trainer)
+
+
+@case(level="warning", opens=False)
+def lora_under_reentrant_checkpointing_trained(_):
+    callback = PlumblineCallback()
+    trainer = fit(adapted(True, True), [callback], learning_rate=1e-3)
+    return finish(callback, trainer)
 
 
 @case(reads="tensorboard", steps=STEPS)

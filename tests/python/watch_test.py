@@ -114,7 +114,9 @@ def closure():
     return loss
 for i in range(3): opt.step(closure)
 """, "step_", "update")  # fmt: skip
-    assert told == steps(0, 1, 2)  # the update that was meant is made from a gradient which is not there before
+    assert [c for c in told if c.startswith("step_")] == steps(0, 1, 2)
+    updates = [c for c in told if c.startswith("update")]
+    assert len(updates) == 3  # the weights are looked at when the closure returns, before its update
 
 
 def test_several_optimizers_step_together_or_one_more_often(tmp_path):
@@ -252,7 +254,7 @@ back(); opt.step()
 
 @pytest.mark.parametrize("call, said", [
     ("run.watch(opt, model)", "expected a torch.nn.Module, not SGD"),
-    ("run.watch(model, model)", "expected an optimizer of torch.optim, or a list of them, not Linear"),
+    ("run.watch(model, model)", "expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not Linear"),
 ])  # fmt: skip
 def test_a_mistake_is_said_once_and_training_goes_on(tmp_path, call, said):
     body = f"{call}\n    {call}\n    back(); opt.step()"

@@ -4,7 +4,9 @@ What listens is the class's `forward`: a module may be copied, pickled or replic
 arguments may be given by keyword, and an exception of the trainer's leaves nothing behind.
 """
 
+import contextlib
 import functools
+import inspect
 import sys
 import types
 import weakref
@@ -39,6 +41,27 @@ class OnlyHere:
 
     def __reduce__(self):
         return getattr, ({}, "get")
+
+
+class WithKeywords(OnlyHere):
+    """The same for a hook that is given keyword arguments too. A copy has nullcontext's exit, which takes anything and returns None."""
+
+    def __call__(self, module, inputs, words):
+        if not self._compiling():
+            self._call(module, inputs, words)
+
+    def __deepcopy__(self, memo):
+        return contextlib.nullcontext().__exit__
+
+    def __reduce__(self):
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+def before_forward(module, call):
+    """Calls `call(module, inputs, keywords)` in front of the module's forward pass; returns what ends that."""
+    if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:  # from torch 2.0 on
+        return module.register_forward_pre_hook(WithKeywords(call), with_kwargs=True).remove
+    return module.register_forward_pre_hook(OnlyHere(lambda module, inputs: call(module, inputs, {}))).remove
 
 
 class _Classes:

@@ -5,6 +5,7 @@ from time import perf_counter
 
 from .._screen import Screen, look, norms, total_norm
 from .._shards import gradients, is_idle
+from .clipping import Before
 from .losses import numbered
 
 
@@ -18,6 +19,7 @@ class Gradients:
         self._series = {id(o): numbered("grad_norm", first + k) for k, o in enumerate(optimizers)}
         self._optimizers, self._trained, self._groups = optimizers, trained, 0
         self._divide()
+        self._before = Before(dict(trained))
         self._words = {}  # id of an optimizer -> the due word of a gradient
         self._heard = set()  # names
         self.moving = ()  # those whose gradient was not zero in the step that was screened last
@@ -52,13 +54,17 @@ class Gradients:
                 self._words[id(optimizer)] = word
         return bool(part) and (word is None or self._run._step >= word[0])
 
-    def observe(self, optimizer, paced, scale):
+    def observe(self, optimizer, paced, scale, clips=()):
         """Why the weights should be looked at as they were used, or None. `paced`: this step is screened."""
         due = self.due(optimizer)
+        if not paced and clips:
+            clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
+            if clip is not None:
+                self._run._own_scalar(self._series[id(optimizer)], clip.value())
         held = gradients(self._parts[id(optimizer)], self._shards) if due or paced else ()
         if not held:
             return None
-        why = self._screened(optimizer, *zip(*held), scale) if paced else None
+        why = self._screened(optimizer, *zip(*held), scale, clips) if paced else None
         if due or (paced and not self._heard.issuperset(name for name, _ in held)):
             self._heard.update(name for name, _ in held)
             with self._run.together():
@@ -67,7 +73,7 @@ class Gradients:
                         self._run.observe_tensor(name, gradient if scale == 1 else gradient / scale, role="gradient")
         return why
 
-    def _screened(self, optimizer, names, gradients, scale):
+    def _screened(self, optimizer, names, gradients, scale, clips):
         began = perf_counter()
         if self.screened != self._run._step:
             self.screened, self.moving, self.seconds = self._run._step, set(), 0.0
@@ -76,7 +82,11 @@ class Gradients:
         each = norms(self._run._library.short, gradients)
         if scale != 1:
             each = [norm / scale for norm in each]
-        total = total_norm(norm for name, norm in zip(names, each) if name not in self._free) if self._free else total_norm(each)
+        kept = [(name, norm) for name, norm in zip(names, each) if name not in self._free]
+        total = None
+        if kept:
+            total = self._before.total(clips, id(optimizer), self._parts[id(optimizer)], *zip(*kept), self._shards)
+        total = total_norm(norm for _, norm in kept) if total is None else total
         self.poisoned |= not math.isfinite(total)
         self._run._own_scalar(self._series[id(optimizer)], total)
         self.moving.update(name for name, norm in zip(names, each) if norm > 0)

@@ -10,6 +10,7 @@ import sys
 from .._library import CAPTURING, NO_STEP
 from .._screen import look
 from .losses import Losses
+from .scaling import Scaling
 from .stages import Stages
 
 _FARTHEST = 2.0**53  # step
@@ -44,6 +45,7 @@ class Loop:
     def join(self, watch, optimizers, first):
         if not self.watches:
             self.stages.hook()
+            Scaling.add(self)
         self.watches.append(watch)
         self.losses.join(optimizers, first)
         if len(self.losses.optimizers) > 1 and self.partly not in self._run._at_step_end:
@@ -56,6 +58,7 @@ class Loop:
         if self.watches:
             return
         self.stages.remove()
+        Scaling.remove(self)
         if self.partly in self._run._at_step_end:
             self._run._at_step_end.remove(self.partly)
         if self.own_step:  # nobody else would end it
@@ -97,6 +100,7 @@ class Loop:
         self.stepped.clear()
         losses = self.losses.take(carry)
         self._repeated = False
+        Scaling.step_ends()
         self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
         for watch in self.watches:
             watch.tell_scalars(losses)
@@ -119,16 +123,31 @@ class Loop:
             self.losses.waiting.append(loss)
         return lost
 
+    def scaler(self):
+        """The loss scaler that was given, or the one that has scaled a loss; None if there is none."""
+        given = self._given_scaler()
+        return Scaling.scaler() if given is None else given
+
+    def _given_scaler(self):
+        return next((watch.scaler for watch in self.watches if watch.scaler is not None), None)
+
     def _scale(self):
-        """By which the scaler makes losses larger, or None."""
-        for watch in self.watches:
-            if watch.scaler is not None:
-                return getattr(watch.scaler, "_scale", None)
-        return None
+        """By which a loss is too large that no scaler was seen to make, or None."""
+        given = self._given_scaler()
+        if given is None and Scaling.scales_this_step():  # scaler.scale(loss) / k
+            given = Scaling.scaler()
+        return getattr(given, "_scale", None)
+
+    def scaler_updates(self):
+        """It is about to change its scale, after its step(): if no update was made since the backward pass, the scaler has skipped it."""
+        if self.watches and self.backwards and not self.stepped:
+            self.watches[0]._guarded(self.close)
 
     def _seen(self, loss):
         """(the loss, whether it is no number). On a device nobody waits for it."""
-        scale = self._scale()
+        made_of = Scaling.source(loss)
+        scale = self._scale() if made_of is None else None
+        loss = loss if made_of is None else made_of
         if not (loss.is_cpu if self._knows_cpu else loss.device.type == "cpu"):
             return (loss.detach() if scale is None else loss.detach() / scale), False
         value = loss.item() if scale is None else (loss.detach() / scale).item()

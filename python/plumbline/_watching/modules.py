@@ -11,6 +11,8 @@ from .stages import NONE, Weakly
 
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
 _COMPILED = "torch.compile leaves hooks out: train some steps without it, or tell of what matters by run.observe_routing and run.observe_tensor"
+_NOT_CALLED = ("no forward pass of the model or of its modules was seen before backward: watch the module that the trainer calls, or tell of "
+               "what matters by run.observe_routing and run.observe_tensor")  # fmt: skip
 _UNHOOKED = {
     **dict.fromkeys(FSDP, "this rank's shards of weights, gradients and updates are watched, its sums over the ranks are not: train some steps "
                     "under DistributedDataParallel, whose sums are, or tell of them by run.observe_reduction"),
@@ -102,6 +104,12 @@ class Modules:
             layer = f"{names[0]}{more} within torch.compile"
             self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_COMPILED}")
             self.unhooked.append(layer)
+
+    def not_heard(self, routers):
+        """Outputs and routers of a model of which no forward pass is seen."""
+        names = [*routers, *self.chosen]
+        if names:
+            self._run._declare_site(KIND_TENSOR, names[0], f"unhooked: {_NOT_CALLED}")
 
     def observe_buffers(self):
         """Once a step; one comparison while nothing is due."""

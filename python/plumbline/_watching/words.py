@@ -1,5 +1,13 @@
 """What a watch says of itself, once."""
 
+import sys
+
+
+def processes():
+    """Of torch.distributed's world, if there is one."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed.get_world_size() if distributed is not None and distributed.is_available() and distributed.is_initialized() else 1
+
 
 def _counted(number, what):
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
@@ -14,9 +22,14 @@ def describe(watch):
     text = f"watching {_counted(len(watch._trained), 'trained parameter')}, {optimizers}"
     held = {id(p) for o in watch.optimizers for group in o.param_groups for p in group["params"]}
     missing = [name for name, p in watch._trained if id(p) not in held]
-    if missing:
+    if missing and len(missing) == len(watch._trained):
+        text += " (no optimizer holds any of them: it was made for another model, or holds copies)"
+    elif missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         text += f" (no optimizer holds {missing[0]}{more}: requires_grad_(False) if they are frozen)"
+    alone = watch._replicas is None and not watch._shards and processes() > 1
+    if alone:
+        text += f", one of {processes()} processes (no DistributedDataParallel around it was found: their sums and copies are not watched)"
     if watch._replicas:
         text += ", the ranks' copies and sums of DistributedDataParallel"
     text += watch._routers.describe() if watch._routers is not None else ""

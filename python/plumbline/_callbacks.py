@@ -1,0 +1,77 @@
+"""What the callbacks of frameworks share: a run that opens when the training begins, and calls that never end it."""
+
+import functools
+import math
+import os
+import sys
+
+from ._open import init
+
+
+def named(folder, options, name=None):
+    """init's arguments: without a server and a record, a record in `folder`. `name`: the framework's own of the run."""
+    options = dict(options)
+    folder = os.path.abspath(folder or ".")
+    if not (options.get("server") or options.get("record") or os.environ.get("PLUMBLINE_SERVER") or os.environ.get("PLUMBLINE_RECORD")):
+        options["record"] = os.path.join(folder, "plumbline")
+    if not (options.get("run") or os.environ.get("PLUMBLINE_RUN")):
+        options["run"] = os.path.basename(os.path.normpath(name or folder))
+    return options
+
+
+def guarded(method):
+    """Nothing of ours may end the trainer's step: an exception is reported once."""
+
+    @functools.wraps(method)
+    def call(self, *arguments, **options):
+        try:
+            return method(self, *arguments, **options)
+        except Exception as error:
+            text = f"{method.__name__}: {error!r}"
+            if text not in self._failed:
+                self._failed.add(text)
+                print(f"plumbline: {type(self).__name__}.{text} (said once; the trainer goes on)", file=sys.stderr)
+            return None
+
+    return call
+
+
+class Session:
+    """The run of one callback, over all trainings of its trainer."""
+
+    def __init__(self, options):
+        self._options, self._attempt = options, options.get("attempt")
+        self.run, self._watched, self._pair = None, None, None
+
+    def begin(self, folder, name, model, optimizers, scaler=None, step=0):
+        """A training begins, whose next step has the number `step`. One that starts again from an earlier step is another attempt."""
+        if self.run is not None and step < getattr(self.run, "_next_step", 0):
+            self.run.finish()
+            self.run, self._attempt = None, (self._attempt or 0) + 1
+        if self.run is None:
+            options = named(folder, self._options, name)
+            self.run = init(**options if self._attempt is None else {**options, "attempt": self._attempt})
+            self.end()
+        if hasattr(self.run, "_next_step"):
+            self.run._next_step = max(step, self.run._next_step)
+        pair = (model, *optimizers)
+        if self._watched is None or len(pair) != len(self._pair) or any(a is not b for a, b in zip(pair, self._pair)):
+            self.end()
+            self._watched, self._pair = self.run.watch(model, list(optimizers), scaler=scaler), pair
+
+    def scalars(self, metrics, prefix=""):
+        """Numbers of a dictionary, in the open step."""
+        for name, value in (metrics or {}).items():
+            if hasattr(value, "numel") and value.numel() != 1:
+                continue
+            try:
+                number = float(value)
+            except (TypeError, ValueError):
+                continue
+            self.run.scalar(f"{prefix}{name}", number if not math.isnan(number) else math.nan)
+
+    def end(self):
+        """The training has ended: the hooks go, the run stays for another one."""
+        watched, self._watched, self._pair = self._watched, None, None
+        if watched is not None:
+            watched.remove()

@@ -1,0 +1,163 @@
+"""torch's clip by norm: the gradients' norm before it, which the clip computes anyway."""
+
+import math
+import sys
+
+from .._compiled import is_compiling
+from .._screen import total_norm
+from .stages import Weakly
+
+# torch from 2.6 on makes clip_grad_norm_ of two functions that it looks up at call time; callers may have imported it long before.
+_HOMES = ("torch.nn.utils.clip_grad", "torch.nn.utils")
+_NORMS, _CLIPS = ("_get_total_norm", "get_total_norm"), ("_clip_grads_with_norm_", "clip_grads_with_norm_")
+
+
+class Clip:
+    """One call. `parameters`: as given. `total`: a tensor, the 2-norm of their gradients before it."""
+
+    __slots__ = ("parameters", "total", "most", "_value")
+
+    def __init__(self, parameters, total, most):
+        self.parameters, self.total, self.most, self._value = parameters, total, float(most), None
+
+    @property
+    def on_host(self):
+        return not hasattr(self.total, "device") or self.total.device.type == "cpu"
+
+    def value(self):
+        if self._value is None:
+            self._value = float(self.total)
+        return self._value
+
+    def factor(self):
+        """By which the gradients were made smaller."""
+        return min(1.0, self.most / (self.value() + 1e-6))
+
+
+class Clipping:
+    """All clips of the process, for the watches whose parameters they are."""
+
+    watches = Weakly()
+    _undo, _norm = [], None
+
+    @classmethod
+    def add(cls, watch):
+        cls.watches.add(watch)
+        if cls._undo:
+            return
+        homes = [sys.modules[home] for home in _HOMES]
+        if hasattr(homes[0], _CLIPS[0]):
+            for names, make in ((_NORMS, cls._of_norm), (_CLIPS, cls._of_clip)):
+                plain = getattr(homes[0], names[0])
+                cls._take_place(homes, names, plain, make(plain))
+        else:
+            plain = homes[0].clip_grad_norm_
+            cls._take_place(homes, ("clip_grad_norm_",), plain, cls._of_whole(plain))
+
+    @classmethod
+    def _take_place(cls, homes, names, plain, ours):
+        ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
+        for home in homes:
+            for name in names:
+                if home.__dict__.get(name) is plain:
+                    setattr(home, name, ours)
+                    cls._undo.append((home, name, plain, ours))
+
+    @classmethod
+    def remove(cls, watch):
+        cls.watches.discard(watch)
+        if not cls.watches.refs:
+            undo, cls._undo = cls._undo, []
+            for home, name, plain, ours in undo:
+                if home.__dict__.get(name) is ours:
+                    setattr(home, name, plain)
+
+    @classmethod
+    def _of_norm(cls, plain):
+        compiling = is_compiling()
+
+        def get_total_norm(tensors, norm_type=2.0, *arguments, **options):
+            norm = plain(tensors, norm_type, *arguments, **options)
+            if not compiling():
+                cls._norm = norm if norm_type == 2 else None
+            return norm
+
+        return get_total_norm
+
+    @classmethod
+    def _of_clip(cls, plain):
+        compiling = is_compiling()
+
+        def clip_grads_with_norm_(parameters, max_norm, total_norm, *arguments, **options):
+            if not compiling():
+                parameters = cls._tell(parameters, max_norm, total_norm, total_norm is cls._norm)
+            return plain(parameters, max_norm, total_norm, *arguments, **options)
+
+        return clip_grads_with_norm_
+
+    @classmethod
+    def _of_whole(cls, plain):
+        def clip_grad_norm_(parameters, max_norm, norm_type=2.0, *arguments, **options):
+            parameters = cls._listed(parameters)
+            norm = plain(parameters, max_norm, norm_type, *arguments, **options)
+            cls._tell(parameters, max_norm, norm, norm_type == 2)
+            return norm
+
+        return clip_grad_norm_
+
+    @staticmethod
+    def _listed(parameters):
+        return [parameters] if hasattr(parameters, "grad") else list(parameters)
+
+    @classmethod
+    def _tell(cls, parameters, max_norm, total, known):
+        parameters = cls._listed(parameters)
+        cls._norm = None
+        whole = type(total).__name__ == "Tensor"  # a DTensor's number may need the other ranks
+        for held in cls.watches.refs if known and whole else ():
+            watch = held()
+            if watch is not None:
+                watch.clips.append(Clip(parameters, total, max_norm))
+        return parameters
+
+
+class Before:
+    """The norm of one watch's gradients as it was before they were clipped."""
+
+    def __init__(self, parameters):
+        """parameters: {name: parameter}."""
+        self._parameters = parameters
+        self._covered = {}  # (optimizer, how many, the first, the last) of a clip -> whether it is of this optimizer's gradients alone
+        self._trusted = False  # what the clip left is what the optimizer got, in the step that was screened last
+
+    def _covers(self, clip, optimizer, part):
+        """Are its parameters all of `part`, (name, parameter) pairs, that have a gradient, and no others?"""
+        given = clip.parameters
+        key = (optimizer, len(given), id(given[0]), id(given[-1])) if given else None
+        if key is not None and key not in self._covered:
+            ids, mine = {id(p) for p in given}, {id(p) for _, p in part if p.grad is not None}
+            self._covered[key] = mine <= ids and all(id(p) in mine for p in given if p.grad is not None)
+        return self._covered.get(key, False)
+
+    def known(self, clips, optimizer, part):
+        """The clip that has the norm, in a step that is not screened; or None."""
+        fits = self._trusted and len(clips) == 1 and clips[0].on_host and self._covers(clips[0], optimizer, part)
+        return clips[0] if fits else None
+
+    def total(self, clips, optimizer, part, names, each, shards):
+        """Of gradients with the norms `each`, as the optimizer gets them. None: there was no clip, or it was of others."""
+        if not clips:
+            return None
+        after = total_norm(each)
+        covers = len(clips) == 1 and self._covers(clips[0], optimizer, part)
+        expected = min(clips[0].value(), clips[0].most)
+        # A clip in front of the unscaling leaves another norm. Of shards the total is of all ranks.
+        self._trusted = covers and (bool(shards) or not math.isfinite(expected) or abs(after - expected) <= 1e-2 * expected)
+        if covers:
+            return clips[0].value() if self._trusted else None
+        factors = {}
+        for clip in clips:
+            for p in clip.parameters:
+                factors[id(p)] = factors.get(id(p), 1.0) * clip.factor()
+        each = [norm / (factors.get(id(self._parameters[name])) or 1.0) for name, norm in zip(names, each)]
+        return total_norm(each)

@@ -1,0 +1,110 @@
+"""torch's loss scalers: of which loss a scaled one was made, and that a step was skipped. A framework holds them out of sight."""
+
+import sys
+import weakref
+
+from .stages import Weakly
+
+_MOST = 64  # scaled losses of a step that are remembered
+_HOMES = ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler", "torch.distributed.fsdp.sharded_grad_scaler")
+
+
+def _kinds():
+    """The classes of scalers that have a scale() of their own."""
+    kinds, waiting = [], [getattr(sys.modules.get(home), "GradScaler", None) for home in _HOMES]
+    while waiting:
+        kind = waiting.pop()
+        if kind is not None and kind not in kinds:
+            kinds.append(kind)
+            waiting.extend(kind.__subclasses__())
+    return kinds
+
+
+class Scaling:
+    """All scalers of the process, for the loops that want to know."""
+
+    loops = Weakly()
+    _made = []  # (weak reference to a scaled loss, what it was made of)
+    _last = None  # weak reference to the scaler that scaled last
+    _undo = []
+
+    @classmethod
+    def add(cls, loop):
+        cls.loops.add(loop)
+        if not cls._undo:
+            for kind in _kinds():
+                for name, make in (("scale", cls._scale), ("update", cls._update)):
+                    plain = kind.__dict__.get(name)
+                    if plain is not None:
+                        cls._take_place(kind, name, plain, make(plain))
+
+    @classmethod
+    def _take_place(cls, kind, name, plain, ours):
+        ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
+        setattr(kind, name, ours)
+
+        def undo():
+            if kind.__dict__.get(name) is ours:
+                setattr(kind, name, plain)
+
+        cls._undo.append(undo)
+
+    @classmethod
+    def remove(cls, loop):
+        cls.loops.discard(loop)
+        if not cls.loops.refs:
+            undo, cls._undo = cls._undo, []
+            for one in undo:
+                one()
+            cls._made, cls._last = [], None
+
+    @classmethod
+    def _scale(cls, plain):
+        def scale(self, outputs, *arguments, **options):
+            out = plain(self, outputs, *arguments, **options)
+            try:
+                cls._remember(self, outputs, out)
+            except Exception:  # the loss is divided by the scale then
+                pass
+            return out
+
+        return scale
+
+    @classmethod
+    def _remember(cls, scaler, outputs, out):
+        if out is outputs:  # it is off
+            return
+        cls._last = weakref.ref(scaler)
+        pairs = [(outputs, out)] if hasattr(out, "detach") else zip(outputs, out) if isinstance(out, (list, tuple)) else ()
+        for before, after in pairs:
+            cls._made = [*cls._made[1 - _MOST :], (weakref.ref(after), before.detach())]
+
+    @classmethod
+    def _update(cls, plain):
+        def update(self, *arguments, **options):
+            for held in cls.loops.refs:
+                loop = held()
+                if loop is not None:
+                    loop.scaler_updates()
+            return plain(self, *arguments, **options)
+
+        return update
+
+    @classmethod
+    def source(cls, loss):
+        """The loss of which this one was made, or None."""
+        return next((before for after, before in reversed(cls._made) if after() is loss), None)
+
+    @classmethod
+    def scaler(cls):
+        """The one that scaled last, or None."""
+        return cls._last and cls._last()
+
+    @classmethod
+    def scales_this_step(cls):
+        return bool(cls._made)
+
+    @classmethod
+    def step_ends(cls):
+        if cls._made:
+            cls._made = []

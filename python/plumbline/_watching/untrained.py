@@ -1,0 +1,139 @@
+"""Trained parameters that have had no gradient at any optimizer step so far: the evidence of health/no-gradient."""
+
+import re
+
+from .._compiled import compiles
+from .._routers import OnlyHere
+from .._screen import Checksums
+
+_FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
+_MOST_NAMES, _MOST_MODULES = 8, 512
+_MOST_EACH_STEP = 256  # parameters without a gradient: more are looked at in the first steps and at powers of two
+_GROUPS = (re.compile(r"\.lora_[^.]+"), re.compile(r"(?<=experts)\.\d+\..*"))  # what is left of a name without it names a group
+_RAN, _NEVER_RAN, _WHOLE, _REPLACED = 1, 2, 3, 4  # values of trained/never:NAME
+_ORDER = (_WHOLE, _RAN, _NEVER_RAN)
+
+
+def _group(name):
+    """The adapter of a module, or the experts of a layer, that the parameter is of; or None."""
+    for pattern in _GROUPS:
+        found = pattern.search(name)
+        if found:
+            return name[: found.start()]
+    return None
+
+
+class Untrained:
+    """Of one watch."""
+
+    def __init__(self, run, model, prefix, trained, optimizers, compiled):
+        self._run, self._model, self._prefix, self._optimizers, self._compiled = run, model, prefix, optimizers, compiled
+        self._known = {id(p) for _, p in trained}
+        self._waiting = None  # {id of a parameter: (name, parameter)}, held and without a gradient so far
+        self._late, self._graded = [], set()  # trained now, not at the watch, and held by none; ids of those that have a gradient
+        self._steps, self._next, self._counted = 0, _FIRST, None
+        self._ran, self._undo = set(), None
+        self._sums = self._before = None
+
+    def _named(self):
+        return [(self._prefix + name, p) for name, p in self._model.named_parameters() if p.requires_grad]
+
+    def _begin(self):
+        """At the first update: what FSDP2 and new heads replaced since the watch is in place."""
+        named = self._named()
+        held = {id(p) for o in self._optimizers for group in o.param_groups for p in group["params"]}
+        self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
+        self._held, self._trained = len(self._waiting), len(named)
+        self._late = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known]
+        if not self._held and named:
+            self._sums = Checksums(self._run._library.short, [p for _, p in named])
+            self._before = self._sums()
+
+    def before_update(self, optimizer):
+        """Of one optimizer, with the gradients that it reads."""
+        if self._waiting is None:
+            self._begin()
+        if self._counted != self._run._step:  # of several optimizers the first one's
+            self._counted = self._run._step
+            self._steps += bool(self._held) or any(group.get("lr", 1) for group in optimizer.param_groups)
+        if self._late and self._steps <= _FIRST:
+            self._graded.update(id(p) for _, p in self._late if p.grad is not None)
+        waiting = self._waiting
+        if not waiting or (len(waiting) > _MOST_EACH_STEP and self._steps > 16 and self._steps & (self._steps - 1)):
+            return
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    waiting.pop(id(p), None)
+
+    def step_ends(self):
+        """After an update, in the open step."""
+        if self._waiting is None or (self._next > _FIRST and not self._waiting):
+            return
+        if self._steps == _FIRST - 1 and self._waiting and self._undo is None and not self._compiled and not compiles():
+            self._listen()
+        if self._steps >= self._next:
+            self._next = 8 if self._next == _FIRST else 4 * self._next
+            self._tell()
+            if not self._waiting or self._next > 8:
+                self.remove()
+
+    # ---- whether their modules run -------------------------------------------------------------
+
+    def _listen(self):
+        self._undo = []
+        for module in list(dict.fromkeys(self._module(name) for name, _ in self._waiting.values()))[:_MOST_MODULES]:
+            self._undo.append(module.register_forward_pre_hook(OnlyHere(self._runs)).remove)
+
+    def _module(self, name):
+        return self._model.get_submodule(name[len(self._prefix) :].rpartition(".")[0])
+
+    def _runs(self, module, _inputs):
+        if module.training:
+            self._ran.add(id(module))
+
+    def remove(self):
+        undo, self._undo = self._undo or [], []
+        for one in undo:
+            one()
+
+    # ---- what is recorded ----------------------------------------------------------------------
+
+    def _tell(self):
+        tell = self._run._own_scalar
+        tell("trained/steps", self._steps)
+        tell("trained/held", self._held)
+        if not self._held:
+            moved = self._sums is not None and self._sums() != self._before
+            tell("trained/unheld", self._trained)
+            tell("trained/moved", moved)
+            if not moved:
+                self._name([(name, _NEVER_RAN) for name, _ in self._named()])
+            return
+        never = list(self._waiting.values())
+        tell("trained/never", len(never))
+        if never:
+            self._tell_never(never)
+        replaced = [name for name, p in self._late if id(p) in self._graded]
+        tell("trained/replaced", len(replaced))
+        self._name([(name, _REPLACED) for name in replaced])
+
+    def _tell_never(self, never):
+        ran = [name for name, _ in never if not self._compiled and id(self._module(name)) in self._ran]
+        whole = self._whole(ran)
+        self._run._own_scalar("trained/ran", len(ran))
+        self._run._own_scalar("trained/whole", len(whole))
+        words = {**dict.fromkeys(ran, _RAN), **dict.fromkeys(whole, _WHOLE)}
+        self._name(sorted(((name, words.get(name, _NEVER_RAN)) for name, _ in never), key=lambda pair: _ORDER.index(pair[1])))
+
+    def _whole(self, ran):
+        """Of those whose modules ran: all of an adapter, all experts of a layer; or all, if they are most of what is trained."""
+        if 2 * len(ran) > self._held:
+            return ran
+        names = [self._prefix + name for name, p in self._model.named_parameters() if p.requires_grad]
+        have = {_group(name) for name in names} - {_group(name) for name in set(names) - set(ran)}
+        return [name for name in ran if _group(name) in have - {None}]
+
+    def _name(self, pairs):
+        for name, value in pairs[:_MOST_NAMES]:
+            self._run._own_scalar(f"trained/never:{name}", value)

@@ -1,0 +1,108 @@
+"""The optimizers and the model inside of what a framework hands to its user."""
+
+import gc
+import inspect
+import sys
+
+from .._compiled import is_compiled, unwrapped
+from .._ddp import around, is_ddp
+
+_DEPTH = 8  # wrappers around one another, at most
+_CAPTURED = "_optimizer_original_step_method"  # of accelerate's wrapper with a scaler
+_OWN_STEP = ("ZeroRedundancyOptimizer",)  # it sends weights after the inner step: its own step is hooked
+
+
+class Opened:
+    """One optimizer of torch.optim. `stepping`: the object whose step() makes the update whole; else `inner` itself.
+
+    `captured`: the wrapper kept inner.step from before, so a method that takes its place is lost; torch's own hooks are used.
+    """
+
+    __slots__ = ("inner", "stepping", "captured", "wrappers")
+
+    def __init__(self, inner, stepping, captured, wrappers):
+        self.inner, self.stepping, self.captured, self.wrappers = inner, stepping, captured, wrappers
+
+
+def _inside(optimizer, base):
+    """The optimizers of which this one is made; empty if it is none that wraps others."""
+    chained = getattr(optimizer, "chained_optimizers", None)  # Megatron-core
+    if chained is not None:
+        return list(chained)
+    for name in ("optimizer", "optim"):
+        inner = inspect.getattr_static(optimizer, name, None)
+        inner = getattr(optimizer, name, None) if inner is not None else None
+        if inner is not None and inner is not optimizer and hasattr(inner, "step"):
+            return [inner]
+    if hasattr(type(optimizer), "__iter__"):  # torchtitan's container
+        held = list(optimizer)
+        if held and all(isinstance(one, base) or hasattr(one, "optimizer") for one in held):
+            return held
+    return []
+
+
+def _open(optimizer, base, wrappers, stepping, captured):
+    inside = _inside(optimizer, base) if len(wrappers) < _DEPTH else []
+    if not inside:
+        return [Opened(optimizer, stepping or optimizer, captured, wrappers)] if isinstance(optimizer, base) else []
+    if stepping is None and type(optimizer).__name__ in _OWN_STEP:
+        stepping = optimizer
+    captured |= hasattr(optimizer, _CAPTURED)
+    return [one for each in inside for one in _open(each, base, (*wrappers, optimizer), stepping, captured)]
+
+
+def opened(optimizer):
+    """[Opened] of what is given: an optimizer, a wrapper of one, a container, or a list. Empty if there is none of torch.optim inside."""
+    base = sys.modules["torch"].optim.Optimizer
+    given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    found, known = [], set()
+    for each in given:
+        for one in _open(each, base, (), None, False) if each is not None else ():
+            if id(one.inner) not in known:
+                known.add(id(one.inner))
+                one.captured = (one.captured or _is_captured(one.inner)) and hasattr(base, "register_step_pre_hook")
+                found.append(one)
+    return found
+
+
+def _is_captured(optimizer):
+    """By a living wrapper of accelerate's that the caller did not hand over."""
+    kind = getattr(sys.modules.get("accelerate.optimizer"), "AcceleratedOptimizer", None)
+    alive = gc.get_objects() if kind is not None else ()
+    return any(type(one) is kind and hasattr(one, _CAPTURED) and one.optimizer is optimizer for one in alive)
+
+
+def inner_ids(optimizer):
+    return {id(one.inner) for one in opened(optimizer)}
+
+
+class Model:
+    """`given`: what the trainer calls. `ddp`: the DistributedDataParallel around it or in it, or None. `module`: the trainer's own."""
+
+    def __init__(self, given):
+        self.given, self.ddp, self.compiled = given, None, False
+        at = given
+        for _ in range(_DEPTH):
+            self.compiled |= is_compiled(at)
+            if is_ddp(at):
+                self.ddp = at
+            inner = _module_in(at)
+            if inner is None:
+                break
+            at = inner
+        self.module = at
+        if self.ddp is None:  # a LightningModule, or what a callback gets
+            self.ddp = around(at)
+            self.given = given if self.ddp is None else self.ddp
+
+
+def _module_in(module):
+    """What it wraps, or None."""
+    if unwrapped(module) is not module:
+        return unwrapped(module)
+    if is_ddp(module):
+        return module.module
+    inner = module._modules.get("_forward_module")  # Fabric; its .module is the original of what strategies wrap
+    if inner is not None and type(module).__name__ == "_FabricModule":
+        return inner
+    return None

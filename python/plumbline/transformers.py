@@ -1,0 +1,68 @@
+"""Hugging Face's Trainer and TRL:
+
+    from plumbline.transformers import PlumblineCallback
+    Trainer(..., callbacks=[PlumblineCallback()])
+
+or, after `import plumbline.transformers`, TrainingArguments(report_to="plumbline").
+"""
+
+from transformers import TrainerCallback
+from transformers.integrations import integration_utils
+
+from ._callbacks import Session, guarded
+
+_SAID_BY_ALL = ("epoch", "runtime", "samples_per_second", "steps_per_second")  # no metrics of the model
+
+
+class PlumblineCallback(TrainerCallback):
+    """Watches the Trainer's model and optimizer; a step has the number that the Trainer logs.
+
+    Keyword arguments are those of plumbline.init. Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the
+    record is <output_dir>/plumbline. The run is called args.run_name, else as the folder.
+    """
+
+    def __init__(self, **options):
+        self._session, self._failed = Session(options), set()
+        self._evaluates = False  # the step stays open for what the evaluation gives
+
+    @property
+    def run(self):
+        """plumbline.init's, from the training's begin on."""
+        return self._session.run
+
+    @guarded
+    def on_train_begin(self, args, state, control, model=None, optimizer=None, **_):
+        self._session.begin(args.output_dir, args.run_name, model, [optimizer], step=state.global_step + 1)
+
+    @guarded
+    def on_step_begin(self, args, state, control, **_):
+        self._end_step()
+        self.run.begin_step(state.global_step + 1)
+
+    @guarded
+    def on_step_end(self, args, state, control, **_):
+        self._evaluates = control.should_evaluate
+        if not self._evaluates:
+            self._end_step()
+
+    def _end_step(self):
+        self._evaluates = False
+        self.run.end_step()
+
+    @guarded
+    def on_evaluate(self, args, state, control, metrics=None, **_):
+        if not self._evaluates:
+            return
+        names = {n: n.removeprefix("eval_") for n in metrics or {}}
+        self._session.scalars({n: metrics[m] for m, n in names.items() if n not in _SAID_BY_ALL}, "eval/")
+        if not control.should_evaluate:
+            self._end_step()
+
+    @guarded
+    def on_train_end(self, args, state, control, **_):
+        self._end_step()
+        self._session.end()
+        self.run.flush()
+
+
+integration_utils.INTEGRATION_TO_CALLBACK["plumbline"] = PlumblineCallback

@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "analysis/frame/frame.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/no-gradient
+
+Parameters that the optimizer holds have never had a gradient: they keep the values that they began with.
+
+**Why.** A LoRA adapter under reentrant checkpointing gets no gradient if the embedding's output requires none: the loss is
+printed, the run ends with exit status 0, and the adapter is its initialisation. The published MoE runs of a well-known optimizer had the same
+fault in their experts, and it was not seen for months.
+
+**What it checks.** `run.watch` counts, at a step's end, the parameters that require a gradient and are held by a watched optimizer
+(`trained/held`), and those whose `.grad` was None at each optimizer step so far (`trained/never`). From the third optimizer step on:
+- all of them, or all of an adapter or of a layer's experts: error;
+- some, although their module's forward pass ran: warning;
+- some, and their module never ran (an unused head, LayerDrop): note.
+
+An optimizer that holds none of the model's trained parameters is an error, if no weight has changed. Parameters that
+were replaced or made trainable after `run.watch`, have gradients and are held by no optimizer (`trained/replaced`) are a warning.
+
+**Bad.** `8 of 9 trained parameters have had no gradient in 3 optimizer steps, since step 0: blocks.0.lora_A.weight, ...`
+
+**Good.** Each trained parameter had a gradient at least once. Experts that few tokens reach have one sooner or later.
+
+**How to fix it.**
+- LoRA with gradient checkpointing: `model.enable_input_require_grads()`, or `gradient_checkpointing_kwargs={"use_reentrant": False}`.
+- Look for `.detach()`, `.item()`, `torch.no_grad()` and `torch.tensor(loss)` between the parameters and the loss, and for
+  `zero_grad()` between `backward()` and `step()`.
+- If an optimizer holds none: make it after the model is whole (after `from_pretrained`, `fully_shard`, or a new head).
+- What is frozen on purpose: `requires_grad_(False)`.
+
+**Strength.** `proved`: `.grad` was None at each step; it is no threshold.
+
+**Inconclusive when** fewer than 3 optimizer steps were seen, a count is NaN or infinite, or the optimizer holds copies of the weights
+(then weights change although it holds none of them).
+
+**What it cannot see.** A gradient that is there and zero (`health/all-zero`, `health/gradient-vanish`); a part of the loss that is
+detached while another part reaches the same parameters; parameters that no optimizer holds next to some that it holds
+(`health/unchanged-tensor`).
+
+**Cost.** In `run.watch` one look at `.grad` a parameter in the first steps, and at ever rarer ones.
+
+**Sources.** transformers #26969 and peft #1142 (LoRA without gradients under reentrant checkpointing).
+)page";
+
+constexpr RuleInfo kInfo = {"health/no-gradient",
+                            "trained parameters never get a gradient",
+                            v1::LEVEL_ERROR,
+                            "0.2.0",
+                            kPage,
+                            {}};
+
+constexpr std::string_view kTrainedPrefix = "trained/", kNeverPrefix = "trained/never:";
+constexpr double kStepsWithoutGradient = 3;
+constexpr size_t kMostUntrainedNames = 6;
+
+// What one rank reports in one step.
+struct TrainedCounts {
+  std::map<std::string, double> values;  // by the series' name after kTrainedPrefix
+  std::vector<std::string> names;
+
+  std::optional<double> Of(const std::string& name) const {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional<double>(found->second);
+  }
+  double Or(const std::string& name, double fallback) const { return Of(name).value_or(fallback); }
+  bool usable() const {
+    return std::all_of(values.begin(), values.end(), [](const auto& value) {
+      return std::isfinite(value.second) && value.second >= 0;
+    });
+  }
+};
+
+class NoGradient : public Rule {
+ public:
+  explicit NoGradient(const Options& /*options*/) {}
+
+  bool ReadsScalar(const v1::Site& site) const override {
+    return site.op().starts_with(kTrainedPrefix);
+  }
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    const std::string& op = step.site.op();
+    if (!op.starts_with(kTrainedPrefix)) return;
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_scalar()) continue;
+      TrainedCounts& counts = open_[item.source->rank()];
+      if (op.starts_with(kNeverPrefix)) {
+        counts.names.push_back(op.substr(kNeverPrefix.size()));
+      } else {
+        counts.values[op.substr(kTrainedPrefix.size())] = item.evidence->scalar().value();
+      }
+    }
+  }
+
+  bool judges_unseen_steps() const override { return false; }
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    for (const auto& [rank, counts] : open_) {
+      if (counts.Of("steps") && counts.Of("held")) JudgeRank(step, rank, counts, out);
+    }
+    open_.clear();
+  }
+
+  void JudgeRun(const RunSummary& run, VerdictSink& out) override {
+    if (told_ > 0 || (judged_ == 0 && few_ == 0 && unusable_ == 0 && copies_ == 0)) return;
+    v1::Verdict verdict = judged_ > 0   ? Pass("each trained parameter has had a gradient")
+                          : copies_ > 0 ? Inconclusive(
+                                              "copies: the optimizer holds copies of the weights, "
+                                              "whose gradients are not the parameters'")
+                          : unusable_ > 0 ? Inconclusive("poisoned: a count is NaN or infinite")
+                                          : Inconclusive("few-steps: fewer than 3 optimizer steps");
+    SetPlace(verdict, "", "gradient", run.step_first, run.step_last, std::vector<uint32_t>{});
+    out.Add(std::move(verdict));
+  }
+
+  // Between steps open_ is empty.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(told_, judged_, few_, unusable_, copies_);
+  }
+
+ private:
+  void JudgeRank(const StepEnd& step, uint32_t rank, const TrainedCounts& counts,
+                 VerdictSink& out) {
+    if (!counts.usable()) {
+      ++unusable_;
+    } else if (counts.Or("steps", 0) < kStepsWithoutGradient) {
+      ++few_;
+    } else if (counts.Or("held", 0) == 0) {
+      if (counts.Or("moved", 1) > 0) {
+        ++copies_;
+      } else {
+        Say(step, rank, counts, v1::LEVEL_ERROR, out);
+      }
+    } else if (const double never = counts.Or("never", 0); never > 0) {
+      const bool all = never >= counts.Or("held", 0) || counts.Or("whole", 0) > 0;
+      Say(step, rank, counts,
+          all                           ? v1::LEVEL_ERROR
+          : counts.Or("ran", never) > 0 ? v1::LEVEL_WARNING
+                                        : v1::LEVEL_NOTE,
+          out);
+    } else if (counts.Or("replaced", 0) > 0) {
+      Say(step, rank, counts, v1::LEVEL_WARNING, out);
+    } else {
+      ++judged_;
+    }
+  }
+
+  // The series that counts the parameters of the finding.
+  static std::string Counted(const TrainedCounts& counts) {
+    if (counts.Or("held", 0) == 0) return "unheld";
+    return counts.Or("never", 0) > 0 ? "never" : "replaced";
+  }
+
+  // Once for each level, and no lower one after a higher one.
+  void Say(const StepEnd& step, uint32_t rank, const TrainedCounts& counts, v1::Level level,
+           VerdictSink& out) {
+    if (told_ >= static_cast<uint64_t>(level)) return;
+    told_ = static_cast<uint64_t>(level);
+    const std::string counted = Counted(counts);
+    const bool unheld = counted == "unheld", replaced = counted == "replaced";
+    const double steps = counts.Or("steps", 0), never = counts.Or(counted, 0);
+    const int64_t first = std::max<int64_t>(0, step.step + 1 - static_cast<int64_t>(steps));
+    std::vector<std::string> names = counts.names;
+    if (names.size() > kMostUntrainedNames) names.resize(kMostUntrainedNames);
+    const std::string more =
+        never > static_cast<double>(names.size())
+            ? absl::StrFormat(" and %.0f more", never - static_cast<double>(names.size()))
+            : "";
+    const bool unused = level == v1::LEVEL_NOTE, nowhere = unheld || replaced;
+    FindingBuilder found(level, v1::STRENGTH_PROVED);
+    found
+        .Title(unheld     ? "the optimizer holds none of the model's parameters"
+               : replaced ? "parameters that no optimizer holds came after the watch"
+               : unused   ? "trained parameters of modules that never run"
+                          : kInfo.title)
+        .Explain(Explanation(counts, steps, never, first, absl::StrJoin(names, ", ") + more))
+        .Cause(nowhere  ? "not-in-optimizer"
+               : unused ? "unused"
+                        : "no-path",
+               0.9)
+        .Measured(nowhere ? "parameters that no optimizer holds" : "parameters without a gradient",
+                  never, "parameters")
+        .Threshold(kStepsWithoutGradient, "optimizer steps")
+        .Samples(static_cast<uint64_t>(steps))
+        .Witness("held", counts.Or("held", 0))
+        .Witness(counted, never)
+        .Fix(Remedy(nowhere, level))
+        .At(counts.names.empty() ? "" : counts.names.front(), "gradient", first, step.step,
+            std::vector<uint32_t>{rank});
+    out.Add(found.Take());
+  }
+
+  static std::string Explanation(const TrainedCounts& counts, double steps, double never,
+                                 int64_t first, const std::string& names) {
+    if (counts.Or("held", 0) == 0) {
+      return absl::StrFormat(
+          "None of the %.0f trained parameters is held by the optimizer, and no weight changed in "
+          "%.0f optimizer steps, since step %d: %s.",
+          never, steps, first, names);
+    }
+    if (counts.Or("never", 0) == 0) {
+      return absl::StrFormat(
+          "%.0f parameters have gradients and are held by no optimizer; they were replaced or made "
+          "trainable after run.watch: %s.",
+          never, names);
+    }
+    const double ran = counts.Or("ran", never);
+    return absl::StrFormat(
+        "%.0f of %.0f trained parameters have had no gradient in %.0f optimizer steps, since step "
+        "%d%s: %s.",
+        never, counts.Or("held", 0), steps, first,
+        ran > 0 ? "" : ", and the forward pass of their modules never ran", names);
+  }
+
+  static std::string Remedy(bool unheld, v1::Level level) {
+    if (unheld)
+      return "Make the optimizer from the parameters of the model that is trained, after the model "
+             "is whole, wrapped and on its device.";
+    if (level == v1::LEVEL_NOTE) return "Freeze what is not used by requires_grad_(False).";
+    return "Look for detach(), item(), no_grad() or zero_grad() between these parameters and the "
+           "loss. LoRA under gradient checkpointing: model.enable_input_require_grads(), or "
+           "use_reentrant=False.";
+  }
+
+  std::map<uint32_t, TrainedCounts> open_;  // by rank, of this step
+  uint64_t told_ = 0;                       // the highest level that was reported
+  uint64_t judged_ = 0, few_ = 0, unusable_ = 0, copies_ = 0;
+};
+
+}  // namespace
+
+CatalogueEntry no_gradient() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<NoGradient>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
