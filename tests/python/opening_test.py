@@ -58,14 +58,20 @@ def test_redaction_is_an_option_and_a_variable(tmp_path):
     with run.step(0):
         run.observe_routing("a", [[1.0]], top_k=1)
     """
-    assert trainer.run(code.format(", redact=True"), tmp_path).calls[0].endswith(" redact=1")
-    assert trainer.run(code.format(""), tmp_path, PLUMBLINE_REDACT="1").calls[0].endswith(" redact=1")
-    assert "redact" not in trainer.run(code.format(""), tmp_path).calls[0]
+
+    def opened(arguments="", **environment):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        return trainer.run(code.format(arguments), folder, **environment).ok()
+
+    assert opened(", redact=True").calls[0].endswith(" redact=1")
+    assert opened(PLUMBLINE_REDACT="1").calls[0].endswith(" redact=1")
+    assert "redact" not in opened().calls[0]
     # A key that can be guessed: nothing is opened, and nothing can leave.
-    short = trainer.run(code.format(", redact=True"), tmp_path, PLUMBLINE_REDACT_KEY="hunter2").ok()
+    short = opened(", redact=True", PLUMBLINE_REDACT_KEY="hunter2")
     assert "PLUMBLINE_REDACT_KEY has 7 bytes; expected at least 16" in short.err and not short.calls
     assert "hunter2" not in short.err
-    maybe = trainer.run(code.format(""), tmp_path, PLUMBLINE_REDACT="yes").ok()
+    maybe = opened(PLUMBLINE_REDACT="yes")
     assert 'PLUMBLINE_REDACT is "yes"; expected an integer from 0 to 1' in maybe.err and not maybe.calls
 
 
