@@ -23,7 +23,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr size_t kMostOutgoing = 1 << 20;  // bytes of answers to one process
-constexpr size_t kMostUnwritten = 256;     // answers; above, its messages are not read
+constexpr size_t kMostUnreadAnswers = 256;     // answers; above, its messages are not read
 
 // One agent's call. Reads are handled one after another by gRPC; the rest is guarded by mutex_.
 class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
@@ -61,7 +61,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     PopLocked();
     while (!ok && !outgoing_.empty()) PopLocked();
     PumpLocked();
-    if (outgoing_.size() <= kMostUnwritten / 2 && std::exchange(unread_, false)) ReadLocked();
+    if (outgoing_.size() <= kMostUnreadAnswers / 2 && std::exchange(unread_, false)) ReadLocked();
   }
 
   void OnCancel() override { End(grpc::Status::CANCELLED); }
@@ -156,7 +156,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // A process that does not read its answers is not read either.
   void ReadLocked() PLUMB_REQUIRES(mutex_) {
     if (ending_) return;
-    unread_ = outgoing_.size() >= kMostUnwritten;
+    unread_ = outgoing_.size() >= kMostUnreadAnswers;
     if (!unread_) StartRead(&incoming_);
   }
 
