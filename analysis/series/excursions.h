@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "analysis/series/excursion.h"
+#include "analysis/series/growing_ring.h"
 #include "analysis/series/level_window.h"
 #include "base/archive.h"
 
@@ -138,9 +139,9 @@ class Excursions {
   bool OpenIsAwaited() const;
 
   LevelWindow window_;
-  uint64_t points_ = 0;                 // of the series
-  std::array<double, kAbove> above_{};  // y - m of the newest points; NaN: it was not known
-  uint64_t told_ = 0;                   // points of the history that were told as settled
+  uint64_t points_ = 0;                // of the series
+  GrowingRing<double, kAbove> above_;  // y - m of the newest points; NaN: it was not known
+  uint64_t told_ = 0;                  // points of the history that were told as settled
   uint64_t run_ = 0;    // in the history: from it on points may be at z >= 3 in a row
   uint64_t floor_ = 0;  // in the history: no onset lies before it
   uint64_t restart_until_ = 0;

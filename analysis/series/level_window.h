@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "analysis/series/growing_ring.h"
 #include "analysis/series/robust.h"
 #include "base/archive.h"
 
@@ -70,8 +71,8 @@ class LevelWindow {
 
   bool linear_;
   uint64_t count_ = 0;
-  std::array<double, kRing> y_{};
-  std::array<int64_t, kRing> step_{};
+  GrowingRing<double, kRing> y_;
+  GrowingRing<int64_t, kRing> step_;
 
   // From 256 points on the window moves by one: medians are kept in order. Each is true of the
   // first so many points (0: of none).

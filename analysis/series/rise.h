@@ -5,13 +5,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 
 #include "analysis/series/block_medians.h"
 #include "analysis/series/excursion.h"
+#include "analysis/series/growing_ring.h"
 #include "analysis/series/robust.h"
 #include "base/archive.h"
 
@@ -41,7 +41,7 @@ class Riser {
   static constexpr uint64_t kBegin = 48;  // points: blocks of 8 are noise before
   // Where the level is no measure, as many as may tell noise from what it stays at for long.
   static constexpr uint64_t kBeginAroundZero = kRing;
-  using Ring = std::array<double, kRing>;
+  using Ring = GrowingRing<double, kRing>;
   static double At(const Ring& ring, uint64_t i) { return ring[i % kRing]; }
   static uint64_t BlockAt(uint64_t count) {
     return std::min<uint64_t>(64, std::max<uint64_t>(kFewest, count / 8));
@@ -57,9 +57,9 @@ class Riser {
 
   bool linear_;
   uint64_t count_ = 0;
-  Ring points_{};
-  std::array<int64_t, kRing> steps_{};
-  Ring levels_{};         // L of the block that ends at a point
+  Ring points_;
+  GrowingRing<int64_t, kRing> steps_;
+  Ring levels_;           // L of the block that ends at a point
   uint64_t best_at_ = 0;  // points up to the end of the best block
   double best_ = 0;
   uint64_t best_block_ = 0;

@@ -3,14 +3,13 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/files/whole_file.h"
 
 namespace plumbline::audit {
 namespace {
@@ -125,14 +124,11 @@ bool LeftOut::Take(const NamesMap& names, const std::string& name) {
 // ---- the file ----
 
 absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in || text.str().size() > kMostMapBytes)
-    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a readable file of names"));
+  const absl::StatusOr<std::string> text = ReadWholeFile(path, kMostMapBytes);
+  if (!text.ok()) return text.status();
   toml::table table;
   try {
-    table = toml::parse(text.str(), path);
+    table = toml::parse(*text, path);
   } catch (const toml::parse_error& error) {
     return absl::InvalidArgumentError(
         WrongMap(path, error.source().begin.line,

@@ -8,15 +8,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "analysis/sums/sums.h"
 #include "audit/commands/blas_target.h"
 #include "audit/commands/commands.h"
 #include "base/command_line/usage.h"
+#include "base/files/whole_file.h"
 
 namespace plumbline::audit {
 namespace {
@@ -64,13 +63,9 @@ std::string Json(const sums::Fingerprint& f) {
 }
 
 absl::StatusOr<sums::Contract> ReadContract(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  if (!in || !(text << in.rdbuf()))
-    return absl::InvalidArgumentError(path +
-                                      ": expected a contract that plumb fingerprint wrote, "
-                                      "found no file that can be read");
-  return sums::ParseContract(text.str(), path);
+  const absl::StatusOr<std::string> text = ReadWholeFile(path);
+  if (!text.ok()) return text.status();
+  return sums::ParseContract(*text, path);
 }
 
 // In the child. Exit status 0 when verified, 1 when not, 2 when nothing could be asked.

@@ -105,7 +105,7 @@ absl::Status CapsuleDirectory::AddRecord(const v1::Batch& batch) {
   const std::string path = absl::StrCat(temporary_, "/", file.name);
   if (auto s = WriteRecord(path, batch); !s.ok()) return s;
   // The digest is of the bytes on disk.
-  const auto bytes = ReadWholeFile(path);
+  const auto bytes = ReadWholeFile(path, UINT64_MAX);
   if (!bytes.ok()) return bytes.status();
   file.bytes = bytes->size();
   file.sha256 = HexText(Sha256Of(*bytes));

@@ -123,6 +123,7 @@ void Pipeline::Stop() {
   if (suppressions_ != nullptr) suppressions_->Stop();
   if (packer_ != nullptr) packer_->Stop();
   if (check_ != nullptr) check_->Stop();
+  if (rebuild_ != nullptr) rebuild_->Stop();
   if (capsules_ != nullptr) capsules_->Stop();
   if (judge_ != nullptr) judge_->StopDeciding();
   if (journal_ != nullptr) journal_->Stop();
@@ -193,6 +194,7 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   }
   if (packer_ != nullptr) packer_->Start();
   if (check_ != nullptr) check_->Start();
+  if (rebuild_ != nullptr) rebuild_->Start();
   // At its place in the journal: what is judged from here on is marked by it.
   suppressions_ = std::make_unique<SuppressionFile>(
       config.suppressions_file, [judge = judge_.get()](v1::SuppressionSet set) {
@@ -249,12 +251,14 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   }
   retention_ = std::make_unique<JournalRetention>(
       data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
+  MakeRebuild(config, restored);
   MakePacker(config, version);
   if (replay->from > scan_.oldest) MakeCheck();  // else the scan has read all of it
   checkpointer_ = std::make_unique<Checkpointer>(
       data_->checkpoint(), version, counters_, [this](uint64_t entry) {
         const MutexLock lock(segments_);
-        retention_->Apply(entry, static_cast<int64_t>(UnixNs()));
+        const uint64_t needed = rebuild_ == nullptr ? ~uint64_t{0} : rebuild_->needs_from();
+        retention_->Apply(std::min(entry, needed - 1), retention_clock_.Now());
         packer_->Wake();
       });
   checkpointer_->Found(restored.entry, restored.unix_ns);
@@ -299,6 +303,29 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
   }
   *restored = Checkpoint();
   return MakeJudge(config);
+}
+
+// What was closed before the checkpoint and is not in the store. What a former process did not
+// finish goes on.
+void Pipeline::MakeRebuild(const Config& config, const Checkpoint& restored) {
+  RebuildRange range;
+  if (const auto unfinished = store_->unfinished_rebuild()) {
+    range = *unfinished;
+  } else if (restored.entry > store_->held_entry()) {
+    range = {store_->held_entry(), restored.entry, restored.event, Judge::AheadOf(restored)};
+  } else {
+    return;
+  }
+  store_->BeginRebuild(range);
+  StoreRebuildOptions o;
+  o.directory = data_->journal();
+  o.range = std::move(range);
+  o.engine = JudgeOptionsOf(config).engine;
+  o.busy = [this] { return judge_->catching_up() || journal_->writing_for() > kSlowCommit; };
+  o.skipped = [quarantine = quarantine_.get()](const std::string& run) {
+    return quarantine->Holds(run);
+  };
+  rebuild_ = std::make_unique<StoreRebuild>(std::move(o), gaps_.get(), store_.get());
 }
 
 void Pipeline::MakePacker(const Config& config, const std::string& version) {

@@ -21,7 +21,9 @@
 #include "server/journal/run_reader.h"
 #include "server/journal/segment_packer.h"
 #include "server/judge/judge.h"
+#include "server/process/confirmed_clock.h"
 #include "server/process/counters.h"
+#include "server/rebuild/store_rebuild.h"
 #include "server/settings/config.h"
 #include "server/settings/suppression_file.h"
 #include "server/store/store.h"
@@ -77,14 +79,17 @@ class Pipeline {
   std::shared_ptr<SegmentEditor> MakeSampleRetention(const Config& config);
   void MakePacker(const Config& config, const std::string& version);
   void MakeCheck();
+  void MakeRebuild(const Config& config, const Checkpoint& restored);
 
   Counters* const counters_;
   std::unique_ptr<DataDirectory> data_;  // held until all else is gone
   std::unique_ptr<GapTable> gaps_;
   Mutex segments_;  // held by who removes or replaces segments that are no more written
   std::unique_ptr<JournalRetention> retention_;
+  ConfirmedClock retention_clock_;  // of the checkpointer's thread
   std::unique_ptr<IncidentTable> incident_table_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<StoreRebuild> rebuild_;  // null: the store lacks nothing
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<CapsuleKeeper> capsules_;
   std::unique_ptr<Quarantine> quarantine_;

@@ -34,6 +34,12 @@ std::vector<v1::JournalGaps> ReadAll(const std::string& path, bool* damaged) {
   }
 }
 
+void Merge(const v1::Gap& gap, v1::Gap* into) {
+  into->set_step_first(std::min(into->step_first(), gap.step_first()));
+  into->set_step_last(std::max(into->step_last(), gap.step_last()));
+  into->set_items(into->items() + gap.items());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GapTable>> GapTable::Open(const std::string& path) {
@@ -120,10 +126,24 @@ void GapTable::Take(const v1::JournalGaps& gaps) {
       merged_.push_back(gap);
       continue;
     }
-    same->set_step_first(std::min(same->step_first(), gap.step_first()));
-    same->set_step_last(std::max(same->step_last(), gap.step_last()));
-    same->set_items(same->items() + gap.items());
+    Merge(gap, &*same);
   }
+}
+
+std::vector<v1::Gap> GapTable::TakenAfter(uint64_t entry) const {
+  std::map<std::pair<std::string, uint32_t>, v1::Gap> merged;
+  bool damaged = false;
+  for (const v1::JournalGaps& gaps : ReadAll(path_, &damaged)) {
+    if (gaps.last_entry() <= entry) continue;
+    for (const v1::Gap& gap : gaps.gaps()) {
+      if (IsLoss(gap)) continue;
+      const auto [at, fresh] = merged.try_emplace({gap.run(), gap.attempt()}, gap);
+      if (!fresh) Merge(gap, &at->second);
+    }
+  }
+  std::vector<v1::Gap> out;
+  for (auto& [key, gap] : merged) out.push_back(std::move(gap));
+  return out;
 }
 
 std::vector<v1::Gap> GapTable::Of(const std::string& run) const {

@@ -38,6 +38,8 @@ class GapTable {
   // What of entries 1 to `last` retention did not take.
   std::vector<LostEntries> NotTaken(uint64_t last) const;
 
+  // What retention took of entries after this one, by run and attempt, without a reason.
+  std::vector<v1::Gap> TakenAfter(uint64_t entry) const;
   // Of one run, and those of unknown runs; empty: all. Merged by run, attempt and reason.
   std::vector<v1::Gap> Of(const std::string& run) const;
 

@@ -89,6 +89,8 @@ class Judge {
 
   // Takes over what another judge knew. An error says why that was not possible; this one then
   // knows nothing, as before. Before Start.
+  // The runs that a checkpoint knows beyond its entry, and up to where.
+  static std::map<std::string, uint64_t> AheadOf(const Checkpoint& checkpoint);
   absl::Status Restore(const Checkpoint& checkpoint);
 
   // Judges what `replay` names, then what is pushed. Once. `journal` must outlive it, and so must

@@ -117,6 +117,16 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   return absl::OkStatus();
 }
 
+std::map<std::string, uint64_t> Judge::AheadOf(const Checkpoint& checkpoint) {
+  std::map<std::string, uint64_t> runs;
+  if (const auto ahead = checkpoint.parts.find(kAhead); ahead != checkpoint.parts.end()) {
+    Archive further(ahead->second);
+    further.Version(1);
+    further(runs);
+  }
+  return runs;
+}
+
 // By a copy of the process, since writing it down may take seconds; by this thread where there can
 // be no copy, at the end, and after a copy that failed. Nobody judges, so nobody has a lock of the
 // engine; this thread takes the others that TakeCheckpoint needs, and the copy leaves them first.

@@ -26,6 +26,14 @@ namespace plumbline::server {
 constexpr uint32_t kLateGeneration = uint32_t{1} << 31;
 constexpr int kLateRankShift = 14;
 
+// Steps that came back from the journal (Store::AddRebuilt) have spans as late ones have, under
+// numbers that no rank has: one for steps, and some for what had come late.
+constexpr uint32_t kRebuiltRank = (1u << (31 - kLateRankShift)) - 1;
+constexpr uint32_t kRebuiltLate = 256;
+inline uint32_t RebuiltRank(bool late, uint32_t rank) {
+  return late ? kRebuiltRank - 1 - rank % kRebuiltLate : kRebuiltRank;
+}
+
 struct Span {
   uint32_t id = 0;
   uint32_t run = 0;
@@ -50,6 +58,10 @@ struct Span {
 
   bool empty() const { return last_step < first_step; }
   bool late() const { return generation >= kLateGeneration; }
+  bool rebuilt() const {
+    return late() &&
+           (generation & ~kLateGeneration) >> kLateRankShift >= kRebuiltRank - kRebuiltLate;
+  }
   // A later span has the say where both have a step.
   std::pair<uint32_t, uint32_t> order() const { return {attempt, generation}; }
 };

@@ -93,6 +93,11 @@ absl::StatusOr<OpenedDatabase> TryOpen(const std::string& path, const StoreOrigi
   const auto position = opened.database->Number("SELECT value FROM meta WHERE key='position'");
   if (!position.ok()) return position.status();
   opened.position = static_cast<uint64_t>(*position);
+  auto rebuild = opened.database->Prepare("SELECT value FROM meta WHERE key='rebuild'");
+  if (!rebuild.ok()) return rebuild.status();
+  const auto unfinished = rebuild->Next();
+  if (!unfinished.ok()) return unfinished.status();
+  if (*unfinished) opened.rebuild = rebuild->Bytes(0);
   if (auto s = CheckOrigin(*opened.database, origin, opened.position); !s.ok()) return s;
   return opened;
 }

@@ -20,6 +20,7 @@ struct StoreOrigin {
 struct OpenedDatabase {
   std::unique_ptr<Database> database;
   uint64_t position = 0;  // journal entry that it holds everything up to
+  std::string rebuild;    // range that is being rebuilt; empty: none
   std::string problem;    // what was set aside and why; empty: nothing was
 };
 

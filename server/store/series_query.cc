@@ -103,12 +103,17 @@ class Query {
   }
 
   // From the newest span down: an older one has the say before the newer ones begin. Late steps
-  // stand before the others of their attempt, and fill in what those lack.
+  // stand before the others of their attempt, and fill in what those lack; so do rebuilt ones, but
+  // they supersede earlier attempts.
   void ClipSpans() {
-    int64_t newest = kFirst, oldest = kLast, limit = kLast;
+    int64_t newest = kFirst, oldest = kLast, limit = kLast, rebuilt = kLast;
+    uint32_t attempt = 0;  // that `rebuilt` is of
     for (auto span = view_.spans.rbegin(); span != view_.spans.rend(); ++span) {
       if (span->role != role_ || span->last_step < span->first_step) continue;
       if (request_.has_attempt() && span->attempt != request_.attempt()) continue;
+      if (span->attempt != attempt) limit = std::min(limit, std::exchange(rebuilt, kLast));
+      attempt = span->attempt;
+      if (span->rebuilt) rebuilt = std::min(rebuilt, span->first_step - 1);
       spans_.push_back({&*span, span->first_step, std::min(span->last_step, limit)});
       newest = std::max(newest, spans_.back().last);
       oldest = std::min(oldest, span->first_step);

@@ -19,6 +19,7 @@ struct SpanView {
   uint32_t id = 0, attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t first_step = 0, last_step = -1;
+  bool rebuilt = false;
   bool late = false;                 // it adds to others of its attempt and supersedes none
   std::vector<ClosedStepPtr> steps;  // in memory, ascending; the database has what is before them
 };

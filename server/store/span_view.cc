@@ -26,6 +26,7 @@ absl::Status ViewRun(const Catalogue& catalogue, const std::string& run_name,
     v.attempt = span->attempt;
     v.role = span->role;
     v.late = span->late();
+    v.rebuilt = span->rebuilt();
     v.first_step = span->first_step;
     v.last_step = span->last_step;
     v.steps.assign(span->steps.begin(), span->steps.end());

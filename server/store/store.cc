@@ -89,6 +89,7 @@ class StoreImpl : public Store {
   void FinishRun(const std::string& run) override {
     EndEntry(run);
     for (Span* span : SpansOf(run)) {
+      if (span->rebuilt()) continue;  // of another thread
       QueueBlock(span, true);
       span->columns.clear();
     }
@@ -109,11 +110,58 @@ class StoreImpl : public Store {
       const MutexLock lock(mutex_);
       spans = catalogue_.Spans();
     }
-    for (Span* span : spans) QueueBlock(span, false);
+    for (Span* span : spans) {
+      if (!span->rebuilt()) QueueBlock(span, false);
+    }
     // Before the first entry, and while entries are replayed, the store stands further on than
     // they.
     Push(PositionJob{std::max<uint64_t>(entry_, held_entry()), ++ticket_}, 0);
     return ticket_;
+  }
+
+  // ---- the thread that rebuilds ----
+
+  void BeginRebuild(const RebuildRange& range) override {
+    RebuildRange kept = range;
+    Archive writes;
+    kept.Persist(writes);
+    Push(RebuildJob{writes.Take()}, 0);
+    rebuild_ = range;
+  }
+
+  std::optional<RebuildRange> unfinished_rebuild() const override {
+    const std::string& bytes = database_->rebuild();
+    if (bytes.empty()) return std::nullopt;
+    Archive reads(bytes);
+    RebuildRange range;
+    range.Persist(reads);
+    return reads.ok() ? std::optional(range) : std::nullopt;
+  }
+
+  uint64_t AddRebuilt(uint64_t entry, const rules::StepSeries& series) override {
+    if (series.rows.empty()) return 0;
+    Span* span = RebuiltSpanFor(entry, series);
+    if (span == nullptr) return 0;
+    std::shared_ptr<ClosedStep>& step = rebuilding_[span];
+    if (step != nullptr && step->step != series.step) Publish(span, std::move(step));
+    if (step == nullptr) {
+      step = std::make_shared<ClosedStep>();
+      step->step = series.step;
+      step->entry = entry;
+    }
+    const uint64_t before = step->samples;
+    AddPart(series, ColumnsFor(span, series.columns), step.get());
+    return step->samples - before;
+  }
+
+  void EndRebuild() override {
+    for (auto& [span, step] : rebuilding_) {
+      Publish(span, std::move(step));
+      QueueBlock(span, true);
+      span->columns.clear();
+    }
+    rebuilding_.clear();
+    Push(RebuildJob{}, 0);
   }
 
   // ---- any thread ----
@@ -234,6 +282,29 @@ class StoreImpl : public Store {
     return anew ? AddSpan(run, series) : span;
   }
 
+  // nullptr: the store has this step already, or no room for another such span.
+  Span* RebuiltSpanFor(uint64_t entry, const rules::StepSeries& series) {
+    const MutexLock lock(mutex_);
+    const uint32_t run = catalogue_.Run(series.run);
+    const auto sealed = [&](const Span* span) {
+      return span != nullptr && span->sealed &&
+             std::pair(entry, series.step) <= std::pair(span->sealed_entry, span->sealed_step);
+    };
+    // Of the last entry that it holds it may hold a part.
+    if (entry <= rebuild_.after && sealed(FindSpan(run, series))) return nullptr;
+    const uint32_t rank = RebuiltRank(series.late, series.rows[0].rank);
+    Span* span = catalogue_.FindLate(run, series.attempt, series.role, rank);
+    if (sealed(span)) return nullptr;  // by a former process
+    const auto built = span == nullptr ? rebuilding_.end() : rebuilding_.find(span);
+    const int64_t newest = built != rebuilding_.end() && built->second != nullptr
+                               ? built->second->step - 1
+                           : span != nullptr ? span->last_step
+                                             : 0;
+    const bool anew = span != nullptr && !span->empty() && series.step <= newest;
+    return span == nullptr || anew ? catalogue_.AddLate(run, series.attempt, series.role, rank)
+                                   : span;
+  }
+
   std::shared_ptr<const StoredColumns> ColumnsFor(
       Span* span, const std::shared_ptr<const rules::SeriesColumns>& names) {
     const auto known = span->columns.find(names.get());
@@ -268,7 +339,7 @@ class StoreImpl : public Store {
       if (span->steps.size() - span->queued >= span->block_steps) {
         full = span;
       } else if (open_bytes_ >= options_.open_bytes) {
-        full = Largest();
+        full = span->rebuilt() ? span : Largest();
       }
     }
     if (full != nullptr) QueueBlock(full, true);
@@ -276,9 +347,9 @@ class StoreImpl : public Store {
 
   Span* Largest() const PLUMB_REQUIRES(mutex_) {
     const std::vector<Span*> spans = catalogue_.Spans();
-    return *std::max_element(spans.begin(), spans.end(), [](const Span* a, const Span* b) {
-      return a->block_bytes < b->block_bytes;
-    });
+    const auto weight = [](const Span* span) { return span->rebuilt() ? 0 : span->block_bytes; };
+    return *std::max_element(spans.begin(), spans.end(),
+                             [&](const Span* a, const Span* b) { return weight(a) < weight(b); });
   }
 
   // Hands the open block over: whole, or what of it is not written yet.
@@ -394,6 +465,9 @@ class StoreImpl : public Store {
   // the `columns` of the run's spans.
   mutable Mutex building_mutex_;
   std::map<std::string, Building> building_ PLUMB_GUARDED_BY(building_mutex_);
+  // Of the thread that rebuilds.
+  RebuildRange rebuild_;
+  Building rebuilding_;
   Mutex names_order_;  // held from taking fresh names until they are queued
 
   mutable Mutex mutex_;  // guards what follows

@@ -9,12 +9,15 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/archive.h"
 #include "plumbline/v1/query.pb.h"
 #include "rules/engine/series.h"
 #include "server/store/schema.h"
@@ -29,6 +32,18 @@ struct StoreOptions {
   size_t open_bytes = 128u << 20;   // of open blocks; beyond it the largest one is sealed early
   size_t queue_bytes = 256u << 20;  // that wait for the writer; beyond it the judge waits
   std::function<int64_t()> unix_s;  // nullptr: the system's clock
+};
+
+// What the journal is to give back to the store: see AddRebuilt.
+struct RebuildRange {
+  uint64_t after = 0;    // entry that the store holds everything up to
+  uint64_t through = 0;  // ... that the judge began with: what it closes later it adds itself
+  uint64_t event = 0;    // the last event that the judge began with
+  std::map<std::string, uint64_t> ahead;  // runs that it knew beyond `through`, and up to where
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(after, through, event, ahead);
+  }
 };
 
 class Store {
@@ -59,6 +74,19 @@ class Store {
   // Has all that was added so far written, while nobody judges. The ticket is for WaitFlushed: a
   // checkpoint of the engine may take the place of the entries behind it only when that is done.
   virtual uint64_t Flush() = 0;
+
+  // ---- by one thread that rebuilds, next to those that judge ----
+
+  // Begins to fill in what is missing; the range is kept until EndRebuild, over restarts. Before
+  // the first AddSeries.
+  virtual void BeginRebuild(const RebuildRange& range) = 0;
+  // A range that a former process did not finish.
+  virtual std::optional<RebuildRange> unfinished_rebuild() const = 0;
+  // Like AddSeries, of an entry that was judged before the process began. The values fill in what
+  // the other steps of their attempt lack. Returns how many values were added: none if they are
+  // there already.
+  virtual uint64_t AddRebuilt(uint64_t entry, const rules::StepSeries& series) = 0;
+  virtual void EndRebuild() = 0;
 
   // ---- by any thread ----
 

@@ -26,6 +26,7 @@ absl::Status StoreDatabase::OpenWriter(const std::string& path, const StoreOrigi
   database_ = std::move(opened->database);
   writer_ = std::move(*writer);
   position_ = opened->position;
+  rebuild_ = std::move(opened->rebuild);
   problem_ = std::move(opened->problem);
   return absl::OkStatus();
 }

@@ -33,8 +33,9 @@ class StoreDatabase {
 
   absl::Status Read(const std::function<absl::Status(TileReader*)>& read);
 
-  const Database* writer_database() const;         // before the first Write
-  uint64_t position() const { return position_; }  // when it was opened
+  const Database* writer_database() const;                 // before the first Write
+  uint64_t position() const { return position_; }          // when it was opened
+  const std::string& rebuild() const { return rebuild_; }  // when it was opened
   const std::string& problem() const { return problem_; }
   // The file was damaged while it was in use: nothing that is written now outlives the process.
   bool set_aside() const { return set_aside_; }
@@ -56,7 +57,7 @@ class StoreDatabase {
   absl::Status ReadShared(const std::function<absl::Status(TileReader*)>& read);
 
   const std::string path_;
-  std::string problem_;
+  std::string problem_, rebuild_;
   uint64_t position_ = 0;
   bool set_aside_ = false;  // changes with file_ held alone
   uint64_t dropped_tiles_ = 0;

@@ -144,6 +144,15 @@ absl::Status StoreWriter::Put(const DamagedTileJob& job) {
   return drop.ok() ? drop->Bind(1, job.tile).Run() : drop.status();
 }
 
+absl::Status StoreWriter::Put(const RebuildJob& job) {
+  auto put = database_->Prepare(
+      job.range.empty() ? "DELETE FROM meta WHERE key='rebuild'"
+                        : "INSERT OR REPLACE INTO meta(key, value) VALUES('rebuild', ?)");
+  if (!put.ok()) return put.status();
+  if (!job.range.empty()) put->BindBlob(1, job.range);
+  return put->Run();
+}
+
 absl::StatusOr<uint64_t> StoreWriter::Bytes() const {
   const auto pages = database_->Number("PRAGMA page_count");
   if (!pages.ok()) return pages.status();

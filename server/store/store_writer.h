@@ -48,7 +48,12 @@ struct RevisionJob {
 struct DamagedTileJob {
   int64_t tile = 0;
 };
-using StoreJob = std::variant<NameRows, BlockJob, PositionJob, GapJob, RevisionJob, DamagedTileJob>;
+// The range that is being rebuilt; empty: none is any more.
+struct RebuildJob {
+  std::string range;
+};
+using StoreJob =
+    std::variant<NameRows, BlockJob, PositionJob, GapJob, RevisionJob, DamagedTileJob, RebuildJob>;
 
 struct StoreLimits {
   uint64_t max_bytes = 0;  // of the database; 0: no limit
@@ -78,6 +83,7 @@ class StoreWriter {
   absl::Status Put(const GapJob& job);
   absl::Status Put(const RevisionJob& job);
   absl::Status Put(const DamagedTileJob& job);
+  absl::Status Put(const RebuildJob& job);
   absl::Status PutTile(const BlockJob& job, int64_t first_step, const BuiltTile& built);
   absl::Status PutSpan(const SpanRow& span);
   absl::Status DropTiles(int64_t last_id, const std::string& reason);

@@ -59,6 +59,12 @@ TEST_F(Cli, Suppressions) {
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.errors, HasSubstr("wrong.toml:2: unknown key \"rul\""));
   EXPECT_EQ(RunPlumb({"audit", leaky_, "--suppressions", dir_.File("none.toml")}).status, 2);
+  // A device has no end: a file that a person writes has one within 64 MiB.
+  for (const char* option : {"--suppressions", "--contract", "--map"}) {
+    const auto endless = RunPlumb({"audit", leaky_, option, "/dev/zero"});
+    EXPECT_EQ(endless.status, 2) << option;
+    EXPECT_THAT(endless.errors, HasSubstr("/dev/zero: ")) << option;
+  }
 }
 
 TEST_F(Cli, ExitStatuses) {

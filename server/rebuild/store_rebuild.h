@@ -1,0 +1,72 @@
+// Fills the store with the values that it lacks and the journal still has.
+//
+// The judge begins with a checkpoint of the engine, and what was closed before that checkpoint it
+// does not close again. If the store holds less (its file was deleted, damaged, or replaced by an
+// older copy), this thread reads those entries once more, closes their steps with an engine that
+// judges nothing, and hands them to the store. What the journal no longer has becomes gaps of the
+// store, by run.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "rules/engine/engine.h"
+#include "server/journal/gap_table.h"
+#include "server/journal/journal_scan.h"
+#include "server/store/store.h"
+
+namespace plumbline::server {
+
+struct StoreRebuildOptions {
+  std::string directory;  // of the journal
+  RebuildRange range;
+  rules::EngineConfig engine;                           // the judge's; its rules are not run
+  std::function<bool()> busy;                           // other work must not wait: this waits
+  std::function<bool(const std::string& run)> skipped;  // quarantined: not read by any engine
+};
+
+// Thread-safe.
+class StoreRebuild {
+ public:
+  // `gaps` and `store` must outlive it.
+  StoreRebuild(StoreRebuildOptions options, const GapTable* gaps, Store* store)
+      : options_(std::move(options)), gaps_(gaps), store_(store), next_(options_.range.after + 1) {}
+  ~StoreRebuild() { Stop(); }
+
+  void Start();
+  void Stop();  // wherever it is: the next start reads on
+
+  // Entries from this one on are needed still; retention must not take them.
+  uint64_t needs_from() const { return done_ ? ~uint64_t{0} : needs_from_.load(); }
+  bool done() const { return done_; }
+
+ private:
+  bool GoOn();
+  void Run();
+  bool ReadEvents(std::vector<StoredEvent>* events);
+  bool ReadBatches(const std::vector<StoredEvent>& events, rules::Engine* engine);
+  void Take(const StoredEntry& entry, rules::Engine* engine);
+  void DeclareStreams(std::string_view payload, rules::Engine* engine);
+  void ReportGaps();
+
+  const StoreRebuildOptions options_;
+  const GapTable* const gaps_;
+  Store* const store_;
+  uint64_t next_;  // entry that is read now
+  std::atomic<uint64_t> needs_from_{1};
+  std::atomic<bool> done_{false};
+  uint64_t values_ = 0;
+  std::chrono::steady_clock::time_point rest_at_;
+  Mutex mutex_;
+  CondVar wake_;
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server
