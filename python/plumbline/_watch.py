@@ -22,6 +22,7 @@ from ._watching.losses import numbered
 from ._watching.modules import Backward, Modules
 from ._watching.passes import Passes, tokens_of
 from ._watching.ratio import Ratio
+from ._watching.shares import Shares
 from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
@@ -78,7 +79,8 @@ class Watch:
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
         self._untrained = Untrained(run, self._model, self._prefix, self._trained, optimizers, self._is_compiled)
-        self._undo, self._routers = [self._untrained.remove, self._passes.remove], None
+        self._shares = Shares(run, self._model, self._trained, self._is_compiled)
+        self._undo, self._routers = [self._untrained.remove, self._passes.remove, self._shares.remove], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
         self.stages = self._loop.stages
@@ -154,6 +156,7 @@ class Watch:
         self.clips = []
         if updated:
             self._guarded(self._untrained.step_ends)
+            self._guarded(self._shares.step_ends, self._loop.backwards)
             if self._gradients.screened == self._run._step and self._copies:
                 self._screen_weights()
             self._observe_weights()
@@ -203,6 +206,7 @@ class Watch:
             self._loop.open()
         self.stages.enter(FORWARD)
         self.tokens += tokens_of(inputs, words)
+        self._shares.labelled(words)
         return None
 
     def _wrapped_since(self):
@@ -242,11 +246,17 @@ class Watch:
         if loop.backward(number, loss):
             for watch in loop.watches:
                 watch._observe_used_weights()
+        if loop.losses.waiting:
+            self._shares.backward(loop.losses.waiting[-1])
         if self.standstill.suspect(loop.micro):
             self._guarded(self.standstill.ask, loop.micro)
             if self not in loop.watches:  # another has taken its place
                 return
         self._look_at_left(loop.micro)
+
+    def backward_ends(self):
+        self.stages.enter(NONE)
+        self._guarded(self._shares.backward_ends)
 
     def _look_at_left(self, micro):
         """Gradients that the step before has left, and those of several backward passes, add up."""
@@ -276,6 +286,7 @@ class Watch:
         if step == NO_STEP:
             return
         self._guarded(self._untrained.before_update, optimizer)
+        self._guarded(self._shares.before_update, self.clips)
         paced = self._pace.due(step)
         if paced and not self._has_stepped():
             began = perf_counter()

@@ -4,7 +4,7 @@ import os
 
 import peft
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
 from harness import case, expect
 from plumbline.transformers import PlumblineCallback
@@ -138,3 +138,40 @@ def its_tensorboard_files():
 @case(reads="checkpoint", steps=2 * 21)  # tensors of two checkpoints
 def its_folder():
     train(None, llama(), save_strategy="steps", save_steps=10)
+
+
+def bert():
+    return BertForMaskedLM(BertConfig(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                                      max_position_embeddings=32, pad_token_id=0))  # fmt: skip
+
+
+class Divides(Trainer):
+    """The trainer's own switch for losses that are not divided yet."""
+
+    loss_is_scaled_for_ga = False
+
+
+@case(level="warning", finds={"health/accumulation-scale": 2}, opens=False)
+def micro_batches_are_not_divided(_):
+    callback = PlumblineCallback()
+    return finish(callback, fit(bert(), [callback], gradient_accumulation_steps=4))
+
+
+@case(level="warning", opens=False)
+def micro_batches_are_divided(_):
+    callback = PlumblineCallback()
+    return finish(callback, fit(bert(), [callback], kind=Divides, gradient_accumulation_steps=4))
+
+
+class DividesAfterwards(TrainerCallback):
+    """The sum of the gradients is divided in front of the step."""
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **_):
+        for p in model.parameters():
+            p.grad /= 4
+
+
+@case(level="warning", opens=False)
+def gradients_are_divided_afterwards(_):
+    callback = PlumblineCallback()
+    return finish(callback, fit(bert(), [callback, DividesAfterwards()], gradient_accumulation_steps=4, max_grad_norm=0))

@@ -7,7 +7,7 @@ from .._compiled import is_compiling
 from .._kinds import KIND_TENSOR
 from .._shards import FSDP
 from .._tensors import Unsupported, local
-from .stages import NONE, Weakly
+from .stages import Weakly
 
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
 _COMPILED = "torch.compile leaves hooks out: train some steps without it, or tell of what matters by run.observe_routing and run.observe_tensor"
@@ -156,7 +156,7 @@ class Backward:
                     for one in told:
                         watch = one()
                         if watch is not None:
-                            watch.stages.enter(NONE)
+                            watch.backward_ends()
 
             backward.__doc__ = original.__doc__
             tensor.backward = backward
