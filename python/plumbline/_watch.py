@@ -42,7 +42,7 @@ class Watch:
         self._run, self.scaler, self._given = run, scaler, model.given
         self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
         self._asked_ddp, self._activations = False, activations
-        self._found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
+        self.found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
         optimizers = self.optimizers
         self.ids = frozenset(map(id, optimizers))
         self._ddp = None
@@ -57,7 +57,7 @@ class Watch:
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
         self._shards = {self._prefix + name for name in shard_names(self._model)}
         self._leftover = Leftover(run, self._trained, self._shards)
-        self._gradients = Gradients(run, optimizers, self._trained, self._shards, self._number)
+        self._gradients = Gradients(run, found, self._trained, self._shards, self._number)
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE)
@@ -78,7 +78,7 @@ class Watch:
         self.clips = []  # of this step's gradients, by clip_grad_norm_
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
-        self._untrained = Untrained(run, self._model, self._prefix, self._trained, optimizers, self._is_compiled)
+        self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled)
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
         self._undo, self._routers = [self._untrained.remove, self._passes.remove, self._shares.remove], None
         self._loop.join(self, optimizers, self._number)
@@ -105,7 +105,7 @@ class Watch:
             self._passes.listen()
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
-        for one in self._found:
+        for one in self.found:
             self._undo.append(hook(self, one, self._updates[id(one.inner)]))
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
@@ -218,7 +218,7 @@ class Watch:
         if ddp is None:
             return False
         self.remove()
-        self._run.watch(ddp, [one.wrappers[0] if one.wrappers else one.inner for one in self._found], scaler=self.scaler,
+        self._run.watch(ddp, [one.wrappers[0] if one.wrappers else one.inner for one in self.found], scaler=self.scaler,
                         activations=self._activations)  # fmt: skip
         return True
 

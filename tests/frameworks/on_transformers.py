@@ -4,7 +4,19 @@ import os
 
 import peft
 import torch
-from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    PhimoeConfig,
+    PhimoeForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from harness import case, expect
 from plumbline.transformers import PlumblineCallback
@@ -32,8 +44,8 @@ def llama():
 
 
 def arguments(kind=TrainingArguments, **options):
-    return kind(output_dir="out", max_steps=STEPS, per_device_train_batch_size=4, use_cpu=True, logging_steps=1, disable_tqdm=True,
-                dataloader_pin_memory=False, **{"report_to": [], "save_strategy": "no", **options})  # fmt: skip
+    return kind(output_dir="out", per_device_train_batch_size=4, use_cpu=True, logging_steps=1, disable_tqdm=True,
+                dataloader_pin_memory=False, **{"max_steps": STEPS, "report_to": [], "save_strategy": "no", **options})  # fmt: skip
 
 
 def rows(number):
@@ -175,3 +187,23 @@ class DividesAfterwards(TrainerCallback):
 def gradients_are_divided_afterwards(_):
     callback = PlumblineCallback()
     return finish(callback, fit(bert(), [callback, DividesAfterwards()], gradient_accumulation_steps=4, max_grad_norm=0))
+
+
+def mixture(kind, config, **options):
+    return kind(config(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+                       max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2, num_experts_per_tok=2, **options))  # fmt: skip
+
+
+def routed(model):
+    callback = PlumblineCallback()
+    return finish(callback, fit(model, [callback]))
+
+
+@case(says=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
+def mixture_with_a_small_vocabulary(_):
+    return routed(mixture(MixtralForCausalLM, MixtralConfig, num_local_experts=4))
+
+
+@case(says=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
+def mixture_whose_gate_is_a_router(_):
+    return routed(mixture(PhimoeForCausalLM, PhimoeConfig, num_local_experts=4))

@@ -23,6 +23,15 @@ class Opened:
     def __init__(self, inner, stepping, captured, wrappers):
         self.inner, self.stepping, self.captured, self.wrappers = inner, stepping, captured, wrappers
 
+    def groups(self):
+        """Its parameters: the inner one of ZeroRedundancyOptimizer holds this rank's alone."""
+        return getattr(self.stepping, "param_groups", self.inner.param_groups)
+
+
+def held_by(found):
+    """Ids of the parameters that optimizers hold."""
+    return {id(p) for one in found for group in one.groups() for p in group["params"]}
+
 
 def _inside(optimizer, base):
     """The optimizers of which this one is made; empty if it is none that wraps others."""
