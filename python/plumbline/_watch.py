@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from threading import get_ident
 from time import perf_counter, thread_time_ns
 
 from ._compiled import compiles
@@ -17,6 +18,7 @@ from ._shards import shard_names
 from ._tensors import Unsupported, local
 from ._watching.clipping import Clipping
 from ._watching.gradients import Gradients
+from ._watching.kept import Kept
 from ._watching.leftover import Leftover
 from ._watching.losses import numbered
 from ._watching.modules import Backward, Modules
@@ -75,10 +77,12 @@ class Watch:
         self.tokens = 0
         self._accumulation, self._left = None, False
         self.in_closure = False
-        self.clips = []  # of this step's gradients, by clip_grad_norm_
+        self.clips, self._clipped = [], []  # of this step's gradients, by clip_grad_norm_; of the step that ends
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
         self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled)
+        self._kept = Kept(self._trained) if len(found) == 1 else None
+        self.thread = None  # of its forward passes
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
         self._undo, self._routers = [self._untrained.remove, self._passes.remove, self._shares.remove], None
         self._loop.join(self, optimizers, self._number)
@@ -153,7 +157,7 @@ class Watch:
     def observe_step(self, updated):
         """At a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.enter(NONE)
-        self.clips = []
+        self._clipped, self.clips = self.clips, []
         if updated:
             self._guarded(self._untrained.step_ends)
             self._guarded(self._shares.step_ends, self._loop.backwards)
@@ -199,7 +203,7 @@ class Watch:
             return self.stages.evaluates()
         if self._ddp is None and self._run._step == NO_STEP and self._wrapped_since():
             return None
-        self._passes.begun = True
+        self._passes.begun, self.thread = True, get_ident()
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         if self._run._step == NO_STEP:
@@ -257,6 +261,8 @@ class Watch:
     def backward_ends(self):
         self.stages.enter(NONE)
         self._guarded(self._shares.backward_ends)
+        if self._kept is not None:
+            self._guarded(self._kept.backward_ends, self._run._step, self._loop.micro)
 
     def _look_at_left(self, micro):
         """Gradients that the step before has left, and those of several backward passes, add up."""
@@ -287,6 +293,8 @@ class Watch:
             return
         self._guarded(self._untrained.before_update, optimizer)
         self._guarded(self._shares.before_update, self.clips)
+        if self._kept is not None:
+            self._guarded(self._kept.before_update)
         paced = self._pace.due(step)
         if paced and not self._has_stepped():
             began = perf_counter()
@@ -300,6 +308,14 @@ class Watch:
         """Whether this step is one in which the gradients, or what they become, are read."""
         step = self._run._step
         return self._pace.due(step) or any(self._gradients.due(o) or self._updates[id(o)].due(step) for o in self.optimizers)
+
+    def loss_factor(self, micro):
+        """By which the step's losses are those of the gradients that the optimizer got."""
+        try:
+            return 1.0 if self._kept is None else self._kept.factor(micro, self._clipped, self._loop.applied_scale())
+        except Exception as error:
+            self._failed("loss_factor", error)
+            return 1.0
 
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""

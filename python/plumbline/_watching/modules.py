@@ -2,6 +2,7 @@
 
 import fnmatch
 import sys
+from threading import get_ident
 
 from .._compiled import is_compiling
 from .._kinds import KIND_TENSOR
@@ -142,7 +143,7 @@ class Backward:
             original = cls.original = tensor.backward
 
             def backward(self, *arguments, **options):
-                told = cls.watches.refs
+                told = cls.watches.refs if len(cls.watches.refs) == 1 else cls.of_thread()
                 cls.number += 1
                 for one in told:
                     watch = one()
@@ -160,6 +161,14 @@ class Backward:
 
             backward.__doc__ = original.__doc__
             tensor.backward = backward
+
+    @classmethod
+    def of_thread(cls):
+        """Those whose model ran last in this thread, if there are any: two trainers in two threads have each its own losses."""
+        here = get_ident()
+        mine = tuple(one for one in cls.watches.refs if getattr(one(), "thread", None) in (here, None))
+        ran = any(getattr(one(), "thread", None) == here for one in mine)
+        return mine if ran else cls.watches.refs
 
     @classmethod
     def remove(cls, watch):
