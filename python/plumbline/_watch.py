@@ -28,7 +28,7 @@ from ._watching.shares import Shares
 from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
-from ._watching.unwrap import Model, opened
+from ._watching.unwrap import Model, holders, opened
 from ._watching.updates import Updates
 from ._watching.words import describe
 
@@ -43,7 +43,7 @@ class Watch:
         """model: an unwrap.Model. found: [unwrap.Opened]."""
         self._run, self.scaler, self._given = run, scaler, model.given
         self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
-        self._asked_ddp, self._activations = False, activations
+        self._asked, self._activations = False, activations
         self.found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
         optimizers = self.optimizers
         self.ids = frozenset(map(id, optimizers))
@@ -201,7 +201,7 @@ class Watch:
             self._routers.forward(training, (*inputs, *words.values()) if words else inputs)
         if not training:
             return self.stages.evaluates()
-        if self._ddp is None and self._run._step == NO_STEP and self._wrapped_since():
+        if self._run._step == NO_STEP and (self._ddp is None or not self.found) and self._completed_since():
             return None
         self._passes.begun, self.thread = True, get_ident()
         if self._ddp_pending:
@@ -213,17 +213,18 @@ class Watch:
         self._shares.labelled(words)
         return None
 
-    def _wrapped_since(self):
-        """Has DistributedDataParallel been put around the model after the watch? Asked at the first forward pass: then it is watched."""
-        if self._asked_ddp:
+    def _completed_since(self):
+        """At the first forward pass: has DistributedDataParallel been put around the model since the watch, or was an optimizer made where
+        there was none? Then another watch takes this one's place."""
+        if self._asked:
             return False
-        self._asked_ddp = True
-        ddp = around(self._model)
-        if ddp is None:
+        self._asked = True
+        ddp = around(self._model) if self._ddp is None else None
+        optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found] or holders([p for _, p in self._trained])
+        if ddp is None and (self.found or not optimizers):
             return False
         self.remove()
-        self._run.watch(ddp, [one.wrappers[0] if one.wrappers else one.inner for one in self.found], scaler=self.scaler,
-                        activations=self._activations)  # fmt: skip
+        self._run.watch(self._given if ddp is None else ddp, optimizers, scaler=self.scaler, activations=self._activations)
         return True
 
     def _forward_within(self, module, _inputs):
@@ -392,10 +393,13 @@ def watch(run, model, optimizer, scaler, activations=None):
     if isinstance(model, torch.jit.ScriptModule):
         raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
     models = run._models_watched
+    model = Model(model)
+    if optimizer is None:  # those that there are; else the first forward pass asks again
+        optimizer = holders([p for p in model.module.parameters() if p.requires_grad])
     for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
         if not opened(one):
             raise Unsupported(f"expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not {type(one).__name__}")
-    found, model = opened(optimizer), Model(model)
+    found = opened(optimizer)
     before = models.watch_of(model.given)
     if before is not None:
         if not before.held_by_none_of([one.inner for one in found]):

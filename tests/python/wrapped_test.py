@@ -1,5 +1,6 @@
 """run.watch and what frameworks put around optimizers, losses and gradients."""
 
+import pytest
 import trainer
 from watch_calls import CODE, calls, steps
 
@@ -82,3 +83,16 @@ def test_what_is_not_watched_is_printed_though_warnings_are_ignored(tmp_path):
     with run.step(0): run.scalar("loss", 1.0)"""), tmp_path).ok()  # fmt: skip
     assert outcome.err.count("plumbline: watch: expected an optimizer of torch.optim") == 1
     assert any("the model" in c for c in outcome.calls)  # in a record too, if there is one
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_without_an_optimizer_the_one_that_holds_the_parameters_is_watched(tmp_path, late):
+    told = calls(tmp_path, f"""
+late = {late}
+if late: del opt
+run.watch(model)
+if late: opt = torch.optim.SGD(model.parameters(), lr=0.5)
+for i in range(3): back(); opt.step(); opt.zero_grad()
+""", "step_", "scalar step=2 lr")  # fmt: skip
+    assert [c for c in told if c.startswith("step_")] == steps(0, 1, 2)
+    assert [c for c in told if " lr" in c] == ["scalar step=2 lr=0.5"]
