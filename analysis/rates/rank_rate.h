@@ -10,6 +10,8 @@
 namespace plumbline::rules {
 
 constexpr uint64_t kZeroRateSteps = 10;  // in a row are a finding
+constexpr uint64_t kZeroRateReturns =
+    100;  // of a rate that was not zero before, in a run that goes on
 
 struct RankRate {
   uint32_t attempt = 0;

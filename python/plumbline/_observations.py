@@ -187,7 +187,8 @@ class Observations(Gathering, Rollouts):
     def watch(self, model=None, optimizer=None, scaler=None, activations=None, **unknown):
         """Watches a model and its optimizer: the second of the two lines. Call it before training.
 
-        optimizer: one of torch.optim's, or a list. scaler: a GradScaler. activations: names of modules
+        optimizer: one of torch.optim's, what a framework made of one, or a list; None: those that hold the model's parameters, now or
+        when it is first trained on. scaler: a GradScaler (one of torch's is found by itself). activations: names of modules
         ("blocks.3.mlp", or globs, "blocks.*.mlp") whose outputs are looked at. Steps count themselves
         (the optimizer's step ends one; `with run.step(i)` stays for loops that have it), and told
         are the loss (the scalar that backward() is called on; of several micro-batches their sum),

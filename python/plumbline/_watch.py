@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from threading import get_ident
 from time import perf_counter, thread_time_ns
 
 from ._compiled import compiles
@@ -17,15 +18,17 @@ from ._shards import shard_names
 from ._tensors import Unsupported, local
 from ._watching.clipping import Clipping
 from ._watching.gradients import Gradients
+from ._watching.kept import Kept
 from ._watching.leftover import Leftover
 from ._watching.losses import numbered
 from ._watching.modules import Backward, Modules
 from ._watching.passes import Passes, tokens_of
 from ._watching.ratio import Ratio
+from ._watching.shares import Shares
 from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
-from ._watching.unwrap import Model, opened
+from ._watching.unwrap import Model, holders, opened
 from ._watching.updates import Updates
 from ._watching.words import describe
 
@@ -40,8 +43,8 @@ class Watch:
         """model: an unwrap.Model. found: [unwrap.Opened]."""
         self._run, self.scaler, self._given = run, scaler, model.given
         self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
-        self._asked_ddp, self._activations = False, activations
-        self._found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
+        self._asked, self._activations = False, activations
+        self.found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
         optimizers = self.optimizers
         self.ids = frozenset(map(id, optimizers))
         self._ddp = None
@@ -56,7 +59,7 @@ class Watch:
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
         self._shards = {self._prefix + name for name in shard_names(self._model)}
         self._leftover = Leftover(run, self._trained, self._shards)
-        self._gradients = Gradients(run, optimizers, self._trained, self._shards, self._number)
+        self._gradients = Gradients(run, found, self._trained, self._shards, self._number)
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE)
@@ -74,11 +77,14 @@ class Watch:
         self.tokens = 0
         self._accumulation, self._left = None, False
         self.in_closure = False
-        self.clips = []  # of this step's gradients, by clip_grad_norm_
+        self.clips, self._clipped = [], []  # of this step's gradients, by clip_grad_norm_; of the step that ends
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
-        self._untrained = Untrained(run, self._model, self._prefix, self._trained, optimizers, self._is_compiled)
-        self._undo, self._routers = [self._untrained.remove, self._passes.remove], None
+        self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled)
+        self._kept = Kept(self._trained) if len(found) == 1 else None
+        self.thread = None  # of its forward passes
+        self._shares = Shares(run, self._model, self._trained, self._is_compiled)
+        self._undo, self._routers = [self._untrained.remove, self._passes.remove, self._shares.remove], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
         self.stages = self._loop.stages
@@ -103,7 +109,7 @@ class Watch:
             self._passes.listen()
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
-        for one in self._found:
+        for one in self.found:
             self._undo.append(hook(self, one, self._updates[id(one.inner)]))
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
@@ -151,9 +157,10 @@ class Watch:
     def observe_step(self, updated):
         """At a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.enter(NONE)
-        self.clips = []
+        self._clipped, self.clips = self.clips, []
         if updated:
             self._guarded(self._untrained.step_ends)
+            self._guarded(self._shares.step_ends, self._loop.backwards)
             if self._gradients.screened == self._run._step and self._copies:
                 self._screen_weights()
             self._observe_weights()
@@ -194,28 +201,30 @@ class Watch:
             self._routers.forward(training, (*inputs, *words.values()) if words else inputs)
         if not training:
             return self.stages.evaluates()
-        if self._ddp is None and self._run._step == NO_STEP and self._wrapped_since():
+        if self._run._step == NO_STEP and (self._ddp is None or not self.found) and self._completed_since():
             return None
-        self._passes.begun = True
+        self._passes.begun, self.thread = True, get_ident()
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         if self._run._step == NO_STEP:
             self._loop.open()
         self.stages.enter(FORWARD)
         self.tokens += tokens_of(inputs, words)
+        self._shares.labelled(words)
         return None
 
-    def _wrapped_since(self):
-        """Has DistributedDataParallel been put around the model after the watch? Asked at the first forward pass: then it is watched."""
-        if self._asked_ddp:
+    def _completed_since(self):
+        """At the first forward pass: has DistributedDataParallel been put around the model since the watch, or was an optimizer made where
+        there was none? Then another watch takes this one's place."""
+        if self._asked:
             return False
-        self._asked_ddp = True
-        ddp = around(self._model)
-        if ddp is None:
+        self._asked = True
+        ddp = around(self._model) if self._ddp is None else None
+        optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found] or holders([p for _, p in self._trained])
+        if ddp is None and (self.found or not optimizers):
             return False
         self.remove()
-        self._run.watch(ddp, [one.wrappers[0] if one.wrappers else one.inner for one in self._found], scaler=self.scaler,
-                        activations=self._activations)  # fmt: skip
+        self._run.watch(self._given if ddp is None else ddp, optimizers, scaler=self.scaler, activations=self._activations)
         return True
 
     def _forward_within(self, module, _inputs):
@@ -242,11 +251,19 @@ class Watch:
         if loop.backward(number, loss):
             for watch in loop.watches:
                 watch._observe_used_weights()
+        if loop.losses.waiting:
+            self._shares.backward(loop.losses.waiting[-1])
         if self.standstill.suspect(loop.micro):
             self._guarded(self.standstill.ask, loop.micro)
             if self not in loop.watches:  # another has taken its place
                 return
         self._look_at_left(loop.micro)
+
+    def backward_ends(self):
+        self.stages.enter(NONE)
+        self._guarded(self._shares.backward_ends)
+        if self._kept is not None:
+            self._guarded(self._kept.backward_ends, self._run._step, self._loop.micro)
 
     def _look_at_left(self, micro):
         """Gradients that the step before has left, and those of several backward passes, add up."""
@@ -276,6 +293,9 @@ class Watch:
         if step == NO_STEP:
             return
         self._guarded(self._untrained.before_update, optimizer)
+        self._guarded(self._shares.before_update, self.clips)
+        if self._kept is not None:
+            self._guarded(self._kept.before_update)
         paced = self._pace.due(step)
         if paced and not self._has_stepped():
             began = perf_counter()
@@ -289,6 +309,14 @@ class Watch:
         """Whether this step is one in which the gradients, or what they become, are read."""
         step = self._run._step
         return self._pace.due(step) or any(self._gradients.due(o) or self._updates[id(o)].due(step) for o in self.optimizers)
+
+    def loss_factor(self, micro):
+        """By which the step's losses are those of the gradients that the optimizer got."""
+        try:
+            return 1.0 if self._kept is None else self._kept.factor(micro, self._clipped, self._loop.applied_scale())
+        except Exception as error:
+            self._failed("loss_factor", error)
+            return 1.0
 
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
@@ -365,10 +393,13 @@ def watch(run, model, optimizer, scaler, activations=None):
     if isinstance(model, torch.jit.ScriptModule):
         raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
     models = run._models_watched
+    model = Model(model)
+    if optimizer is None:  # those that there are; else the first forward pass asks again
+        optimizer = holders([p for p in model.module.parameters() if p.requires_grad])
     for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
         if not opened(one):
             raise Unsupported(f"expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not {type(one).__name__}")
-    found, model = opened(optimizer), Model(model)
+    found = opened(optimizer)
     before = models.watch_of(model.given)
     if before is not None:
         if not before.held_by_none_of([one.inner for one in found]):

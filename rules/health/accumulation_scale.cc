@@ -34,7 +34,7 @@ If the product is 1 in three such steps in a row, nothing was divided. It must b
 **Good.** A share of 1/k; of n/N for n of the step's N labels; a sum that is divided before the optimizer's step.
 
 **How to fix it.**
-- Divide in `compute_loss` by `args.gradient_accumulation_steps`, or set `trainer.model_accepts_loss_kwargs = False`: then the Trainer divides.
+- Divide in `compute_loss` by `args.gradient_accumulation_steps`, or set `trainer.loss_is_scaled_for_ga = False` (before transformers 5.24 `model_accepts_loss_kwargs`): then the Trainer divides.
 - In a loop of one's own: `(loss / k).backward()`.
 
 **Strength.** `proved`: one micro-batch is recomputed, to a part in a thousand.
@@ -146,7 +146,7 @@ class AccumulationScale : public Rule {
         .Witness("kept", kept)
         .Fix(
             "Divide the loss by the number of micro-batches before backward(). Trainer: divide in "
-            "compute_loss, or set trainer.model_accepts_loss_kwargs = False.")
+            "compute_loss, or set trainer.loss_is_scaled_for_ga = False.")
         .At("", "loss", whole_first_, step.step, std::vector<uint32_t>{rank});
     out.Add(found.Take());
   }

@@ -33,8 +33,8 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
 
 **What it checks.** Each series of a learning rate (`lr`, `lr.1`, `learning_rate`, `train/lr`, `lr-AdamW/pg1`; not
 `min_lr`, `lr_scale` and the like), one value a rank and optimizer step, as `run.watch` tells it.
-- *Zero.* All parameter groups of a rank stand at exactly 0 in 10 steps in a row: after a rate that was not, or from the
-  first step on. The onset is the first of them. With a declared length of the run (`--set
+- *Zero.* All parameter groups of a rank stand at exactly 0 in 10 steps in a row from the first step on, or after a rate that was not
+  0: there in 100 steps in a row while the run goes on, since it may return, or in the last 10 of the run. The onset is the first of them. With a declared length of the run (`--set
   health/learning-rate.steps=100000`) a rate that comes to rest within its last tenth is none.
   What is read from files was printed, maybe with few digits: 0.0000 behind 0.0001 says only that the rate is below 0.00005.
   Where all values are multiples of 10^-k, and the last one before the zeros is two of these, or no further from 0 than from
@@ -149,7 +149,7 @@ class LearningRate : public Rule {
       rate.step_last = std::max(rate.step_last, step.step);
       if (rate.op.empty()) rate.op = told.groups.begin()->first;
       Take(step, told, rate);
-      JudgeZero(std::get<1>(key), rate, out);
+      JudgeZero(std::get<1>(key), rate, false, out);
       JudgeApart(step, std::get<1>(key), told, rate, out);
       JudgeCourse(step, key, told, rate, out);
       told.Close();
@@ -169,7 +169,8 @@ class LearningRate : public Rule {
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    for (const auto& [key, rate] : rates_) {
+    for (auto& [key, rate] : rates_) {
+      JudgeZero(std::get<1>(key), rate, true, out);
       std::optional<v1::Verdict> printed;
       if (!rate.told_zero) printed = Printed(std::get<1>(key), rate);
       const bool reads_zero = printed.has_value();
@@ -256,12 +257,15 @@ class LearningRate : public Rule {
     return steps_ > 0 && static_cast<double>(rate.zeros_first) >= 0.9 * static_cast<double>(steps_);
   }
 
-  void JudgeZero(const std::string& layer, RateStem& rate, VerdictSink& out) const {
+  // A rate that fell to zero may return by itself, as cyclic ones do: while the run goes on it is
+  // waited for.
+  void JudgeZero(const std::string& layer, RateStem& rate, bool at_end, VerdictSink& out) const {
     if (rate.told_zero) return;
     std::vector<uint32_t> ranks;
     const RankRate* shown = nullptr;
     for (const auto& [rank, of_rank] : rate.ranks) {
-      if (of_rank.zeros < kZeroRateSteps) continue;
+      const bool may_return = std::isfinite(of_rank.before) && !at_end;
+      if (of_rank.zeros < (may_return ? kZeroRateReturns : kZeroRateSteps)) continue;
       if (AtRest(of_rank)) {
         rate.at_rest = std::max(rate.at_rest, of_rank.zeros);
         continue;

@@ -1,7 +1,9 @@
 """A loop of one's own on the newest torch."""
 
 # Imported once, for all that is forked from here: what torch.compile needs, and most frameworks with it.
-import plumbline  # noqa: F401
+import threading
+
+import plumbline
 import torch
 import torch._dynamo  # noqa: F401
 import torch.distributed.tensor  # noqa: F401
@@ -215,3 +217,114 @@ def loss_is_a_method(run):
         optimizer.zero_grad()
     expect(tokens=dict.fromkeys(range(1, 10), 8 * 16))
     return model.state_dict()
+
+
+def own_scale(run, change, clip=None):
+    """The trainer scales its loss itself, and divides the gradients before the step. `change`: by it, every seventh step."""
+    model, scale = Language(), 1024.0
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    run.watch(model, optimizer)
+    losses = []
+    for step, batch in enumerate(batches(STEPS)):
+        loss = model(batch)
+        (loss * scale).backward()
+        for p in model.parameters():
+            p.grad /= scale
+        if clip:
+            clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+        scale *= change if step % 7 == 6 else 1
+    expect(loss=losses)
+    return losses, model.state_dict()
+
+
+@case(steps=STEPS, level="warning")
+def scale_of_ones_own(run):
+    return own_scale(run, 2.0)
+
+
+@case(steps=STEPS, level="warning")
+def scale_of_ones_own_and_a_clip(run):
+    return own_scale(run, 0.5, clip=0.1)
+
+
+@case(steps=STEPS, level="warning")
+def batch_ramp_divided_afterwards(run):
+    """1, 2, then 4 micro-batches, each with its whole mean; the gradients are divided."""
+    model = Language()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    run.watch(model, optimizer)
+    means, parts = [], iter(batches(STEPS * 4))
+    for step in range(STEPS):
+        micro, losses = (1, 2, 4)[step * 3 // STEPS], []
+        for _ in range(micro):
+            losses.append(model(next(parts)))
+            losses[-1].backward()
+        for p in model.parameters():
+            p.grad /= micro
+        optimizer.step()
+        optimizer.zero_grad()
+        means.append(torch.stack(losses).mean().detach())
+    expect(loss=means)
+    return means, model.state_dict()
+
+
+@case(steps=STEPS, level="warning")
+def clip_of_ones_own(run):
+    """A clip by hand is no scale: the loss stays what it is."""
+    model = Language()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    run.watch(model, optimizer)
+    losses = []
+    for batch in batches(STEPS):
+        loss = model(batch)
+        loss.backward()
+        norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+        for p in model.parameters():
+            p.grad *= min(1.0, 0.3 / float(norm))
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    expect(loss=losses)
+    return losses, model.state_dict()
+
+
+def without_dropout():
+    model = Language()
+    model.block.self_attn.dropout = 0.0
+    for one in model.modules():
+        if isinstance(one, torch.nn.Dropout):
+            one.p = 0.0
+    return model
+
+
+@case(level="warning", says="watching [1-9](.|\n)*watching [1-9]")
+def two_trainers_in_two_threads(run):
+    """A run each: no run records the other's losses."""
+    other, results, turns = plumbline.init(run="other", record="other", every=1), {}, threading.Barrier(2)
+
+    def trains(run, name, rate, model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+        run.watch(model, optimizer)
+        losses = []
+        for batch in batches(10):
+            loss = model(batch)
+            turns.wait()  # both are between forward and backward
+            loss.backward()
+            turns.wait()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.detach())
+        results[name] = losses, model.state_dict()
+
+    given = ((run, "one", 1e-3, without_dropout()), (other, "other", 1e-2, without_dropout()))
+    threads = [threading.Thread(target=trains, args=each) for each in given]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    other.finish()
+    expect(loss=results["one"][0])
+    return [results[name] for name in sorted(results)]

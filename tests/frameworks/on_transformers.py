@@ -4,7 +4,19 @@ import os
 
 import peft
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    PhimoeConfig,
+    PhimoeForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from harness import case, expect
 from plumbline.transformers import PlumblineCallback
@@ -32,8 +44,8 @@ def llama():
 
 
 def arguments(kind=TrainingArguments, **options):
-    return kind(output_dir="out", max_steps=STEPS, per_device_train_batch_size=4, use_cpu=True, logging_steps=1, disable_tqdm=True,
-                dataloader_pin_memory=False, **{"report_to": [], "save_strategy": "no", **options})  # fmt: skip
+    return kind(output_dir="out", per_device_train_batch_size=4, use_cpu=True, logging_steps=1, disable_tqdm=True,
+                dataloader_pin_memory=False, **{"max_steps": STEPS, "report_to": [], "save_strategy": "no", **options})  # fmt: skip
 
 
 def rows(number):
@@ -138,3 +150,60 @@ def its_tensorboard_files():
 @case(reads="checkpoint", steps=2 * 21)  # tensors of two checkpoints
 def its_folder():
     train(None, llama(), save_strategy="steps", save_steps=10)
+
+
+def bert():
+    return BertForMaskedLM(BertConfig(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                                      max_position_embeddings=32, pad_token_id=0))  # fmt: skip
+
+
+class Divides(Trainer):
+    """The trainer's own switch for losses that are not divided yet."""
+
+    loss_is_scaled_for_ga = False
+
+
+@case(level="warning", finds={"health/accumulation-scale": 2}, opens=False)
+def micro_batches_are_not_divided(_):
+    callback = PlumblineCallback()
+    return finish(callback, fit(bert(), [callback], gradient_accumulation_steps=4))
+
+
+@case(level="warning", opens=False)
+def micro_batches_are_divided(_):
+    callback = PlumblineCallback()
+    return finish(callback, fit(bert(), [callback], kind=Divides, gradient_accumulation_steps=4))
+
+
+class DividesAfterwards(TrainerCallback):
+    """The sum of the gradients is divided in front of the step."""
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **_):
+        for p in model.parameters():
+            p.grad /= 4
+
+
+@case(level="warning", opens=False)
+def gradients_are_divided_afterwards(_):
+    callback = PlumblineCallback()
+    return finish(callback, fit(bert(), [callback, DividesAfterwards()], gradient_accumulation_steps=4, max_grad_norm=0))
+
+
+def mixture(kind, config, **options):
+    return kind(config(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+                       max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2, num_experts_per_tok=2, **options))  # fmt: skip
+
+
+def routed(model):
+    callback = PlumblineCallback()
+    return finish(callback, fit(model, [callback]))
+
+
+@case(says=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
+def mixture_with_a_small_vocabulary(_):
+    return routed(mixture(MixtralForCausalLM, MixtralConfig, num_local_experts=4))
+
+
+@case(says=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
+def mixture_whose_gate_is_a_router(_):
+    return routed(mixture(PhimoeForCausalLM, PhimoeConfig, num_local_experts=4))

@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.setdefault("PLUMBLINE_BUILD_DIR", str(HERE.parents[1] / "build/dev")))
 SKIPPED = 77
 # Each file's process is forked from the process of the file that is named here, whose imports it shares.
-FILES = {"plain": None, "lightning": "plain", "accelerate": "plain", "transformers": "accelerate", "trl": "transformers"}
+FILES = {"plain": None, "lightning": "plain", "accelerate": "plain", "transformers": "accelerate", "trl": "transformers", "ranks": "transformers"}
 LONG = ("deepspeed", "megatron", "torchtitan", "jax", "loggers")  # PLUMB_LONG=1
 ENVIRONMENT = {
     "PYTHONPATH": str(BUILD / "python"),

@@ -111,7 +111,7 @@ def _gates(module):
         if isinstance(count, int) and getattr(weight, "dim", int)() in (1, 2) and not list(child.children()):
             yield name, count, child, "weight"
     for name, own in module._parameters.items():
-        if own is not None and own.dim() == 2:
+        if own is not None and own.dim() == 2 and "bias" not in name:  # of experts that are one tensor
             for count in {own.shape[0], own.shape[1]}:
                 yield name, count, module, name
 
@@ -126,14 +126,17 @@ def _evidence(module, parent, gate, count):
     word = any(w in text.lower() for w in _WORDS for text in (gate, type(module).__name__))
     fits = top is not None and top <= count
     alone = {n for _, n, child, _ in _gates(module) if child is not module} == {count}  # a layer of routers holds gates only
-    return sum((known, listed or fused, fits, limited, word)) >= 2 and (known or listed or fused or limited or alone)
+    if known or listed or fused or limited:
+        return sum((known, listed or fused, fits, limited, word)) >= 2
+    declared = attribute([m for m in (module, parent) if m is not None], _COUNTS)
+    return fits and word and alone and declared in (None, count)
 
 
 def find(model):
     """([Found], [(name, why it cannot be hooked)])."""
     names = {id(m): name for name, m in model.named_modules()}
     parents = {id(child): m for m in model.modules() for child in m.children()}
-    found, refused = {}, []
+    found, refused, heads = {}, [], _vocabularies(model)
     for module in model.modules():
         if type(module).__module__.startswith("torch.nn."):
             continue
@@ -141,16 +144,38 @@ def find(model):
         for gate, count, holder, weight in _gates(module):
             if not 2 <= count <= _MOST or not _evidence(module, parent, gate, count):
                 continue
+            if _is_head(module, parent, getattr(holder, weight), count, heads):
+                continue
             if id(module) not in found:
                 outer = parent if _outer(module, parent, count, found) else module
                 found[id(module)] = Found(names[id(outer)] or type(outer).__name__, module, outer, count)
             if found[id(module)].experts_count == count:
                 found[id(module)].gates.append((holder, weight))
     hooked = []
-    for one in found.values():
+    for one in _outermost(found):
         why = next((w for w in map(_unhookable, one.modules) if w), None)
         (refused.append((one.name, why)) if why else hooked.append(one))
     return hooked, refused + _hidden(model, names, found)
+
+
+def _vocabularies(model):
+    """Shapes of embeddings: what has the same one is a head, which ends in the vocabulary."""
+    torch = sys.modules["torch"]
+    shapes = {tuple(m.weight.shape) for m in model.modules() if isinstance(m, torch.nn.Embedding)}
+    return shapes | {shape[::-1] for shape in shapes}
+
+
+def _is_head(module, parent, weight, count, heads):
+    """A small vocabulary's head next to a configuration of experts. As many experts as words are experts where they are listed."""
+    if tuple(weight.shape) not in heads:
+        return False
+    return not any(True for m in (module, parent) if m is not None for _ in _lists(m, count))
+
+
+def _outermost(found):
+    """Of a gate that is a router by itself, and of the layer that holds it, the layer."""
+    gates = {id(holder) for one in found.values() for holder, _ in one.gates if holder is not one.inner}
+    return [one for one in found.values() if id(one.inner) not in gates]
 
 
 def _outer(module, parent, count, found):

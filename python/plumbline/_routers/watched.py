@@ -64,6 +64,21 @@ def before_forward(module, call):
     return module.register_forward_pre_hook(OnlyHere(lambda module, inputs: call(module, inputs, {}))).remove
 
 
+class AfterWithKeywords(WithKeywords):
+    """Of a hook behind the forward pass, which is given its output too."""
+
+    def __call__(self, module, inputs, words, output):
+        if not self._compiling():
+            self._call(module, inputs, words, output)
+
+
+def after_forward(module, call):
+    """Calls `call(module, inputs, keywords, output)` behind the module's forward pass; returns what ends that. Before torch 2.0: nothing."""
+    if "with_kwargs" not in inspect.signature(module.register_forward_hook).parameters:
+        return lambda: None
+    return module.register_forward_hook(AfterWithKeywords(call), with_kwargs=True).remove
+
+
 class _Classes:
     """The classes whose forward is ours, and whom it is to tell."""
 

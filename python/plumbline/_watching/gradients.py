@@ -12,9 +12,10 @@ from .losses import numbered
 class Gradients:
     """Of one watch's optimizers."""
 
-    def __init__(self, run, optimizers, trained, shards, first):
-        """trained: (name, parameter) pairs; those that nobody holds are looked at with the first optimizer's."""
-        self._run, self._shards = run, shards
+    def __init__(self, run, found, trained, shards, first):
+        """found: [unwrap.Opened]. trained: (name, parameter) pairs; those that nobody holds are looked at with the first optimizer's."""
+        self._run, self._shards, self._found = run, shards, found
+        optimizers = [one.inner for one in found]
         self.screen = Screen()
         self._series = {id(o): numbered("grad_norm", first + k) for k, o in enumerate(optimizers)}
         self._optimizers, self._trained, self._groups = optimizers, trained, 0
@@ -31,7 +32,7 @@ class Gradients:
         """Who holds what. A gradient that no optimizer holds is cleared by nobody, often: it is no part of a norm.
 
         Where none is held, optimizers have copies of the weights (masters, shards): all count then."""
-        holder = {id(p): id(o) for o in reversed(self._optimizers) for group in o.param_groups for p in group["params"]}
+        holder = {id(p): id(one.inner) for one in reversed(self._found) for group in one.groups() for p in group["params"]}
         free = {name for name, p in self._trained if id(p) not in holder}
         self._free = free if len(free) < len(self._trained) else set()
         self._parts = {}
@@ -41,7 +42,7 @@ class Gradients:
         self._groups = self._count()
 
     def _count(self):
-        return sum(len(o.param_groups) for o in self._optimizers)  # add_param_group: layers that are let go later
+        return sum(len(one.groups()) for one in self._found)  # add_param_group: layers that are let go later
 
     def due(self, optimizer):
         """All of one optimizer's are due at the same steps, but for their first one."""

@@ -6,7 +6,7 @@ from .._shards import gradients
 _MOST, _ENOUGH = 8, 1024  # parameters, elements of them
 
 
-def _few(parameters):
+def few(parameters):
     """A gradient that was left shows in them as well as in all."""
     few, elements = [], 0
     for parameter in sorted(parameters, key=lambda p: p.numel()):
@@ -22,7 +22,7 @@ class Leftover:
 
     def __init__(self, run, trained, shards):
         self._run, self._trained, self._shards = run, trained, shards
-        self._smallest = _few([p for _, p in trained])
+        self._smallest = few([p for _, p in trained])
 
     def found(self):
         """On a device nobody waits for the answer: False."""

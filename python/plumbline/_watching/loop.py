@@ -95,10 +95,14 @@ class Loop:
 
     def close(self, carry=False):
         """`carry`: what has been computed since the last update is of the next step."""
+        updated = bool(self.stepped)
         for watch in self.watches:
             watch.observe_step(not watch.ids.isdisjoint(self.stepped))
         self.stepped.clear()
         losses = self.losses.take(carry)
+        if len(self.watches) == 1 and updated and not carry:
+            factor = self.watches[0].loss_factor(self.backwards)
+            losses = losses if factor == 1 else [(name, [loss * factor for loss in each]) for name, each in losses]
         self._repeated = False
         Scaling.step_ends()
         self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
@@ -137,6 +141,11 @@ class Loop:
         if given is None and Scaling.scales_this_step():  # scaler.scale(loss) / k
             given = Scaling.scaler()
         return getattr(given, "_scale", None)
+
+    def applied_scale(self):
+        """By which a scaler has made the losses of this step larger, and the gradients smaller again."""
+        scaler = Scaling.scaler() if Scaling.scales_this_step() else None
+        return float(getattr(scaler, "_scale", 1.0)) if scaler is not None else 1.0
 
     def scaler_updates(self):
         """It is about to change its scale, after its step(): if no update was made since the backward pass, the scaler has skipped it."""

@@ -2,12 +2,13 @@
 
 import fnmatch
 import sys
+from threading import get_ident
 
 from .._compiled import is_compiling
 from .._kinds import KIND_TENSOR
 from .._shards import FSDP
 from .._tensors import Unsupported, local
-from .stages import NONE, Weakly
+from .stages import Weakly
 
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
 _COMPILED = "torch.compile leaves hooks out: train some steps without it, or tell of what matters by run.observe_routing and run.observe_tensor"
@@ -142,7 +143,7 @@ class Backward:
             original = cls.original = tensor.backward
 
             def backward(self, *arguments, **options):
-                told = cls.watches.refs
+                told = cls.watches.refs if len(cls.watches.refs) == 1 else cls.of_thread()
                 cls.number += 1
                 for one in told:
                     watch = one()
@@ -156,10 +157,18 @@ class Backward:
                     for one in told:
                         watch = one()
                         if watch is not None:
-                            watch.stages.enter(NONE)
+                            watch.backward_ends()
 
             backward.__doc__ = original.__doc__
             tensor.backward = backward
+
+    @classmethod
+    def of_thread(cls):
+        """Those whose model ran last in this thread, if there are any: two trainers in two threads have each its own losses."""
+        here = get_ident()
+        mine = tuple(one for one in cls.watches.refs if getattr(one(), "thread", None) in (here, None))
+        ran = any(getattr(one(), "thread", None) == here for one in mine)
+        return mine if ran else cls.watches.refs
 
     @classmethod
     def remove(cls, watch):

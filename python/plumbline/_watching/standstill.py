@@ -4,7 +4,7 @@ import gc
 import sys
 
 from .._kinds import KIND_TENSOR
-from .unwrap import inner_ids
+from .unwrap import holders
 
 _TIMES, _FIRST = 8, 16  # as many backward passes as an update took at most, and at least: then it is looked for
 _TOLD, _MANY = 64, 256  # the same: then it is told that none was found
@@ -61,9 +61,4 @@ class Standstill:
                                 "run.watch(model, optimizer) with the one that steps now")  # fmt: skip
 
     def _others(self):
-        base = sys.modules["torch"].optim.Optimizer
-        ours, known = {id(p) for _, p in self._trained}, {id(o) for o in self._optimizers}
-        return [
-            o for o in _alive(lambda kind: issubclass(kind, base))
-            if not known & (inner_ids(o) | {id(o)}) and any(id(p) in ours for group in o.param_groups for p in group["params"])
-        ]  # fmt: skip
+        return holders([p for _, p in self._trained], map(id, self._optimizers))

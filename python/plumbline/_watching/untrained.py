@@ -5,6 +5,7 @@ import re
 from .._compiled import compiles
 from .._routers import OnlyHere
 from .._screen import Checksums
+from .unwrap import held_by
 
 _FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
 _MOST_NAMES, _MOST_MODULES = 8, 512
@@ -26,8 +27,9 @@ def _group(name):
 class Untrained:
     """Of one watch."""
 
-    def __init__(self, run, model, prefix, trained, optimizers, compiled):
-        self._run, self._model, self._prefix, self._optimizers, self._compiled = run, model, prefix, optimizers, compiled
+    def __init__(self, run, model, prefix, trained, found, compiled):
+        self._run, self._model, self._prefix, self._compiled = run, model, prefix, compiled
+        self._found = {id(one.inner): one for one in found}
         self._known = {id(p) for _, p in trained}
         self._waiting = None  # {id of a parameter: (name, parameter)}, held and without a gradient so far
         self._late, self._graded = [], set()  # trained now, not at the watch, and held by none; ids of those that have a gradient
@@ -41,7 +43,7 @@ class Untrained:
     def _begin(self):
         """At the first update: what FSDP2 and new heads replaced since the watch is in place."""
         named = self._named()
-        held = {id(p) for o in self._optimizers for group in o.param_groups for p in group["params"]}
+        held = held_by(self._found.values())
         self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
         self._held, self._trained = len(self._waiting), len(named)
         self._late = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known]
@@ -61,7 +63,7 @@ class Untrained:
         waiting = self._waiting
         if not waiting or (len(waiting) > _MOST_EACH_STEP and self._steps > 16 and self._steps & (self._steps - 1)):
             return
-        for group in optimizer.param_groups:
+        for group in self._found[id(optimizer)].groups():
             for p in group["params"]:
                 if p.grad is not None:
                     waiting.pop(id(p), None)

@@ -23,6 +23,15 @@ class Opened:
     def __init__(self, inner, stepping, captured, wrappers):
         self.inner, self.stepping, self.captured, self.wrappers = inner, stepping, captured, wrappers
 
+    def groups(self):
+        """Its parameters: the inner one of ZeroRedundancyOptimizer holds this rank's alone."""
+        return getattr(self.stepping, "param_groups", self.inner.param_groups)
+
+
+def held_by(found):
+    """Ids of the parameters that optimizers hold."""
+    return {id(p) for one in found for group in one.groups() for p in group["params"]}
+
 
 def _inside(optimizer, base):
     """The optimizers of which this one is made; empty if it is none that wraps others."""
@@ -106,3 +115,12 @@ def _module_in(module):
     if inner is not None and type(module).__name__ == "_FabricModule":
         return inner
     return None
+
+
+def holders(parameters, known=()):
+    """Living optimizers that hold some of the parameters, inner ones and none of `known`, ids of inner ones."""
+    base, ids = sys.modules["torch"].optim.Optimizer, {id(p) for p in parameters}
+    alive = [one for one in gc.get_objects() if issubclass(type(one), base)]  # an object may answer with work of its own: types are asked
+    mine = [o for o in alive if any(id(p) in ids for group in o.param_groups for p in group["params"])]
+    wrapped = {inner for o in mine for inner in inner_ids(o) if inner != id(o)}
+    return [o for o in mine if id(o) not in wrapped and not (inner_ids(o) | {id(o)}) & set(known)]

@@ -2,6 +2,8 @@
 
 import sys
 
+from .unwrap import held_by
+
 
 def processes():
     """Of torch.distributed's world, if there is one."""
@@ -17,11 +19,11 @@ def describe(watch):
     """One line: what is watched, and what is not."""
     kinds = [type(o).__name__ for o in watch.optimizers]
     each = dict.fromkeys(kinds)
-    optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer"
+    optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer yet"
     unknown = [type(o).__name__ for o in watch.optimizers if watch._updates[id(o)].kind is None]
     text = f"watching {_counted(len(watch._trained), 'trained parameter')}, {optimizers}"
-    held = {id(p) for o in watch.optimizers for group in o.param_groups for p in group["params"]}
-    missing = [name for name, p in watch._trained if id(p) not in held]
+    held = held_by(watch.found)
+    missing = [name for name, p in watch._trained if id(p) not in held] if watch.found else []
     if missing and len(missing) == len(watch._trained):
         text += " (no optimizer holds any of them: it was made for another model, or holds copies)"
     elif missing:

@@ -1,0 +1,70 @@
+"""By what a trainer multiplies its gradients between backward and the optimizer's step: a loss scale of its own, or a division by
+the number of micro-batches or tokens. The loss of the step is the one that these gradients are of."""
+
+import math
+import sys
+
+from .leftover import few
+
+_FIRST = 4  # steps that are looked at; then those of several micro-batches, and all once a factor was found
+_ELEMENTS, _PARAMETERS = 32, 2
+_CLOSE = 1e-4  # to a power of two, or to the number of micro-batches
+_MOST_TOKENS = 1 << 20
+
+
+class Kept:
+    """Of one watch with one optimizer."""
+
+    def __init__(self, trained):
+        self._candidates = few([p for _, p in trained if p.is_floating_point()])
+        self._some, self._on, self._number = None, False, None
+        self._before = self._after = None
+
+    def backward_ends(self, step, micro):
+        if self._on or step < _FIRST or micro > 1:
+            self._before = self._sample()
+
+    def before_update(self):
+        if self._before is not None:
+            self._after = self._sample()
+
+    def _sample(self):
+        torch = sys.modules["torch"]
+        if not self._some:
+            self._some = [p for p in self._candidates if _plain(p) and bool(p.grad.any())][:_PARAMETERS]
+        held = [p.grad.detach().reshape(-1)[:_ELEMENTS] for p in self._some if _plain(p)]
+        return torch.cat(held).double() if held else None
+
+    def factor(self, micro, clips, scale):
+        """At the step's end: the factor, 1 if it is none that is understood. `scale`: of the scaler that has unscaled the gradients."""
+        before, after = self._before, self._after
+        self._before = self._after = None
+        if before is None or after is None or before.numel() != after.numel():
+            return 1.0
+        square, product = float(before @ before), float(before @ after)
+        kept = product / square if square > 0 else math.nan
+        if not (math.isfinite(kept) and kept > 0 and float((after - kept * before).norm()) <= _CLOSE * float(after.norm())):
+            return 1.0
+        for clip in clips:
+            kept /= clip.factor() or math.nan
+        kept *= scale
+        known = self._known(kept, micro)
+        self._on |= known and abs(kept - 1) > _CLOSE
+        return kept if known else 1.0
+
+    def _known(self, kept, micro):
+        if not kept > 0:
+            return False
+        power = math.log2(kept)
+        if abs(power - round(power)) <= _CLOSE or abs(kept * micro - 1) <= _CLOSE:
+            self._number = None
+            return True
+        count = 1 / kept  # of tokens: a clip by hand may be near to one in a step, not in two
+        whole = 1 < count < _MOST_TOKENS and abs(count - round(count)) <= 1e-6 * count
+        twice, self._number = whole and self._number is not None, count if whole else None
+        return twice
+
+
+def _plain(parameter):
+    gradient = parameter.grad
+    return type(gradient).__name__ == "Tensor" and not gradient.is_sparse and gradient.device.type == "cpu"

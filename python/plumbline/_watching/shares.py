@@ -1,0 +1,112 @@
+"""With several micro-batches a step: is the loss that backward gets the whole mean of its micro-batch? The evidence of
+health/accumulation-scale, from the model's own logits and labels."""
+
+import math
+import sys
+
+from .._routers import after_forward
+from .leftover import few
+from .scaling import Scaling
+
+_ENOUGH, _FIRST = 4, 16  # steps that are recomputed; then one each time the number of steps has doubled
+_CHUNK, _MOST = 1 << 22, 1 << 30  # logits at once, so that no memory is missing for them; of larger ones nothing is computed
+
+
+def _value(holder, name):
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+
+
+def _mean(logits, labels):
+    """The mean cross-entropy over labels that are not ignored; None if there is none, or a label is no class."""
+    torch = sys.modules["torch"]
+    logits, labels = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
+    valid = labels != -100
+    count = int(valid.sum())
+    if not count or int(labels.max()) >= logits.shape[-1] or int(labels[valid].min()) < 0:
+        return None
+    rows, total = max(1, _CHUNK // logits.shape[-1]), 0.0
+    for first in range(0, len(labels), rows):
+        part, wanted = logits[first : first + rows].float(), labels[first : first + rows].to(logits.device)
+        total += float(torch.nn.functional.cross_entropy(part, wanted, ignore_index=-100, reduction="sum"))
+    return total / count
+
+
+class Shares:
+    """Of one watch."""
+
+    def __init__(self, run, model, trained, compiled):
+        self._run, self._model, self._compiled = run, model, compiled
+        self._parameters = few([p for _, p in trained])
+        self._several, self._seen, self._next = False, 0, 0
+        self._undo = None
+        self._means, self._share, self._kept, self._gradients = (), None, math.nan, None
+
+    def labelled(self, words):
+        """In front of a forward pass that is trained on."""
+        if self._several and self._undo is None and not self._compiled and words.get("labels") is not None:
+            self._undo = after_forward(self._model, self._forward)
+
+    def _due(self):
+        return self._several and self._run._step >= self._next
+
+    def _forward(self, module, inputs, words, output):
+        torch = sys.modules["torch"]
+        if not (self._due() and self._share is None and module.training and torch.is_grad_enabled()):
+            return
+        labels, logits = words.get("labels"), _value(output, "logits")
+        if not (torch.is_tensor(labels) and torch.is_tensor(logits)) or labels.is_floating_point() or logits.numel() > _MOST:
+            return
+        if logits.shape[:-1] != labels.shape:
+            return
+        with torch.no_grad():
+            self._means = [_mean(logits, labels)]
+            if labels.dim() > 1 and labels.shape[-1] > 1:  # of a causal model
+                self._means.append(_mean(logits[..., :-1, :], labels[..., 1:]))
+
+    def backward(self, loss):
+        """Begins, of a loss without a scaler's factor."""
+        means, self._means = [m for m in self._means if m], ()
+        if means:
+            self._share = min((float(loss) / m for m in means), key=lambda share: abs(share - 1))
+
+    def backward_ends(self):
+        if self._share is not None:
+            self._gradients = self._now()
+
+    def _now(self):
+        torch = sys.modules["torch"]
+        held = [p.grad.detach().reshape(-1)[:64].float() for p in self._parameters if p.grad is not None and not p.grad.is_sparse]
+        return torch.cat(held) if held else None
+
+    def before_update(self, clips):
+        """What the optimizer reads, against what was accumulated: one factor, or NaN."""
+        if self._share is None or self._gradients is None:
+            return
+        before, after = self._gradients, self._now()
+        if after is None or after.numel() != before.numel():
+            return
+        square = float((before * before).sum())
+        kept = float((before * after).sum()) / square if square else math.nan
+        apart = float((after - kept * before).norm()) if math.isfinite(kept) else math.nan
+        if not apart <= 1e-3 * float(after.norm()):
+            return
+        for clip in clips:
+            kept /= clip.factor() or math.nan
+        scaler = Scaling.scaler() if Scaling.scales_this_step() else None
+        self._kept = kept * scaler.get_scale() if scaler is not None else kept
+
+    def step_ends(self, micro):
+        """After an update of so many backward passes, in the open step."""
+        self._several |= micro > 1
+        share, self._share, kept, self._kept, self._gradients = self._share, None, self._kept, math.nan, None
+        if share is None or micro < 2:
+            return
+        self._seen += 1
+        if self._seen >= _ENOUGH:
+            self._next = max(_FIRST, 2 * self._run._step)
+        for name, value in (("micro", micro), ("share", share), ("kept", kept)):
+            self._run._own_scalar(f"trained/{name}", value)
+
+    def remove(self):
+        if self._undo is not None:
+            self._undo()

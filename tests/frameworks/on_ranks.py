@@ -1,0 +1,147 @@
+"""Two ranks under DistributedDataParallel that a framework wraps, or that the trainer hands over without its wrapper."""
+
+import os
+import socket
+
+import lightning
+import plumbline
+import torch
+import torch.distributed as dist
+from lightning.pytorch.strategies import DDPStrategy
+from plumbline.transformers import PlumblineCallback
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+from transformers import Trainer
+
+from harness import Wrong, case
+from on_lightning import Module
+from on_transformers import arguments, llama, rows
+from small import Language, words
+
+STEPS, RANKS = 12, 2
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def of_ranks(body):
+    """body() in a process for each rank; its results."""
+    port, pids = free_port(), []
+    for rank in range(RANKS):
+        pids.append(os.fork())
+        if not pids[-1]:
+            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), NODE_RANK="0", WORLD_SIZE=str(RANKS), LOCAL_WORLD_SIZE=str(RANKS),
+                              MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))  # fmt: skip
+            run_rank(rank, body)
+    if any([os.waitpid(pid, 0)[1] for pid in pids]):
+        raise Wrong("a rank failed")
+    return [torch.load(f"rank{rank}.pt") for rank in range(RANKS)]
+
+
+def run_rank(rank, body):
+    import traceback
+
+    try:
+        torch.save(body(), f"rank{rank}.pt")
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def opened():
+    return plumbline.init(run="ranks", record="record", every=1)
+
+
+def finish(run):
+    if not run.finish():
+        raise Wrong("run.finish() is false")
+
+
+def own_loop(optimizer_of, same=False, watched=lambda ddp: ddp.module, early=False, steps=STEPS):
+    """`same`: both ranks train on the same rows. `early`: watched in front of the wrapper."""
+    dist.init_process_group("gloo")
+    run, model = opened(), Language()
+    optimizer = optimizer_of(model)
+    if early:
+        run.watch(model, optimizer)
+    ddp = DistributedDataParallel(model)
+    if not early:
+        run.watch(watched(ddp), optimizer)
+    rank = dist.get_rank()
+    parts = words(steps * RANKS * 8).split(8)
+    for step in range(steps):
+        batch = parts[RANKS * step + (0 if same else rank)]
+        ddp(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    finish(run)
+    dist.destroy_process_group()
+    return model.state_dict()
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+
+SUMS = "the ranks' copies and sums of DistributedDataParallel"
+
+
+@case(steps=STEPS, level="warning", says=SUMS, opens=False)
+def bare_module(_):
+    return of_ranks(lambda: own_loop(adamw))
+
+
+@case(steps=STEPS, level="warning", says="one of 2 processes(.|\n)*" + SUMS, opens=False)
+def watched_before_the_wrapper(_):
+    return of_ranks(lambda: own_loop(adamw, early=True))
+
+
+@case(level="warning", says=SUMS, finds={"health/same-data": None}, opens=False)
+def bare_module_same_data(_):
+    return of_ranks(lambda: own_loop(adamw, same=True, steps=100))
+
+
+@case(steps=STEPS, level="warning", says="AdamW, " + SUMS, opens=False)
+def zero_redundancy(_):
+    return of_ranks(lambda: own_loop(lambda model: ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)))
+
+
+class Watch(lightning.Callback):
+    def __init__(self, run):
+        self.run = run
+
+    def on_train_start(self, trainer, pl_module):
+        self.run.watch(pl_module, trainer.optimizers)
+
+
+def of_lightning():
+    run, module = opened(), Module()
+    trainer = lightning.Trainer(
+        max_steps=STEPS, accelerator="cpu", devices=RANKS, strategy=DDPStrategy(process_group_backend="gloo"), callbacks=[Watch(run)],
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, logger=False,
+    )  # fmt: skip
+    trainer.fit(module, torch.utils.data.DataLoader(words(STEPS * RANKS * 8), batch_size=8))
+    finish(run)
+    return module.state_dict()
+
+
+@case(steps=STEPS, level="warning", says=SUMS, opens=False)
+def lightning_module(_):
+    return of_ranks(of_lightning)
+
+
+def of_transformers():
+    callback = PlumblineCallback(run="ranks", record="record", every=1)
+    trainer = Trainer(model=llama(), args=arguments(max_steps=STEPS), train_dataset=rows(STEPS * RANKS * 4), callbacks=[callback])
+    trainer.train()
+    finish(callback.run)
+    return trainer.model.state_dict()
+
+
+@case(steps=STEPS, level="warning", says=SUMS, opens=False)
+def trainer_callback(_):
+    return of_ranks(of_transformers)
