@@ -33,4 +33,25 @@ inline constexpr double kAssumedFreedom = 6;    // degrees that this counts as
 // Sides of at least one run each, all of the same length. Fewer than 64 points: not judged.
 Comparison Compare(const Curves& a, const Curves& b);
 
+// ---- too few points for blocks, and the ends ----
+
+struct EndDifference {
+  size_t points = 0;  // the newest of the common ones: an eighth, 3 at least (or all there are)
+  double size = 0;    // of ln loss, median over them: b less a, each the mean of its runs
+};
+// Of no point: 0 points.
+EndDifference EndsApart(const Curves& a, const Curves& b);
+
+// Which side lies above, by a sign test that needs no length of a block.
+struct FewPoints {
+  size_t points = 0;   // of the newest half, at least 8 where there are as many
+  size_t above = 0;    // at these b lies above a
+  double size = 0;     // of ln loss, median over them
+  double chance = 1;   // of so many on one side, or more, where neither is above: two-sided
+  bool apart = false;  // chance <= kSignChance, and the size is beyond what seeds are assumed to do
+};
+inline constexpr double kSignChance = 0.01;
+inline constexpr double kSeedsApart = 0.018;  // of ln loss, 6 kAssumedSeeds
+FewPoints SignTest(const Curves& a, const Curves& b);
+
 }  // namespace plumbline::departure

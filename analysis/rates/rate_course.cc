@@ -75,6 +75,8 @@ void RateCourse::Take(uint32_t attempt, uint32_t world_size, int64_t step, doubl
   world_ = world_size;
   ++points_;
   if (first || rate != rest_.rate) {
+    left_ = rest_;
+    left_for_ = first || points_ == 1 ? 0 : at_rest_;
     rest_ = {step, rate};
     at_rest_ = 0;
   }
@@ -137,6 +139,15 @@ std::optional<RateRestart> RateCourse::Restart() const {
   if (!(after.rate >= highest / 2) || IsCyclic(resumed_) || MayBeAtBottom(resumed_))
     return std::nullopt;
   return RateRestart{highest, before, after};
+}
+
+std::optional<RateAnew> RateCourse::Anew() const {
+  constexpr double kLowest = 0.02;  // of the maximum: what cosines end at, and print as one value
+  if (at_rest_ != 1 || left_for_ < kFloorFor || recent_.empty()) return std::nullopt;
+  const double floor = left_.rate, highest = highest_.rate;
+  if (!(recent_.back().rate >= 4 * floor) || highest_.step >= left_.step) return std::nullopt;
+  if (!(floor >= kLowest * highest && floor <= highest / 4)) return std::nullopt;
+  return RateAnew{highest, left_, left_for_, recent_.back()};
 }
 
 // The slopes on both sides of a resume that goes on where it was, as a whole multiple.

@@ -32,6 +32,15 @@ struct RateRestart {
   RatePoint after;     // its first
 };
 
+// The rate leaves a floor at which it stood, in one step, for much more than that: a schedule that
+// begins anew without a resume that the steps show.
+struct RateAnew {
+  double highest = 0;
+  RatePoint floor;         // where it began to stand there
+  uint64_t floor_for = 0;  // points
+  RatePoint after;
+};
+
 // Behind a resume the schedule runs `multiple` times as fast as before it.
 struct RateFaster {
   uint64_t multiple = 0;
@@ -57,6 +66,12 @@ class RateCourse {
   // same within the run is cyclic, and none; nor is one that may have come to the bottom of a
   // cycle.
   std::optional<RateRestart> Restart() const;
+  // Of the newest point: it is four times or more what stood for at least three points before it,
+  // at a quarter to a fiftieth of the maximum.
+  std::optional<RateAnew> Anew() const;
+  bool JumpsFromFloor(double rate) const {
+    return points_ > 0 && at_rest_ >= kFloorFor && rest_.rate > 0 && rate >= 4 * rest_.rate;
+  }
   // The slopes on both sides of the resume differ by a whole multiple (to 2 %) that the world's
   // size explains, where it is known: it, a divisor of it, or its growth.
   std::optional<RateFaster> Faster() const;
@@ -71,7 +86,7 @@ class RateCourse {
 
   void Persist(Archive& a) {
     a(kept_, stride_, skipped_, recent_, resumed_, first_, highest_, rest_, attempt_, world_);
-    a(world_before_, points_, since_highest_, at_rest_);
+    a(world_before_, points_, since_highest_, at_rest_, left_, left_for_);
   }
 
  private:
@@ -85,6 +100,7 @@ class RateCourse {
   static constexpr size_t kKept = 1024;
   static constexpr size_t kRecent = 128;
   static constexpr uint64_t kSettled = 10;
+  static constexpr uint64_t kFloorFor = 3;
 
   std::vector<RatePoint> kept_;  // every stride_-th of what was told, all attempts, by step
   uint64_t stride_ = 1;
@@ -98,7 +114,9 @@ class RateCourse {
   uint32_t world_ = 0, world_before_ = 0;  // 0: unknown
   uint64_t points_ = 0;                    // of this attempt
   uint64_t since_highest_ = 0;
-  uint64_t at_rest_ = 0;  // points of the newest value
+  uint64_t at_rest_ = 0;   // points of the newest value
+  RatePoint left_;         // where the value before that began
+  uint64_t left_for_ = 0;  // points of it, of this attempt
 };
 
 }  // namespace plumbline::rules

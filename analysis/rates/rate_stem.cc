@@ -5,9 +5,9 @@
 
 namespace plumbline::rules {
 
-size_t RateTold::TakeRows(const ScalarRows& rows, size_t first, uint32_t attempt) {
+size_t RateTold::TakeRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
+                          uint32_t attempt) {
   if (rate == nullptr || course == nullptr || groups.size() != 1) return 0;
-  const ScalarColumn& column = rows.columns.front();
   const auto of_rank = rate->ranks.find(column.source().rank());
   if (of_rank == rate->ranks.end() || rate->ranks.size() != 1 || !course->GoesOn(attempt)) return 0;
   size_t row = first;
@@ -15,6 +15,7 @@ size_t RateTold::TakeRows(const ScalarRows& rows, size_t first, uint32_t attempt
     const double value = column.value(row);
     if (!std::isfinite(value) || value == 0) break;
     const double size = std::fabs(value);
+    if (course->JumpsFromFloor(size)) break;
     of_rank->second.Take(rows.end.attempt, rows.steps[row], size);
     course->Take(attempt, rows.end.world_size, rows.steps[row], size);
   }

@@ -51,7 +51,8 @@ struct RateTold {
   // Rows of one rank and one group, where nothing can be said of them: the rate is above 0, is that
   // of the rank and attempt that told it before, and no resume is looked at. How many it took; 0:
   // they are to be looked at. `attempt`: as the course counts them.
-  size_t TakeRows(const ScalarRows& rows, size_t first, uint32_t attempt);
+  size_t TakeRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
+                  uint32_t attempt);
 };
 
 }  // namespace plumbline::rules

@@ -113,6 +113,69 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
   return found;
 }
 
+namespace {
+
+FindingBuilder SureZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
+                               uint32_t digits) {
+  FindingBuilder found = ZeroFinding(op, rate, who, false);
+  found
+      .Explain(absl::StrFormat("%s is 0 on %s in all of %d steps, and the loss does not fall. The "
+                               "other values of the log "
+                               "have up to %d digits: it is not rounded.",
+                               op, who, rate.zeros, digits))
+      .Witness("digits_of_neighbours", static_cast<double>(digits));
+  return found;
+}
+
+FindingBuilder FlatZeroFinding(const std::string& op, const RankRate& rate,
+                               const std::string& who) {
+  FindingBuilder found = PrintedZeroFinding(op, rate, who);
+  found.Level(v1::LEVEL_WARNING)
+      .Title("the learning rate reads zero, and the loss is flat")
+      .Explain(absl::StrFormat("%s reads 0 on %s in all of %d steps, in few digits, and the loss "
+                               "stays where it began: it is 0, or too small to learn anything.",
+                               op, who, rate.zeros))
+      .Cause("never-started", 0.7)
+      .Fix(
+          "Print the rate with its exponent (%.3e), and look at the warm-up's length and at "
+          "whether scheduler.step() is called.");
+  return found;
+}
+
+}  // namespace
+
+FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
+                                 const std::string& who, const RateNeighbours& neighbours) {
+  const bool always = std::isnan(rate.before) && !neighbours.done();
+  if (always && neighbours.whole_digits() && !neighbours.LossFalls())
+    return SureZeroFinding(op, rate, who, neighbours.digits());
+  if (always && neighbours.LossIsFlat()) return FlatZeroFinding(op, rate, who);
+  return PrintedZeroFinding(op, rate, who);
+}
+
+FindingBuilder AnewFinding(const std::string& op, const RateAnew& a) {
+  FindingBuilder found = Begun(op, a.after.step, a.after.step, "restart");
+  found.Title("the learning rate leaves its floor in one step")
+      .Explain(absl::StrFormat(
+          "%s stood at %.6g for %d points, from step %d on, and is %.6g in step %d, %.3g times "
+          "that: "
+          "a schedule that begins anew, as after a resume without the scheduler's state.",
+          op, a.floor.rate, a.floor_for, a.floor.step, a.after.rate, a.after.step,
+          a.after.rate / a.floor.rate))
+      .Cause("schedule-not-restored", 0.7)
+      .Measured("rate over its floor", a.after.rate / a.floor.rate, "times")
+      .Threshold(4, "in one step, from a floor of three points or more")
+      .Fix(
+          "Save and load the scheduler's state with the optimizer's (scheduler.state_dict()); if "
+          "a second phase is meant, let a warm-up lead to it.")
+      .Samples(a.floor_for + 1)
+      .Witness("rate_before", a.floor.rate)
+      .Witness("rate", a.after.rate)
+      .Witness("highest", a.highest)
+      .Assume("the schedule was to stay at its floor");
+  return found;
+}
+
 // ---- ranks that do not agree ----
 
 FindingBuilder ApartFinding(int64_t step, const ApartRates& apart) {

@@ -8,6 +8,7 @@
 #include "analysis/rates/apart.h"
 #include "analysis/rates/rank_rate.h"
 #include "analysis/rates/rate_course.h"
+#include "analysis/rates/rate_neighbours.h"
 
 namespace plumbline::rules {
 
@@ -19,6 +20,11 @@ FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const st
 // It reads 0, and may be a rate that is too small for the digits it was printed with.
 FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
                                   const std::string& who);
+// The same, by what the other scalars tell of one that reads 0 from the first row to the last: an
+// error where they have whole digits and the loss does not fall, a warning where the loss is flat.
+FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
+                                 const std::string& who, const RateNeighbours& neighbours);
+FindingBuilder AnewFinding(const std::string& op, const RateAnew& anew);
 FindingBuilder ApartFinding(int64_t step, const ApartRates& apart);
 FindingBuilder FasterFinding(const std::string& op, const RateFaster& faster, uint32_t world_size);
 

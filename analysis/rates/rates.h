@@ -2,11 +2,12 @@
 // stands outside includes this header alone.
 #pragma once
 
-#include "analysis/rates/apart.h"          // IWYU pragma: export
-#include "analysis/rates/print_grain.h"    // IWYU pragma: export
-#include "analysis/rates/rank_rate.h"      // IWYU pragma: export
-#include "analysis/rates/rate_course.h"    // IWYU pragma: export
-#include "analysis/rates/rate_name.h"      // IWYU pragma: export
-#include "analysis/rates/rate_stem.h"      // IWYU pragma: export
-#include "analysis/rates/rate_verdicts.h"  // IWYU pragma: export
-#include "analysis/rates/seen_resumes.h"   // IWYU pragma: export
+#include "analysis/rates/apart.h"            // IWYU pragma: export
+#include "analysis/rates/print_grain.h"      // IWYU pragma: export
+#include "analysis/rates/rank_rate.h"        // IWYU pragma: export
+#include "analysis/rates/rate_course.h"      // IWYU pragma: export
+#include "analysis/rates/rate_name.h"        // IWYU pragma: export
+#include "analysis/rates/rate_neighbours.h"  // IWYU pragma: export
+#include "analysis/rates/rate_stem.h"        // IWYU pragma: export
+#include "analysis/rates/rate_verdicts.h"    // IWYU pragma: export
+#include "analysis/rates/seen_resumes.h"     // IWYU pragma: export

@@ -50,6 +50,9 @@ class SeriesDetector {
   uint64_t best_at() const { return now_.riser.best_at(); }
   StallFigures LookForStall() const { return now_.stall.Look(); }
   bool StallIsDue() const { return now_.stall.Due(); }
+  EndFigures LookAtEnd() const { return now_.stall.LookAtEnd(); }
+  LearningFigures LookForLearning() const { return now_.stall.LookForLearning(); }
+  bool EndIsDue() const { return now_.stall.EndIsDue(); }
 
   // settled_ is of one call.
   void Persist(Archive& a) { a(now_, newest_, marks_, attempt_, linear_, kept_, not_finite_); }

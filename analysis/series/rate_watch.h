@@ -30,6 +30,7 @@ class RateWatch {
   // Has restarted, and is not back.
   bool up() const { return up_; }
   const ScheduleRestart& restart() const { return restart_; }
+  double newest() const { return newest_; }  // of the attempt
   void Persist(Archive& a) { a(high_, low_, attempt_, newest_, trough_, up_, restart_); }
 
  private:

@@ -107,4 +107,37 @@ void SortedWindow::Replace(double gone, double come) {
   }
 }
 
+namespace {
+
+std::vector<double> NewestValues(const std::vector<double>& values, size_t count) {
+  count = std::min(count, values.size());
+  return {values.end() - static_cast<std::ptrdiff_t>(count), values.end()};
+}
+
+}  // namespace
+
+double SigmaOfNeighbours(const std::vector<double>& values) {
+  std::vector<double> steps;
+  for (size_t i = 1; i < values.size(); ++i) steps.push_back(values[i] - values[i - 1]);
+  return steps.empty() ? 0 : DeviationOf(steps) / std::sqrt(2.0);
+}
+
+double SigmaAboutLine(std::vector<double> values) {
+  if (values.size() < 4) return SigmaOfNeighbours(values);
+  const double slope = TheilSen({}, values).slope;
+  for (size_t i = 0; i < values.size(); ++i) values[i] -= slope * static_cast<double>(i);
+  return DeviationOf(values);
+}
+
+SeriesNoise NoiseOf(const std::vector<double>& values) {
+  const double near = SigmaOfNeighbours(values);
+  const double half = SigmaAboutLine(NewestValues(values, std::max<size_t>(values.size() / 2, 4)));
+  SeriesNoise noise{std::max(near, half)};
+  if (!(half > near)) return noise;
+  // As in Riser::ErrorOf: sigma of neighbours is sqrt(1 - r) of the true one.
+  const double less = std::max(0.05, (near / half) * (near / half));
+  noise.inflation = (2 - less) / less;
+  return noise;
+}
+
 }  // namespace plumbline::rules

@@ -32,6 +32,19 @@ struct SlopeInterval {
 };
 SlopeInterval TheilSen(std::span<const double> x, std::span<const double> y);
 
+// The noise of a series, as far as its points tell.
+struct SeriesNoise {
+  double sigma = 0;      // of a value
+  double inflation = 1;  // of the variance of a mean, by correlation
+};
+
+// From neighbours alone: no slope and no single jump changes it.
+double SigmaOfNeighbours(const std::vector<double>& values);
+// About the Theil-Sen line through them: what correlated noise does within so many is in it.
+double SigmaAboutLine(std::vector<double> values);
+// Of all values from neighbours, or of the newest half about a line, whichever is more.
+SeriesNoise NoiseOf(const std::vector<double>& values);
+
 // Of the first `count` values how many `before` is true of, where it is true of none behind one
 // that it is false of: std::partition_point for a handful of values, without a jump that noise
 // makes unpredictable and without a comparison that waits for another.

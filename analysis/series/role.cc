@@ -175,8 +175,13 @@ Words WordsOf(std::string_view name) {
 bool IsLossScale(const Words& words) {
   constexpr std::string_view kSettings[] = {"min",    "max",    "init",    "initial", "window",
                                             "factor", "growth", "backoff", "interval"};
-  return (InARow(words, "loss", "scale") || InARow(words, "loss", "scaling")) &&
-         !HasAny(words, kSettings);
+  // GradScaler's own, as loops log it: `grad_scale`, `amp_scale`, `scaler/scale`, or `scale` alone.
+  const bool alone = !words.empty() && words.back() == "scale" &&
+                     (words.size() == 1 || (words.size() == 2 && words[0] == "train"));
+  const bool is = InARow(words, "loss", "scale") || InARow(words, "loss", "scaling") ||
+                  InARow(words, "grad", "scale") || InARow(words, "amp", "scale") ||
+                  InARow(words, "scaler", "scale") || alone;
+  return is && !HasAny(words, kSettings);
 }
 
 bool IsGradientNorm(const Words& words) {
@@ -185,7 +190,7 @@ bool IsGradientNorm(const Words& words) {
                                          "scale", "param",    "limit",     "coef",  "count"};
   const bool is = Has(words, "gnorm") || InARow(words, "grad", "norm") ||
                   InARow(words, "gradient", "norm") || InARow(words, "grads", "norm") ||
-                  InARow(words, "gradients", "norm");
+                  InARow(words, "gradients", "norm") || InARow(words, "total", "norm");
   const bool alone = words.size() == 1 && words[0] == "norm";  // as llm.c has it
   return alone || (is && !HasAny(words, kOther));
 }

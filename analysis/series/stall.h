@@ -1,10 +1,13 @@
-// Does a series still fall? The slope of ln value against ln n over its newest half.
+// Does a series still fall? The slope of ln value against ln n over its newest half. What else its
+// beginning and its block medians tell: end_level.h, learning.h.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "analysis/series/block_medians.h"
+#include "analysis/series/end_level.h"
+#include "analysis/series/learning.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {
@@ -35,6 +38,15 @@ class Stall {
   // `y`: ln value.
   void Take(int64_t step, double y);
   StallFigures Look() const;
+  FallFigures LookForFall() const { return rules::LookForFall(blocks_, count_); }
+  EndFigures LookAtEnd() const { return CompareEnd(first_, blocks_, count_); }
+  LearningFigures LookForLearning() const {
+    return rules::LookForLearning(first_, blocks_, count_);
+  }
+  // At 96 points, and each time they have doubled: a run that goes on is looked at, too.
+  bool EndIsDue() const {
+    return count_ >= 96 && count_ % 3 == 0 && ((count_ / 3) & (count_ / 3 - 1)) == 0;
+  }
   // At 4,096 points, and each time they have doubled: a run that goes on is looked at, too.
   bool Due() const { return count_ >= 4096 && (count_ & (count_ - 1)) == 0; }
 

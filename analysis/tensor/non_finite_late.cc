@@ -2,16 +2,14 @@
 
 namespace plumbline::rules {
 
-void LateSteps::Take(const SiteStep& step, const NonFiniteScalars& known) {
+void LateSteps::Take(const SiteStep& step) {
   if (step.items.empty()) return;
   const uint32_t rank = step.items.front().source->rank();
   if (steps_.empty() || steps_.back().attempt != step.attempt || steps_.back().role != step.role ||
       steps_.back().rank != rank || steps_.back().step != step.step) {
-    steps_.push_back({step.attempt, step.role, rank, step.step, {}, known});
-    steps_.back().scalars.Clear();
+    steps_.push_back({step.attempt, step.role, rank, step.step, {}});
   }
   LateStep& late = steps_.back();
-  late.scalars.Take(step);
   for (const Item& item : step.items) late.trace.Take(step, item);
 }
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "analysis/frame/frame.h"
-#include "analysis/tensor/non_finite_scalars.h"
 #include "analysis/tensor/non_finite_trace.h"
 #include "base/archive.h"
 
@@ -21,14 +20,12 @@ struct LateStep {
   uint32_t rank = 0;
   int64_t step = 0;
   NonFiniteTrace trace;
-  NonFiniteScalars scalars;
 };
 
 // All that came late since it was asked last; steps come whole, one after another.
 class LateSteps {
  public:
-  // `known`: the scalars of this group so far.
-  void Take(const SiteStep& step, const NonFiniteScalars& known);
+  void Take(const SiteStep& step);
   std::vector<LateStep> TakeAll() { return std::exchange(steps_, {}); }
 
  private:

@@ -7,7 +7,6 @@
 #include "analysis/tensor/cast_mass.h"            // IWYU pragma: export
 #include "analysis/tensor/loss_means.h"           // IWYU pragma: export
 #include "analysis/tensor/non_finite_late.h"      // IWYU pragma: export
-#include "analysis/tensor/non_finite_scalars.h"   // IWYU pragma: export
 #include "analysis/tensor/non_finite_sighting.h"  // IWYU pragma: export
 #include "analysis/tensor/non_finite_trace.h"     // IWYU pragma: export
 #include "analysis/tensor/non_finite_words.h"     // IWYU pragma: export

@@ -1,12 +1,17 @@
 // plumb diff A B: two recorded runs, or two groups of them, side by side; two checkpoints where
 // both paths hold nothing else (diff_checkpoints.h). Exit status 0 when they were compared,
-// whatever differs (--expect-equal: 1 where something does); 2 on bad usage, an input that could
-// not be read whole, or where nothing could be compared.
+// whatever differs (--expect-equal: 1 where something does; --fail-on: 1 where B ends above A); 2
+// on bad usage, an input that could not be read whole, or where nothing could be compared.
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "audit/checkpoints/side.h"
 #include "audit/commands/commands.h"
 #include "audit/commands/diff_checkpoints.h"
@@ -24,8 +29,29 @@ struct DiffArguments {
   std::string output;
   std::string map;
   std::string before;
+  std::string fail_on;
   bool expect_equal = false, quiet = false;
 };
+
+// "5%", "5": a share; nullopt: neither.
+std::optional<double> MarginOf(const std::string& text) {
+  double percent = 0;
+  if (!absl::SimpleAtod(absl::StripSuffix(text, "%"), &percent) || !(percent >= 0))
+    return std::nullopt;
+  return percent / 100;
+}
+
+// --fail-on: what ends too far above, on standard error.
+bool EndsTooFarAbove(const DiffResult& result, double margin) {
+  const std::vector<EndAbove> above = EndsAbove(result, margin);
+  for (const EndAbove& one : above) {
+    Fail(
+        absl::StrFormat("%s: B ends %.3g %% above A (median of the newest %d common points), more "
+                        "than %.3g %%",
+                        one.name, 100 * one.share, one.points, 100 * margin));
+  }
+  return !above.empty();
+}
 
 // --map; empty, or what is wrong.
 std::string TakeMap(const std::string& file, AuditOptions* options) {
@@ -63,6 +89,8 @@ int RunDiff(DiffArguments arguments) {
   }
   const bool checkpoints = arguments.a.size() == 1 && arguments.b.size() == 1 &&
                            IsCheckpointPath(arguments.path_a) && IsCheckpointPath(arguments.path_b);
+  if (checkpoints && !arguments.fail_on.empty())
+    return Fail("--fail-on: expected two runs, found checkpoints (--expect-equal)");
   if (checkpoints) {
     return DiffCheckpoints({arguments.path_a, arguments.path_b, arguments.before, arguments.map,
                             arguments.format, arguments.output, arguments.expect_equal,
@@ -71,6 +99,9 @@ int RunDiff(DiffArguments arguments) {
   if (arguments.expect_equal || !arguments.before.empty())
     return Fail(std::string(arguments.expect_equal ? "--expect-equal" : "--before") +
                 ": expected two checkpoints, found other inputs");
+  const std::optional<double> margin =
+      arguments.fail_on.empty() ? std::optional<double>(HUGE_VAL) : MarginOf(arguments.fail_on);
+  if (!margin) return Fail("--fail-on: expected a margin such as 5%, found " + arguments.fail_on);
   AuditOptions options;
   if (const std::string wrong = TakeMap(arguments.map, &options); !wrong.empty())
     return Fail(wrong);
@@ -87,7 +118,8 @@ int RunDiff(DiffArguments arguments) {
     return Fail(
         "expected two sides with a step of a series in common, found none: nothing was "
         "compared");
-  return failed_a || failed_b ? kExitError : kExitClean;
+  if (failed_a || failed_b) return kExitError;
+  return EndsTooFarAbove(*result, *margin) ? kExitFindings : kExitClean;
 }
 
 }  // namespace
@@ -118,6 +150,11 @@ void RegisterDiff(CLI::App& app, int* status) {
   command->add_flag("--expect-equal", arguments->expect_equal,
                     "Of two checkpoints: exit status 1 and the first difference, unless every "
                     "tensor has the same bits");
+  command
+      ->add_option("--fail-on", arguments->fail_on,
+                   "Exit status 1 where a loss of B ends more than this above A's, such as 5% "
+                   "(median of the newest eighth of the common points, 3 at least)")
+      ->type_name("MARGIN");
   command
       ->add_option("--before", arguments->before,
                    "The checkpoint before A: the direction of each change is held against it")

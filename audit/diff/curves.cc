@@ -130,6 +130,8 @@ class Pairing {
     const auto parted = curves.begin() + static_cast<std::ptrdiff_t>(of_a_);
     const departure::Curves a(curves.begin(), parted), b(parted, curves.end());
     out.comparison = departure::Compare(a, b);
+    out.end = departure::EndsApart(a, b);
+    if (out.comparison.block == 0) out.few = departure::SignTest(a, b);
     if (out.comparison.departure) out.onset = at[out.comparison.departure->onset];
     if (!at.empty()) out.first = at.front(), out.last = at.back();
     return out;
@@ -245,6 +247,7 @@ bool SameFolder(const DiffSide& a, const DiffSide& b) {
 DiffRole DiffRoleOf(const std::string& name, const SeriesRoles& roles) {
   switch (roles.Of(name)) {
     case SeriesRole::kLoss:
+    case SeriesRole::kEvaluationLoss:
       return DiffRole::kLoss;
     case SeriesRole::kTokens:
       return DiffRole::kTokens;

@@ -11,14 +11,17 @@
 namespace plumbline::audit {
 
 enum class DiffRole { kNone, kLoss, kTokens };
-// What analysis/series, or the user, takes a series for: a training loss, tokens, or neither.
+// What analysis/series, or the user, takes a series for: a loss (of training or an evaluation),
+// tokens, or neither.
 DiffRole DiffRoleOf(const std::string& name, const SeriesRoles& roles);
 
 // Curves along one axis.
 struct AlongAxis {
   departure::Comparison comparison;
   std::optional<double> onset;  // step or tokens, where there is a departure
-  double first = 0, last = 0;   // of the common points
+  departure::EndDifference end;
+  std::optional<departure::FewPoints> few;  // where there are too few points for blocks
+  double first = 0, last = 0;               // of the common points
 };
 
 struct SeriesDiff {

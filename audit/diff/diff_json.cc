@@ -44,6 +44,16 @@ Json FromAxis(const std::optional<AlongAxis>& along) {
   Json json = {{"points", c.points}, {"judged", c.block > 0}};
   json["smallest"] = c.block > 0 ? JsonNumber(c.smallest) : Json();
   json["seeds"] = c.seeds_known ? "measured" : "assumed";
+  json["end"] = nullptr;
+  if (along->end.points > 0)
+    json["end"] = {{"size", JsonNumber(along->end.size)}, {"points", along->end.points}};
+  if (along->few) {
+    json["few_points"] = {{"points", along->few->points},
+                          {"above", along->few->above},
+                          {"size", JsonNumber(along->few->size)},
+                          {"chance", JsonNumber(along->few->chance)},
+                          {"apart", along->few->apart}};
+  }
   json["departure"] = nullptr;
   if (!c.departure) return json;
   json["departure"] = {{"onset", JsonNumber(*along->onset)},

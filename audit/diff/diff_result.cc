@@ -1,6 +1,7 @@
 #include "audit/diff/diff_result.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -146,6 +147,16 @@ bool AnythingCompared(const DiffResult& result) {
 }
 
 }  // namespace
+
+std::vector<EndAbove> EndsAbove(const DiffResult& result, double margin) {
+  std::vector<EndAbove> above;
+  for (const SeriesDiff& series : result.series) {
+    if (!series.by_step || series.by_step->end.points == 0) continue;
+    const double share = std::expm1(series.by_step->end.size);
+    if (share > margin) above.push_back({series.name, share, series.by_step->end.points});
+  }
+  return above;
+}
 
 std::unique_ptr<const DiffResult> CompareSides(DiffSide a, DiffSide b) {
   auto result = std::make_unique<DiffResult>();

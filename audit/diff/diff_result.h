@@ -33,6 +33,15 @@ struct DiffResult {
   bool compared = false;  // something of both sides was held against each other
 };
 
+// A loss of B that ends above that of A.
+struct EndAbove {
+  std::string name;
+  double share = 0;   // 0.05: 5 % above
+  size_t points = 0;  // of the newest common ones
+};
+// Those that end more than `margin` (a share) above, by name.
+std::vector<EndAbove> EndsAbove(const DiffResult& result, double margin);
+
 // Keeps the sides; its findings point into them.
 std::unique_ptr<const DiffResult> CompareSides(DiffSide a, DiffSide b);
 

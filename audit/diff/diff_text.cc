@@ -126,11 +126,7 @@ class DiffWriter {
   // Where B leaves A for good, or how small a departure could have been told.
   void Along(const std::string& axis, const AlongAxis& along) {
     const departure::Comparison& c = along.comparison;
-    if (c.block == 0) {
-      Line(kMargin, absl::StrCat("by ", axis, ": ", Plural(c.points, "common point"),
-                                 ", too few to tell a departure (64)"));
-      return;
-    }
+    if (c.block == 0) return Few(axis, along);
     if (c.departure) {
       Line(kMargin, absl::StrCat("by ", axis, ": departs at ", axis, " ", ShortNumber(*along.onset),
                                  ", B ", c.departure->size > 0 ? "above" : "below", " A by ",
@@ -140,6 +136,31 @@ class DiffWriter {
       Line(kMargin, absl::StrCat("by ", axis, ": no departure; less than ", Percent(c.smallest),
                                  " could not be told"));
     }
+    End(along);
+  }
+
+  // Which side lies above, where points are too few for blocks.
+  void Few(const std::string& axis, const AlongAxis& along) {
+    if (!along.few || along.few->points == 0)
+      return Line(kMargin, absl::StrCat("by ", axis, ": no common point with a value above zero"));
+    const departure::FewPoints& few = *along.few;
+    Line(kMargin,
+         absl::StrFormat(
+             "by %s: %s, too few for a step of departure (64); B lies %s A by %s at the newest %d "
+             "(median), above at %d of them: %s (sign test, chance %.2g; seeds are assumed to "
+             "differ by up to 1.8 %%)",
+             axis, Plural(along.comparison.points, "common point"),
+             few.size > 0 ? "above" : "below", Percent(std::fabs(few.size)), few.points, few.above,
+             few.apart ? "the sides differ" : "no difference is proved", few.chance));
+    End(along);
+  }
+
+  void End(const AlongAxis& along) {
+    if (along.end.points == 0) return;
+    Line(kMargin,
+         absl::StrFormat("at the end B lies %s %s A (median of the newest %s)",
+                         Percent(std::fabs(along.end.size)), along.end.size > 0 ? "above" : "below",
+                         Plural(along.end.points, "common point")));
   }
 
   // ---- settings and numerics ----
@@ -188,9 +209,16 @@ class DiffWriter {
   void Last() {
     std::string departs;
     for (const SeriesDiff& series : result_.series) {
-      if (series.by_step && series.by_step->onset)
-        absl::StrAppend(&departs, departs.empty() ? "" : ", ", NameOf(series), " at step ",
+      if (!series.by_step) continue;
+      const char* const comma = departs.empty() ? "" : ", ";
+      if (series.by_step->onset) {
+        absl::StrAppend(&departs, comma, NameOf(series), " at step ",
                         ShortNumber(*series.by_step->onset));
+      } else if (series.by_step->few && series.by_step->few->apart) {
+        absl::StrAppend(&departs, comma, NameOf(series), " (B ",
+                        series.by_step->few->size > 0 ? "above" : "below", " by ",
+                        Percent(std::fabs(series.by_step->few->size)), ")");
+      }
     }
     out_ += "\n";
     if (!result_.compared) {
@@ -199,7 +227,8 @@ class DiffWriter {
     }
     const bool judged =
         std::any_of(result_.series.begin(), result_.series.end(), [](const SeriesDiff& series) {
-          return series.by_step && series.by_step->comparison.block > 0;
+          return series.by_step && (series.by_step->comparison.block > 0 ||
+                                    (series.by_step->few && series.by_step->few->points >= 8));
         });
     const std::string none = judged ? "no departure" : "no loss could be compared for a departure";
     Line(0,

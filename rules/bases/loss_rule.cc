@@ -78,7 +78,7 @@ void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(4, 4);
+  archive.Version(5, 5);
   archive(shared_, said_);
   by_number_.clear();
 }
@@ -101,6 +101,13 @@ bool Overfits(const LossSeries& series, const Excursion& e) {
   return series.evaluation() && series.training_falls() && (!e.jumped || e.grew());
 }
 
+bool LooksUnlearnt(const LossSeries& series) {
+  if (series.role != SeriesRole::kLoss || series.detector.linear()) return false;
+  // At a rate of 0 nothing could be learnt: health/learning-rate's.
+  if (series.rate_known && 2 * series.rated < series.detector.points()) return false;
+  return series.detector.LookForLearning().flat;
+}
+
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion,
                        FindingBuilder* found) {
   found->Samples(excursion.window)
@@ -119,6 +126,16 @@ std::string RestartWords(const Excursion& excursion) {
   const ScheduleRestart& cause = excursion.cause;
   return absl::StrFormat("the rate restarted in step %d, from %.3g to %.3g", cause.step, cause.from,
                          cause.to);
+}
+
+std::string BlameResume(const LossSeries& series, int64_t onset, FindingBuilder* found) {
+  if (!series.AtResume(onset)) return "";
+  found->Cause("resume", 0.9)
+      .Fix(
+          "Compare what the resume loaded with what was saved: the optimizer's state (moments, "
+          "step), "
+          "the scheduler, the order of the data, casts of weights; no batch is to blame.");
+  return absl::StrFormat(" It begins at a resume, whose first step is %d.", series.resumed_at);
 }
 
 void PlaceOnset(const LossSeries& series, int64_t onset, int64_t last, const std::string& kind,

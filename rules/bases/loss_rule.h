@@ -45,7 +45,7 @@ class LossRule : public Rule {
   virtual std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,
                                              Said& said) const = 0;
   // What a series shows that an event does not: after each of its points, and at the run's end.
-  // Nothing but at the end and where detector.StallIsDue: other points may come many at once.
+  // Nothing but at the end and where series.LookIsDue: other points may come many at once.
   virtual std::optional<FindingBuilder> Look(const LossSeries& /*series*/, bool /*at_the_end*/,
                                              Said& /*said*/) const {
     return std::nullopt;
@@ -94,10 +94,16 @@ double ThirdOf(double level, double scale, bool linear);
 // It rises step by step while the training loss falls.
 bool Overfits(const LossSeries& series, const Excursion& excursion);
 
+// A training loss that stays where it began, at a rate above 0: health/not-learning's.
+bool LooksUnlearnt(const LossSeries& series);
+
 // The window, the level and how far above it the peak lies, as witness.
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion, FindingBuilder* found);
 // "the rate restarted in step 80, from 0.0001 to 0.06": what led to it.
 std::string RestartWords(const Excursion& excursion);
+// " It begins in step 80, the first of a resume.", and what to compare; empty: it does not. Sets
+// the finding's fix.
+std::string BlameResume(const LossSeries& series, int64_t onset, FindingBuilder* found);
 // Layer, op, steps and rank; details `series`, `step` and `kind`; what was assumed.
 void PlaceOnset(const LossSeries& series, int64_t onset, int64_t last, const std::string& kind,
                 FindingBuilder* found);

@@ -13,10 +13,15 @@ bool IsRead(SeriesRole role) {
          role == SeriesRole::kRate;
 }
 
+bool IsEpoch(const std::string& op) {
+  return op == "epoch" || op == "train/epoch" || op == "train_epoch" || op == "epochs";
+}
+
 }  // namespace
 
 bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
-  return IsRead(said.Of(site.op())) || SideByName(site.op()) != GameSide::kNone;
+  return IsRead(said.Of(site.op())) || SideByName(site.op()) != GameSide::kNone ||
+         IsEpoch(site.op());
 }
 
 // To read a name costs more than to judge a point.
@@ -24,6 +29,7 @@ LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
   Known known{said.Of(step.site.op()), nullptr};
   if (const GameSide side = SideByName(step.site.op()); side != GameSide::kNone)
     sides_.insert(side);
+  known.epoch = IsEpoch(step.site.op());
   if (!IsRead(known.role)) return known;
   known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
   return known;
@@ -44,9 +50,13 @@ void LossRun::Wait(Entry& entry, const Value& value) {
 void LossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
   const Known known = known_.Of(step, [&] { return Find(step, said); });
-  if (known.entry == nullptr) return;
+  if (known.entry == nullptr && !known.epoch) return;
   const Item* taken = ItemOf(step);
   if (taken == nullptr) return;
+  if (known.epoch) {
+    epochs_[step.role] = taken->evidence->scalar().value();
+    return;
+  }
   Wait(*known.entry, {known.role, taken->source->rank(), taken->evidence->scalar().value()});
 }
 
@@ -135,8 +145,10 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   if (taken_from_ == from) return taken_;
   // What each column is.
   std::vector<std::pair<const ScalarColumn*, Entry*>> rates, losses;
+  const ScalarColumn* epoch = nullptr;
   for (const ScalarColumn& column : rows.columns) {
     const Known known = known_.Of(column.any(), [&] { return Find(column.any(), said); });
+    if (known.epoch) epoch = &column;
     if (known.entry == nullptr) continue;
     const bool rate = known.role == SeriesRole::kRate;
     Place& place = known.entry->second;
@@ -149,6 +161,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   size_t row = first;
   for (bool told = false; row < rows.size() && !told; ++row) {
     step.step = rows.steps[row];
+    if (epoch != nullptr) epochs_[step.role] = epoch->value(row);
     told_.clear();
     touched_.clear();
     Moves moves;
@@ -158,7 +171,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
     for (const auto& [column, entry] : losses) {
       entry->second.value.value = column->value(row);
       Judge(step, *entry, &told_, &touched_);
-      told |= entry->second.series->detector.StallIsDue();
+      told |= entry->second.series->LookIsDue();
     }
     told |= !told_.empty();
   }
@@ -199,26 +212,52 @@ void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
   series.rank = value.rank;
   series.step_first = std::min(series.step_first, step.step);
   series.step_last = std::max(series.step_last, step.step);
-  series.attempt = step.attempt;
+  series.CountResume(step.attempt, step.step);
   const auto same_role = [&](const auto& rate) { return std::get<0>(rate.first) == series.of; };
   series.rate_known = series.rate_known || std::any_of(rates_.begin(), rates_.end(), same_role);
+  CountRates(&series);
   std::vector<SeriesEvent> events;
   series.detector.Take(step.attempt, step.step, value.value, &events);
+  if (series.role == SeriesRole::kLoss && std::isfinite(value.value)) {
+    series.sum += value.value;
+    ++series.summed;
+  }
   if (series.evaluation()) Compare(value.value, step.step, &series);
   touched->push_back(&series);
   TellOf(series, events, told);
 }
 
+// Before its point is judged: of a series that has points.
+void LossSeries::CountResume(uint32_t of_attempt, int64_t step) {
+  constexpr uint64_t kFew = 3;  // points in which what a resume did shows
+  if (std::exchange(attempt, of_attempt) != of_attempt && detector.points() > 0) {
+    resumed_at = resumed_until = step;
+    resumed_points = 1;
+  } else if (resumed_points > 0 && resumed_points < kFew) {
+    resumed_until = step;
+    ++resumed_points;
+  }
+}
+
+void LossRun::CountRates(LossSeries* series) const {
+  const bool above = std::any_of(rates_.begin(), rates_.end(), [&](const auto& rate) {
+    return std::get<0>(rate.first) == series->of && rate.second.newest() > 0;
+  });
+  series->rated += above ? 1 : 0;
+  if (const auto epoch = epochs_.find(series->of); epoch != epochs_.end())
+    series->epoch = epoch->second;
+}
+
 // An evaluation beside the training loss.
 void LossRun::Compare(double value, int64_t step, LossSeries* series) {
-  if (std::isfinite(value)) series->newest.push_back(value);
-  if (series->newest.size() > LossSeries::kNewest) series->newest.pop_front();
-  const double level = series->detector.value(series->detector.level());
-  if (level < series->lowest) {
-    series->lowest = level;
-    series->lowest_step = step;
-  }
   const LossSeries* training = Training(series->of);
+  double since = NAN;
+  if (training != nullptr && training->summed > series->summed) {
+    since = (training->sum - series->sum) / static_cast<double>(training->summed - series->summed);
+    series->sum = training->sum;
+    series->summed = training->summed;
+  }
+  series->overfit.Take(step, value, since);
   series->training = training == nullptr ? NAN : training->detector.level();
   // A history that began anew has no best block yet: the one before counts.
   const uint64_t best_at = series->detector.best_at();
@@ -227,7 +266,11 @@ void LossRun::Compare(double value, int64_t step, LossSeries* series) {
   series->training_at_best = series->training;
 }
 
-bool LossRun::IsGame() const { return sides_.contains(GameSide::kEpisodes) || sides_.size() >= 2; }
+// A discriminator or a generator plays against something, whatever that one's loss is called.
+bool LossRun::IsGame() const {
+  return sides_.size() >= 2 || sides_.contains(GameSide::kEpisodes) ||
+         sides_.contains(GameSide::kDiscriminator) || sides_.contains(GameSide::kGenerator);
+}
 
 bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& said) const {
   if (series.role != SeriesRole::kLoss || said.said().contains(series.op)) return false;
@@ -268,7 +311,7 @@ const std::vector<LossRun::Told>& LossRun::Finish() {
 void LossRun::Persist(Archive& a) {
   std::map<Key, Value> waiting;
   for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
-  a(series_, rates_, sides_, waiting, closed_, finished_);
+  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_);
   if (!a.reading()) return;
   places_.clear();
   waiting_.clear();

@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -34,12 +33,25 @@ struct LossSeries {
   uint64_t best_at = 0;
   double training_at_best = NAN, training = NAN;
   uint32_t attempt = 0;  // of its newest point
-  // Of an evaluation: the lowest level that it had, as the detector has it, and its newest values.
-  double lowest = HUGE_VAL;
-  int64_t lowest_step = 0;
-  std::deque<double> newest;
-  static constexpr size_t kNewest = 9;
+  // Of a resume: its first step and its third (the newest, while there are fewer); 0 points: none.
+  int64_t resumed_at = 0, resumed_until = 0;
+  uint64_t resumed_points = 0;
+  OverfitWatch overfit;  // of an evaluation
+  // Of a training loss: the sum of its values. Of an evaluation: what that was at the one before.
+  double sum = 0;
+  uint64_t summed = 0;
+  // Points with a rate above 0 beside them; the newest value of a logged epoch.
+  uint64_t rated = 0;
+  double epoch = NAN;
 
+  // A rule may look at it now (LossRule::Look).
+  bool LookIsDue() const {
+    return evaluation() ? overfit.IsDue() : detector.StallIsDue() || detector.EndIsDue();
+  }
+  bool AtResume(int64_t onset) const {
+    return resumed_points > 0 && onset >= resumed_at && onset <= resumed_until;
+  }
+  void CountResume(uint32_t of_attempt, int64_t step);
   bool evaluation() const { return role == SeriesRole::kEvaluationLoss; }
   // The training loss fell meanwhile, or nobody knows.
   bool training_falls() const { return !(training >= training_at_best); }
@@ -49,7 +61,8 @@ struct LossSeries {
   // number is found again.
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
-      training_at_best, training, attempt, lowest, lowest_step, newest);
+      training_at_best, training, attempt, resumed_at, resumed_until, resumed_points, overfit, sum,
+      summed, rated, epoch);
   }
 };
 
@@ -114,6 +127,7 @@ class LossRun {
   struct Known {
     SeriesRole role = SeriesRole::kNone;
     Entry* entry = nullptr;  // nullptr: of no role that is read
+    bool epoch = false;      // the number of the epoch
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
@@ -129,12 +143,14 @@ class LossRun {
                      std::vector<Told>* told);
   static const Item* ItemOf(const SiteStep& step);
   void Compare(double value, int64_t step, LossSeries* series);
+  void CountRates(LossSeries* series) const;
   const LossSeries* Training(v1::Role of) const;
   bool IsGame() const;
 
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
   std::set<GameSide> sides_;  // that have a series
+  std::map<v1::Role, double> epochs_;
   std::map<Key, Place> places_;
   std::vector<Entry*> waiting_;                            // of places_: those that wait, by key
   using Moment = std::tuple<uint32_t, v1::Role, int64_t>;  // attempt, role, step

@@ -38,7 +38,11 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
   health/learning-rate.steps=100000`) a rate that comes to rest within its last tenth is none.
   What is read from files was printed, maybe with few digits: 0.0000 behind 0.0001 says only that the rate is below 0.00005.
   Where all values are multiples of 10^-k, and the last one before the zeros is two of these, or no further from 0 than from
-  the value before it and two more, and where it reads 0 from the first to the last step, that is a note at the run's end.
+  the value before it and two more, and where it reads 0 from the first to the last step, that is a note at the run's end. If losses or
+  gradient norms of the same log have 9 digits or more and the loss does not fall, the 0 is not rounded: an error. If they have few, but
+  the loss is flat (as `health/not-learning` has it): a warning.
+- *Leaves its floor.* After three points or more at one value, a fiftieth to a quarter of its maximum, the rate is four times that in one step,
+  with no resume that the steps show: a schedule that begins anew, as after a resume without the scheduler's state. A warning, once an attempt.
 - *Starts again.* In the first step of a resume the rate is at least half of the maximum of the steps that the resume goes on from, though in the
   last of these it had fallen below a quarter of it. A schedule that rose so within the run is cyclic, and none; nor is a
   resume that goes back to where the rate was high. Nor is one that was at the bottom of its curve: a schedule with restarts may
@@ -111,13 +115,14 @@ class LearningRate : public Rule {
         warm_up_(options.Integer("warmup")) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return CountsSteps(site) || NameIn(site.op()).has_value();
+    return CountsSteps(site) || NameIn(site.op()).has_value() ||
+           RateNeighbours::IsOne(roles_.Of(site.op()));
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     if (CountsSteps(step.site)) return resumes_.Take(step);
     Known& known = known_.Of(step, [&] { return Find(step); });
-    if (known.stem == nullptr) return;
+    if (known.stem == nullptr) return neighbours_.Take(step, known.role);
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       // Of several values in a step the last.
@@ -161,11 +166,20 @@ class LearningRate : public Rule {
   // One rate alone, that goes on, where nothing was declared.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     if (rows.columns.empty()) return rows.size() - first;
-    const SiteStep& any = rows.columns[0].any();
-    if (rows.columns.size() != 1 || CountsSteps(any.site) || steps_ > 0 || warm_up_ > 0) return 0;
-    const Known& known = known_.Of(any, [&] { return Find(any); });
-    if (known.stem == nullptr) return 0;
-    return known.stem->second.TakeRows(rows, first, rows.end.attempt + resumes_.count);
+    if (steps_ > 0 || warm_up_ > 0) return 0;
+    const ScalarColumn* one = nullptr;
+    RateTold* told = nullptr;
+    for (const ScalarColumn& column : rows.columns) {
+      const SiteStep& any = column.any();
+      if (CountsSteps(any.site)) return 0;
+      const Known& known = known_.Of(any, [&] { return Find(any); });
+      if (known.stem == nullptr && neighbours_.done()) continue;
+      if (known.stem == nullptr || one != nullptr) return 0;
+      one = &column;
+      told = &known.stem->second;
+    }
+    if (one == nullptr) return rows.size() - first;
+    return told->TakeRows(rows, *one, first, rows.end.attempt + resumes_.count);
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -192,9 +206,8 @@ class LearningRate : public Rule {
   // Between steps open_ is empty; names_, stems_ and known_ are found again.
   // largest_ is of one call.
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(4, 3);
-    archive(rates_, courses_, told_course_);
-    if (version >= 4) archive(resumes_);
+    archive.Version(5, 5);
+    archive(rates_, courses_, told_course_, resumes_, neighbours_);
     if (!archive.reading()) return;
     stems_.clear();
     known_ = {};
@@ -206,11 +219,12 @@ class LearningRate : public Rule {
   struct Known {
     Stem* stem = nullptr;  // nullptr: it is no rate
     RatesOfStep::mapped_type* values = nullptr;
+    SeriesRole role = SeriesRole::kNone;
   };
 
   Known Find(const SiteStep& step) {
     const std::optional<RateName>& name = Name(step.site.op());
-    if (!name) return {};
+    if (!name) return {nullptr, nullptr, roles_.Of(step.site.op())};
     return {&*stems_.try_emplace({step.role, step.site.layer(), name->stem}).first, nullptr};
   }
 
@@ -248,6 +262,7 @@ class LearningRate : public Rule {
     for (const auto& [rank, value] : largest_) {
       RankRate& of_rank = rate.ranks[rank];
       of_rank.exact |= told.exact;
+      if (value > 0) neighbours_.Done();
       of_rank.Take(step.attempt, step.step, value);
     }
   }
@@ -291,7 +306,8 @@ class LearningRate : public Rule {
       if (shown == nullptr) shown = &of_rank;
     }
     if (shown == nullptr) return std::nullopt;
-    return PrintedZeroFinding(rate.op, *shown, RankWords(ranks))
+    const std::string who = RankWords(ranks);
+    return AlwaysZeroFinding(rate.op, *shown, who, neighbours_)
         .At(layer, rate.op, shown->zeros_first, shown->zeros_last, ranks)
         .Take();
   }
@@ -323,6 +339,8 @@ class LearningRate : public Rule {
     std::optional<FindingBuilder> found;
     if (const auto restart = course.Restart()) {
       found = RestartFinding(rate.op, *restart);
+    } else if (const auto anew = course.Anew(); anew && !told) {
+      found = AnewFinding(rate.op, *anew);
     } else if (const auto faster = course.Faster(); faster && !told) {
       found = FasterFinding(rate.op, *faster, step.world_size);
     } else if (known == told_course_.end()) {
@@ -368,6 +386,7 @@ class LearningRate : public Rule {
   std::map<Key, RateStem> rates_;
   std::map<Key, RateCourse> courses_;
   std::map<Key, uint32_t> told_course_;  // attempt
+  RateNeighbours neighbours_;
   SiteMemo<Known> known_;
   std::vector<std::pair<uint32_t, double>> largest_;  // memory used again
   std::unordered_map<std::string, std::optional<RateName>> names_;

@@ -3,17 +3,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <tuple>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
+#include "rules/bases/non_finite_series.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -22,30 +20,43 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/loss-non-finite
 
-A loss is NaN or infinite.
+A loss or a gradient norm is NaN or infinite, or a loss is exactly 0 where a log hides a NaN.
 
 **Why.** One NaN in a loss makes every gradient of that step NaN, and an optimizer without a check writes it into all
 weights: from the next step on the model is lost, and each hour until somebody looks is paid for. Adam keeps it, too: its
 second moment is NaN from then on, and a checkpoint of such a run is of no use, 1 step later or 10,000.
 
-**What it checks.** Each series with the word `loss` in its name (`lm loss`, `train_loss`, `val/loss`, `aux_loss`,
-`z_loss`; not `loss_scale`, `loss_weight` and the like), every value of every rank. The first value that is NaN or
-infinite is told as its step closes, with the ranks that have one in that step; the others of the same attempt of the run
-are counted, and told again each time their number has doubled.
+**What it checks.** Each series of a loss (`lm loss`, `train_loss`, `val/loss`, `aux_loss`, `z_loss`; not `loss_scale`, `loss_weight` and the
+like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a map names so), every value of every rank.
+- *A training loss.* The first value that is NaN or infinite is an error as its step closes, with the ranks that have one in that step; the others
+  of the same attempt are counted, and reported again each time their number has doubled.
+- *A gradient norm.* An error if the loss of the row is lost, too (not finite, or exactly 0), if three rows in a row are not finite, if none ever was
+  (eight rows, or all of the log: "NaN since the first logged step"), or at the end of a run without a loss scaler. One or two rows that are finite
+  again after that are steps that a loss scaler skipped: a note, and a pass if the logged scale falls in that row or the next (`loss scale`,
+  `grad_scale`, `amp_scale`, `scale`) or the count of skipped steps grows. More than 5 % of 100 rows or more, or three in a row: a warning.
+- *An evaluation loss.* An error if it stays so. If the training loss is finite, the evaluation is at fault, and no checkpoint. Rows that are finite
+  again later were not due: a note.
+- *Exactly 0.* transformers logs a loss that is NaN as 0 (`logging_nan_inf_filter`). An error if the gradient norm is not finite there, or no norm
+  is logged and the loss is 0 in the last three rows or more (while the run goes on, 32), at once from far above 0. If the norm is 0, too, over
+  eight rows, a warning: no label is left.
+  A loss that fades to 0, one that was 0 before, and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning.
 
-**Bad.** `lm loss: nan` at iteration 4,210, after 2.31 in the one before.
+The series of one run and attempt have one cause: one incident.
+
+**Bad.** `lm loss: nan` at iteration 4,210, after 2.31 in the one before. `{'loss': 0.0, 'grad_norm': nan}` from the first line on.
 
 **Good.** An iteration that was skipped because of the loss scale has no loss: that is no NaN, and Megatron-LM's
-log says so (`number of skipped iterations`).
+log says so (`number of skipped iterations`). `grad_norm: inf` in one row of an fp16 run, finite in the next.
 
 **How to fix it.**
 - Go back to the last checkpoint whose weights and optimizer moments are finite (`plumb audit` of it), and skip that
   batch.
 - `precision/non-finite` names the first tensor that was: a softmax over a row that is masked whole, a logarithm of 0,
   an fp16 activation over 65,504.
+- An evaluation alone: labels that are all masked, an empty split, fp16 in evaluation.
 - Make the trainer stop or skip: Megatron-LM `--check-for-nan-in-loss-and-grad`, OLMo's check of the loss.
 
-**Strength.** `proved`: the value is there to be read. An error.
+**Strength.** `proved`: the value is there to be read. A loss of 0 without a logged norm is `bounded`: hinge losses that reach 0 at once look alike.
 
 **Inconclusive when** steps were closed over a rank that had reported this loss before: what it had to say is not known.
 
@@ -57,205 +68,261 @@ log says so (`number of skipped iterations`).
 (`rerun_state_machine`), whose check ends the run: we tell, and go on judging what follows.
 )page";
 
-constexpr RuleInfo kInfo = {
-    "health/loss-non-finite", "the loss is NaN or infinite", v1::LEVEL_ERROR, "0.1.0", kPage, {}};
+constexpr RuleInfo kInfo = {"health/loss-non-finite",
+                            "a loss or a gradient norm is NaN or infinite",
+                            v1::LEVEL_ERROR,
+                            "0.1.0",
+                            kPage,
+                            {}};
 
-bool IsLoss(SeriesRole role) {
-  return role == SeriesRole::kLoss || role == SeriesRole::kEvaluationLoss ||
-         role == SeriesRole::kAuxiliaryLoss;
-}
-
-// One series, over its ranks.
-struct Series {
-  uint32_t attempt = 0;
-  uint64_t values = 0;
-  uint64_t not_finite = 0;  // of the attempt
-  uint64_t told_at = 0;     // so many were told, of the attempt
-  bool found = false;
-  int64_t onset = 0;         // of the attempt
-  std::string kind;          // there: "nan" or "inf"
-  double before = NAN;       // the last finite value before it
-  uint64_t closed_over = 0;  // steps
-  std::set<uint32_t> ranks;
-  int64_t step_first = 0, step_last = 0;
-  int64_t newest_bad = 0;           // step of the attempt
-  std::vector<uint32_t> bad_ranks;  // there
-  void Persist(Archive& a) {
-    a(attempt, values, not_finite, told_at, found, onset, kind, before, closed_over, ranks,
-      step_first, step_last, newest_bad, bad_ranks);
-  }
-};
+enum class ScalarPart : uint8_t { kNone, kLoss, kNorm, kScale, kThrownAway, kSide };
 
 class LossNonFinite : public Rule {
  public:
   explicit LossNonFinite(const Options& options) : said_(options.roles()) {}
-  bool ReadsScalar(const v1::Site& site) const override { return IsLoss(said_.Of(site.op())); }
+  bool ReadsScalar(const v1::Site& site) const override {
+    return PartOfRun(site.op(), said_.Of(site.op())) != ScalarPart::kNone;
+  }
   // A value alone says it: nobody else's is needed.
   bool judges_late() const override { return true; }
+  bool judges_unseen_steps() const override { return false; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
     Known& known = KnownOf(step);
-    if (!known.loss) return;
-    const bool fresh = known.series == nullptr && IsFresh(step, known);
-    Series& series = *known.series;
-    if (fresh) series.step_first = step.step;
-    if (fresh || series.attempt != step.attempt) Begin(step.attempt, series);
-    std::vector<uint32_t> ranks = Take(step, series);
-    if (ranks.empty()) return;
-    series.newest_bad = step.step;
-    series.bad_ranks = std::move(ranks);
-    if (series.not_finite < 2 * series.told_at) return;
-    series.told_at = series.not_finite;
-    series.found = true;
-    out.Add(Found(step.site.layer(), step.site.op(), series));
+    if (known.part == ScalarPart::kNone) return;
+    if (known.part == ScalarPart::kSide) {
+      if (known.side == GameSide::kEpisodes) episodes_ = true;
+      return;
+    }
+    if (known.part == ScalarPart::kScale || known.part == ScalarPart::kThrownAway)
+      return TakeScaler(step, known);
+    Waiting waiting = Gather(step, known);
+    if (!step.late) return waiting_.push_back(std::move(waiting));
+    std::vector<Waiting> one;
+    one.push_back(std::move(waiting));
+    JudgeRow(step.attempt, step.role, &one, out);
+  }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    JudgeRow(step.attempt, step.role, &waiting_, out);
+    waiting_.clear();
+    fell_ = thrown_away_ = false;
   }
 
   const void* judges_apart() const override { return this; }
-  // Losses that are numbers, of series that are known.
+  // Values that are finite and not 0, of series that are known and calm.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
-    for (const ScalarColumn& column : rows.columns) {
-      const Series* const series = KnownOf(column.any()).series;
-      if (series == nullptr || series->attempt != rows.end.attempt) return 0;
-    }
-    const size_t taken = rows.Finite(first);
+    if (rows.columns.empty()) return rows.size() - first;
+    size_t taken = rows.Finite(first);
+    for (const ScalarColumn& column : rows.columns)
+      taken = std::min(taken, PlainRows(rows, column, first, taken));
     if (taken == 0) return 0;
     for (const ScalarColumn& column : rows.columns) {
-      Series& series = *KnownOf(column.any()).series;
-      series.step_first = std::min(series.step_first, rows.steps[first]);
-      series.step_last = std::max(series.step_last, rows.steps[first + taken - 1]);
-      series.values += taken;
-      if (series.ranks.size() < kMostRanks) series.ranks.insert(column.source().rank());
-      if (series.not_finite == 0) series.before = column.value(first + taken - 1);
+      const Known& known = KnownOf(column.any());
+      if (known.series == nullptr) {
+        TakeScales(column, known, first, taken);
+        continue;
+      }
+      known.series->TakePlain(rows, column, first, taken);
+      training_finite_ |= known.series->role == SeriesRole::kLoss;
     }
     return taken;
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    for (const auto& [key, series] : series_) {
-      // How many they were in the end.
-      if (series.not_finite > series.told_at)
-        out.Add(Found(std::get<1>(key), std::get<2>(key), series));
+    for (auto& [key, series] : series_) {
+      const auto& [of, layer, op] = key;
+      if (const NonFiniteSays says = series.course.End(); says != NonFiniteSays::kNothing)
+        Tell(says, of, layer, op, &series, out);
+      if (series.zero.told || series.LooksMasked(episodes_, true)) {
+        series.found = true;
+        out.Add(ZeroLossFinding(series.zero, PlaceOf(of, layer, op, series), false).Take());
+      }
       if (series.found) continue;
       v1::Verdict verdict = Rest(series);
-      Put(*verdict.mutable_details(), "series", std::get<2>(key));
+      Put(*verdict.mutable_details(), "series", op);
       Put(*verdict.mutable_details(), "points", static_cast<double>(series.values));
-      SetPlace(verdict, std::get<1>(key), std::get<2>(key), series.step_first, series.step_last,
-               series.ranks);
+      SetPlace(verdict, layer, op, series.step_first, series.step_last, series.ranks);
       out.Add(std::move(verdict));
     }
   }
 
-  // roles_ and known_ are found again.
+  // roles_ and known_ are found again; waiting_, fell_ and thrown_away_ are of one step.
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
-    archive(series_);
+    archive.Version(3, 3);
+    archive(series_, scales_, causes_, training_finite_, episodes_);
     if (archive.reading()) known_ = {};
   }
 
  private:
+  using Key = std::tuple<v1::Role, std::string, std::string>;  // of, layer, op
   struct Known {
-    bool loss = false;
-    Series* series = nullptr;  // once there is one
+    ScalarPart part = ScalarPart::kNone;
+    SeriesRole role = SeriesRole::kNone;
+    GameSide side = GameSide::kNone;
+    NonFiniteSeries* series = nullptr;  // once there is one
+    ScalerWatch* scaler = nullptr;
+  };
+  // A series' values of the step that is judged.
+  struct Waiting {
+    Key key;
+    NonFiniteSeries* series = nullptr;
+    NonFiniteRow row;
+    std::vector<uint32_t> bad_ranks;
   };
 
+  static ScalarPart PartOfRun(const std::string& op, SeriesRole role) {
+    switch (role) {
+      case SeriesRole::kLoss:
+      case SeriesRole::kEvaluationLoss:
+      case SeriesRole::kAuxiliaryLoss:
+        return ScalarPart::kLoss;
+      case SeriesRole::kGradientNorm:
+        return ScalarPart::kNorm;
+      case SeriesRole::kLossScale:
+        return ScalarPart::kScale;
+      default:
+        break;
+    }
+    if (CountsThrownAway(op)) return ScalarPart::kThrownAway;
+    return SideByName(op) == GameSide::kEpisodes ? ScalarPart::kSide : ScalarPart::kNone;
+  }
+
   Known& KnownOf(const SiteStep& step) {
-    return known_.Of(step, [&] { return Known{IsLossName(step.site.op()), nullptr}; });
+    return known_.Of(step, [&] {
+      const SeriesRole role = said_.Of(step.site.op());
+      return Known{PartOfRun(step.site.op(), role), role, SideByName(step.site.op()), nullptr,
+                   nullptr};
+    });
   }
 
-  bool IsFresh(const SiteStep& step, Known& known) {
-    const auto [entry, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});
-    known.series = &entry->second;
-    return fresh;
-  }
-
-  bool IsLossName(const std::string& name) {
-    constexpr size_t kMost = 4096;
-    if (roles_.size() > kMost) roles_.clear();
-    const auto [entry, fresh] = roles_.try_emplace(name, false);
-    if (fresh) entry->second = IsLoss(said_.Of(name));
-    return entry->second;
-  }
-
-  static void Begin(uint32_t attempt, Series& series) {
-    series.attempt = attempt;
-    series.not_finite = series.told_at = 0;
-    series.before = NAN;
-  }
-
-  // The ranks that have one in this step.
-  static std::vector<uint32_t> Take(const SiteStep& step, Series& series) {
-    series.step_first = std::min(series.step_first, step.step);
-    series.step_last = std::max(series.step_last, step.step);
-    const bool over = std::any_of(step.missing_ranks.begin(), step.missing_ranks.end(),
-                                  [&](uint32_t rank) { return series.ranks.contains(rank); });
-    if (over && !step.late) ++series.closed_over;
-    std::vector<uint32_t> ranks;
-    double finite = NAN;
+  // All ranks have one scale: the lowest one that tells a number counts.
+  void TakeScaler(const SiteStep& step, Known& known) {
+    if (known.scaler == nullptr)
+      known.scaler = &scales_[{step.role, step.site.layer(), step.site.op()}];
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
-      ++series.values;
-      const uint32_t rank = item.source->rank();
-      if (series.ranks.size() < kMostRanks) series.ranks.insert(rank);
-      if (std::isfinite(value)) {
-        finite = value;
-        continue;
+      if (!std::isfinite(value)) continue;
+      if (known.part == ScalarPart::kScale) {
+        fell_ |= known.scaler->TakeScale(value);
+      } else {
+        thrown_away_ |= known.scaler->TakeCount(value);
       }
-      if (series.not_finite++ == 0) {
-        series.onset = step.step;
-        series.kind = std::isnan(value) ? "nan" : "inf";
-      }
-      if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
+      return;
     }
-    if (series.not_finite == 0) series.before = finite;
-    return ranks;
+  }
+  static void TakeScales(const ScalarColumn& column, const Known& known, size_t first,
+                         size_t count) {
+    if (known.scaler == nullptr) return;  // what an episode brought
+    for (size_t i = first; i < first + count; ++i) {
+      if (known.part == ScalarPart::kScale) {
+        known.scaler->TakeScale(column.value(i));
+      } else {
+        known.scaler->TakeCount(column.value(i));
+      }
+    }
   }
 
-  static v1::Verdict Found(const std::string& layer, const std::string& name,
-                           const Series& series) {
-    const std::vector<uint32_t>& ranks = series.bad_ranks;
-    const int64_t newest = series.newest_bad;
-    const std::string what = series.kind == "nan" ? "NaN" : "infinite";
-    std::string text = absl::StrFormat("%s is %s in step %d", name, what, series.onset);
-    if (series.onset == newest) absl::StrAppend(&text, ", on ", RankWords(ranks));
-    if (std::isfinite(series.before))
-      absl::StrAppendFormat(&text, "; it was %.6g before", series.before);
-    if (series.onset != newest)
-      absl::StrAppendFormat(&text, ". Up to step %d %d values were not finite", newest,
-                            series.not_finite);
-    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title(series.kind == "nan" ? "the loss is NaN" : "the loss is infinite")
-        .Explain(text + ".")
-        .Cause(series.kind, 1)
-        .Measured("values that are not finite", static_cast<double>(series.not_finite), "values")
-        .Threshold(0, "a loss is a number")
-        .Samples(series.values)
-        .Fix(
-            "Go back to the last checkpoint whose weights and moments are finite and skip the "
-            "batch; precision/non-finite names the first tensor that was not.")
-        .Witness("step", static_cast<double>(series.onset))
-        .Witness("value", series.kind)
-        .At(layer, name, series.onset, std::max(series.onset, newest), ranks);
-    if (std::isfinite(series.before)) found.Witness("value_before", series.before);
-    google::protobuf::Struct& details = *found.verdict().mutable_details();
-    Put(details, "series", name);
-    Put(details, "step", static_cast<double>(series.onset));
-    Put(details, "kind", series.kind);
-    return found.Take();
+  Waiting Gather(const SiteStep& step, Known& known) {
+    Waiting waiting{{step.role, step.site.layer(), step.site.op()}, nullptr, {}, {}};
+    if (known.series == nullptr) {
+      const auto [entry, fresh] = series_.try_emplace(waiting.key);
+      known.series = &entry->second;
+      if (fresh) known.series->Begin(known.role, step.step);
+    }
+    waiting.series = known.series;
+    waiting.row = known.series->Gather(step, &waiting.bad_ranks);
+    return waiting;
   }
 
-  static v1::Verdict Rest(const Series& series) {
-    if (series.closed_over == 0) return Pass("every value was finite");
-    return Inconclusive(absl::StrCat("rank-missing: ", series.closed_over,
-                                     " steps were closed over a rank that reports this loss"));
+  void JudgeRow(uint32_t attempt, v1::Role of, std::vector<Waiting>* row, VerdictSink& out) {
+    bool lost = false, training = false, finite = false;
+    ZeroLoss::Norm norm = ZeroLoss::Norm::kAbsent;
+    for (const Waiting& one : *row) {
+      if (one.series->role == SeriesRole::kLoss) {
+        training = true;
+        finite |= one.row.bad == 0;
+        lost |= one.row.bad > 0 || (one.row.finite == 0 && !episodes_);
+      } else if (one.series->role == SeriesRole::kGradientNorm) {
+        norm = Stronger(norm, NormOf(one.row));
+      }
+    }
+    if (training) training_finite_ = finite;
+    const bool scaled = std::any_of(scales_.begin(), scales_.end(), [&](const auto& scale) {
+      return std::get<0>(scale.first) == of;
+    });
+    for (Waiting& one : *row) {
+      one.row.loss_lost = lost;
+      one.row.fell = fell_;
+      one.row.skipped = fell_ || thrown_away_;
+      one.row.scaled = scaled;
+      if (!one.bad_ranks.empty()) one.series->bad_ranks = std::move(one.bad_ranks);
+      const auto& [role, layer, op] = one.key;
+      const NonFiniteSays says = one.series->course.Take(attempt, one.row);
+      if (says != NonFiniteSays::kNothing) Tell(says, role, layer, op, one.series, out);
+      if (one.series->role == SeriesRole::kLoss) TakeZero(one, norm, out);
+    }
   }
 
-  static constexpr size_t kMostRanks = 1024;  // named
+  void TakeZero(const Waiting& one, ZeroLoss::Norm norm, VerdictSink& out) {
+    NonFiniteSeries& series = *one.series;
+    const auto& [of, layer, op] = one.key;
+    ZeroLoss before;
+    const NonFiniteSeries::Zero zero = series.TakeZero(one.row, norm, episodes_, &before);
+    if (zero == NonFiniteSeries::Zero::kNothing) return;
+    series.found = true;
+    const bool over = zero == NonFiniteSeries::Zero::kOver;
+    out.Add(
+        ZeroLossFinding(over ? before : series.zero, PlaceOf(of, layer, op, series), over).Take());
+  }
 
-  std::map<std::tuple<v1::Role, std::string, std::string>, Series> series_;
+  // The first such value of an attempt names the cause of all: one incident.
+  NonFinitePlace PlaceOf(v1::Role of, const std::string& layer, const std::string& op,
+                         const NonFiniteSeries& series) {
+    NonFinitePlace place{layer,         op, series.role,     series.bad_ranks,
+                         series.values, "", training_finite_};
+    const std::string& known = causes_[{of, series.course.attempt()}];
+    place.cause = known.empty() ? series.course.what() : known;
+    return place;
+  }
+
+  void Tell(NonFiniteSays says, v1::Role of, const std::string& layer, const std::string& op,
+            NonFiniteSeries* series, VerdictSink& out) {
+    series->found = true;
+    const bool apart = series->role == SeriesRole::kEvaluationLoss && training_finite_;
+    if (std::string& cause = causes_[{of, series->course.attempt()}];
+        says == NonFiniteSays::kLasts && !apart && cause.empty())
+      cause = series->course.what();
+    out.Add(NonFiniteFinding(says, series->course, PlaceOf(of, layer, op, *series)).Take());
+  }
+
+  static v1::Verdict Rest(const NonFiniteSeries& series) {
+    if (series.closed_over > 0)
+      return Inconclusive(absl::StrCat("rank-missing: ", series.closed_over,
+                                       " steps were closed over a rank that reports this loss"));
+    const uint64_t skipped = series.course.skipped_rows();
+    if (skipped == 0) return Pass("every value was finite");
+    return Pass(absl::StrCat("every value was finite but in ", skipped,
+                             " rows that the loss scaler skipped"));
+  }
+
+  // How many rows from `first` on, `most` of them, say nothing of this column.
+  size_t PlainRows(const ScalarRows& rows, const ScalarColumn& column, size_t first, size_t most) {
+    const Known& known = KnownOf(column.any());
+    if (known.part == ScalarPart::kSide) return most;
+    if (known.series != nullptr) return known.series->PlainRows(rows, column, first, most);
+    return known.scaler == nullptr ? 0 : most;
+  }
+
+  std::map<Key, NonFiniteSeries> series_;
+  std::map<Key, ScalerWatch> scales_;  // and counts of what was thrown away
+  std::map<std::pair<v1::Role, uint32_t>, std::string> causes_;
+  bool training_finite_ = false, episodes_ = false;
   const SeriesRoles said_;  // by the user
-  std::unordered_map<std::string, bool> roles_;
+  std::vector<Waiting> waiting_;
+  bool fell_ = false, thrown_away_ = false;  // in the step that is judged
   SiteMemo<Known> known_;
 };
 

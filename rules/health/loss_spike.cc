@@ -51,7 +51,7 @@ between two values (logs are rounded). z = (y - m)/s.
   point and stands 16 scales high, where the values before lie about their middle as noise does, not most of them on it (a hinge; 48 points tell). What starts at 0 and grows by design, as the penalty of a policy does, stays a note so long.
 
 An evaluation (`val`, `eval`, `test`, `dev`, `valid`, `heldout` as a word of the name) that rises step by step is no spike but,
-as a note of `health/loss-divergence`, `overfit`; one that jumps is judged as any other. A loss that may rise, as `health/loss-divergence` has it (the sum of a
+by `health/overfit`; one that jumps is judged as any other. A loss that may rise, as `health/loss-divergence` has it (the sum of a
 game, a part of a loss), and does so step by step is a note; one that jumps is a warning.
 
 **Bad.** `train_loss`: 2.31 in steps up to 4,209, then 4.87, z = 196, and not below 3.9 in the 128 points that follow.
@@ -188,7 +188,7 @@ class LossSpike : public LossRule {
     found.Title("the evaluation rises while training falls")
         .Explain(absl::StrFormat(
             "%s left its level of %.4g in step %d and rose from there, to %.4g in step %d, while "
-            "the training loss falls: it is no jump. See health/loss-divergence.",
+            "the training loss falls: it is no jump. See health/overfit.",
             series.op, e.value(e.level), e.onset_step, e.peak_value, e.peak_step))
         .Cause("overfit", 0.8)
         .Measured("highest excess over the level", e.peak_z(), "scales")
@@ -220,6 +220,10 @@ class LossSpike : public LossRule {
                              : "Go back to a checkpoint before the onset and skip the batches "
                                "around it; where it comes again, look at that data, or lower the "
                                "rate.");
+    if (e.warns() && !e.by_schedule()) {
+      const std::string resumed = BlameResume(series, e.onset_step, &found);
+      found.Explain(found.finding().explanation() + resumed);
+    }
     DescribeExcursion(series, e, &found);
     if (e.restart) found.Assume("the rate went up again at most 128 points before");
     PlaceOnset(series, e.onset_step, e.last_step, NameOf(kind), &found);

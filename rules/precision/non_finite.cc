@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/series/series.h"
 #include "analysis/tensor/tensor.h"
 #include "rules/catalogue.h"
 
@@ -25,14 +26,12 @@ it over the sequence, the all-reduce over the ranks, the optimizer into the weig
 when nothing tells where it came from. fp16 ends at 65,504: an activation of 256 squared is beyond it.
 
 **What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
-ranks made their observations, and the scalars that tell of training (losses, norms of the gradient; not those of an
-evaluation). The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
-step and the ones that follow without a clean one between, is the same incident. Scalars come every step and tensors in
-some: a loss that is NaN in step 61 is earlier than a tensor that was looked at in step 64. The finding then names no
-layer, a rank only where several reported the scalar, and says since when no tensor was looked at. A weight that
+ranks made their observations. The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
+step and the ones that follow without a clean one between, is the same incident. A weight that
 held it when its step began (`run.watch` looks at the weights as soon as a loss or a gradient is no number; an update's sampled
-elements before it) comes before all else of that step, and a loss before the gradients that are made from it. What
-was looked at before, and what was not, is said.
+elements before it) comes before all else of that step. What was looked at before, and what was not, is stated. Losses and gradient norms are
+`health/loss-non-finite`'s. They come every step and tensors in some: if a loss was NaN before a tensor was looked at, the finding states since when.
+A loss comes before the gradients that are made from it; the finding names the gradient, and states that the loss is to be looked at first.
 
 **Bad.** `step 812, rank 3: layers.17.mlp/activation has 2 infinities; before it, layers.17.norm reached
 6.1e4, 93 % of the largest f16`.
@@ -67,15 +66,13 @@ none (stages of a pipeline) by name, which the finding says too.
 constexpr RuleInfo kInfo = {
     "precision/non-finite", "the first NaN or infinity", v1::LEVEL_ERROR, "0.1.0", kPage, {}};
 
-bool IsLossScale(const v1::Site& site) {
-  const std::string& op = site.op();
-  return op.ends_with("loss_scale") || op.ends_with("loss-scale") || op.ends_with("grad_scale");
-}
+bool IsLossScale(const v1::Site& site) { return RoleByName(site.op()) == SeriesRole::kLossScale; }
+bool IsTrainingLoss(const v1::Site& site) { return RoleByName(site.op()) == SeriesRole::kLoss; }
 
 class NonFinite : public Rule {
  public:
   bool ReadsScalar(const v1::Site& site) const override {
-    return IsLossScale(site) || TellsOfTraining(site);
+    return IsLossScale(site) || IsTrainingLoss(site);
   }
 
   bool judges_late() const override { return true; }
@@ -83,13 +80,17 @@ class NonFinite : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     Group& group = groups_[{step.attempt, step.role}];
-    if (step.late) return late_.Take(step, group.scalars);
-    group.scalars.Take(step);
+    if (step.late) return late_.Take(step);
     for (const Item& item : step.items) {
       group.trace.Take(step, item);
-      if (!item.evidence->has_scalar() || !IsLossScale(step.site)) continue;
-      const double scale = item.evidence->scalar().value();
-      if (std::isfinite(scale)) group.scale_now = std::min(group.scale_now.value_or(scale), scale);
+      if (!item.evidence->has_scalar()) continue;
+      const double value = item.evidence->scalar().value();
+      if (IsLossScale(step.site)) {
+        if (std::isfinite(value))
+          group.scale_now = std::min(group.scale_now.value_or(value), value);
+      } else if (IsTrainingLoss(step.site)) {
+        (std::isfinite(value) ? group.loss_finite : group.loss_lost) = true;
+      }
     }
   }
 
@@ -100,8 +101,7 @@ class NonFinite : public Rule {
     const size_t taken = scale || rows.columns.empty() ? 0 : rows.Finite(first);
     if (taken == 0) return 0;
     Group& group = groups_[{rows.end.attempt, rows.end.role}];
-    for (const ScalarColumn& column : rows.columns) group.scalars.TakeFinite(column.any());
-    if (group.by_scalar) group.open = group.by_scalar = false;
+    group.lost_since.reset();
     return taken;
   }
 
@@ -114,6 +114,9 @@ class NonFinite : public Rule {
       group.open = !fell;
       late_memory_[{step.attempt, step.role}].Opened(step.step);
     }
+    if (group.loss_lost && !group.lost_since) group.lost_since = step.step;
+    if (group.loss_finite && !group.loss_lost) group.lost_since.reset();
+    group.loss_lost = group.loss_finite = false;
     Look(group, step, fell, out);
     if (group.scale_now) group.scale = group.scale_now;
     group.scale_now.reset();
@@ -123,7 +126,6 @@ class NonFinite : public Rule {
     if (group.trace.observations() > 0) group.looked = step.step;
     if (group.trace.weights_finite()) group.weights = step.step;
     group.trace.Clear();
-    group.scalars.Clear();
   }
 
   void JudgeLate(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -136,7 +138,7 @@ class NonFinite : public Rule {
     for (auto& [key, group] : groups_) {
       if (group.pending) Tell(*std::exchange(group.pending, std::nullopt), false, out);
     }
-    if (found_ || observations_ == 0) return;  // scalars alone: nobody looked at values
+    if (found_ || observations_ == 0) return;  // scalars alone: health/loss-non-finite's
     v1::Verdict verdict =
         values_ == 0 ? Inconclusive("no-values: what was observed holds no values, or no counts")
         : masks_     ? Inconclusive(
@@ -150,7 +152,7 @@ class NonFinite : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(4, 4);  // late_ itself is empty now
+    archive.Version(5, 5);  // late_ itself is empty now
     archive(groups_, noted_, observations_, values_, masks_, found_, late_memory_);
   }
 
@@ -159,16 +161,14 @@ class NonFinite : public Rule {
     NonFiniteTrace trace;
     std::optional<double> scale, scale_now;
     std::optional<NonFiniteSighting> pending;
-    bool by_scalar = false;  // `open` by a scalar alone
-    bool open = false;       // the last step that observed anything was not clean
-    NonFiniteScalars scalars;
+    bool open = false;  // the last step that observed anything was not clean
+    bool loss_lost = false, loss_finite = false;  // in this step: a training loss is not finite
+    std::optional<int64_t> lost_since;            // the step from which on it is not
     std::map<std::pair<std::string, std::string>, int64_t> finite;  // each site's last such step
     std::optional<int64_t> looked;                                  // the last step with values
     std::optional<int64_t> weights;  // the last one in which weights were looked at, all finite
-    // Between steps the trace is empty, and so is scale_now.
-    void Persist(Archive& a) {
-      a(scale, pending, open, by_scalar, scalars, finite, looked, weights);
-    }
+    // Between steps the trace is empty, and so are scale_now, loss_lost and loss_finite.
+    void Persist(Archive& a) { a(scale, pending, open, lost_since, finite, looked, weights); }
     std::optional<int64_t> FiniteAt(const std::string& layer, const std::string& op,
                                     int64_t before) const {
       const auto at = finite.find({layer, op});
@@ -183,17 +183,7 @@ class NonFinite : public Rule {
     values_ += trace.values();
     masks_ |= trace.masks();
     const std::optional<FirstSeen> seen = trace.First();
-    const std::optional<NonFiniteScalar> scalar = group.scalars.First();
-    if (scalar && (!seen || LossFirst(group, *scalar, *seen->observation))) {
-      LookAtScalar(group, *scalar, seen, step, fell, out);
-      return;
-    }
-    if (trace.observations() == 0) {
-      // A loss that is a number again ends what it began; tensors that were not looked at do not.
-      if (group.scalars.any() && group.by_scalar) group.open = group.by_scalar = false;
-      return;
-    }
-    group.by_scalar = false;
+    if (trace.observations() == 0) return;
     if (!seen) {
       group.open = false;
       return;
@@ -210,14 +200,6 @@ class NonFinite : public Rule {
     Tell(s, scaled, out);
   }
 
-  // Gradients are made from the loss. Under a loss scale an infinite one may be the scale's doing.
-  static bool LossFirst(const Group& group, const NonFiniteScalar& scalar, const Observation& o) {
-    v1::Site site;
-    site.set_op(scalar.op);
-    const bool scaled = (group.scale || group.scale_now) && !std::isnan(scalar.value);
-    return !IsGradientNorm(site) && o.behind_loss() && !scaled;
-  }
-
   // One rank's step, by itself: what others saw of it was judged when it closed. Whether a loss
   // scale backed off from it is not known: what one is meant to overflow is left to those who came
   // in time.
@@ -228,20 +210,13 @@ class NonFinite : public Rule {
     values_ += late.trace.values();
     masks_ |= late.trace.masks();
     const std::optional<FirstSeen> seen = late.trace.First();
-    const std::optional<NonFiniteScalar> scalar = late.scalars.First();
-    if (!seen && !scalar) {
-      if (late.trace.observations() > 0 || late.scalars.any()) memory.Clean(late.rank);
+    if (!seen) {
+      if (late.trace.observations() > 0) memory.Clean(late.rank);
       return;
     }
-    v1::Site site;
-    site.set_op(seen ? "" : scalar->op);
-    const bool scaled = seen ? seen->observation->gradient_like() : IsGradientNorm(site);
+    const bool scaled = seen->observation->gradient_like();
     if ((scaled && group.scale) || !memory.IsNews(late, group.open)) return;
-    if (seen) return Tell(SightingOf(late.trace, *seen, group, late.step), false, out);
-    const std::string around = late.trace.observations() > 0
-                                   ? "The values that were looked at in this step are finite. "
-                                   : UnseenText(group.looked, late.step + 1, "A tensor");
-    TellScalar(*scalar, late.step, around, group.looked, out);
+    Tell(SightingOf(late.trace, *seen, group, late.step), false, out);
   }
 
   static NonFiniteSighting SightingOf(const NonFiniteTrace& trace, const FirstSeen& seen,
@@ -267,7 +242,22 @@ class NonFinite : public Rule {
       if (s.before || group.weights)
         s.in_front = InFrontText(trace.LookedInFront(first), group.weights);
     }
+    s.in_front += LossText(group, first, step);
     return s;
+  }
+
+  // A loss is logged in every step, a tensor in some: since when the loss is not finite.
+  static std::string LossText(const Group& group, const Observation& first, int64_t step) {
+    if (!group.lost_since || *group.lost_since > step) return "";
+    if (*group.lost_since < step) {
+      return absl::StrFormat(
+          " The loss is not finite since step %d (health/loss-non-finite)%s.", *group.lost_since,
+          group.looked && *group.looked < *group.lost_since ? "; no tensor was looked at between"
+                                                            : "");
+    }
+    if (!first.behind_loss()) return "";
+    return " The loss of this step is not finite, and gradients are made from it: look at the loss "
+           "first (health/loss-non-finite).";
   }
 
   void Tell(const NonFiniteSighting& s, bool backed_off, VerdictSink& out) {
@@ -295,64 +285,6 @@ class NonFinite : public Rule {
                    "bf16 or fp32; or a clamp or a norm there, a loss scale under fp16; "
                    "torch.autograd.set_detect_anomaly(True) from this step's checkpoint.");
     s.Fill(found.verdict());
-    out.Add(found.Take());
-  }
-
-  // A loss or a norm is no number, and no tensor that was looked at before it in this step is: what
-  // is known, and no more. `seen`: the first one that is, behind it.
-  void LookAtScalar(Group& group, const NonFiniteScalar& scalar,
-                    const std::optional<FirstSeen>& seen, const StepEnd& step, bool fell,
-                    VerdictSink& out) {
-    v1::Site site;
-    site.set_op(scalar.op);
-    // A loss scale is meant to overflow gradients now and then.
-    const bool backed_off = IsGradientNorm(site) && fell;
-    if (group.open || backed_off || (IsGradientNorm(site) && group.scale)) return;
-    group.open = true;
-    group.by_scalar = !seen;
-    late_memory_[{step.attempt, step.role}].Opened(step.step);
-    TellScalar(scalar, step.step, AroundText(group, seen, step.step), group.looked, out);
-  }
-
-  // What was looked at in the step of such a scalar.
-  static std::string AroundText(const Group& group, const std::optional<FirstSeen>& seen,
-                                int64_t step) {
-    const NonFiniteTrace& trace = group.trace;
-    if (!seen) {
-      return trace.observations() > 0 ? "The values that were looked at in this step are finite. "
-                                      : UnseenText(group.looked, step + 1, "A tensor");
-    }
-    const Observation& o = *seen->observation;
-    const size_t sites = trace.sites();
-    return absl::StrCat("Behind it, ", sites, sites == 1 ? " site holds" : " sites hold",
-                        " values that are no numbers, first ", o.layer, "/", o.op, " (",
-                        CountText(o), " of ", o.count, ").",
-                        trace.ordered() ? InFrontText(trace.LookedInFront(o), group.weights) : "",
-                        " ");
-  }
-
-  // `around`: what was looked at in this step, and what was not; `looked`: when at last before it.
-  void TellScalar(const NonFiniteScalar& scalar, int64_t step, const std::string& around,
-                  const std::optional<int64_t>& looked, VerdictSink& out) {
-    found_ = true;
-    const std::string kind = std::isnan(scalar.value) ? "NaN" : "infinite";
-    const std::string name = scalar.layer.empty() ? scalar.op : scalar.layer + "/" + scalar.op;
-    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title(absl::StrCat(scalar.op, " is no number"))
-        .Explain(absl::StrFormat("In step %d %s is %s. %sWhere it arose is not known.", step, name,
-                                 kind, around))
-        .Cause("unknown", 0)
-        .Measured("scalars that are no numbers", 1, "scalars")
-        .Threshold(0, "none is expected")
-        .Fix(
-            "Run from the last checkpoint before this step and look at tensors in every step "
-            "(plumbline.init(every=1)), or with torch.autograd.set_detect_anomaly(True).");
-    SetPlace(found.verdict(), scalar.layer, scalar.op, step, step,
-             std::set<uint32_t>(scalar.ranks.begin(), scalar.ranks.end()));
-    found.Samples(1).Witness("scalar", name).Witness("value", scalar.value);
-    if (looked)
-      Put(*found.verdict().mutable_details(), "tensors_last_looked_at",
-          static_cast<double>(*looked));
     out.Add(found.Take());
   }
 

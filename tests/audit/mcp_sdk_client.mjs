@@ -29,18 +29,18 @@ async function call(name, args) {
 
 let incidents = [];
 for (let i = 0; i < 600 && incidents.length === 0; ++i) {
-  ({ incidents } = await call("list_incidents", { run: "night", rule: "precision/non-finite" }).catch(() => ({ incidents: [] })));
+  ({ incidents } = await call("list_incidents", { run: "night", rule: "health/loss-non-finite" }).catch(() => ({ incidents: [] })));
   if (incidents.length === 0) await new Promise((wake) => setTimeout(wake, 100));
 }
 assert.equal(incidents.length, 1);
 assert.equal((await call("list_runs", {})).runs[0].run, "night");
 const { finding } = await call("get_finding", { fingerprint: incidents[0].finding });
-assert.equal(finding.rule, "precision/non-finite");
+assert.equal(finding.rule, "health/loss-non-finite");
 assert.equal((await call("get_series", { run: "night", series: "loss" })).series[0].series, "loss");
 assert.ok((await call("get_series", { run: "night" })).names.length >= 2);
 assert.ok((await call("explain_rule", { rule: "non-finite" })).page.startsWith("# precision/non-finite"));
 const audit = await call("audit_path", { path: record });
-const same = audit.findings.find(({ rule }) => rule === "precision/non-finite");
+const same = audit.findings.find(({ rule }) => rule === "health/loss-non-finite");
 assert.equal(same.fingerprint, incidents[0].finding);
 
 const { resources } = await client.listResources();

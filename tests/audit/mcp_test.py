@@ -57,8 +57,8 @@ class Served(unittest.TestCase):
         self.assertEqual({r["newest_step"] for r in answer["runs"]}, {STEPS - 1})
 
     def test_incidents_and_their_findings(self):
-        incidents = self.answer("list_incidents", run="night", rule="precision/*")["incidents"]
-        self.assertEqual([i["rule"] for i in incidents], ["precision/non-finite"])
+        incidents = self.answer("list_incidents", run="night", rule="health/loss-non*")["incidents"]
+        self.assertEqual([i["rule"] for i in incidents], ["health/loss-non-finite"])
         for fingerprint in (incidents[0]["finding"], incidents[0]["finding"][:12], incidents[0]["fingerprint"]):
             finding = self.answer("get_finding", fingerprint=fingerprint)["finding"]
             self.assertEqual(finding["site"]["step_first"], ONSET)
@@ -90,8 +90,8 @@ class Served(unittest.TestCase):
         self.assertEqual(page["id"], "precision/non-finite")
         audit = self.answer("audit_path", path=str(self.folder / "record5"))
         found = {finding["rule"]: finding for finding in audit["findings"]}
-        live = self.answer("list_incidents", run="night", rule="precision/non-finite")["incidents"][0]
-        self.assertEqual(found["precision/non-finite"]["fingerprint"], live["finding"])
+        live = self.answer("list_incidents", run="night", rule="health/loss-non-finite")["incidents"][0]
+        self.assertEqual(found["health/loss-non-finite"]["fingerprint"], live["finding"])
 
     def test_reports_of_what_the_server_holds(self):
         of_run = ("audit", "--server", self.server.address, "--run", "night", "--quiet", "--format")

@@ -11,7 +11,7 @@ import support  # noqa: E402
 HOSTILE = "<script>alert(1)</script> \"'&\x1b[2J"
 STEPS, ONSET = 60, 40
 
-# A loss that becomes NaN at one step, which precision/non-finite says. In a process of its own, as a trainer.
+# A loss that becomes NaN at one step, which health/loss-non-finite reports. In a process of its own, as a trainer.
 TRAINER = """
 import sys, plumbline
 name, record, server, steps, onset = sys.argv[1:6]

@@ -200,11 +200,11 @@ class Reports(unittest.TestCase):
         status, out, _ = self.audit("--format", "json", "--baseline", str(baseline))
         self.assertEqual((json.loads(out)["findings"], json.loads(out)["left_out"]["baseline"]), ([], known))
         fewer = json.loads(report)
-        fewer["findings"] = [f for f in fewer["findings"] if f["rule"] != "precision/non-finite"]
+        fewer["findings"] = [f for f in fewer["findings"] if f["rule"] != "health/loss-non-finite"]
         baseline.write_text(json.dumps(fewer))
         status, out, _ = self.audit("--baseline", str(baseline))
         self.assertEqual(status, 1)
-        self.assertIn("precision/non-finite", out)
+        self.assertIn("health/loss-non-finite", out)
         log = self.sarif("--baseline", str(baseline))
         self.assertEqual({r["baselineState"] for r in log["runs"][0]["results"]}, {"new"})
 
@@ -218,7 +218,7 @@ class Reports(unittest.TestCase):
 
     def test_since_leaves_out_what_was_over(self):
         self.assertEqual(self.audit("--since", str(ONSET))[0], 1)
-        status, out, _ = self.audit("--since", str(ONSET + 1), "--rules", "precision/non-finite")
+        status, out, _ = self.audit("--since", str(ONSET + 1), "--rules", "health/loss-non-finite")
         self.assertEqual(status, 0)
         self.assertIn(f"left out: over before step {ONSET + 1}", out)
         self.assertEqual(self.audit("--since", "soon")[0], 2)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "tests/analysis/departure/simulated_curves.h"
 
@@ -133,6 +134,35 @@ TEST(Departure, SmallestIsTheMedianThreshold) {
     const double coarse = MedianOf(Reference(a, b, (n + 15) / 16, t));
     EXPECT_NEAR(Compare(a, b).smallest, std::min(fine, coarse), 1e-8);
   }
+}
+
+// Under 64 points: no block, and still an answer with a stated error.
+TEST(FewPoints, SignsTellTheSidesApartAndSeedsDoNot) {
+  for (const size_t points : {10u, 20u, 60u}) {
+    uint64_t found = 0, wrong = 0;
+    constexpr uint64_t kRuns = 400;
+    for (uint64_t seed = 0; seed < kRuns; ++seed) {
+      CurveMaker maker(90'000 + seed);
+      const CurvePlan plan = {.points = points};
+      const Curves a = maker.Side(1, plan, false), b = maker.Side(1, plan, false);
+      ASSERT_EQ(Compare(a, b).block, 0u);
+      wrong += SignTest(a, b).apart;
+      Curves high = b;
+      for (double& y : high[0]) y += std::log(1.1);
+      found += SignTest(a, high).apart;
+    }
+    EXPECT_LE(wrong, kRuns / 50) << points;
+    EXPECT_GE(found, kRuns * 98 / 100) << points;
+    std::printf("sign test, %zu points: of %llu equal ones %llu told apart, of 10 %% above %llu\n",
+                points, static_cast<unsigned long long>(kRuns),
+                static_cast<unsigned long long>(wrong), static_cast<unsigned long long>(found));
+  }
+  const Curves none(1);
+  EXPECT_EQ(SignTest(none, none).points, 0u);
+  EXPECT_FALSE(SignTest(Curves{{0, 0, 0}}, Curves{{1, 1, 1}}).apart) << "three signs are few";
+  const EndDifference end = EndsApart(Curves{{0, 0, 0, 0}}, Curves{{9, 1, 2, 3}});
+  EXPECT_EQ(end.points, 3u);
+  EXPECT_EQ(end.size, 2);
 }
 
 }  // namespace

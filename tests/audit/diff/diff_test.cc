@@ -233,7 +233,28 @@ TEST_F(Diff, ValuesThatAreNoNumbers) {
 TEST_F(Diff, TooFewSteps) {
   const std::string a = Write("a.plrec", {.steps = 40}), b = Write("b.plrec", {.steps = 40});
   EXPECT_EQ(Series(Compared({a, b}), "loss")["by_step"]["judged"], false);
-  EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("too few to tell a departure"));
+  EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("no difference is proved"));
+  // Losses far apart: the answer has a stated error, and the size.
+  const std::string far = Write("far.plrec", {.seed = 1, .steps = 60, .from = 0, .factor = 12});
+  const std::string near = Write("near.plrec", {.steps = 60});
+  const Json few = Series(Compared({near, far}), "loss")["by_step"]["few_points"];
+  EXPECT_EQ(few["apart"], true);
+  EXPECT_EQ(few["points"], 30);
+  EXPECT_LE(few["chance"], 1e-6);
+  EXPECT_THAT(RunPlumb({"diff", near, far}).output, HasSubstr("the sides differ"));
+}
+
+// A gate: B may end no more than a margin above A.
+TEST_F(Diff, FailsOnAMargin) {
+  const std::string a = Write("a.plrec", {.steps = 40});
+  const std::string b = Write("b.plrec", {.seed = 1, .steps = 40, .from = 10, .factor = 1.2});
+  EXPECT_EQ(RunPlumb({"diff", a, b}).status, 0);
+  EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "5%"}).status, 1);
+  EXPECT_THAT(RunPlumb({"diff", a, b, "--fail-on", "5"}).errors, HasSubstr("more than 5 %"));
+  EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "30%"}).status, 0);
+  EXPECT_EQ(RunPlumb({"diff", b, a, "--fail-on", "5%"}).status, 0) << "lower is no fault";
+  for (const char* wrong : {"x", "-5%", "nan", "5%%"})
+    EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", wrong}).status, 2) << wrong;
 }
 
 TEST_F(Diff, WhatCannotBeRead) {
@@ -278,10 +299,11 @@ TEST_F(Diff, AMapOfSeries) {
 }
 
 TEST(DiffNames, Roles) {
-  for (const char* loss : {"loss", "train/loss", "lm_loss", "lm loss", "trainLoss", "Loss/train"})
+  for (const char* loss : {"loss", "train/loss", "lm_loss", "lm loss", "trainLoss", "Loss/train",
+                           "val/loss", "evalLoss"})
     EXPECT_EQ(DiffRoleOf(loss, {}), DiffRole::kLoss) << loss;
-  for (const char* none : {"val/loss", "evalLoss", "aux_loss", "load_balancing_loss", "loss_scale",
-                           "z_loss", "lr", "closs", "flawless", "tokens_per_second"})
+  for (const char* none : {"aux_loss", "load_balancing_loss", "loss_scale", "z_loss", "lr", "closs",
+                           "flawless", "tokens_per_second"})
     EXPECT_EQ(DiffRoleOf(none, {}), DiffRole::kNone) << none;
   for (const char* tokens : {"tokens", "consumed_tokens", "tokens/total"})
     EXPECT_EQ(DiffRoleOf(tokens, {}), DiffRole::kTokens) << tokens;

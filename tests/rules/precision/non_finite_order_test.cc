@@ -113,10 +113,10 @@ TEST(NonFiniteOrder, ALossComesBeforeItsGradients) {
   steps.Tensor("w", "weight", 64);
   steps.Scalar("loss", kNan);  // told at the step's end
   const v1::Verdict v = steps.Only();
-  EXPECT_EQ(Place(v), "/loss");
+  EXPECT_EQ(Place(v), "w/gradient");
   EXPECT_EQ(v.site().step_first(), 10);
-  EXPECT_THAT(Text(v),
-              HasSubstr("2 sites hold values that are no numbers, first w/gradient (64 NaN"));
+  EXPECT_THAT(Text(v), HasSubstr("The loss of this step is not finite, and gradients are made from "
+                                 "it: look at the loss first (health/loss-non-finite)."));
   EXPECT_THAT(Text(v), HasSubstr("No weight was looked at before it in this step (the last ones in "
                                  "step 9, finite), and no activation."));
 }
@@ -191,24 +191,24 @@ TEST(NonFiniteOrder, WhatWasLookedAtBeforeIsSaid) {
     steps.Tensor("w", "gradient", 64);
     steps.Scalar("loss", loss);
     const v1::Verdict v = steps.Only();
-    EXPECT_EQ(Place(v), std::isnan(loss) ? "/loss" : "w/gradient");
+    EXPECT_EQ(Place(v), "w/gradient");
+    EXPECT_EQ(Text(v).find("look at the loss first") != std::string::npos, std::isnan(loss));
     EXPECT_THAT(Text(v), HasSubstr("Before it 2 weights were looked at in this step, finite; 1 "
                                    "activation was, finite."));
   }
 }
 
-TEST(NonFiniteOrder, TheLossNamesTheRanksOfWhichItWasNoNumber) {
+// A loss without a tensor is health/loss-non-finite's, and so are gradient norms.
+TEST(NonFiniteOrder, ScalarsAloneAreNoFinding) {
   Steps steps(2);
   steps.Healthy(9);
   steps.Begin(10);
   for (const uint32_t rank : {0u, 1u}) {
-    steps.Tensor("w", "gradient", 64, rank);
+    steps.Tensor("w", "gradient", 0, rank);
     steps.Scalar("loss", rank == 1 ? kNan : 2, rank);
+    steps.Scalar("grad_norm", kNan, rank);
   }
-  const v1::Verdict v = steps.Only();
-  EXPECT_EQ(Place(v), "/loss");
-  ASSERT_EQ(v.site().ranks_size(), 1);
-  EXPECT_EQ(v.site().ranks(0), 1u);
+  EXPECT_TRUE(steps.Judged().empty());
 }
 
 // One finding: what it floods is the same incident, whichever of them was seen first.

@@ -1,0 +1,68 @@
+#include "analysis/series/end_level.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "analysis/series/robust.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kEndErrors = 6;  // as health/loss-divergence asks for
+constexpr uint64_t kBeginPoints[] = {2, 3, 5, 8, 12, 16};
+constexpr uint64_t kFewestOfEnd = 3, kMostOfEnd = 64;
+constexpr double kEndAway = 0.9;  // share of the end's points that lie above all of the beginning's
+
+double EndThirdUp() { return std::log(4.0 / 3); }
+
+int64_t EndOnsetOf(const std::vector<BlockMedians::Block>& blocks, double level) {
+  for (size_t i = blocks.size(); i-- > 0;) {
+    if (blocks[i].median <= level) return blocks[std::min(i + 1, blocks.size() - 1)].step;
+  }
+  return blocks.front().step;
+}
+
+}  // namespace
+
+EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, uint64_t points) {
+  EndFigures figures;
+  figures.points = points;
+  if (points < kFewestForEnd) return figures;
+  figures.known = true;
+  std::vector<double> values;
+  for (const BlockMedians::Block& block : all.blocks()) values.push_back(block.median);
+  const size_t blocks = values.size();
+  const uint64_t eighth = blocks < 16 ? blocks / 3 : std::max<uint64_t>(5, blocks / 8);
+  const uint64_t last = std::clamp(eighth, kFewestOfEnd, kMostOfEnd);
+  std::vector<double> end(values.end() - static_cast<std::ptrdiff_t>(last), values.end());
+  const std::vector<double> end_values = end;
+  figures.end_of = last * all.length();
+  figures.end = MedianOf(end);
+  figures.highest = *std::max_element(values.begin(), values.end());
+  const SeriesNoise noise = NoiseOf(values);
+  for (const uint64_t count : kBeginPoints) {
+    if (count > first.size() || 3 * count > points) break;
+    std::vector<double> begin(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(count));
+    const double highest = *std::max_element(begin.begin(), begin.end());
+    const double level = count == 2 ? highest : MedianOf(begin);
+    const double error = 1.25 * noise.sigma *
+                         std::sqrt(noise.inflation / static_cast<double>(last) +
+                                   static_cast<double>(all.length()) / static_cast<double>(count));
+    const auto away = std::count_if(end_values.begin(), end_values.end(),
+                                    [highest](double value) { return value > highest; });
+    const double rise = figures.end - level;
+    const bool above = rise >= (count == 2 ? std::log(2.0) : EndThirdUp()) &&
+                       rise >= kEndErrors * error &&
+                       static_cast<double>(away) >= kEndAway * static_cast<double>(last);
+    if (figures.above && !above) continue;
+    figures.above = above;
+    figures.begin_of = count;
+    figures.begin = level;
+    figures.error = error;
+  }
+  if (figures.above) figures.onset_step = EndOnsetOf(all.blocks(), figures.begin + 3 * noise.sigma);
+  return figures;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,92 @@
+#include "analysis/series/learning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "analysis/series/robust.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kHiddenFall = 0.03;  // a fall that noise may not hide
+constexpr double kNoFall = 0.015;     // a fall of less is none
+constexpr double kFallErrors = 2.6;   // standard errors: 99 %
+constexpr double kFirstErrors = 3;  // standard errors that the first points may lie above the rest
+constexpr double kBlockErrors = 4;  // standard errors that no eighth of the run may lie below it
+constexpr uint32_t kMostClasses = 20;
+constexpr double kNearClasses = 0.003;  // share of the loss
+constexpr double kZeroErrors = 2;       // standard errors: a fall that may be 0
+
+double LearningMedian(const std::vector<double>& values, size_t from, size_t count) {
+  std::vector<double> part(values.begin() + static_cast<std::ptrdiff_t>(from),
+                           values.begin() + static_cast<std::ptrdiff_t>(from + count));
+  return MedianOf(part);
+}
+
+// ln 2, ln 3, ...: a uniform guess over so many classes.
+uint32_t UniformClasses(double loss, double error) {
+  const auto nearest = static_cast<uint32_t>(std::llround(std::exp(std::min(loss, 10.0))));
+  if (nearest < 2 || nearest > kMostClasses) return 0;
+  const double away = std::fabs(loss - std::log(nearest));
+  return away <= std::min(kNearClasses * loss + kZeroErrors * error, 0.02) ? nearest : 0;
+}
+
+}  // namespace
+
+FallFigures LookForFall(const BlockMedians& all, uint64_t points) {
+  if (points < 8) return {};
+  std::vector<double> values;
+  for (const BlockMedians::Block& block : all.blocks()) values.push_back(block.median);
+  const size_t third = values.size() / 3;
+  const SeriesNoise noise = NoiseOf(values);
+  const double error =
+      1.25 * noise.sigma * std::sqrt(2 * noise.inflation / static_cast<double>(third));
+  const double fall =
+      LearningMedian(values, 0, third) - LearningMedian(values, values.size() - third, third);
+  return {true, fall >= 0.02 && fall >= 4 * error};
+}
+
+LearningFigures LookForLearning(std::span<const double> first, const BlockMedians& all,
+                                uint64_t points) {
+  LearningFigures figures;
+  figures.points = points;
+  if (points < kFewestForLearning) return figures;
+  figures.known = true;
+  std::vector<double> values;
+  for (const BlockMedians::Block& block : all.blocks()) values.push_back(block.median);
+  const size_t count = values.size(), third = count / 3, eighth = count / 8;
+  const SeriesNoise noise = NoiseOf(values);
+  const auto error = [&](size_t of) {
+    return 1.25 * noise.sigma * std::sqrt(noise.inflation / static_cast<double>(of));
+  };
+  figures.sigma = noise.sigma;
+  figures.level = LearningMedian(values, 0, count);
+  figures.fall = LearningMedian(values, 0, third) - LearningMedian(values, count - third, third);
+  const double apart = std::sqrt(2.0) * error(third);
+  figures.most = figures.fall + kFallErrors * apart;
+  bool flat =
+      figures.fall < std::min(kNoFall, kZeroErrors * apart + 0.001) && figures.fall > -kHiddenFall;
+  // The first points lie where the rest does.
+  for (const size_t begin : {size_t{1}, size_t{3}, size_t{8}}) {
+    std::vector<double> head(
+        first.begin(), first.begin() + static_cast<std::ptrdiff_t>(std::min(begin, first.size())));
+    const double up = MedianOf(head) - figures.level;
+    const double of = static_cast<double>(head.size());
+    // Of a point: a block is the median of several.
+    const double sigma =
+        noise.sigma * std::sqrt(noise.inflation * static_cast<double>(all.length()));
+    flat &= up <= kFirstErrors * std::max(sigma, 0.002) * (begin == 1 ? 1 : 1.25 / std::sqrt(of));
+    flat &= std::fabs(up) <= (begin == 1 ? 5 : 2) * kHiddenFall;
+  }
+  for (size_t i = 0; i + eighth <= count; i += eighth)
+    flat &=
+        LearningMedian(values, i, eighth) >= figures.level - kBlockErrors * error(eighth) - 0.002;
+  figures.noisy = !(kFallErrors * apart < kHiddenFall) && figures.fall < kFallErrors * apart;
+  figures.hidden = flat && !(figures.most < kHiddenFall);
+  figures.flat = flat && !figures.hidden;
+  figures.classes = UniformClasses(std::exp(figures.level), std::exp(figures.level) * error(count));
+  return figures;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,154 @@
+#include "analysis/series/non_finite_course.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr uint64_t kLastingRows = 3;  // rows in a row of a norm that no scaler skips alone
+constexpr uint64_t kLastingAtBegin =
+    8;  // ... while none was finite yet: a scaler may look for its scale
+constexpr uint64_t kSkippedForGood = 32;  // rows in a row that a scaler skipped: none was applied
+constexpr uint64_t kOftenShare = 5;  // single rows, and more than this share of them, in percent
+constexpr uint64_t kManyRows = 100;  // rows
+
+}  // namespace
+
+NonFiniteSays NonFiniteCourse::Take(uint32_t attempt, const NonFiniteRow& row) {
+  if (attempt != attempt_ || rows_ == 0) {
+    const Kind kind = kind_;
+    *this = NonFiniteCourse(kind);
+    attempt_ = attempt;
+  }
+  ++rows_;
+  scaled_ = row.scaled;
+  return row.bad > 0 ? TakeBad(row) : TakeGood(row);
+}
+
+void NonFiniteCourse::Begin(const NonFiniteRow& row) {
+  onset_ = row.step;
+  nan_ = row.nan;
+  count_ = 0;
+  told_at_ = 0;
+}
+
+// The loss scale falls after one bad row: it skipped that step.
+bool NonFiniteCourse::Answers(const NonFiniteRow& row) const {
+  if (!row.fell || streak_ != 1 || kind_ == Kind::kEvaluation) return false;
+  return kind_ == Kind::kNorm || onset_ == newest_;
+}
+
+// What was told of the streak was a scaler's doing, or no value at all.
+void NonFiniteCourse::Forget() {
+  streak_ = 0;
+  count_ = told_at_ = 0;
+  faulty_ = false;
+}
+
+NonFiniteSays NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
+  // The scale answers the row before: that one was skipped, and so is this one.
+  const bool answers = Answers(row);
+  const bool told = answers && told_at_ > 0;
+  if (answers) {
+    ++skipped_;
+    Forget();
+  }
+  if (row.skipped && kind_ != Kind::kEvaluation && !faulty_) {
+    ++skipped_;
+    if (++skipped_streak_ == 1 && !answers) Begin(row);
+    newest_ = row.step;
+    count_ += row.bad;
+    if (told) return NonFiniteSays::kSkipped;
+    if (finite_rows_ == 0 || skipped_streak_ < kSkippedForGood) return NonFiniteSays::kNothing;
+    return Lasts();
+  }
+  if (!faulty_ && streak_ == 0) Begin(row);
+  ++streak_;
+  newest_ = row.step;
+  count_ += row.bad;
+  switch (kind_) {
+    case Kind::kTraining:
+      faulty_ = true;
+      return Lasts();
+    case Kind::kEvaluation:
+      return streak_ > longest_healed_ ? Lasts() : NonFiniteSays::kNothing;
+    case Kind::kNorm:
+      break;
+  }
+  const uint64_t enough = finite_rows_ == 0 ? kLastingAtBegin : kLastingRows;
+  return row.loss_lost || streak_ >= enough || told_at_ > 0 ? Lasts() : NonFiniteSays::kNothing;
+}
+
+NonFiniteSays NonFiniteCourse::TakeGood(const NonFiniteRow& row) {
+  const NonFiniteSays says = streak_ > 0 ? Healed(row) : NonFiniteSays::kNothing;
+  ++finite_rows_;
+  skipped_streak_ = 0;
+  if (!faulty_) before_ = row.finite;
+  return says;
+}
+
+// A finite row after bad ones.
+NonFiniteSays NonFiniteCourse::Healed(const NonFiniteRow& row) {
+  const uint64_t streak = streak_;
+  const bool told = told_at_ > 0;
+  if (Answers(row)) {
+    ++skipped_;
+    Forget();
+    return told ? NonFiniteSays::kSkipped : NonFiniteSays::kNothing;
+  }
+  if (kind_ == Kind::kTraining) {
+    streak_ = 0;
+    // A value in step 0 is often made up.
+    if (rows_ != 2 || onset_ != 0) return NonFiniteSays::kNothing;
+    faulty_ = false;
+    return NonFiniteSays::kFiller;
+  }
+  streak_ = 0;
+  longest_healed_ = std::max(longest_healed_, streak);
+  if (kind_ == Kind::kEvaluation) {
+    told_at_ = 0;
+    return told ? NonFiniteSays::kFiller : NonFiniteSays::kNothing;
+  }
+  told_at_ = 0;
+  if (finite_rows_ == 0) return Note(NonFiniteSays::kBegan);
+  if (streak >= kLastingRows) return NonFiniteSays::kCame;
+  single_ += streak;
+  if (!told && told_) return NonFiniteSays::kNothing;
+  return Note(NonFiniteSays::kSkipped);
+}
+
+NonFiniteSays NonFiniteCourse::Note(NonFiniteSays what) {
+  told_ = true;
+  singles_told_ = single_;
+  return what;
+}
+
+// As it begins, and each time its values have doubled.
+NonFiniteSays NonFiniteCourse::Lasts() {
+  if (count_ < 2 * told_at_) return NonFiniteSays::kNothing;
+  told_at_ = count_;
+  return NonFiniteSays::kLasts;
+}
+
+NonFiniteSays NonFiniteCourse::End() {
+  if (streak_ > 0 && told_at_ == 0 && kind_ == Kind::kNorm) {
+    const bool scaler = scaled_ || single_ > 0;
+    if (finite_rows_ > 0 && streak_ < kLastingRows && scaler) return Note(NonFiniteSays::kSkipped);
+    told_at_ = count_;
+    return NonFiniteSays::kLasts;
+  }
+  // No step at all was applied.
+  if (finite_rows_ == 0 && skipped_streak_ >= kLastingAtBegin && told_at_ == 0) {
+    told_at_ = count_;
+    return NonFiniteSays::kLasts;
+  }
+  if (told_at_ > 0 && count_ > told_at_) {
+    told_at_ = count_;
+    return NonFiniteSays::kLasts;
+  }
+  const bool often =
+      rows_ >= kManyRows && single_ >= kOftenShare && single_ * 100 > kOftenShare * rows_;
+  if (kind_ == Kind::kNorm && told_at_ == 0 && often) return NonFiniteSays::kCame;
+  if (single_ > singles_told_ && streak_ == 0) return Note(NonFiniteSays::kSkipped);
+  return NonFiniteSays::kNothing;
+}
+
+}  // namespace plumbline::rules

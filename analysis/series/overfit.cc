@@ -1,0 +1,136 @@
+#include "analysis/series/overfit.h"
+
+#include <algorithm>
+
+#include "analysis/series/robust.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kLeastRise = 0.1;  // of the best
+constexpr double kRiseErrors = 6;   // as health/loss-divergence asks for
+constexpr double kAboveBest = 2;    // sigma, each of the newest evaluations
+constexpr size_t kFew = 12;         // evaluations: of fewer no median knows the noise
+constexpr double kFewAdd = 1;
+
+// Of one evaluation, from second differences, which no slope changes. Of few it is their root mean
+// square, made larger for what few can hide.
+double SigmaOfBends(const std::vector<double>& values) {
+  std::vector<double> bends;
+  double squares = 0;
+  for (size_t i = 2; i < values.size(); ++i) {
+    bends.push_back(values[i] - 2 * values[i - 1] + values[i - 2]);
+    squares += bends.back() * bends.back();
+  }
+  const auto count = static_cast<double>(bends.size());
+  if (values.size() < kFew) return std::sqrt(squares / count / 6) * (1 + kFewAdd / count);
+  return DeviationOf(bends) / std::sqrt(6.0);
+}
+
+double OverfitMean(const std::vector<double>& values, size_t from, size_t count) {
+  double sum = 0;
+  for (size_t i = from; i < from + count; ++i) sum += values[i];
+  return sum / static_cast<double>(count);
+}
+
+double OverfitMedian(const std::vector<double>& values, size_t from, size_t count) {
+  std::vector<double> part;
+  for (size_t i = from; i < std::min(from + count, values.size()); ++i) {
+    if (!std::isnan(values[i])) part.push_back(values[i]);
+  }
+  return part.empty() ? NAN : MedianOf(part);
+}
+
+// Most pairs of values rise.
+bool Rises(const std::vector<double>& values, size_t from) {
+  int64_t up = 0, pairs = 0;
+  for (size_t i = from; i < values.size(); ++i) {
+    for (size_t j = i + 1; j < values.size(); ++j, ++pairs)
+      up += values[j] > values[i] ? 1 : values[j] < values[i] ? -1 : 0;
+  }
+  return pairs > 0 && 2 * up > pairs;  // Kendall's tau above a half
+}
+
+}  // namespace
+
+void OverfitWatch::Merge(const Kept& more, Kept* into) {
+  const double a = into->of, b = more.of;
+  into->value = (a * into->value + b * more.value) / (a + b);
+  into->training = std::isnan(into->training)  ? more.training
+                   : std::isnan(more.training) ? into->training
+                                               : (a * into->training + b * more.training) / (a + b);
+  into->step = more.step;
+  into->of += more.of;
+}
+
+void OverfitWatch::Take(int64_t step, double value, double training) {
+  if (!std::isfinite(value)) return;
+  if (open_.of > 0 && open_.step >= step) open_ = {};
+  while (!kept_.empty() && kept_.back().step >= step) {
+    count_ -= kept_.back().of;
+    kept_.pop_back();
+  }
+  ++count_;
+  const Kept one{step, value, training, 1};
+  if (open_.of == 0) {
+    open_ = one;
+  } else {
+    Merge(one, &open_);
+  }
+  if (open_.of < stride_) return;
+  kept_.push_back(open_);
+  open_ = {};
+  if (kept_.size() < kMost) return;
+  for (size_t i = 0; i < kMost / 2; ++i) {
+    kept_[i] = kept_[2 * i];
+    Merge(kept_[2 * i + 1], &kept_[i]);
+  }
+  kept_.resize(kMost / 2);
+  stride_ *= 2;
+}
+
+OverfitFigures OverfitWatch::Look() const {
+  OverfitFigures figures;
+  figures.evaluations = count_;
+  const size_t count = kept_.size();
+  if (count < kFewest) return figures;
+  figures.known = true;
+  std::vector<double> values, training;
+  for (const Kept& one : kept_) {
+    values.push_back(one.value);
+    training.push_back(one.training);
+  }
+  const size_t width = std::max<size_t>(1, count / 12), last = std::max<size_t>(2, count / 8);
+  size_t best = 0;
+  double lowest = OverfitMean(values, 0, width);
+  for (size_t i = 1; i + width + last <= count; ++i) {
+    const double mean = OverfitMean(values, i, width);
+    if (mean < lowest) lowest = mean, best = i;
+  }
+  size_t deepest = best;  // the lowest one of these
+  for (size_t i = best; i < best + width; ++i) {
+    if (values[i] < values[deepest]) deepest = i;
+  }
+  figures.best = lowest;
+  figures.width = width * stride_;
+  figures.best_step = kept_[deepest].step;
+  figures.step = kept_.back().step;
+  figures.sigma = SigmaOfBends(values);
+  figures.stands = OverfitMedian(values, count - last, last);
+  const double error = 1.25 * figures.sigma *
+                       std::sqrt(1 / static_cast<double>(last) + 1 / static_cast<double>(width));
+  const double rise = figures.stands - lowest;
+  figures.rises = lowest > 0 && rise >= kLeastRise * lowest && rise >= kRiseErrors * error &&
+                  Rises(values, best) &&
+                  *std::min_element(values.end() - static_cast<std::ptrdiff_t>(last),
+                                    values.end()) > lowest + kAboveBest * figures.sigma;
+  // The best is the first: then the training loss is compared with the one after it.
+  const size_t at = best == 0 && std::isnan(training[0]) ? 1 : best;
+  figures.training_best = OverfitMedian(training, at, width);
+  figures.training_now = OverfitMedian(training, count - last, last);
+  figures.training = std::isfinite(figures.training_best) && std::isfinite(figures.training_now);
+  figures.falls = !figures.training || figures.training_now < figures.training_best;
+  return figures;
+}
+
+}  // namespace plumbline::rules

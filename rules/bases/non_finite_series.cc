@@ -1,0 +1,122 @@
+#include "rules/bases/non_finite_series.h"
+
+#include <algorithm>
+
+namespace plumbline::rules {
+namespace {
+
+NonFiniteCourse::Kind CourseOf(SeriesRole role) {
+  return role == SeriesRole::kGradientNorm     ? NonFiniteCourse::Kind::kNorm
+         : role == SeriesRole::kEvaluationLoss ? NonFiniteCourse::Kind::kEvaluation
+                                               : NonFiniteCourse::Kind::kTraining;
+}
+
+void TakeItem(const Item& item, NonFiniteSeries* series, NonFiniteRow* row,
+              std::vector<uint32_t>* bad) {
+  if (!item.evidence->has_scalar()) return;
+  const double value = item.evidence->scalar().value();
+  ++series->values;
+  ++row->values;
+  const uint32_t rank = item.source->rank();
+  if (series->ranks.size() < NonFiniteSeries::kMostRanks) series->ranks.insert(rank);
+  if (std::isfinite(value)) {
+    row->finite = value;
+    return;
+  }
+  if (row->bad++ == 0) row->nan = std::isnan(value);
+  if (bad->empty() || bad->back() != rank) bad->push_back(rank);
+}
+
+}  // namespace
+
+ZeroLoss::Norm Stronger(ZeroLoss::Norm a, ZeroLoss::Norm b) {
+  using Norm = ZeroLoss::Norm;
+  for (const Norm norm : {Norm::kLost, Norm::kFinite, Norm::kZero}) {
+    if (a == norm || b == norm) return norm;
+  }
+  return Norm::kAbsent;
+}
+
+ZeroLoss::Norm NormOf(const NonFiniteRow& row) {
+  return row.bad > 0       ? ZeroLoss::Norm::kLost
+         : row.finite == 0 ? ZeroLoss::Norm::kZero
+                           : ZeroLoss::Norm::kFinite;
+}
+
+void NonFiniteSeries::Begin(SeriesRole its_role, int64_t step) {
+  role = its_role;
+  course = NonFiniteCourse(CourseOf(role));
+  step_first = step_last = step;
+}
+
+NonFiniteRow NonFiniteSeries::Gather(const SiteStep& step, std::vector<uint32_t>* bad) {
+  step_first = std::min(step_first, step.step);
+  step_last = std::max(step_last, step.step);
+  const bool over = std::any_of(step.missing_ranks.begin(), step.missing_ranks.end(),
+                                [&](uint32_t rank) { return ranks.contains(rank); });
+  if (over && !step.late) ++closed_over;
+  NonFiniteRow row;
+  row.step = step.step;
+  for (const Item& item : step.items) TakeItem(item, this, &row, bad);
+  return row;
+}
+
+void NonFiniteSeries::TakePlain(const ScalarRows& rows, const ScalarColumn& column, size_t first,
+                                size_t count) {
+  const double last = column.value(first + count - 1);
+  step_first = std::min(step_first, rows.steps[first]);
+  step_last = std::max(step_last, rows.steps[first + count - 1]);
+  values += count;
+  if (ranks.size() < kMostRanks) ranks.insert(column.source().rank());
+  course.TakeFinite(count, last);
+  if (role != SeriesRole::kLoss) return;
+  zero.before = last;
+  for (size_t i = first; i < first + count; ++i)
+    largest = std::max(largest, std::fabs(column.value(i)));
+}
+
+size_t NonFiniteSeries::PlainRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
+                                  size_t most) const {
+  if (!course.calm() || course.attempt() != rows.end.attempt || zero.rows > 0) return 0;
+  if (role != SeriesRole::kLoss) return most;
+  size_t count = 0;
+  while (count < most && column.value(first + count) != 0) ++count;
+  return count;
+}
+
+NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLoss::Norm norm,
+                                                bool game, ZeroLoss* before) {
+  if (row.bad > 0 || row.finite != 0) {
+    *before = zero;
+    zero_before |= zero.rows > 0;
+    zero = {};
+    zero.before = before->before;
+    if (row.bad == 0) {
+      zero.before = row.finite;
+      largest = std::max(largest, std::fabs(row.finite));
+    }
+    return before->told ? Zero::kOver : Zero::kNothing;
+  }
+  if (zero.rows++ == 0) zero.first = row.step;
+  zero.last = row.step;
+  zero.norm = Stronger(zero.norm, norm);
+  if (zero.told || !LooksMasked(game, false)) return Zero::kNothing;
+  zero.told = true;
+  return Zero::kTold;
+}
+
+// A loss of exactly 0 is a NaN that the log hides where the gradient norm is lost, too; or where it
+// gets there at once, from far above 0 or from the first row on, and no norm says that there are
+// gradients.
+bool NonFiniteSeries::LooksMasked(bool game, bool at_the_end) const {
+  constexpr uint64_t kRows = 3, kRowsOfNothing = 8, kRowsToGoOn = 32;
+  constexpr double kFar = 0.02;  // of the largest value: further than what fades to 0
+  if (zero.norm == ZeroLoss::Norm::kFinite || zero.rows == 0) return false;
+  if (zero.norm == ZeroLoss::Norm::kLost) return zero.rows >= 2 || at_the_end;
+  const bool nothing = zero.norm == ZeroLoss::Norm::kZero;
+  const uint64_t enough = !at_the_end ? kRowsToGoOn : nothing ? kRowsOfNothing : kRows;
+  if (zero.rows < enough || game || zero_before) return false;
+  return !(std::fabs(zero.before) < std::max(0.01, kFar * largest));
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,174 @@
+#include "rules/bases/non_finite_words.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/collective/case/case.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kBack[] =
+    "Go back to the last checkpoint whose weights and moments are finite and skip the batch; "
+    "precision/non-finite names the first tensor that was not.";
+
+// "the loss", "the gradient norm", "the evaluation loss".
+const char* Noun(SeriesRole role) {
+  switch (role) {
+    case SeriesRole::kGradientNorm:
+      return "the gradient norm";
+    case SeriesRole::kEvaluationLoss:
+      return "the evaluation loss";
+    default:
+      return "the loss";
+  }
+}
+
+std::string ValueWord(const NonFiniteCourse& course) {
+  return std::string(course.what()) == "nan" ? "NaN" : "infinite";
+}
+
+// "train/loss is NaN in step 30, on rank 0; it was 5.87 before."
+std::string Sentence(const NonFiniteCourse& course, const NonFinitePlace& place) {
+  std::string text =
+      absl::StrFormat("%s is %s in step %d", place.op, ValueWord(course), course.onset());
+  const bool one = course.onset() == course.newest();
+  if (one) absl::StrAppend(&text, ", on ", RankWords(place.bad_ranks));
+  if (std::isfinite(course.before()))
+    absl::StrAppendFormat(&text, "; it was %.6g before", course.before());
+  if (!one)
+    absl::StrAppendFormat(&text, ". Up to step %d %d values were not finite", course.newest(),
+                          course.not_finite());
+  return text + ".";
+}
+
+void PutKind(const NonFinitePlace& place, int64_t step, const std::string& kind,
+             FindingBuilder* found) {
+  google::protobuf::Struct& details = *found->verdict().mutable_details();
+  Put(details, "series", place.op);
+  Put(details, "step", static_cast<double>(step));
+  Put(details, "kind", kind);
+}
+
+FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& place) {
+  FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  const bool evaluation = place.role == SeriesRole::kEvaluationLoss && place.training_finite;
+  const bool norm = place.role == SeriesRole::kGradientNorm;
+  const char* const noun = Noun(evaluation || norm ? place.role : SeriesRole::kLoss);
+  std::string text = Sentence(course, place);
+  if (evaluation) {
+    absl::StrAppend(&text, " The training loss is finite: the evaluation is at fault.");
+  } else if (course.never_finite() && norm) {
+    absl::StrAppend(&text, " It is ", ValueWord(course),
+                    " since the first logged step: no optimizer step did anything of use.");
+  }
+  found.Title(absl::StrCat(noun, " is ", ValueWord(course)))
+      .Explain(text)
+      .Cause(evaluation ? "evaluation" : place.cause, 1)
+      .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
+      .Threshold(0, norm ? "a gradient norm is a number" : "a loss is a number")
+      .Samples(place.values)
+      .Fix(evaluation
+               ? "Look at the evaluation: labels that are all masked (ignore index), an empty "
+                 "split, a batch of padding, fp16 in evaluation; the weights need no checkpoint."
+           : norm && course.never_finite()
+               ? "Stop the run: check the labels (all masked?), the inputs and the dtype; train in "
+                 "bf16 or fp32, and start again from the first weights."
+               : kBack)
+      .Witness("step", static_cast<double>(course.onset()))
+      .Witness("value", course.what());
+  if (std::isfinite(course.before())) found.Witness("value_before", course.before());
+  PutKind(place, course.onset(), course.what(), &found);
+  return found;
+}
+
+FindingBuilder Passing(NonFiniteSays says, const NonFiniteCourse& course,
+                       const NonFinitePlace& place) {
+  const bool came = says == NonFiniteSays::kCame, filler = says == NonFiniteSays::kFiller;
+  FindingBuilder found(came ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+  std::string text = Sentence(course, place);
+  if (filler) {
+    absl::StrAppend(&text, " It is finite again after that: as of a row in which it was not due.");
+  } else if (says == NonFiniteSays::kBegan) {
+    absl::StrAppend(&text, " It is finite since then: as while a loss scaler looks for its scale.");
+  } else {
+    absl::StrAppend(&text, " It is finite after that, as after steps that a loss scaler skipped.");
+  }
+  if (course.single_rows() > 1)
+    absl::StrAppendFormat(&text, " %d of %d logged rows are like that.", course.single_rows(),
+                          course.rows());
+  found
+      .Title(absl::StrCat(Noun(place.role), came     ? " was not finite for several rows"
+                                            : filler ? " is not finite in rows without one"
+                                                     : " is not finite in single steps"))
+      .Explain(text)
+      .Cause(filler ? "not-due" : "skipped-step", came ? 0.5 : 0.8)
+      .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
+      .Threshold(0, "a step that a loss scaler skips has none")
+      .Samples(place.values)
+      .Fix(filler ? "Nothing; log the series only where it has a value."
+           : came ? "Look at the loss scale (log it), or train in bf16; without a loss scaler "
+                    "look which batch it was."
+                  : "Nothing, while it stays rare (health/loss-scale counts a logged scale).")
+      .Witness("step", static_cast<double>(course.onset()))
+      .Witness("value", course.what());
+  PutKind(place, course.onset(), filler ? "not-due" : "skipped", &found);
+  return found;
+}
+
+}  // namespace
+
+FindingBuilder NonFiniteFinding(NonFiniteSays says, const NonFiniteCourse& course,
+                                const NonFinitePlace& place) {
+  FindingBuilder found =
+      says == NonFiniteSays::kLasts ? Lasting(course, place) : Passing(says, course, place);
+  found.At(place.layer, place.op, course.onset(), std::max(course.onset(), course.newest()),
+           place.bad_ranks);
+  return found;
+}
+
+FindingBuilder ZeroLossFinding(const ZeroLoss& zero, const NonFinitePlace& place, bool came_back) {
+  const bool lost = zero.norm == ZeroLoss::Norm::kLost;
+  const bool nothing = zero.norm == ZeroLoss::Norm::kZero;
+  const v1::Level level = came_back ? v1::LEVEL_NOTE
+                          : nothing ? v1::LEVEL_WARNING
+                                    : v1::LEVEL_ERROR;
+  FindingBuilder found(level, lost ? v1::STRENGTH_PROVED : v1::STRENGTH_BOUNDED);
+  std::string text = absl::StrFormat("%s is exactly 0 in %d logged rows, steps %d to %d", place.op,
+                                     zero.rows, zero.first, zero.last);
+  if (std::isfinite(zero.before)) absl::StrAppendFormat(&text, "; it was %.4g before", zero.before);
+  absl::StrAppend(
+      &text,
+      lost      ? ". The gradient norm is not finite there: a loss that is NaN is logged as 0 "
+                  "(transformers, logging_nan_inf_filter)."
+      : nothing ? ". The gradient norm is 0, too: nothing is learnt from these batches."
+                : ". No gradient norm is logged: a loss that is NaN is logged as 0 (transformers, "
+                  "logging_nan_inf_filter).",
+      came_back ? " It is above 0 again." : "");
+  found
+      .Title(nothing ? "the loss and the gradient norm are exactly 0"
+                     : "the loss is exactly 0: a NaN that the log hides")
+      .Explain(text)
+      .Cause(nothing ? "no-labels"
+             : lost  ? place.cause
+                     : "masked-nan",
+             lost ? 0.95 : 0.8)
+      .Measured("rows with a loss of exactly 0", static_cast<double>(zero.rows), "rows")
+      .Threshold(0, "a training loss is above 0")
+      .Samples(zero.rows)
+      .Fix(nothing ? "Look at the labels: all masked (ignore index), or a prompt that fills the "
+                     "whole sequence."
+                   : "Set logging_nan_inf_filter=False to see the NaN; go back to the last good "
+                     "checkpoint, use bf16 or fp32, and check labels and inputs.")
+      .Witness("step", static_cast<double>(zero.first))
+      .Witness("rows", static_cast<double>(zero.rows))
+      .At(place.layer, place.op, zero.first, std::max(zero.first, zero.last), place.bad_ranks);
+  if (!lost && !nothing)
+    found.Assume("the loss is one that cannot reach 0 at once (no hinge, no memorised set)");
+  PutKind(place, zero.first, came_back ? "recovered" : "zero", &found);
+  return found;
+}
+
+}  // namespace plumbline::rules

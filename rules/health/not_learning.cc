@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "analysis/series/series.h"
+#include "rules/bases/loss_rule.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/not-learning
+
+The loss stays where it began, though the learning rate is above 0.
+
+**Why.** A run that learns nothing costs what a good one costs, and looks like a plateau. The causes are at its beginning: a clip far below the
+gradient's norm, dead units, gradients that vanish, labels that have nothing to do with the inputs, frozen parameters, bf16 weights that
+swallow updates of under 1/256 of themselves.
+
+**What it checks.** Each training loss from 60 points on, at the end of the run and at 96 points, 192, and so on. It is flat if
+- its first point, its first 3 and its first 8 lie within their noise (3 standard errors) of the median of all;
+- its last third lies no more than 2 standard errors (and 1.5 %) below its first third, and noise hides no fall of 3 %: the upper end of the 99 %
+  interval of the fall is below that;
+- no eighth of the run lies 4 standard errors below the median of all.
+
+Noise is that of neighbours, or that about the line through the newest half, whichever is more, and counts for more where it is correlated. The
+rate must be above 0 in half of the points or more; a rate of 0 is `health/learning-rate`'s. If the level is ln k for a whole k of 2 to 20 (to
+0.3 % and two standard errors), the model guesses uniformly over k classes: the finding states that. If no fall is seen, but noise could hide one of 3 to 10 %: a note.
+
+A model that has converged, and is trained further, shows the same curve. A note, and no warning, is made where the log tells that it may be
+one: its first step is not the run's (more than twice as far from 0 as points are from each other), or it logs an epoch that has not reached 1, unless
+the level is ln k. Within an epoch or more a model that learns fits what it has seen before.
+
+**Bad.** `loss` 2.303 = ln 10 over 200 points at a rate of 1e-3.
+
+**Good.** A late plateau; the loss of a small batch, whose noise hides a fall; a VAE, which falls at once; continued pretraining of a model that has converged.
+
+**How to fix it.**
+- Look whether tensors change (`health/unchanged-tensor`, `precision/lost-update`), and at the gradient norm against the clip (`max_grad_norm`).
+- bf16 weights: keep fp32 master weights (autocast instead of `model.to(bf16)`), or a rate 10 times as high.
+- At ln k: dead units (a lower rate, another initialisation), labels that were shuffled, a head that is not trained.
+
+**Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (`build/dev/bin/series_short_runs_test`, docs/measurements/short_runs.md); under 60 points nothing is judged:
+
+| runs | 10, 20 points | 60 points | 200 points |
+|---|---|---|---|
+| flat at ln k, noise 0.1 to 3 % | 0 | 181 | 198 |
+| flat elsewhere, noise 0.3 to 3 % | 0 | 177 | 199 |
+| flat, noise 2 to 8 % | 0 | 53 (and 99 notes) | 120 (and 48 notes) |
+| false: 13 healthy families, 2,600 runs | 0 | 3 | 0 |
+| continued pretraining that falls by 1 to 4 % under noise of 0.5 to 5 %, no epoch logged | 0 | 24 | 45 |
+
+**Inconclusive when** the series has under 60 points or values of 0 and less, or if noise could hide a fall of 3 % or more.
+
+**What it cannot see.** A run that learns little (a fall of 3 %). **Known alarm:** the last line of the table, if the log holds no epoch: log it, or
+suppress the finding.
+
+**Cost.** None beyond the block medians that `health/loss-stall` keeps.
+
+**Sources.** Amazon SageMaker Debugger `LossNotDecreasing`: 10 steps without a fall of 0.1 %, which accuses any noisy loss. Karpathy, "A Recipe for
+Training Neural Networks", 2019: the loss at initialisation is ln of the number of classes.
+)page";
+
+constexpr RuleInfo kInfo = {
+    "health/not-learning", "the loss does not learn", v1::LEVEL_WARNING, "0.2.0", kPage, {}};
+
+constexpr double kLearningAlarms = 3e-3;  // a healthy run that learns, at 95 %
+constexpr double kMostHidden = 0.1;       // a fall that noise may hide, and yet it is worth a note
+
+class NotLearning : public LossRule {
+ public:
+  explicit NotLearning(const Options& options) : LossRule(options) {}
+
+ protected:
+  std::optional<FindingBuilder> Tell(const LossSeries& /*series*/, const SeriesEvent& /*event*/,
+                                     Said& /*said*/) const override {
+    return std::nullopt;
+  }
+
+  std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
+                                     Said& said) const override {
+    if (series.role != SeriesRole::kLoss || series.detector.linear()) return std::nullopt;
+    if (!at_the_end && !series.detector.EndIsDue()) return std::nullopt;
+    if (said.attempt != series.attempt) said.open = false;
+    const LearningFigures figures = series.detector.LookForLearning();
+    const bool flat = LooksUnlearnt(series);
+    if (!flat && said.open) {
+      said.open = false;
+      return Learns(series, figures);
+    }
+    const bool hidden = at_the_end && figures.hidden && figures.most < kMostHidden && Rated(series);
+    if ((!flat && !hidden) || (said.open && !at_the_end)) return std::nullopt;
+    said.open = flat;
+    said.attempt = series.attempt;
+    FindingBuilder found = Found(series, figures, flat);
+    if (MayRise(series)) Soften(series, &found);
+    return found;
+  }
+
+  std::optional<v1::Verdict> Rest(const LossSeries& series) const override {
+    if (series.role != SeriesRole::kLoss) return std::nullopt;
+    if (series.detector.linear())
+      return Inconclusive("not-positive: a value is 0 or less, and has no logarithm");
+    if (auto few = FewPoints(series, kFewestForLearning)) return few;
+    const LearningFigures figures = series.detector.LookForLearning();
+    if (figures.noisy || figures.hidden)
+      return Inconclusive(
+          absl::StrFormat("noisy: noise of %.3g %% a point could hide a fall of %.3g %%",
+                          100 * figures.sigma, 100 * figures.most));
+    return Pass(figures.flat ? "it stands at a rate of 0: health/learning-rate judges that"
+                             : "it left its first level");
+  }
+
+ private:
+  static bool Rated(const LossSeries& series) {
+    return !series.rate_known || 2 * series.rated >= series.detector.points();
+  }
+
+  // The log may be of a model that had converged before.
+  static std::optional<std::string> MayHaveConverged(const LossSeries& series) {
+    const double points = static_cast<double>(series.detector.points());
+    const double every = static_cast<double>(series.step_last - series.step_first) / (points - 1);
+    if (static_cast<double>(series.step_first) > 2 * every + 1)
+      return "the log begins after the run's beginning: the model may have learnt before";
+    if (series.epoch < 1)
+      return "the first epoch is not over: the model may have converged before this run";
+    return std::nullopt;
+  }
+
+  static FindingBuilder Found(const LossSeries& series, const LearningFigures& figures, bool flat) {
+    const std::optional<std::string> converged = MayHaveConverged(series);
+    const bool warns = flat && (figures.classes > 0 || !converged);
+    FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
+    std::string text = absl::StrFormat(
+        "%s stays at %.4g over all of %d points, steps %d to %d: its last third lies %.2g %% below "
+        "its first, and at most %.2g %% (99 %%; noise of a point %.2g %%)",
+        series.op, std::exp(figures.level), figures.points, series.step_first, series.step_last,
+        100 * std::max(0.0, figures.fall), 100 * figures.most, 100 * figures.sigma);
+    if (figures.classes > 0) {
+      absl::StrAppendFormat(&text, ". That is ln %d = %.4g: a uniform guess over %d classes",
+                            figures.classes, std::log(figures.classes), figures.classes);
+    }
+    found.Title(flat ? "the loss does not learn" : "no fall of the loss is seen under its noise")
+        .Explain(text + ".")
+        .Cause(figures.classes > 0 ? "uniform-guess" : "flat-from-the-beginning",
+               figures.classes > 0 ? 0.9 : 0.7)
+        .Fix(
+            "Compare the gradient norm with the clip (max_grad_norm) and look whether weights "
+            "change; bf16 weights need fp32 masters or a higher rate; check labels and frozen "
+            "parameters.");
+    if (converged && figures.classes == 0) found.Assume(*converged);
+    Describe(series, figures, "stall", &found);
+    return found;
+  }
+
+  static FindingBuilder Learns(const LossSeries& series, const LearningFigures& figures) {
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
+    found.Title("the loss learns after a flat beginning")
+        .Explain(absl::StrFormat("%s was flat at first and has left that level in step %d.",
+                                 series.op, series.step_last))
+        .Cause("recovered", 0.9)
+        .Fix("Nothing; a longer warm-up or another initialisation may shorten such a beginning.");
+    Describe(series, figures, "recovered", &found);
+    return found;
+  }
+
+  static void Describe(const LossSeries& series, const LearningFigures& figures, const char* kind,
+                       FindingBuilder* found) {
+    found->Measured("upper end of the fall", 100 * figures.most, "%")
+        .Threshold(3, "99 % interval of the medians of the first and the last third")
+        .Samples(figures.points)
+        .FalseAlarm("measured", kLearningAlarms)
+        .Witness("level", std::exp(figures.level))
+        .Witness("fall", figures.fall)
+        .Witness("sigma", figures.sigma)
+        .Witness("points", static_cast<double>(figures.points));
+    if (!series.rate_known)
+      found->Assume("no learning rate is recorded: it is taken to be above 0");
+    PlaceOnset(series, series.step_first, series.step_last, kind, found);
+  }
+};
+
+}  // namespace
+
+CatalogueEntry not_learning() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<NotLearning>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
