@@ -89,7 +89,7 @@ using flight::Frozen;
 
 constexpr size_t kMostRanksDrawn = 64;  // of a node, by number
 
-std::string RankList(const std::vector<uint32_t>& ranks) {
+std::string ListRanks(const std::vector<uint32_t>& ranks) {
   constexpr size_t kMostNamed = 8;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size() && i < kMostNamed; ++i)
@@ -144,7 +144,7 @@ Told WordsOf(const Frozen& frozen) {
 }
 
 std::string Explain(const Frozen& frozen) {
-  const std::string ranks = Capitalised(RankList(frozen.ranks));
+  const std::string ranks = Capitalised(ListRanks(frozen.ranks));
   const std::string op = OpWords(frozen.op);
   const std::string waiting = absl::StrCat(
       " ", frozen.waiting.size(), frozen.waiting.size() == 1 ? " rank waits." : " ranks wait.");
@@ -157,17 +157,17 @@ std::string Explain(const Frozen& frozen) {
                             frozen.minority, ", as many ranks each: who is wrong is not told.");
       }
       return absl::StrCat("At ", op, " the ranks differ in ", frozen.what, ": ", frozen.minority,
-                          " on ", RankList(frozen.ranks), ", ", frozen.majority, " on most.",
+                          " on ", ListRanks(frozen.ranks), ", ", frozen.majority, " on most.",
                           waiting);
     case Frozen::Kind::kNotLaunched: {
       std::string text = absl::StrCat(ranks, one ? " has" : " have", " not launched ", op, ", and ",
                                       one ? "holds" : "hold", " nothing pending.", waiting);
       if (frozen.ranks == frozen.without_dump) {
-        text = absl::StrCat("Of ", RankList(frozen.ranks),
+        text = absl::StrCat("Of ", ListRanks(frozen.ranks),
                             " there is no dump that can be read, and the others wait for ",
                             one ? "it" : "them", " at ", op, ".", waiting);
       } else if (!frozen.without_dump.empty()) {
-        absl::StrAppend(&text, " Of ", RankList(frozen.without_dump),
+        absl::StrAppend(&text, " Of ", ListRanks(frozen.without_dump),
                         " there is no dump that can be read.");
       }
       return text;
@@ -296,14 +296,14 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
                         frozen.ranks[0], OpWords(frozen.op), frozen.ranks[1]));
   }
   if (frozen.kind == Frozen::Kind::kNobodyWaits) {
-    return Inconclusive(absl::StrCat("nobody-waits: ", RankList(frozen.ranks),
+    return Inconclusive(absl::StrCat("nobody-waits: ", ListRanks(frozen.ranks),
                                      " had not completed ", OpWords(frozen.op),
                                      " when the dump was written, and no rank "
                                      "waits: dumps of different times look so"));
   }
   if (frozen.kind == Frozen::Kind::kFewDumps) {
     return Inconclusive(absl::StrCat("few-dumps: the ", dumps, " ranks with a dump wait at ",
-                                     OpWords(frozen.op), " for ", RankList(frozen.ranks),
+                                     OpWords(frozen.op), " for ", ListRanks(frozen.ranks),
                                      ", of which there is no dump that can be read"));
   }
   if (frozen.kind == Frozen::Kind::kUnexplained) {
