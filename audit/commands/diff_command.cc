@@ -1,10 +1,9 @@
 // plumb diff A B: two recorded runs, or two groups of them, side by side; two checkpoints where
 // both paths hold nothing else (diff_checkpoints.h). Exit status 0 when they were compared,
-// whatever differs (--expect-equal: 1 where something does; --fail-on: 1 where B ends above A); 2
-// on bad usage, an input that could not be read whole, or where nothing could be compared.
+// whatever differs (--expect-equal: 1 where something does; --fail-on: 1 where B is worse); 2 on
+// bad usage, an input that could not be read whole, or where nothing could be compared.
 #include <unistd.h>
 
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -30,6 +29,7 @@ struct DiffArguments {
   std::string map;
   std::string before;
   std::string fail_on;
+  std::string margin = "5%";
   bool expect_equal = false, quiet = false;
 };
 
@@ -41,7 +41,11 @@ std::optional<double> MarginOf(const std::string& text) {
   return percent / 100;
 }
 
-// --fail-on: what ends too far above, on standard error.
+v1::Level DiffFailLevel(const std::string& name) {  // CLI11 has checked it
+  return name == "note" ? v1::LEVEL_NOTE : name == "warning" ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
+}
+
+// What ends too far above, on standard error.
 bool EndsTooFarAbove(const DiffResult& result, double margin) {
   const std::vector<EndAbove> above = EndsAbove(result, margin);
   for (const EndAbove& one : above) {
@@ -51,6 +55,17 @@ bool EndsTooFarAbove(const DiffResult& result, double margin) {
                         one.name, 100 * one.share, one.points, 100 * margin));
   }
   return !above.empty();
+}
+
+// Findings of B that A has not, on standard error.
+bool FindsMore(const DiffResult& result, v1::Level level) {
+  bool more = false;
+  for (const v1::Finding* finding : result.only_b) {
+    if (finding->suppressed() || finding->level() < level) continue;
+    Fail(absl::StrFormat("B alone has a finding of %s: %s", finding->rule(), finding->title()));
+    more = true;
+  }
+  return more;
 }
 
 // --map; empty, or what is wrong.
@@ -99,9 +114,8 @@ int RunDiff(DiffArguments arguments) {
   if (arguments.expect_equal || !arguments.before.empty())
     return Fail(std::string(arguments.expect_equal ? "--expect-equal" : "--before") +
                 ": expected two checkpoints, found other inputs");
-  const std::optional<double> margin =
-      arguments.fail_on.empty() ? std::optional<double>(HUGE_VAL) : MarginOf(arguments.fail_on);
-  if (!margin) return Fail("--fail-on: expected a margin such as 5%, found " + arguments.fail_on);
+  const std::optional<double> margin = MarginOf(arguments.margin);
+  if (!margin) return Fail("--margin: expected a share such as 5%, found " + arguments.margin);
   AuditOptions options;
   if (const std::string wrong = TakeMap(arguments.map, &options); !wrong.empty())
     return Fail(wrong);
@@ -119,7 +133,9 @@ int RunDiff(DiffArguments arguments) {
         "expected two sides with a step of a series in common, found none: nothing was "
         "compared");
   if (failed_a || failed_b) return kExitError;
-  return EndsTooFarAbove(*result, *margin) ? kExitFindings : kExitClean;
+  if (arguments.fail_on.empty()) return kExitClean;
+  const bool above = EndsTooFarAbove(*result, *margin);
+  return FindsMore(*result, DiffFailLevel(arguments.fail_on)) || above ? kExitFindings : kExitClean;
 }
 
 }  // namespace
@@ -152,9 +168,15 @@ void RegisterDiff(CLI::App& app, int* status) {
                     "tensor has the same bits");
   command
       ->add_option("--fail-on", arguments->fail_on,
-                   "Exit status 1 where a loss of B ends more than this above A's, such as 5% "
-                   "(median of the newest eighth of the common points, 3 at least)")
-      ->type_name("MARGIN");
+                   "Exit status 1 where B has a finding of this level that A has not, or a loss "
+                   "of B ends above A's by more than --margin, beyond the noise")
+      ->check(OneOf({"note", "warning", "error"}));
+  command
+      ->add_option("--margin", arguments->margin,
+                   "For --fail-on: how far a loss of B may end above A's (median of the newest "
+                   "eighth of the common points, 3 at least)")
+      ->type_name("PERCENT")
+      ->capture_default_str();
   command
       ->add_option("--before", arguments->before,
                    "The checkpoint before A: the direction of each change is held against it")

@@ -41,7 +41,7 @@ const std::map<std::string, HelpEnd>& Ends() {
         ""}},
       {"diff",
        {{{0, "compared, whatever differs"},
-         {1, "--expect-equal, and the checkpoints are not equal"},
+         {1, "--expect-equal, and the checkpoints are not equal; --fail-on, and B is worse"},
          {2, "bad usage, or a run that could not be read"}},
         {"plumb diff runs/exp1 runs/exp2", "plumb diff a.csv b.csv --format json",
          "plumb diff step-1000 step-2000 --before step-500",

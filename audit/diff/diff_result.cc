@@ -148,10 +148,21 @@ bool AnythingCompared(const DiffResult& result) {
 
 }  // namespace
 
+namespace {
+
+// A departure, or one side above by the sign test. Of fewer points than that test needs nothing is known of the noise: yes.
+bool BeyondNoise(const AlongAxis& axis) {
+  if (axis.comparison.departure) return true;
+  return !axis.few || axis.few->points < 8 || axis.few->apart;
+}
+
+}  // namespace
+
 std::vector<EndAbove> EndsAbove(const DiffResult& result, double margin) {
   std::vector<EndAbove> above;
   for (const SeriesDiff& series : result.series) {
-    if (!series.by_step || series.by_step->end.points == 0) continue;
+    if (!series.by_step || series.by_step->end.points == 0 || !BeyondNoise(*series.by_step))
+      continue;
     const double share = std::expm1(series.by_step->end.size);
     if (share > margin) above.push_back({series.name, share, series.by_step->end.points});
   }

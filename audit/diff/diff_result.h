@@ -39,7 +39,7 @@ struct EndAbove {
   double share = 0;   // 0.05: 5 % above
   size_t points = 0;  // of the newest common ones
 };
-// Those that end more than `margin` (a share) above, by name.
+// Those that end more than `margin` (a share) above, beyond the noise, by name.
 std::vector<EndAbove> EndsAbove(const DiffResult& result, double margin);
 
 // Keeps the sides; its findings point into them.

@@ -244,17 +244,30 @@ TEST_F(Diff, TooFewSteps) {
   EXPECT_THAT(RunPlumb({"diff", near, far}).output, HasSubstr("the sides differ"));
 }
 
-// A gate: B may end no more than a margin above A.
+// A gate: B may end no more than a margin above A, and has no finding that A has not.
 TEST_F(Diff, FailsOnAMargin) {
   const std::string a = Write("a.plrec", {.steps = 40});
   const std::string b = Write("b.plrec", {.seed = 1, .steps = 40, .from = 10, .factor = 1.2});
   EXPECT_EQ(RunPlumb({"diff", a, b}).status, 0);
-  EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "5%"}).status, 1);
-  EXPECT_THAT(RunPlumb({"diff", a, b, "--fail-on", "5"}).errors, HasSubstr("more than 5 %"));
-  EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "30%"}).status, 0);
-  EXPECT_EQ(RunPlumb({"diff", b, a, "--fail-on", "5%"}).status, 0) << "lower is no fault";
+  EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "error"}).status, 1) << "5 % unless given";
+  EXPECT_THAT(RunPlumb({"diff", a, b, "--fail-on", "error", "--margin", "6"}).errors,
+              HasSubstr("more than 6 %"));
+  EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "error", "--margin", "30%"}).status, 0);
+  EXPECT_EQ(RunPlumb({"diff", b, a, "--fail-on", "error"}).status, 0) << "lower is no fault";
+  EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "5%"}).status, 2);
   for (const char* wrong : {"x", "-5%", "nan", "5%%"})
-    EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", wrong}).status, 2) << wrong;
+    EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "error", "--margin", wrong}).status, 2) << wrong;
+}
+
+TEST_F(Diff, FailsOnAFinding) {
+  const std::string a = Write("a.plrec", {});
+  const std::string b =
+      Write("b.plrec", {.from = 700, .factor = std::numeric_limits<double>::quiet_NaN()});
+  EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "error"}).status, 1);
+  EXPECT_THAT(RunPlumb({"diff", a, b, "--fail-on", "error"}).errors,
+              HasSubstr("B alone has a finding of health/loss-non-finite"));
+  EXPECT_EQ(RunPlumb({"diff", b, b, "--fail-on", "error"}).status, 0) << "A has it, too";
+  EXPECT_EQ(RunPlumb({"diff", b, a, "--fail-on", "error"}).status, 0);
 }
 
 TEST_F(Diff, WhatCannotBeRead) {
