@@ -1,6 +1,5 @@
 // SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012): a keyed 64-bit hash.
-// Without the key nobody computes it, nor finds what was hashed, except by guesses that he can
-// check.
+// Without the key the hash of a value cannot be computed, and a hash cannot be inverted.
 #pragma once
 
 #include <bit>

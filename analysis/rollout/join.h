@@ -53,7 +53,7 @@ struct RolloutJoinCounts {
   uint64_t waiting_train = 0;
   uint64_t waiting_rollout = 0;
   uint64_t empty = 0;  // sequences without log-probabilities of either side
-  // Halves were redacted under different keys, or one side's alone: they cannot meet.
+  // The two sides' ids are under different keys, or only one side's are hashed: halves cannot meet.
   bool keys_differ = false;
   // keys_differ is found again.
   void Persist(Archive& a) {

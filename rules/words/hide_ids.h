@@ -1,5 +1,5 @@
-// A finding or a reason without the token and sequence ids that it names: for readers who have not
-// asked for them. Ids that were redacted already are hidden, too: who has the key has the ids.
+// Removes token and sequence ids from a finding or a reason, for readers who did not ask for them.
+// Redacted ids are removed, too: whoever has the key can find the ids.
 #pragma once
 
 #include <string>

@@ -228,7 +228,7 @@ TEST_F(McpSession, AuditsAPath) {
   EXPECT_THAT(failed(Json::object()), HasSubstr("path: expected, found nothing"));
 }
 
-// Ids name training text: an assistant gets them where it asks for them.
+// Ids name training text: an assistant gets them only if it asks for them.
 TEST_F(McpSession, AnswersNameNoIdsUnlessAsked) {
   Begin();
   const testing::TempFolder dir;

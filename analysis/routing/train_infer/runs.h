@@ -56,8 +56,10 @@ class TrainInferRuns {
   std::map<LayerSite, Steps> Unmatched() const;
 
   void Persist(Archive& a) {
-    a.Version(3, 3);
+    const uint32_t version = a.Version(3, 2);
     a(seen_, waiting_, bytes_, given_up_, compared_);
+    if (version < 3) return;
+    for (auto& [at, waiting] : waiting_) a(waiting.content.key);
   }
 
  private:

@@ -67,8 +67,9 @@ struct RoutedSide {
   // Sorts, drops repeats, cuts to `max_tokens`.
   void Finish(size_t max_tokens);
   size_t bytes() const;
+  // key is kept by TrainInferRuns: versions before it wrote the rest.
   void Persist(Archive& a) {
-    a(experts, top_k, kind, blocked, tokens, sequences, rows, conflicting, whole, key);
+    a(experts, top_k, kind, blocked, tokens, sequences, rows, conflicting, whole);
   }
 };
 

@@ -361,7 +361,7 @@ TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
   EXPECT_THAT(DecideAll(), ElementsAre("all escalated"));
 }
 
-// Ids name training text: a route gets them where it is told to.
+// Ids name training text: a route gets them only if its configuration asks for them.
 TEST_F(AlertSites, ARouteGetsNoIdsUnlessItAsks) {
   AlertRoute asks = RouteTo("asks");
   asks.raw_ids = true;
