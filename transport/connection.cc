@@ -178,7 +178,10 @@ void Connection::OnWelcome(const v1::Welcome& welcome) {
 }
 
 void Connection::OnAck(const v1::Ack& ack) {
-  for (const v1::Rejected& r : ack.rejected()) outbox_.Reject(r.sequence());
+  for (const v1::Rejected& r : ack.rejected()) {
+    outbox_.Reject(r.sequence());
+    if (config_.on_rejected) config_.on_rejected(r.reason());
+  }
   outbox_.Acknowledge(ack.sequence());
   if (ack.sequence() >= in_flight_) in_flight_ = 0;
   last_event_ = last_ack_;

@@ -59,6 +59,8 @@ struct StreamConfig {
   Credentials credentials;
   // The server was there and will not have us, or our credentials cannot be used; may be null.
   std::function<void(const grpc::Status&)> on_refused;
+  // The server refused a batch for good, and why; may be null.
+  std::function<void(const std::string& reason)> on_rejected;
   // A try found nobody, and why; may be null.
   std::function<void(const grpc::Status&)> on_unreachable;
 };

@@ -12,6 +12,7 @@
 #include "server/process/health.h"
 #include "server/process/log.h"
 #include "server/process/memory_limit.h"
+#include "server/process/stop_times.h"
 #include "server/samples/sample_retention.h"
 #include "server/settings/redact_key.h"
 
@@ -120,15 +121,22 @@ StoreOptions StoreOptionsOf(const Config& c, const DataDirectory* data, uint64_t
 Pipeline::~Pipeline() { Stop(); }
 
 void Pipeline::Stop() {
+  StopTimes times;
   if (suppressions_ != nullptr) suppressions_->Stop();
   if (packer_ != nullptr) packer_->Stop();
   if (check_ != nullptr) check_->Stop();
   if (rebuild_ != nullptr) rebuild_->Stop();
   if (capsules_ != nullptr) capsules_->Stop();
+  times.Note("background work");
   if (judge_ != nullptr) judge_->StopDeciding();
+  times.Note("decisions");
   if (journal_ != nullptr) journal_->Stop();
+  times.Note("journal");
   if (judge_ != nullptr) judge_->Stop();
+  times.Note("judge");
   if (checkpointer_ != nullptr) checkpointer_->Stop();
+  times.Note("checkpoint");
+  if (!std::exchange(stopped_, true)) LogDebug("stopped: {}", times.text());
 }
 
 absl::Status Pipeline::OpenStore(const Config& config, uint64_t newest_entry) {

@@ -82,6 +82,7 @@ class Pipeline {
   void MakeRebuild(const Config& config, const Checkpoint& restored);
 
   Counters* const counters_;
+  bool stopped_ = false;
   std::unique_ptr<DataDirectory> data_;  // held until all else is gone
   std::unique_ptr<GapTable> gaps_;
   Mutex segments_;  // held by who removes or replaces segments that are no more written

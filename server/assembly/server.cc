@@ -20,6 +20,7 @@
 #include "server/metrics/server_metrics.h"
 #include "server/process/health.h"
 #include "server/process/memory_limit.h"
+#include "server/process/stop_times.h"
 #include "server/query/query_service.h"
 #include "server/settings/redact_key.h"
 #include "server/web/door.h"
@@ -164,6 +165,7 @@ class ServerImpl : public Server {
 
   void Stop() override {
     if (grpc_ == nullptr) return;
+    StopTimes times;
     http_.reset();
     web_.reset();
     metrics_.reset();
@@ -171,10 +173,15 @@ class ServerImpl : public Server {
     grpc_->GetHealthCheckService()->SetServingStatus(false);
     ingest_->Shutdown();
     query_->Shutdown();
+    times.Note("browsers");
     grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    times.Note("agents");
     pipeline_.Stop();
+    times.Note("judge and files");
     alerts_->Stop();  // what was judged last is told, too
     grpc_.reset();
+    times.Note("alerts");
+    LogDebug("stopped: {}", times.text());
   }
 
  private:

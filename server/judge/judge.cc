@@ -15,7 +15,8 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::seconds kJudgeDrainTime{5};
+// From SIGTERM on. What is not judged by then is in the journal, and the next start judges it.
+constexpr std::chrono::seconds kJudgeDrainTime{1};
 constexpr size_t kMostLinesOfAll =
     1'000'000;                       // in the reports of all runs; beyond it a run has ...
 constexpr size_t kFirstLines = 100;  // ... so many findings, and other lines
@@ -137,14 +138,16 @@ void Judge::Decided() {
 }
 
 void Judge::StopDeciding() {
+  stop_by_ = JudgeQueue::Clock::now() + kJudgeDrainTime;
   MutexLock lock(decisions_mutex_);
   deciding_ = false;
-  decisions_changed_.WaitFor(lock, kJudgeDrainTime,
+  decisions_changed_.WaitFor(lock, kJudgeDrainTime / 2,
                              [this]() PLUMB_REQUIRES(decisions_mutex_) { return decisions_ == 0; });
 }
 
 void Judge::Stop() {
-  stop_by_ = JudgeQueue::Clock::now() + kJudgeDrainTime;
+  // With what StopDeciding took.
+  stop_by_ = std::min(stop_by_.load(), JudgeQueue::Clock::now() + kJudgeDrainTime);
   queue_.Close();
   MutexLock lock(threads_mutex_);
   threads_changed_.Wait(lock, [this]() PLUMB_REQUIRES(threads_mutex_) { return threads_ == 0; });

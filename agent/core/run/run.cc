@@ -170,6 +170,7 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.fill_heartbeat = [state = state_](v1::Heartbeat* beat) { FillHeartbeat(*state, beat); };
     config.credentials = transport::CredentialsFromEnvironment();
     config.on_refused = SayOnce(options.server);
+    config.on_rejected = SayRejected(options.server);
     config.on_unreachable = SayUnreachable(options.server, options.caller);
     config.server_forgot = [state = state_] { state->declare_again.store(true); };
     config.side = directives = std::make_shared<Directives>(state_);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "base/printable.h"
 #include "transport/diagnosis.h"
 #include "transport/reason.h"
 #include "transport/stream_sender.h"
@@ -47,6 +48,17 @@ std::function<void(const grpc::Status&)> SayUnreachable(const std::string& serve
                  "plumbline: no server at %s%s yet: %s. What is observed is kept meanwhile, and "
                  "sent when one answers there.\n",
                  server.c_str(), opened.c_str(), why.c_str());
+  };
+}
+
+std::function<void(const std::string&)> SayRejected(const std::string& server) {
+  return [server, said = false](const std::string& reason) mutable {
+    if (std::exchange(said, true)) return;
+    std::fprintf(
+        stderr,
+        "plumbline: %s refuses what this process sends: %s. Such evidence is lost; run.finish() "
+        "reports how many batches (said once).\n",
+        server.c_str(), Printable(reason).c_str());
   };
 }
 

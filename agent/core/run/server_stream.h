@@ -20,6 +20,9 @@ namespace plumbline::agent {
 // Says once on standard error what a server has against this process: without it, evidence would
 // only pile up.
 std::function<void(const grpc::Status&)> SayOnce(const std::string& server);
+// Prints, once, that the server refuses batches, and why: the run goes on, and its evidence is
+// lost.
+std::function<void(const std::string&)> SayRejected(const std::string& server);
 
 // Says once on standard error that nobody was reached, and why: at the first try, since a wrong
 // port or a typing error is mended best while its author looks. A missing server stays no error.

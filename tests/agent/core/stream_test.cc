@@ -189,6 +189,7 @@ TEST(Stream, RejectedBatchesAreReportedLost) {
   int seen = 0;
   strict.refuse = [&seen](const v1::Batch& b) { return b.evidence_size() != 0 && ++seen % 3 == 0; };
   RecordingServer server(strict);
+  ::testing::internal::CaptureStderr();
   TestRun run(ServerOptions(server.target()));
   RouterCall call(32, 8, 2);
   plumbline_error_t error;
@@ -196,6 +197,10 @@ TEST(Stream, RejectedBatchesAreReportedLost) {
     Train(&run, &call, step, 1, milliseconds(0));
     run.run().Flush(10000, &error);
   }
+  const std::string said = ::testing::internal::GetCapturedStderr();  // while it runs
+  EXPECT_THAT(said, ::testing::HasSubstr(server.target() + " refuses what this process sends: "
+                                                           "refused by the test"));
+  EXPECT_EQ(said.find("refuses what"), said.rfind("refuses what")) << "once";
   EXPECT_EQ(run.Close(20000), PLUMBLINE_INTERNAL);
   EXPECT_THAT(run.error(), ::testing::HasSubstr("10 batches were refused by"));
   ASSERT_TRUE(server.WaitFor([](const Account& a) { return a.items + a.lost == 90; }));
