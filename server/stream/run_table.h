@@ -96,7 +96,9 @@ class RunTable {
   void NoteDied(const std::string& run, bool restarted);
   void NoteHung(const v1::RanksHung& hung);
   // Runs in which every rank has finished or is gone, each reported once until it reports again.
-  std::vector<std::string> TakeEnded(const Skip& skip = nullptr);
+  // Those of `greeted` were over before, and only hellos came since: the rules have judged all.
+  std::vector<std::string> TakeEnded(const Skip& skip = nullptr,
+                                     std::vector<std::string>* greeted = nullptr);
 
   // What a former process found by the two above.
   void SetGone(const v1::RanksGone& gone);
@@ -194,6 +196,7 @@ class RunTable {
     std::map<Rank, int64_t> stuck;  // who was told to hang, in which step
     std::set<Rank> waits;           // ... and who waited for them
     bool forgotten = false;         // it is over, and the rules have forgotten it
+    bool judged = false;            // it was over, and no evidence came since
     void Persist(Archive& archive);
   };
 
