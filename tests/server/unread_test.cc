@@ -85,12 +85,12 @@ class Peer {
   void StopSending() { stop_ = true; }
   uint64_t sent() const { return sent_; }
   bool done() const { return done_; }
-  // Waits until nothing has been sent for a second, all has been sent, or `process` has grown by
+  // Waits until nothing has been sent for two seconds, all has been sent, or `process` has grown by
   // twice of what it may from `before` MiB. Returns its growth.
   int64_t GrowthOf(const Process& process, int64_t before) const {
     int64_t growth = 0;
     uint64_t sent = sent_;
-    for (auto since = Clock::now(); !done_ && Clock::now() - since < milliseconds(1000);) {
+    for (auto since = Clock::now(); !done_ && Clock::now() - since < milliseconds(2000);) {
       std::this_thread::sleep_for(milliseconds(20));
       growth = std::max(growth, ResidentMiB(process) - before);
       if (growth > 2 * kMostGrowthMiB) break;
