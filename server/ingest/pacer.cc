@@ -125,10 +125,21 @@ void Pacer::Place(uint64_t id, const Stream& stream, Part* part) {
   const int64_t position = said == kNever ? group.base : said;
   const bool comes = stream.backlog || stream.call == nullptr;
   const int64_t at = comes && position != kNoLimit ? position : kNever;
-  if (at == part->held_at) return;
-  if (part->held_at != kNever) group.holders.erase({part->held_at, id});
-  if (at != kNever) group.holders.emplace(at, id);
+  Holders* const in = at == kNever             ? nullptr
+                      : stream.call == nullptr ? &group.away
+                                               : &group.connected;
+  if (at == part->held_at && in == part->held_in) return;
+  Unplace(id, part);
+  if (in == nullptr) return;
+  in->emplace(at, id);
   part->held_at = at;
+  part->held_in = in;
+}
+
+void Pacer::Unplace(uint64_t id, Part* part) {
+  if (part->held_in != nullptr) part->held_in->erase({part->held_at, id});
+  part->held_at = kNever;
+  part->held_in = nullptr;
 }
 
 // It said something.
@@ -140,42 +151,51 @@ void Pacer::Settle(uint64_t id, Stream* stream, std::vector<Resume>* free) {
   }
 }
 
-int64_t Pacer::Limit(Group* group) {
+// Where the slowest of those is that were heard of; kNoLimit: there is none.
+int64_t Pacer::Slowest(Group* group, Holders* holders) {
   const Clock::time_point now = options_.now();
-  int64_t limit = kNoLimit;
-  const bool more_may_come = !group->alone && group->speakers.size() < group->world &&
-                             now - group->since <= options_.patience;
-  if (more_may_come && group->base != kNever) limit = group->base + options_.window / 2;
-  while (!group->holders.empty()) {
-    const auto [position, id] = *group->holders.begin();
+  while (!holders->empty()) {
+    const auto [position, id] = *holders->begin();
     Stream& stream = streams_.at(id);
-    if (now - stream.heard <= options_.patience)
-      return std::min(limit, position + options_.window / 2);
-    group->holders.erase(group->holders.begin());
+    if (now - stream.heard <= options_.patience) return position;
     for (Part& part : stream.parts) {
-      if (part.group == group) part.held_at = kNever;
+      if (part.group == group) Unplace(id, &part);
     }
   }
-  return limit;
+  return kNoLimit;
+}
+
+int64_t Pacer::Limit(Group* group, bool shared) {
+  int64_t slowest = Slowest(group, &group->connected);
+  if (!shared) {
+    const bool more_may_come = !group->alone && group->speakers.size() < group->world &&
+                               options_.now() - group->since <= options_.patience;
+    if (more_may_come && group->base != kNever) slowest = std::min(slowest, group->base);
+    slowest = std::min(slowest, Slowest(group, &group->away));
+  }
+  return slowest == kNoLimit ? kNoLimit : slowest + options_.window / 2;
 }
 
 void Pacer::Release(Group* group, std::vector<Resume>* free) {
-  if (group->stopped.empty()) return;
-  const int64_t limit = Limit(group);
-  while (!group->stopped.empty() && group->stopped.begin()->first <= limit) {
-    const auto first = group->stopped.begin();
-    std::erase_if(streams_.at(first->second.stream).stopped,
-                  [&](const auto& at) { return at.second == first; });
-    free->push_back(std::move(first->second.resume));
-    group->stopped.erase(first);
-    --stopped_;
+  for (const bool shared : {false, true}) {
+    auto& stopped = group->stopped[shared ? 1 : 0];
+    if (stopped.empty()) continue;
+    const int64_t limit = Limit(group, shared);
+    while (!stopped.empty() && stopped.begin()->first <= limit) {
+      const auto first = stopped.begin();
+      std::erase_if(streams_.at(first->second.stream).stopped,
+                    [&](const auto& at) { return at.place == first; });
+      free->push_back(std::move(first->second.resume));
+      stopped.erase(first);
+      --stopped_;
+    }
   }
 }
 
 void Pacer::ReleaseStream(Stream* stream, std::vector<Resume>* free) {
-  for (const auto& [group, at] : stream->stopped) {
-    free->push_back(std::move(at->second.resume));
-    group->stopped.erase(at);
+  for (const auto& [group, shared, place] : stream->stopped) {
+    free->push_back(std::move(place->second.resume));
+    group->stopped[shared ? 1 : 0].erase(place);
     --stopped_;
   }
   stream->stopped.clear();
@@ -197,7 +217,7 @@ void Pacer::Drop(uint64_t id, Stream* stream, std::list<Part>::iterator part,
   ReleaseStream(stream, free);
   Uncount(*stream, &*part);
   Group* const group = part->group;
-  if (part->held_at != kNever) group->holders.erase({part->held_at, id});
+  Unplace(id, &*part);
   stream->parts.erase(part);
   Release(group, free);
   if (--group->parts == 0) groups_.erase(std::string(group->key));
@@ -214,6 +234,7 @@ void Pacer::Join(uint64_t id, const void* call, const v1::Hello& hello, std::vec
   Stream& stream = streams_[id];
   ReleaseStream(&stream, free);
   EnterCall(&stream, call);
+  stream.shared = hello.shared();
   const v1::Heartbeat& state = hello.state();
   stream.backlog = state.queued_batches() != 0;
   const bool known = state.any_step() && IsStep(state.oldest_unsent_step()) &&
@@ -259,12 +280,15 @@ bool Pacer::Stop(uint64_t id, Stream* stream, Resume resume) {
   int64_t at = 0;
   for (const Part& part : stream->parts) {
     const int64_t position = CallPosition(*stream, part);
-    if (position == kNever || position == kNoLimit || position <= Limit(part.group)) return false;
+    if (position == kNever || position == kNoLimit || position <= Limit(part.group, stream->shared))
+      return false;
     ahead = part.group;
     at = position;
   }
   if (ahead == nullptr) return false;
-  stream->stopped.emplace_back(ahead, ahead->stopped.emplace(at, Stopped{id, std::move(resume)}));
+  auto& stopped = ahead->stopped[stream->shared ? 1 : 0];
+  stream->stopped.push_back(
+      {ahead, stream->shared, stopped.emplace(at, Stopped{id, std::move(resume)})});
   ++stopped_;
   return true;
 }

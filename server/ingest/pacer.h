@@ -8,6 +8,9 @@
 // until that has come closer. A rank that is slow by itself has no backlog and holds nobody; nor
 // does one that was not heard of for `patience`.
 //
+// A shared call (a relay's) is held by connected streams alone: the hello of a rank that is not
+// connected may be behind what is not read, and the call would wait for itself.
+//
 // A word costs what it says, however many ranks its stream, its call or its run has.
 #pragma once
 
@@ -85,12 +88,14 @@ class Pacer {
     uint64_t stream;
     Resume resume;
   };
+  using Holders = std::set<std::pair<int64_t, uint64_t>>;  // (position, stream)
   // The ranks of one attempt of one role of one run.
   struct Group {
     std::string key;
-    std::set<std::pair<int64_t, uint64_t>> holders;  // (position, stream)
-    std::multimap<int64_t, Stopped> stopped;         // by position
-    int64_t base = kNever;                           // where the first to say so began
+    Holders connected, away;
+    // By position: streams of calls of their own, and of shared calls.
+    std::multimap<int64_t, Stopped> stopped[2];
+    int64_t base = kNever;  // where the first to say so began
     uint32_t world = 0;
     bool alone = false;                               // who never came is not waited for
     Clock::time_point since;                          // it is known
@@ -109,7 +114,8 @@ class Pacer {
     Group* group = nullptr;
     std::unordered_map<uint32_t, Rank> ranks;
     std::set<std::pair<int64_t, uint32_t>> unfinished;  // of them: (through, rank)
-    int64_t held_at = kNever;                           // its place in `holders`
+    int64_t held_at = kNever;                           // its place in ...
+    Holders* held_in = nullptr;                         // ... of its group; null: it holds none
     std::optional<int64_t> counted;                     // its place among its call's positions
     // kNoLimit when every rank has finished, kNever while one has not said how far it is.
     int64_t position() const;
@@ -117,9 +123,15 @@ class Pacer {
   struct Stream {
     const void* call = nullptr;  // null: nobody speaks for it
     std::list<Part> parts;       // the last one spoken of first
+    bool shared = false;         // ... the call carries others
     bool backlog = false;
     Clock::time_point heard;
-    std::vector<std::pair<Group*, std::multimap<int64_t, Stopped>::iterator>> stopped;
+    struct At {
+      Group* group;
+      bool shared;
+      std::multimap<int64_t, Stopped>::iterator place;
+    };
+    std::vector<At> stopped;
   };
   struct Call {
     size_t streams = 0;
@@ -143,7 +155,9 @@ class Pacer {
   void Drop(uint64_t id, Stream* stream, std::list<Part>::iterator part, std::vector<Resume>* free)
       PLUMB_REQUIRES(mutex_);
   void Forget(uint64_t id, std::vector<Resume>* free) PLUMB_REQUIRES(mutex_);
-  int64_t Limit(Group* group) PLUMB_REQUIRES(mutex_);
+  static void Unplace(uint64_t id, Part* part);
+  int64_t Slowest(Group* group, Holders* holders) PLUMB_REQUIRES(mutex_);
+  int64_t Limit(Group* group, bool shared) PLUMB_REQUIRES(mutex_);
   void Release(Group* group, std::vector<Resume>* free) PLUMB_REQUIRES(mutex_);
   void ReleaseStream(Stream* stream, std::vector<Resume>* free) PLUMB_REQUIRES(mutex_);
 

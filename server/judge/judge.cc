@@ -351,12 +351,8 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
   if (event.has_run_finished()) {
     const std::string& run = event.run_finished().run();
-    liveness_.Forget(run);
+    TellOver(run);
     LogInfo("run {:?}: over", run);
-    {
-      const MutexLock lock(owners_mutex_);
-      if (on_over_) on_over_(run);
-    }
     const bool forgotten = !engine_->Knows(run);
     const MutexLock lock(mutex_);
     runs_.SetEnded(run);
@@ -383,6 +379,13 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
     incident_table_->Apply(event.incident()).IgnoreError();
   }
   TellHeld();
+}
+
+// No process of the run is there any more.
+void Judge::TellOver(const std::string& run) {
+  liveness_.Forget(run);
+  const MutexLock lock(owners_mutex_);
+  if (on_over_) on_over_(run);
 }
 
 // Of several runs at one time: each has a report of its own, and what is shared has a lock.

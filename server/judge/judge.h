@@ -251,6 +251,7 @@ class Judge {
   uint64_t EntryOf(const std::string& run) const;
   absl::Status KeepAndApply(v1::JudgeEvent event);
   void Apply(uint64_t entry, const v1::JudgeEvent& event);
+  void TellOver(const std::string& run);
   void OnVerdict(const v1::Verdict& verdict);
   void SetClosedStep(const std::string& run);
   void ShowClosedStep(const std::string& run);

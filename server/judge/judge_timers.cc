@@ -93,12 +93,12 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   CloseOverTheSlow(skip);
   ForgetStreams(now);
   std::vector<v1::RanksGone> gone;
-  std::vector<std::string> ended, awaited, bad;
+  std::vector<std::string> ended, greeted, awaited, bad;
   {
     const MutexLock lock(mutex_);
     awaited = runs_.TakeAwaited(awake_.At(now), kAwaitQuietly);
     gone = runs_.TakeGone(awake_.At(now), skip);
-    ended = runs_.TakeEnded(skip);
+    ended = runs_.TakeEnded(skip, &greeted);
     bad = runs_.TakeBadEnds(awake_.At(now), skip);
   }
   for (const std::string& line : awaited) LogInfo("{}", line);
@@ -112,6 +112,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
     event.mutable_ended()->set_run(run);
     PushEvent(std::move(event));
   }
+  for (const std::string& run : greeted) TellOver(run);
   for (const std::string& run : ended) {
     v1::JudgeEvent event;
     event.mutable_run_finished()->set_run(run);

@@ -22,8 +22,8 @@
 namespace plumbline::server {
 namespace {
 
-constexpr size_t kMostOutgoing = 1 << 20;  // bytes of answers to one process
-constexpr size_t kMostUnreadAnswers = 256;     // answers; above, its messages are not read
+constexpr size_t kMostOutgoing = 1 << 20;   // bytes of answers to one process
+constexpr size_t kMostUnreadAnswers = 256;  // answers; above, its messages are not read
 
 // One agent's call. Reads are handled one after another by gRPC; the rest is guarded by mutex_.
 class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
@@ -167,9 +167,11 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   // Ends the call without its answers: a status would wait for its turn after them.
   void CutOffLocked() PLUMB_REQUIRES(mutex_) {
-    ++board_->counters().unread;
-    LogWarning("stream {:016x} ended: its process does not read the answers, and {} bytes wait",
-               stream_id_, outgoing_bytes_);
+    const uint64_t ended = ++board_->counters().unread;
+    LogWarning(
+        "stream {:016x} ended: its process does not read the answers, and {} bytes wait ({} such "
+        "streams so far)",
+        stream_id_, outgoing_bytes_, ended);
     ending_ = true;
     status_ = {grpc::StatusCode::RESOURCE_EXHAUSTED, "the answers are not read"};
     while (outgoing_.size() > 1) {

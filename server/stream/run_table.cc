@@ -135,8 +135,9 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
   for (const v1::Source& source : batch.sources()) {
     by_source.push_back(&RunOf(source, unix_ns));
     Touch(*by_source.back(), stream_id, source, now);
-    if (begins && std::exchange(by_source.back()->forgotten, false))
-      ExpectAgain(*by_source.back(), now);
+    if (!begins) continue;
+    by_source.back()->judged = false;
+    if (std::exchange(by_source.back()->forgotten, false)) ExpectAgain(*by_source.back(), now);
   }
   AccountItems(batch, by_source);
   for (const v1::Progress& progress : batch.progress()) {
@@ -223,7 +224,7 @@ void RunTable::SetGone(const v1::RanksGone& gone) {
 void RunTable::SetEnded(const std::string& run) {
   const auto found = runs_.find(run);
   if (found == runs_.end()) return;
-  found->second.ended = true;
+  found->second.ended = found->second.judged = true;
   ForgetRanksOver();
 }
 
@@ -448,12 +449,12 @@ bool RunTable::AllRanksOver(const Run& run) const {
          });
 }
 
-std::vector<std::string> RunTable::TakeEnded(const Skip& skip) {
+std::vector<std::string> RunTable::TakeEnded(const Skip& skip, std::vector<std::string>* greeted) {
   std::vector<std::string> ended;
   for (auto& [name, run] : runs_) {
     if (run.ended || (skip && skip(name)) || run.ranks.empty() || !AllRanksOver(run)) continue;
     run.ended = true;
-    ended.push_back(name);
+    (run.judged && greeted != nullptr ? *greeted : ended).push_back(name);
   }
   return ended;
 }
@@ -548,7 +549,8 @@ void RunTable::Persist(Archive& archive) {
   if (version < 4) return;
   for (auto& [name, run] : runs_) archive(run.waits);
   if (version < 5) return;
-  for (auto& [name, run] : runs_) archive(run.forgotten, run.stopped_since, run.stopped_step);
+  for (auto& [name, run] : runs_)
+    archive(run.forgotten, run.judged, run.stopped_since, run.stopped_step);
 }
 
 std::vector<v1::RunInfo> RunTable::List() const {

@@ -97,7 +97,9 @@ class RunTable {
   void NoteHung(const v1::RanksHung& hung);
   void NoteStopped(const v1::StepsStopped& stopped, int64_t unix_ns);
   // Runs in which every rank has finished or is gone, each reported once until it reports again.
-  std::vector<std::string> TakeEnded(const Skip& skip = nullptr);
+  // Those of `greeted` were over before, and only hellos came since: the rules have judged all.
+  std::vector<std::string> TakeEnded(const Skip& skip = nullptr,
+                                     std::vector<std::string>* greeted = nullptr);
 
   // What a former process found by the two above.
   void SetGone(const v1::RanksGone& gone);
@@ -197,6 +199,7 @@ class RunTable {
     bool forgotten = false;         // it is over, and the rules have forgotten it
     int64_t stopped_since = 0;      // its steps were reported to have stopped; Unix ns, 0: no
     int64_t stopped_step = 0;       // the newest one then
+    bool judged = false;            // it was over, and no evidence came since
     void Persist(Archive& archive);
   };
 

@@ -134,6 +134,37 @@ TEST(Relay, KeepsNothingAndSaysSo) {
               ::testing::HasSubstr("--data: expected none beside relay.upstream: a relay judges"));
 }
 
+// A rank with a long backlog comes back first. The hello of the other one is behind it on the same
+// call, and is heard long before the grace (30 s) is over.
+TEST(Relay, AHelloDoesNotWaitBehindABacklog) {
+  Plumbd server;
+  const auto relay = RelayTo(server);
+  const v1::Source fast = SourceOf("relayed", 0, 2), slow = SourceOf("relayed", 1, 2);
+  {
+    AgentStream first(*relay, 7, {fast}), second(*relay, 8, {slow});
+    ASSERT_TRUE(first.Send(ScalarStep(fast, 0), 1));
+    ASSERT_TRUE(second.Send(ScalarStep(slow, 0), 1));
+    ASSERT_TRUE(first.Acknowledged(1));
+    ASSERT_TRUE(second.Acknowledged(1));
+  }
+  AgentStream first(*relay, 7, {fast});
+  ASSERT_TRUE(first.Welcomed());
+  for (int64_t step = 1; step <= 200; ++step)
+    ASSERT_TRUE(first.Send(ScalarStep(fast, step), static_cast<uint64_t>(step) + 1));
+  const auto begin = std::chrono::steady_clock::now();
+  AgentStream second(*relay, 8, {slow});
+  ASSERT_TRUE(second.Welcomed());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  for (int64_t step = 1; step <= 200; ++step)
+    ASSERT_TRUE(second.Send(ScalarStep(slow, step), static_cast<uint64_t>(step) + 1));
+  EXPECT_TRUE(second.Acknowledged(201));
+  EXPECT_TRUE(first.Acknowledged(201));
+  EXPECT_TRUE(Eventually([&] {
+    const auto run = server.Run("relayed");
+    return run && run->closed_step() == 200 && run->late() == 0;
+  }));
+}
+
 // A process behind a relay that comes back with something else to say: it is refused, and the
 // former connection, of which nobody takes the place, has ended.
 TEST(Relay, WhoIsRefusedWhenItComesBackHasLeft) {

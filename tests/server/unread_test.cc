@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "tests/server/support.h"
@@ -75,19 +76,21 @@ class Peer {
   // Sends up to `most` refused batches. The end of it is not waited for.
   void SendRefused(uint64_t most) {
     writer_ = std::thread([this, most] {
-      while (sent_ < most && call_->Write(Refused(source_, sent_ + 1))) ++sent_;
+      while (!stop_ && sent_ < most && call_->Write(Refused(source_, sent_ + 1))) ++sent_;
       done_ = true;
     });
   }
   bool Read(v1::ServerMessage* message) { return call_->Read(message); }
+  void Cancel() { context_.TryCancel(); }
+  void StopSending() { stop_ = true; }
   uint64_t sent() const { return sent_; }
   bool done() const { return done_; }
-  // Waits until nothing has been sent for a second, all has been sent, or `process` has grown by
+  // Waits until nothing has been sent for two seconds, all has been sent, or `process` has grown by
   // twice of what it may from `before` MiB. Returns its growth.
   int64_t GrowthOf(const Process& process, int64_t before) const {
     int64_t growth = 0;
     uint64_t sent = sent_;
-    for (auto since = Clock::now(); !done_ && Clock::now() - since < milliseconds(1000);) {
+    for (auto since = Clock::now(); !done_ && Clock::now() - since < milliseconds(2000);) {
       std::this_thread::sleep_for(milliseconds(20));
       growth = std::max(growth, ResidentMiB(process) - before);
       if (growth > 2 * kMostGrowthMiB) break;
@@ -103,7 +106,7 @@ class Peer {
   std::unique_ptr<v1::Ingest::Stub> stub_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AgentMessage, v1::ServerMessage>> call_;
   std::atomic<uint64_t> sent_{0};
-  std::atomic<bool> done_{false};
+  std::atomic<bool> stop_{false}, done_{false};
   std::thread writer_;
 };
 
@@ -149,6 +152,46 @@ TEST(Unread, ARelayHoldsLittleForAPeerThatNeverReads) {
   EXPECT_LE(server_growth, kMostGrowthMiB);
   EXPECT_LT(peer.sent(), kFlood);
   ExpectServed(relay);
+}
+
+// A peer that reads, whose refusals the journal cannot take: those on their way to it are bounded
+// as well, and arrive when the disk has space again.
+TEST(Unread, RefusalsWaitForAFullDisk) {
+  TempFolder folder;
+  const std::string fault = folder.Write("fault", "none 0");
+  const auto set_fault = [&](const std::string& disk) {
+    folder.Write("fault.new", disk + " 0");
+    std::filesystem::rename(folder.File("fault.new"), fault);
+  };
+  Plumbd server({"--data", folder.File("data")},
+                {"ASAN_OPTIONS=verify_asan_link_order=0",
+                 std::string("LD_PRELOAD=") + PLUMB_FAULT_LIBRARY, "PLUMB_FAULT_FILE=" + fault});
+  ASSERT_FALSE(server.address().empty()) << server.process().errors();
+  ExpectServed(server);
+  const int64_t before = ResidentMiB(server.process());
+  Peer peer(server);
+  std::atomic<uint64_t> refused{0};
+  std::atomic<bool> in_order{true};
+  std::thread reader([&] {
+    v1::ServerMessage message;
+    while (peer.Read(&message)) {
+      for (const v1::Rejected& rejected : message.ack().rejected())
+        in_order = in_order && rejected.sequence() == ++refused;
+    }
+  });
+  set_fault("full");
+  peer.SendRefused(kFlood);
+  const int64_t growth = peer.GrowthOf(server.process(), before);
+  std::printf("%llu batches were sent, the server grew by %lld MiB\n",
+              static_cast<unsigned long long>(peer.sent()), static_cast<long long>(growth));
+  EXPECT_LE(growth, kMostGrowthMiB);
+  EXPECT_LT(peer.sent(), kFlood);
+  peer.StopSending();
+  set_fault("none");
+  EXPECT_TRUE(Eventually([&] { return refused >= 2000; })) << refused << " of " << peer.sent();
+  EXPECT_TRUE(in_order);
+  peer.Cancel();
+  reader.join();
 }
 
 // Reads an answer each 2 ms. Every refusal arrives once, and the stream goes on.

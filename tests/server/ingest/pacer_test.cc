@@ -53,6 +53,12 @@ class PacerTest : public ::testing::Test {
     return std::exchange(resumed_, 0);
   }
   const void* Call(uint64_t stream) { return &calls_[stream]; }
+  // Over a relay's call, which is the same for all.
+  void JoinShared(uint64_t stream) {
+    v1::Hello hello = HelloOf({Rank(stream)});
+    hello.set_shared(true);
+    pacer_.Join(stream, Call(0), hello, &free_);
+  }
 
   uint32_t world_ = 0;  // unknown: nobody is expected who has not joined
   std::array<char, 16> calls_{};
@@ -61,6 +67,32 @@ class PacerTest : public ::testing::Test {
   Resumes free_;
   int resumed_ = 0;
 };
+
+// Its hello may be behind what is not read.
+TEST_F(PacerTest, ASharedCallDoesNotWaitForARankThatIsNotConnected) {
+  world_ = 3;
+  for (const uint64_t stream : {1, 2}) JoinShared(stream);
+  for (const uint64_t stream : {1, 2}) EXPECT_TRUE(Read(stream, 0, 5));
+  pacer_.Leave(2, &free_);
+  for (int64_t step = 1; step < 3 * kWindow; ++step) ASSERT_TRUE(Read(1, step, 5)) << step;
+  // It waits for one that is connected elsewhere, and for one of its own it is not ahead.
+  Join(3);
+  EXPECT_TRUE(Read(3, 0, 5));
+  EXPECT_FALSE(Read(1, 3 * kWindow, 5));
+  EXPECT_EQ(Resumed(), 0);
+  pacer_.Leave(3, &free_);
+  EXPECT_EQ(Resumed(), 1) << "what went may come back behind it";
+}
+
+// Healthy twin: a call of its own does, since the other hello has a call of its own as well.
+TEST_F(PacerTest, ACallOfItsOwnWaitsForARankThatIsNotConnected) {
+  world_ = 2;
+  for (const uint64_t stream : {1, 2}) Join(stream);
+  for (const uint64_t stream : {1, 2}) EXPECT_TRUE(Read(stream, 0, 5));
+  pacer_.Leave(2, &free_);
+  EXPECT_FALSE(Read(1, kWindow, 5));
+  EXPECT_EQ(Resumed(), 0);
+}
 
 TEST_F(PacerTest, StopsWhoIsAheadOfABacklogUntilItComesCloser) {
   Join(1);

@@ -143,6 +143,38 @@ TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) 
   EXPECT_EQ(counters_->engine_refused, 0u);
 }
 
+// A rank that says hello and leaves again brings nothing: what the rules know of the run stays.
+TEST_F(JudgeAlone, AHelloAloneDoesNotMakeARunForgotten) {
+  Open();
+  const v1::Source source = SourceOf("run", 0, 2), other = SourceOf("run", 1, 2);
+  Connect(1, source);
+  Connect(2, other);
+  Deliver(1, 1, RowOf(source, 0, true));
+  Deliver(2, 1, RowOf(other, 0, true));
+  for (int64_t step = 1; step <= 9; ++step)
+    Deliver(2, static_cast<uint64_t>(step) + 1, RowOf(other, step, false));
+  Disconnect(1, source);
+  Disconnect(2, other);
+  ASSERT_TRUE(ClosesThrough("run", 9));
+  for (int i = 0; i < 3; ++i) {
+    Connect(1, source);
+    Disconnect(1, source);
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  }
+  Connect(1, source);
+  for (int64_t step = 1; step <= 9; ++step)
+    Deliver(1, static_cast<uint64_t>(step) + 1, RowOf(source, step, false));
+  EXPECT_TRUE(Eventually([&] { return Stored("run") == 20; })) << Stored("run");
+  // All of it is shown: the run was not begun anew.
+  v1::QuerySeriesRequest request;
+  request.set_run("run");
+  v1::QuerySeriesResponse response;
+  ASSERT_TRUE(pipeline_->store().QuerySeries(request, &response).ok());
+  ASSERT_EQ(response.series_size(), 1);
+  EXPECT_EQ(response.series(0).step_size(), 10);
+  EXPECT_TRUE(response.series(0).absent().empty()) << response.series(0).ShortDebugString();
+}
+
 // The same across a restart: what is forgotten stays so.
 TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
   constexpr int kRuns = 66;
@@ -165,6 +197,34 @@ TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
   Connect(1, source);
   Deliver(1, 2, RowOf(source, 1, false));
   EXPECT_TRUE(ClosesThrough(name(0), 1)) << Run(name(0)).ShortDebugString();
+}
+
+// The sets of a stream that the stream table has forgotten go, once all of it is judged, and no
+// other's: a batch that does not declare them again is refused, and counted.
+TEST_F(JudgeAlone, SetsGoWithTheStreamThatTheTableForgets) {
+  constexpr uint64_t kKnown = 1, kForgotten = 2;
+  Open();
+  pipeline_->judge().SetKnownStreams([](uint64_t stream) { return stream == kKnown; });
+  const v1::Source known = SourceOf("known"), forgotten = SourceOf("forgotten");
+  Connect(kKnown, known);
+  Connect(kForgotten, forgotten);
+  Deliver(kKnown, 1, RowOf(known, 0, true));
+  Deliver(kForgotten, 1, RowOf(forgotten, 0, true));
+  int64_t step = 0;
+  ASSERT_TRUE(Eventually([&] {  // two looks, 5 s apart
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    ++step;
+    Deliver(kForgotten, static_cast<uint64_t>(step) + 1, RowOf(forgotten, step, false));
+    return counters_->engine_refused > 0;
+  }));
+  EXPECT_TRUE(Eventually([&] { return Run("forgotten").lost() == counters_->engine_refused; }));
+  Deliver(kKnown, 2, RowOf(known, 1, false));
+  EXPECT_TRUE(ClosesThrough("known", 1));
+  EXPECT_EQ(Run("known").lost(), 0u);
+  const uint64_t stored = Stored("forgotten");
+  Deliver(kForgotten, static_cast<uint64_t>(step) + 2, RowOf(forgotten, step + 1, true));
+  EXPECT_TRUE(Eventually([&] { return Stored("forgotten") == stored + 1; }));
+  pipeline_->judge().SetKnownStreams(nullptr);
 }
 
 // Refused once live and once by the retry: counted once.
