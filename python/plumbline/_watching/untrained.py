@@ -37,6 +37,11 @@ class Untrained:
         self._ran, self._undo = set(), None
         self._sums = self._before = None
 
+    @property
+    def looks(self):
+        """Is there anything to look at, or to record?"""
+        return self._waiting is None or bool(self._waiting) or self._next == _FIRST
+
     def _named(self):
         return [(self._prefix + name, p) for name, p in self._model.named_parameters() if p.requires_grad]
 
@@ -70,7 +75,7 @@ class Untrained:
 
     def step_ends(self):
         """After an update, in the open step."""
-        if self._waiting is None or (self._next > _FIRST and not self._waiting):
+        if self._waiting is None:
             return
         if self._steps == _FIRST - 1 and self._waiting and self._undo is None and not self._compiled and not compiles():
             self._listen()
