@@ -5,6 +5,7 @@ import re
 from .._compiled import compiles
 from .._routers import OnlyHere
 from .._screen import Checksums
+from .._tensors import local
 from .unwrap import held_by
 
 _FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
@@ -49,6 +50,7 @@ class Untrained:
         """At the first update: what FSDP2 and new heads replaced since the watch is in place."""
         named = self._named()
         held = held_by(self._found.values())
+        named = [(name, p) for name, p in named if local(p).numel()]  # other ranks hold all of it, and its gradient
         self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
         self._held, self._trained = len(self._waiting), len(named)
         self._late = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known]
