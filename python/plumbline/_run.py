@@ -411,6 +411,7 @@ class Run(Observations):
                 self._check("finish", status)
             elif status < 0 and status != UNAVAILABLE:  # which the library has printed
                 print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
+        self._models_watched.remove()
         _endings.closed(self)
         return self._kept
 

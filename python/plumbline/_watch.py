@@ -16,7 +16,7 @@ from ._routers import OnlyHere, Routers, before_forward
 from ._screen import Checksums, combined, look
 from ._shards import shard_names
 from ._tensors import Unsupported, local
-from ._watching.clipping import Clipping
+from ._watching.clipping import Clip, Clipping
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
 from ._watching.leftover import Leftover
@@ -159,8 +159,10 @@ class Watch:
         self.stages.enter(NONE)
         self._clipped, self.clips = self.clips, []
         if updated:
-            self._guarded(self._untrained.step_ends)
-            self._guarded(self._shares.step_ends, self._loop.backwards)
+            if self._untrained.looks:
+                self._guarded(self._untrained.step_ends)
+            if self._shares.open or self._loop.backwards > 1:
+                self._guarded(self._shares.step_ends, self._loop.backwards)
             if self._gradients.screened == self._run._step and self._copies:
                 self._screen_weights()
             self._observe_weights()
@@ -201,7 +203,7 @@ class Watch:
             self._routers.forward(training, (*inputs, *words.values()) if words else inputs)
         if not training:
             return self.stages.evaluates()
-        if self._run._step == NO_STEP and (self._ddp is None or not self.found) and self._completed_since():
+        if not self._asked and self._run._step == NO_STEP and self._completed_since():
             return None
         self._passes.begun, self.thread = True, get_ident()
         if self._ddp_pending:
@@ -216,8 +218,6 @@ class Watch:
     def _completed_since(self):
         """At the first forward pass: has DistributedDataParallel been put around the model since the watch, or was an optimizer made where
         there was none? Then another watch takes this one's place."""
-        if self._asked:
-            return False
         self._asked = True
         ddp = around(self._model) if self._ddp is None else None
         optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found] or holders([p for _, p in self._trained])
@@ -261,9 +261,10 @@ class Watch:
 
     def backward_ends(self):
         self.stages.enter(NONE)
-        self._guarded(self._shares.backward_ends)
-        if self._kept is not None:
-            self._guarded(self._kept.backward_ends, self._run._step, self._loop.micro)
+        if self._shares.open:
+            self._guarded(self._shares.backward_ends)
+        if self._kept is not None and self._kept.wants(self._run._step, self._loop.micro):
+            self._guarded(self._kept.backward_ends)
 
     def _look_at_left(self, micro):
         """Gradients that the step before has left, and those of several backward passes, add up."""
@@ -292,9 +293,11 @@ class Watch:
         step = self._run._step
         if step == NO_STEP:
             return
-        self._guarded(self._untrained.before_update, optimizer)
-        self._guarded(self._shares.before_update, self.clips)
-        if self._kept is not None:
+        if self._untrained.looks:
+            self._guarded(self._untrained.before_update, optimizer)
+        if self._shares.open:
+            self._guarded(self._shares.before_update, self.clips)
+        if self._kept is not None and self._kept.open:
             self._guarded(self._kept.before_update)
         paced = self._pace.due(step)
         if paced and not self._has_stepped():
@@ -310,10 +313,14 @@ class Watch:
         step = self._run._step
         return self._pace.due(step) or any(self._gradients.due(o) or self._updates[id(o)].due(step) for o in self.optimizers)
 
+    def clip(self, parameters, total, most):
+        """clip_grad_norm_ is about to clip, or has clipped, these parameters' gradients."""
+        self.clips.append(Clip(parameters, total, most))
+
     def loss_factor(self, micro):
         """By which the step's losses are those of the gradients that the optimizer got."""
         try:
-            return 1.0 if self._kept is None else self._kept.factor(micro, self._clipped, self._loop.applied_scale())
+            return 1.0 if self._kept is None or not self._kept.open else self._kept.factor(micro, self._clipped, self._loop.applied_scale())
         except Exception as error:
             self._failed("loss_factor", error)
             return 1.0

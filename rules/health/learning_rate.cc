@@ -375,7 +375,7 @@ class LearningRate : public Rule {
       return Inconclusive(
           absl::StrCat("few-steps: fewer than ", kZeroRateSteps, " steps told a rate"));
     if (rate.at_rest > 0) return Pass("the rate came to rest in the last tenth of the run");
-    return Pass("the rate never stood at zero, and was the same on all ranks");
+    return Pass("the rate did not stay at zero, and was the same on all ranks");
   }
 
   const SeriesRoles roles_;

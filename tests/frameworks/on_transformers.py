@@ -86,7 +86,7 @@ def trainer(run):
     return train(Watch(run), llama())
 
 
-@case()
+@case(level="warning", says=r"8 trained parameters, AdamW, LoRA r=4 on q_proj, v_proj \(4 adapters\), base frozen$")
 def lora(run):
     model = peft.get_peft_model(llama(), peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
     return train(Watch(run), model, learning_rate=1e-3)
@@ -119,6 +119,15 @@ def adapted(checkpointing, inputs_require):
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
         model.enable_input_require_grads() if inputs_require else model.base_model.model.disable_input_require_grads()
     return model
+
+
+@case(level="warning", opens=False)
+def trained_twice(_):
+    """A second train() of the same Trainer starts at step 1 again: another attempt of the run."""
+    callback = PlumblineCallback()
+    trainer = fit(llama(), [callback], max_steps=5)
+    trainer.train()
+    return finish(callback, trainer)
 
 
 class Unreached(Trainer):

@@ -17,7 +17,7 @@ def tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=model, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
 
 
-@case()
+@case(level="warning")
 def supervised(run):
     watch, model = Watch(run), llama()
     texts = [" ".join(f"w{max(3, int(n))}" for n in row) for row in words(STEPS * 4)]

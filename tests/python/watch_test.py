@@ -308,7 +308,7 @@ def test_what_cannot_be_hooked_is_declared_with_the_remedy(tmp_path):
 
 
 @pytest.mark.parametrize("call, said", [
-    ("run.watch(model, opt, scalr=1)", "'scaler' meant"), ("run.watch(model)", "expected an optimizer"),
+    ("run.watch(model, opt, scalr=1)", "'scaler' meant"), ("run.watch(model, 3)", "expected an optimizer"),
     ("run.watch(torch.jit.script(torch.nn.Linear(2, 1)), opt)", "before torch.jit"),
     ("first = run.watch(model, opt); run.watch(model, opt)", "watched already"),
 ])  # fmt: skip

@@ -117,7 +117,7 @@ class Clipping:
         for held in cls.watches.refs if known and whole else ():
             watch = held()
             if watch is not None:
-                watch.clips.append(Clip(parameters, total, max_norm))
+                watch._guarded(watch.clip, parameters, total, max_norm)
         return parameters
 
 

@@ -20,13 +20,19 @@ class Kept:
         self._some, self._on, self._number = None, False, None
         self._before = self._after = None
 
-    def backward_ends(self, step, micro):
-        if self._on or step < _FIRST or micro > 1:
-            self._before = self._sample()
+    @property
+    def open(self):
+        """Gradients were sampled, and no step has ended since."""
+        return self._before is not None
+
+    def wants(self, step, micro):
+        return self._on or step < _FIRST or micro > 1
+
+    def backward_ends(self):
+        self._before = self._sample()
 
     def before_update(self):
-        if self._before is not None:
-            self._after = self._sample()
+        self._after = self._sample()
 
     def _sample(self):
         torch = sys.modules["torch"]

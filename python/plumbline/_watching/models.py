@@ -40,3 +40,10 @@ class Models:
     def leave(self, model):
         self._live.pop(model, None)
         self._watches.pop(model, None)
+
+    def remove(self):
+        """The run is over: the trainer goes on without hooks."""
+        for held in list(self._watches.values()):
+            watch = held()
+            if watch is not None:
+                watch.remove()

@@ -16,7 +16,7 @@ def _ids(value):
 def tokens_of(inputs, words):
     """Of one forward pass: elements of the first tensor of integers with more than one axis, or of the keyword that holds token ids."""
     ids = next((value for value in inputs if _ids(value)), None)
-    if ids is None:
+    if ids is None and words:
         ids = next((words[name] for name in _IDS if _ids(words.get(name))), None)
     return 0 if ids is None else ids.numel()
 

@@ -41,6 +41,11 @@ class Shares:
         self._undo = None
         self._means, self._share, self._kept, self._gradients = (), None, math.nan, None
 
+    @property
+    def open(self):
+        """A micro-batch of this step was recomputed."""
+        return self._share is not None
+
     def labelled(self, words):
         """In front of a forward pass that is trained on."""
         if self._several and self._undo is None and not self._compiled and words.get("labels") is not None:
@@ -70,8 +75,7 @@ class Shares:
             self._share = min((float(loss) / m for m in means), key=lambda share: abs(share - 1))
 
     def backward_ends(self):
-        if self._share is not None:
-            self._gradients = self._now()
+        self._gradients = self._now()
 
     def _now(self):
         torch = sys.modules["torch"]
@@ -80,7 +84,7 @@ class Shares:
 
     def before_update(self, clips):
         """What the optimizer reads, against what was accumulated: one factor, or NaN."""
-        if self._share is None or self._gradients is None:
+        if self._gradients is None:
             return
         before, after = self._gradients, self._now()
         if after is None or after.numel() != before.numel():

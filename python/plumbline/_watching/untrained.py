@@ -5,6 +5,7 @@ import re
 from .._compiled import compiles
 from .._routers import OnlyHere
 from .._screen import Checksums
+from .._tensors import local
 from .unwrap import held_by
 
 _FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
@@ -37,6 +38,11 @@ class Untrained:
         self._ran, self._undo = set(), None
         self._sums = self._before = None
 
+    @property
+    def looks(self):
+        """Is there anything to look at, or to record?"""
+        return self._waiting is None or bool(self._waiting) or self._next == _FIRST
+
     def _named(self):
         return [(self._prefix + name, p) for name, p in self._model.named_parameters() if p.requires_grad]
 
@@ -44,6 +50,7 @@ class Untrained:
         """At the first update: what FSDP2 and new heads replaced since the watch is in place."""
         named = self._named()
         held = held_by(self._found.values())
+        named = [(name, p) for name, p in named if local(p).numel()]  # other ranks hold all of it, and its gradient
         self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
         self._held, self._trained = len(self._waiting), len(named)
         self._late = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known]
@@ -70,7 +77,7 @@ class Untrained:
 
     def step_ends(self):
         """After an update, in the open step."""
-        if self._waiting is None or (self._next > _FIRST and not self._waiting):
+        if self._waiting is None:
             return
         if self._steps == _FIRST - 1 and self._waiting and self._undo is None and not self._compiled and not compiles():
             self._listen()

@@ -121,6 +121,6 @@ def holders(parameters, known=()):
     """Living optimizers that hold some of the parameters, inner ones and none of `known`, ids of inner ones."""
     base, ids = sys.modules["torch"].optim.Optimizer, {id(p) for p in parameters}
     alive = [one for one in gc.get_objects() if issubclass(type(one), base)]  # an object may answer with work of its own: types are asked
-    mine = [o for o in alive if any(id(p) in ids for group in o.param_groups for p in group["params"])]
+    mine = [o for o in alive if any(id(p) in ids for group in getattr(o, "param_groups", ()) for p in group["params"])]
     wrapped = {inner for o in mine for inner in inner_ids(o) if inner != id(o)}
     return [o for o in mine if id(o) not in wrapped and not (inner_ids(o) | {id(o)}) & set(known)]

@@ -15,13 +15,30 @@ def _counted(number, what):
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def _adapters(watch):
+    """", LoRA r=8 on q_proj, v_proj (8 adapters), base frozen": of peft's models; empty of others."""
+    configs = getattr(watch._model, "peft_config", None)
+    if not isinstance(configs, dict) or len(configs) != 1:
+        return ""
+    config = next(iter(configs.values()))
+    kind = str(getattr(getattr(config, "peft_type", ""), "value", "")).replace("LORA", "LoRA")
+    rank, targets = getattr(config, "r", None), getattr(config, "target_modules", None)
+    within = [name.partition(".lora_")[0] for name, _ in watch._trained if ".lora_" in name]
+    text = f", {kind}" + (f" r={rank}" if rank else "")
+    if isinstance(targets, (set, list, tuple)) and targets:
+        text += f" on {', '.join(sorted(targets))}"
+    if within:
+        text += f" ({_counted(len(set(within)), 'adapter')}){', base frozen' if len(within) == len(watch._trained) else ''}"
+    return text
+
+
 def describe(watch):
     """One line: what is watched, and what is not."""
     kinds = [type(o).__name__ for o in watch.optimizers]
     each = dict.fromkeys(kinds)
     optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer yet"
     unknown = [type(o).__name__ for o in watch.optimizers if watch._updates[id(o)].kind is None]
-    text = f"watching {_counted(len(watch._trained), 'trained parameter')}, {optimizers}"
+    text = f"watching {_counted(len(watch._trained), 'trained parameter')}, {optimizers}{_adapters(watch)}"
     held = held_by(watch.found)
     missing = [name for name, p in watch._trained if id(p) not in held] if watch.found else []
     if missing and len(missing) == len(watch._trained):
