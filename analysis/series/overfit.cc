@@ -41,12 +41,17 @@ double OverfitMedian(const std::vector<double>& values, size_t from, size_t coun
   return part.empty() ? NAN : MedianOf(part);
 }
 
-// Most pairs of values rise.
+// Most pairs of values rise; of many, means of neighbours are compared.
 bool Rises(const std::vector<double>& values, size_t from) {
+  constexpr size_t kMostCompared = 48;
+  const size_t each = (values.size() - from + kMostCompared - 1) / kMostCompared;
+  std::vector<double> means;
+  for (size_t i = from; i + each <= values.size(); i += each)
+    means.push_back(OverfitMean(values, i, each));
   int64_t up = 0, pairs = 0;
-  for (size_t i = from; i < values.size(); ++i) {
-    for (size_t j = i + 1; j < values.size(); ++j, ++pairs)
-      up += values[j] > values[i] ? 1 : values[j] < values[i] ? -1 : 0;
+  for (size_t i = 0; i < means.size(); ++i) {
+    for (size_t j = i + 1; j < means.size(); ++j, ++pairs)
+      up += means[j] > means[i] ? 1 : means[j] < means[i] ? -1 : 0;
   }
   return pairs > 0 && 2 * up > pairs;  // Kendall's tau above a half
 }

@@ -71,6 +71,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   Inputs inputs =
       FindInputs(options.paths, options.forced, options.mapped, options.readers.scalars.step);
   std::vector<std::unique_ptr<Source>> sources;
+  std::vector<std::string> logs;  // their paths
   AuditProgress progress;
   ReaderOptions readers = options.readers;
   readers.block_fits |= AsksForBlocks(options.engine);
@@ -86,6 +87,9 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
       readers.scalars =
           BesideFormat(options.readers.scalars, set.reader->format(), first->format(), largest);
     }
+    if (set.reader->format() == "trainer-log") {
+      for (const InputReport* file : set.files) logs.push_back(file->path);
+    }
     for (auto& source : set.reader->OpenWith(set.files, readers))
       sources.push_back(std::move(source));
   }
@@ -95,6 +99,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
     progress.bytes += report.bytes;
   }
   (*judgement)->Read(std::move(sources), on_progress, progress);
+  for (const std::string& path : logs) (*judgement)->TellSentences(path);
   TellUnused(options, &inputs.reports);
   AuditResult result = (*judgement)->Finish(std::move(inputs.reports));
   result.notes.insert(result.notes.end(), inputs.notes.begin(), inputs.notes.end());

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analysis/processes/processes.h"
+#include "audit/session/log_endings.h"
 
 namespace plumbline::audit {
 namespace {
@@ -170,11 +172,34 @@ void Judgement::TakeTimelines(const v1::Batch& batch) {
   }
 }
 
+// Rows ascend.
+void Judgement::TakeNewest(const v1::Batch& batch) {
+  for (const v1::SeriesRows& rows : batch.series()) {
+    if (rows.step().empty() || rows.source().empty()) continue;
+    const int source = static_cast<int>(rows.source(rows.source_size() - 1));
+    if (source >= batch.sources_size()) continue;
+    int64_t& newest = newest_[batch.sources(source).run()];
+    newest = std::max(newest, rows.step(rows.step_size() - 1));
+  }
+}
+
+void Judgement::TellSentences(const std::string& path) {
+  for (const auto& [run, newest] : newest_) {
+    if (newest_.size() > 1 && !path.ends_with(run)) continue;
+    if (auto verdict = EndingVerdict(path, newest))
+      engine_->Tell(run, rules::kRunDiedRule, *std::move(verdict));
+    if (auto verdict = ScalerVerdict(path, newest))
+      engine_->Tell(run, "health/loss-scale", *std::move(verdict));
+    return;
+  }
+}
+
 void Judgement::Read(std::vector<std::unique_ptr<Source>> sources,
                      const std::function<void(const AuditProgress&)>& on_progress,
                      AuditProgress progress) {
   const std::function<void(const v1::Batch&)> on_batch = [this](const v1::Batch& batch) {
     if (keep_timelines_) TakeTimelines(batch);
+    TakeNewest(batch);
   };
   Merge merge(std::move(sources), engine_.get(), on_batch, on_progress, progress);
   merge.Run();

@@ -25,6 +25,9 @@ class Judgement {
   // with `progress` carried on.
   void Read(std::vector<std::unique_ptr<Source>> sources,
             const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress);
+  // What a log says in sentences: how it ends, where it does not end well, and of its loss scaler.
+  // Its run is called as the file is, or is the only one. After Read.
+  void TellSentences(const std::string& path);
   // One batch more.
   absl::Status Add(v1::Batch batch);
   // From now on what is read of ranks' times is kept for the result.
@@ -40,6 +43,7 @@ class Judgement {
   Judgement() = default;
   void Take(const v1::Verdict& verdict);
   void TakeTimelines(const v1::Batch& batch);
+  void TakeNewest(const v1::Batch& batch);
 
   AuditResult result_;
   std::vector<v1::Verdict> unjudged_;  // runs, told once it is known whether others were judged
@@ -47,6 +51,7 @@ class Judgement {
   bool keep_timelines_ = false;
   uint64_t findings_told_ = 0;
   std::map<std::string, std::set<uint32_t>> attempts_;  // of processes, by run
+  std::map<std::string, int64_t> newest_;               // step of a series' rows, by run
   std::unique_ptr<rules::Engine> engine_;
 };
 

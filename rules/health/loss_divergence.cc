@@ -64,7 +64,7 @@ are apart). Points count, not steps.
 **Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1.2 warnings in a million points at 95 % confidence, on
 28,000 simulated healthy curves (docs/measurements/losses.md). An error where it diverges, a warning where it drifts.
 
-Runs that end above their beginning: no finding on 75,000 short healthy curves (docs/measurements/short_runs.md, also the power at 10, 20, 60 and 200 points).
+Runs that end above their beginning: no finding on 15,000 short healthy curves (docs/measurements/short_runs.md, also the power at 10, 20, 60 and 200 points).
 
 **Inconclusive when** the series has under 100 points. Findings are made before.
 

@@ -59,6 +59,9 @@ alarmed, so at most 0.3 % with 95 % confidence. The thresholds themselves are cu
 **What it cannot see.** Overflow in a run that logs no scale; a storm within the first 100 points; a static scale that is too high where nothing counts
 what is skipped; a flag that is logged in every tenth step alone, which is taken for the count of ten.
 
+*Of a trainer's log* `plumb audit` counts what a loss scaler says in sentences (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`,
+`overflow detected, setting loss scale to`): a note, or an error if the scale falls ten times in a row to the end of the log, or to 1.
+
 **Cost.** 1,100 points a series.
 
 **Sources.** Micikevicius et al., "Mixed Precision Training", 2018; PyTorch `torch.amp.GradScaler` (growth every 2,000 steps), Megatron-LM

@@ -40,15 +40,15 @@ At most 256 evaluations are kept; of more, neighbours become one, their mean.
   `EarlyStoppingCallback`; Lightning `ModelCheckpoint(monitor="val_loss")`.
 - Fewer epochs, a lower rate, weight decay or dropout, a smaller adapter, more data.
 
-**Strength.** `statistical`, `measured`. Simulated evaluations (`build/dev/bin/series_short_runs_test`, docs/measurements/short_runs.md), runs of 300 seeds with the finding at their end:
+**Strength.** `statistical`, `measured`. Simulated evaluations (`build/dev/bin/series_short_runs_test`, docs/measurements/short_runs.md), runs of 200 seeds with the finding at their end:
 
 | evaluations | 5 | 10 | 20 | 60 | 200 |
 |---|---|---|---|---|---|
-| 0.4 to 1.3, noise 0.5 % | 300 | 300 | 300 | 300 | 300 |
-| 0.4 to 1.3, noise 3 % | 298 | 300 | 300 | 300 | 300 |
-| 0.4 to 1.3, noise 10 % | 127 | 147 | 226 | 300 | 300 |
-| down by a third, then up by 60 %, noise 3 % | 0 | 196 | 287 | 300 | 300 |
-| false: flat, noise 0.5 to 10 %, normal or Student's t | 2 of 1,800 | 0 | 0 | 0 | 0 |
+| 0.4 to 1.3, noise 0.5 % | 200 | 200 | 200 | 200 | 200 |
+| 0.4 to 1.3, noise 3 % | 199 | 200 | 200 | 200 | 200 |
+| 0.4 to 1.3, noise 10 % | 88 | 113 | 162 | 200 | 200 |
+| down by a third, then up by 60 %, noise 3 % | 0 | 128 | 193 | 200 | 200 |
+| false: flat or falling, noise 0.5 to 10 %, normal or Student's t, 1,200 runs | 0 | 0 | 0 | 0 | 0 |
 
 **Inconclusive when** there are under 5 finite evaluations, or their loss is 0 or less.
 

@@ -29,6 +29,10 @@ steps while the other went on; then errors of communication; then who was asked 
 | `terminated` (SIGTERM, SIGHUP: preemption) | warning |
 | `interrupted` (by hand), `thread-exception` (the process itself ended well) | note |
 
+*Of a trainer's log* `plumb audit` reads how its last lines end: the first exception that nobody caught, GPU memory that ran out, a kill, or a
+collective that timed out, with the ranks that waited and those whose last enqueued work lies before it (`SeqNum`, `OpType`, `last enqueued NCCL
+work`), after the last step of its rows. If rows with a loss follow, training went on, and there is no finding.
+
 **Bad.** Rank 3 raised `ValueError` at train.py:57 in step 812, its last loss was 2.31; seven others
 followed because communication failed.
 

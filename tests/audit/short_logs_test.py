@@ -27,6 +27,7 @@ class ShortLogs(unittest.TestCase):
         ended = subprocess.run([PLUMB, "audit", "--format", "json", *options, path], capture_output=True, text=True,
                                timeout=120)
         report = json.loads(ended.stdout)
+        self.steps = [f["site"]["step_last"] for f in report["findings"]] or getattr(self, "steps", [])
         return ended.returncode, [(f["level"], f["rule"], f["site"].get("op"), f["title"]) for f in report["findings"]]
 
     def test_every_faulty_one_is_reported(self):
@@ -62,6 +63,19 @@ class ShortLogs(unittest.TestCase):
         lines = [f"step {10 * i} loss {row['loss']:.3f} lr 0.000" for i, row in enumerate(flat.rows)]
         status, found = self.audit("\n".join(lines) + "\n")
         self.assertEqual([f[0] for f in found if f[1] == "health/learning-rate"], ["warning"])
+
+    def test_how_a_log_ends(self):
+        """A traceback, memory that ran out, a kill: health/run-died with the last step; training after it: nothing."""
+        run = short_logs.Run(7).text()
+        traceback = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
+        for end, title in ((traceback + "ValueError: bad labels\n", "the run ended by an exception"),
+                           (traceback + "torch.OutOfMemoryError: CUDA out of memory.\n", "the run ended: GPU memory ran out"),
+                           ("Killed\n", "the run was killed")):
+            with self.subTest(title):
+                status, found = self.audit(run + end)
+                self.assertEqual((status, found), (1, [("error", "health/run-died", "process", title)]))
+                self.assertEqual(self.audit(end + run), (0, []))
+                self.assertEqual(self.steps, [80])
 
     def test_skipped_steps_are_no_errors(self):
         """One row with an infinite norm: a note; silent where the logged scale halves."""

@@ -1,0 +1,164 @@
+#include "audit/session/log_endings.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/frame/frame.h"
+#include "audit/readers/trainer_log/log_ending.h"
+#include "audit/readers/trainer_log/scaler_sentences.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr std::streamoff kTail = 256 << 10;  // bytes at the end of a log
+
+std::string TailOf(const std::string& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  const std::streamoff size = in.tellg();
+  in.seekg(std::max<std::streamoff>(0, size - kTail));
+  std::string tail((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  // Compressed, or no text.
+  return tail.find('\0') == std::string::npos ? tail : "";
+}
+
+struct EndingWords {
+  const char* title;
+  const char* cause;
+  const char* fix;
+};
+
+std::string RanksText(const std::vector<uint32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", ranks[i]);
+  return ranks.empty() ? "no rank" : text;
+}
+
+EndingWords EndingWordsOf(LogEnding::Kind kind) {
+  switch (kind) {
+    case LogEnding::Kind::kOutOfMemory:
+      return {
+          "the run ended: GPU memory ran out", "out-of-memory",
+          "Use a smaller micro-batch with more accumulation, activation checkpointing, or shard "
+          "the optimizer; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments."};
+    case LogEnding::Kind::kTimeout:
+      return {"the run ended: a collective timed out", "collective-timeout",
+              "Look at the ranks that did not come: their last lines, their host (dmesg), a branch "
+              "that only they take; TORCH_NCCL_TRACE_BUFFER_SIZE=2000 writes dumps to audit."};
+    case LogEnding::Kind::kKilled:
+      return {"the run was killed", "signal",
+              "Look at the host: dmesg for the out-of-memory killer, the scheduler's log for a "
+              "limit of memory or time."};
+    default:
+      return {"the run ended by an exception", "exception",
+              "Read the traceback from its first exception; the others follow from it."};
+  }
+}
+
+// Every line of a text file, cut where it is longer than a block.
+ScalerSentences SentencesOf(const std::string& path, uint64_t* bytes) {
+  constexpr size_t kBlock = 1 << 20;
+  ScalerSentences said;
+  std::ifstream in(path, std::ios::binary);
+  std::string block(kBlock, '\0');
+  size_t kept = 0;
+  *bytes = 0;
+  while (in) {
+    in.read(block.data() + kept, static_cast<std::streamsize>(kBlock - kept));
+    const size_t size = kept + static_cast<size_t>(in.gcount());
+    const std::string_view text(block.data(), size);
+    size_t end = text.rfind('\n');
+    if (end == std::string_view::npos || !in) end = size;
+    size_t lower = text.find("erflow"), upper = text.find("ERFLOW");
+    for (size_t at = std::min(lower, upper); at < end; at = std::min(lower, upper)) {
+      const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
+      const size_t stop = std::min(text.find('\n', at), end);
+      said.Take(text.substr(begin, stop - begin), *bytes + begin);
+      if (lower < stop) lower = text.find("erflow", stop);
+      if (upper < stop) upper = text.find("ERFLOW", stop);
+    }
+    *bytes += std::min(end + 1, size);
+    kept = size - std::min(end + 1, size);
+    block.replace(0, kept, block, size - kept, kept);
+  }
+  return said;
+}
+
+}  // namespace
+
+std::optional<v1::Verdict> ScalerVerdict(const std::string& path, int64_t last_step) {
+  uint64_t bytes = 0;
+  const ScalerSentences said = SentencesOf(path, &bytes);
+  if (said.events() == 0) return std::nullopt;
+  const bool storm = said.storm(bytes);
+  rules::FindingBuilder found(storm ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+  found.Title(storm ? "the loss scale falls without end" : "the loss scaler skipped steps")
+      .Explain(absl::StrCat("The log states ", said.events(),
+                            said.events() == 1 ? " overflow" : " overflows",
+                            " that the loss scaler skipped, up to step ", last_step,
+                            ": the scale went from ", said.first(), " to ", said.last(),
+                            storm ? absl::StrCat(", by ", said.falls(),
+                                                 " falls in a row to the end: "
+                                                 "no step is applied.")
+                                  : "."))
+      .Cause(storm ? "overflow-storm" : "skipped-step", storm ? 0.9 : 0.8)
+      .Measured("overflows", static_cast<double>(said.events()), "steps")
+      .Threshold(10, "falls in a row, to the end of the log or to a scale of 1")
+      .Samples(said.events())
+      .Witness("scale", said.last())
+      .Fix(storm ? "Train in bf16, or find what overflows (precision/non-finite names the first "
+                   "tensor); check the inputs, and lower the rate."
+                 : "Nothing, while it stays rare.");
+  rules::SetPlace(found.verdict(), "", "loss scaler", last_step, last_step,
+                  std::vector<uint32_t>{});
+  google::protobuf::Struct& details = *found.verdict().mutable_details();
+  rules::Put(details, "series", "loss scaler");
+  rules::Put(details, "step", static_cast<double>(last_step));
+  rules::Put(details, "kind", storm ? "halvings" : "skipped");
+  return found.Take();
+}
+
+std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_step) {
+  const std::optional<LogEnding> ending = EndingOf(TailOf(path));
+  if (!ending) return std::nullopt;
+  const bool by_hand = ending->type == "KeyboardInterrupt";
+  const EndingWords words = EndingWordsOf(ending->kind);
+  std::string text =
+      absl::StrCat("The log ends, after step ", last_step, ", with: ", ending->message);
+  if (!text.ends_with('.')) text += ".";
+  if (ending->kind == LogEnding::Kind::kTimeout) {
+    absl::StrAppend(&text, " Collective ", ending->sequence,
+                    ending->op.empty() ? "" : " (" + ending->op + ")", ": ",
+                    RanksText(ending->waiting), " waited");
+    absl::StrAppend(&text, ending->missing.empty()
+                               ? "; which rank did not come is not known."
+                               : "; " + RanksText(ending->missing) + " did not come to it.");
+  }
+  rules::FindingBuilder found(by_hand ? v1::LEVEL_NOTE : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  found.Title(by_hand ? "the run was interrupted by hand" : words.title)
+      .Explain(text)
+      .Cause(by_hand ? "interrupted" : words.cause, 1)
+      .Measured("last step", static_cast<double>(last_step), "step")
+      .Threshold(0, "a log that ends well ends with training")
+      .Samples(1)
+      .Witness("end", ending->message)
+      .Fix(by_hand ? "Nothing, if that was meant." : words.fix);
+  std::vector<uint32_t> ranks = ending->missing;
+  if (ranks.empty() && ending->rank) ranks.push_back(*ending->rank);
+  rules::SetPlace(found.verdict(), "", "process", last_step, last_step, ranks);
+  google::protobuf::Struct& details = *found.verdict().mutable_details();
+  rules::Put(details, "kind", by_hand ? "interrupted" : words.cause);
+  rules::Put(details, "type", ending->type);
+  rules::Put(details, "last_step", static_cast<double>(last_step));
+  if (ending->kind == LogEnding::Kind::kTimeout) {
+    rules::Put(details, "sequence", static_cast<double>(ending->sequence));
+    found.Witness("op", ending->op);
+  }
+  return found.Take();
+}
+
+}  // namespace plumbline::audit
