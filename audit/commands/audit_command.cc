@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -51,6 +53,7 @@ struct AuditArguments {
   bool follow = false;
   bool quiet = false;
   bool verbose = false;
+  std::string standard_input;  // the file that holds it; empty: it is not read
 };
 
 // The names are those of --fail-on, which CLI11 has checked.
@@ -138,6 +141,9 @@ int Report(const AuditArguments& arguments, const Selection& selection,
            absl::StatusOr<AuditResult> result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
   result->selection = selection;
+  for (InputReport& input : result->inputs) {
+    if (input.path == arguments.standard_input) input.path = "standard input";
+  }
   SayProblems(arguments, *result);
   if (!arguments.timeline.empty() && !WriteOutput(arguments.timeline, RenderTimeline(*result)))
     return kExitError;
@@ -214,7 +220,56 @@ int RunFollowed(const AuditArguments& arguments, const AuditOptions& options,
   return unsent ? kExitError : status;
 }
 
+// Standard input as a file, since readers look at a file twice; removed at the end.
+class StandardInput {
+ public:
+  ~StandardInput() {
+    std::error_code none;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, none);
+  }
+
+  // Reads it to its end. Empty, or what is wrong.
+  std::string Read() {
+    std::error_code error;
+    const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+    std::string folder = (error ? "/tmp" : temporary.string()) + "/plumb-XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr)
+      return "standard input: expected a folder for temporary files that can be written, found " +
+             folder;
+    folder_ = folder;
+    std::FILE* file = std::fopen(path().c_str(), "we");
+    if (file == nullptr) return "standard input: expected to write " + path();
+    std::vector<char> buffer(1 << 16);
+    bool written = true;
+    for (size_t got = 0; written && (got = std::fread(buffer.data(), 1, buffer.size(), stdin)) > 0;)
+      written = std::fwrite(buffer.data(), 1, got, file) == got;
+    written = std::fclose(file) == 0 && written;
+    return written ? "" : "standard input: expected space for it in " + folder_;
+  }
+
+  std::string path() const { return folder_ + "/standard-input.log"; }
+
+ private:
+  std::string folder_;
+};
+
+int RunAuditOf(const AuditArguments& arguments);
+
+// A PATH of "-" is standard input: python train.py 2>&1 | plumb audit -
 int RunAudit(const AuditArguments& arguments) {
+  const auto dash = std::find(arguments.paths.begin(), arguments.paths.end(), "-");
+  if (dash == arguments.paths.end()) return RunAuditOf(arguments);
+  if (arguments.follow)
+    return Fail("--follow: expected a file, found -: standard input is read to its end and judged");
+  StandardInput input;
+  if (const std::string wrong = input.Read(); !wrong.empty()) return Fail(wrong);
+  AuditArguments of_file = arguments;
+  std::replace(of_file.paths.begin(), of_file.paths.end(), std::string("-"), input.path());
+  of_file.standard_input = input.path();
+  return RunAuditOf(of_file);
+}
+
+int RunAuditOf(const AuditArguments& arguments) {
   // Audit a server's run, if one is named.
   const bool of_server =
       arguments.paths.empty() && !arguments.run.empty() && arguments.send.empty();

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -23,6 +25,8 @@ class DiffWriter {
   std::string Render() {
     Side("A", result_.a);
     Side("B", result_.b);
+    Broken("A", result_.a, result_.b);
+    Broken("B", result_.b, result_.a);
     Curves();
     Texts("Settings", "settings", result_.settings);
     Texts("Numerics", "models and biases", result_.numerics);
@@ -55,6 +59,40 @@ class DiffWriter {
     for (const InputReport& input : side.audit.inputs) {
       for (const Problem& problem : input.problems) Line(kMargin, input.Line(problem));
     }
+  }
+
+  // "B is NaN from step 73 on: loss": the first thing to know of two sides.
+  void Broken(const char* name, const DiffSide& side, const DiffSide& other) {
+    const std::map<std::string, SeriesPoint> here = FirstNonFinite(side),
+                                             there = FirstNonFinite(other);
+    std::optional<SeriesPoint> first;
+    std::string names;
+    size_t count = 0;
+    for (const auto& [series, point] : here) {
+      if (there.contains(series)) continue;
+      if (!first || point.step < first->step) first = point;
+      if (++count <= kMargin) absl::StrAppend(&names, count == 1 ? "" : ", ", series);
+    }
+    if (!first) return;
+    if (count > kMargin) absl::StrAppend(&names, " and ", count - kMargin, " more");
+    Line(0, absl::StrCat(name, " is ", std::isnan(first->value) ? "NaN" : "infinite", " from step ",
+                         first->step, " on: ", names));
+  }
+
+  // By series: the first value that is not finite.
+  static std::map<std::string, SeriesPoint> FirstNonFinite(const DiffSide& side) {
+    std::map<std::string, SeriesPoint> first;
+    for (const RecordedRun& run : side.runs) {
+      for (const auto& [series, points] : run.series) {
+        const auto bad = std::find_if(points.begin(), points.end(), [](const SeriesPoint& point) {
+          return !std::isfinite(point.value);
+        });
+        if (bad == points.end()) continue;
+        const auto [known, fresh] = first.emplace(series, *bad);
+        if (!fresh && bad->step < known->second.step) known->second = *bad;
+      }
+    }
+    return first;
   }
 
   // ---- series: losses always, others where they differ ----

@@ -31,6 +31,18 @@ class Collector {
  public:
   Collector(std::string path, DiffSide* side) : path_(std::move(path)), side_(side) {}
 
+  // What a file states of the settings of its runs.
+  void TakeSettings(const InputReport& report) {
+    for (const std::string& name : report.runs) {
+      const auto run = runs_.find(name);
+      if (run == runs_.end()) continue;
+      for (const auto& [key, value] : report.settings) {
+        if (run->second.recorded.settings.size() >= kMostDiffSettings) return;
+        run->second.recorded.settings.emplace(key, value);
+      }
+    }
+  }
+
   void Take(const v1::Batch& batch) {
     for (const v1::SeriesSet& set : batch.series_sets()) Declare(batch.stream_id(), set);
     for (const v1::Evidence& evidence : batch.evidence()) {
@@ -229,6 +241,7 @@ void Collect(const std::string& path, const AuditOptions& options, DiffSide* sid
       }
     }
   }
+  for (const InputReport& report : inputs.reports) collector.TakeSettings(report);
   collector.Finish();
 }
 

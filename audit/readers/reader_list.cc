@@ -42,7 +42,8 @@ bool IsFormatName(std::string_view format) {
   static constexpr std::string_view kNames[] = {
       "safetensors", "rollout-jsonl", "prime-rl",        "nemo-rl",   "kineto",
       "tensorboard", "csv",           "flight-recorder", "jsonl",     "nccl-log",
-      "trainer-log", "run-record",    "wandb",           "checkpoint"};
+      "trainer-log", "run-record",    "wandb",           "checkpoint", "mlflow",
+      "tracker-database"};
   return std::find(std::begin(kNames), std::end(kNames), format) != std::end(kNames);
 }
 

@@ -179,6 +179,43 @@ TEST_F(Cli, FailOn) {
   EXPECT_EQ(with("note").status, 1);
 }
 
+// python train.py 2>&1 | plumb audit -
+TEST_F(Cli, StandardInput) {
+  const std::string log = dir_.Write("piped.txt", "step 1: loss 2.5\nstep 2: loss nan\n");
+  const std::string command =
+      std::string(PLUMB_PROGRAM) + " audit - --format json --quiet < " + log + " 2>&1";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string output;
+  for (char c; std::fread(&c, 1, 1, pipe) == 1;) output += c;
+  EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 1);
+  const auto report = CheckReport(output);
+  EXPECT_EQ(report["inputs"][0]["path"], "standard input");
+  EXPECT_EQ(report["findings"][0]["site"]["step_first"], 2);
+  const Ended followed = RunPlumb({"audit", "-", "--follow"});
+  EXPECT_EQ(followed.status, 2);
+  EXPECT_THAT(followed.errors, HasSubstr("expected a file, found -"));
+}
+
+// What no reader takes is named, with the way that works.
+TEST_F(Cli, RefusalsNameTheWay) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"Nothing here 5\n", "the first line with a number is \"Nothing here 5\""},
+      {"<!DOCTYPE html><html></html>", "a web page: export the run's data"},
+      {"PAR1xxxx", "a Parquet file: write it as CSV"},
+      {std::string("SQLite format 3\0", 16), "an SQLite database of no tracker"}};
+  for (const auto& [bytes, said] : cases) {
+    const Ended result = RunPlumb({"audit", dir_.Write("some.file", bytes)});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors, HasSubstr(said));
+  }
+  dir_.Write("folder/metrics.csv", "step,loss\n1,2.5\n2,2.25\n");
+  dir_.Write("folder/other.log", "nothing of 5 lines\n");
+  const Ended folder = RunPlumb({"audit", dir_.File("folder")});
+  EXPECT_EQ(folder.status, 0);
+  EXPECT_THAT(folder.output, HasSubstr("1 file looks like a log and was not read"));
+}
+
 TEST_F(Cli, TextSaysWhatMatters) {
   const Ended result = RunPlumb({"audit", leaky_});
   for (const char* part : {"error  causality/moe-future-leak", "layers.3 routing", "witness",
@@ -295,7 +332,7 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
        "expected one of flight-recorder, kineto, checkpoint, safetensors, run-record, nccl-log, "
        "rollout-jsonl, prime-rl, nemo-rl, "
        "tensorboard, "
-       "wandb, jsonl, csv, trainer-log, found parquet"},
+       "wandb, mlflow, tracker-database, jsonl, csv, trainer-log, found parquet"},
       {{"audit", clean_, "--rules", "causality/nope"}, "no rule matches 'causality/nope'"},
       {{"audit", clean_, "--rules", "meta/*,nope"}, "no rule matches 'nope'"},
       {{"audit", clean_, "--set", "nonsense"}, "expected RULE.OPTION=VALUE"},

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kIndexName = ".metadata";
-constexpr size_t kMostNameBytes = 512;
+constexpr size_t kMostEntryName = 512;
 
 std::string_view LastPart(std::string_view callee) { return callee.substr(callee.rfind('.') + 1); }
 
@@ -89,7 +89,7 @@ class IndexWalk {
                      "expected the name of a file beside the index, found " + Quoted(file)};
     }
     DistributedEntry entry;
-    entry.name = ValidUtf8(tree_.text(name).substr(0, kMostNameBytes));
+    entry.name = ValidUtf8(tree_.text(name).substr(0, kMostEntryName));
     const PickleId kind = tree_.Find(kinds, tree_.text(name));
     entry.tensor = LastPart(tree_.callee(kind)) == "TensorStorageMetadata";
     entry.offset = *offset;

@@ -13,7 +13,7 @@ constexpr size_t kMostTorchNameBytes = 512;
 constexpr std::string_view kMasterLists = "fp32_from_fp16_params";
 constexpr int kMostTops = 4;  // dicts around those that have a known name
 
-std::string LowerCase(std::string_view text) {
+std::string LowerOfName(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return out;
@@ -115,7 +115,7 @@ class TorchWalk {
     if (!tree_.Is(id, PickleKind::kDict)) return false;
     const std::vector<PickleId>& pairs = tree_.items(id);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      const Top top = TopOf(LowerCase(KeyText(pairs[i])));
+      const Top top = TopOf(LowerOfName(KeyText(pairs[i])));
       const bool part = top == Top::kModel || top == Top::kAverage || top == Top::kOptimizer;
       // Not Opened, which asks here: who refers back and forth would be asked without an end.
       if (part && (tree_.Is(pairs[i + 1], PickleKind::kDict) || HasEntries(pairs[i + 1])))
@@ -149,7 +149,7 @@ class TorchWalk {
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::string key = KeyText(pairs[i]);
       const PickleId value = pairs[i + 1];
-      switch (TopOf(LowerCase(key))) {
+      switch (TopOf(LowerOfName(key))) {
         case Top::kModel:
           Flatten(value, Part::kModel, StageOf(key));
           break;

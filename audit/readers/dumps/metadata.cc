@@ -20,7 +20,7 @@ struct TypeSpelling {
 };
 
 // Ours, safetensors' and PyTorch's, in small letters.
-constexpr TypeSpelling kDTypes[] = {
+constexpr TypeSpelling kDumpDTypes[] = {
     {"f64", DType::kF64},
     {"float64", DType::kF64},
     {"double", DType::kF64},
@@ -103,7 +103,7 @@ DType DumpMetadata::DTypeNamed(const char* key) const {
   const MetadataEntry* entry = header_.Metadata(key);
   if (entry == nullptr) return DType::kUnspecified;
   const std::string name = Small(entry->value);
-  for (const TypeSpelling& known : kDTypes) {
+  for (const TypeSpelling& known : kDumpDTypes) {
     if (name == known.name) return known.dtype;
   }
   Wrong(key, *entry, "a floating dtype (f64, f32, f16, bf16, e4m3 or e5m2)");

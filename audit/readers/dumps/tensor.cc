@@ -21,13 +21,14 @@ constexpr uint64_t kRowBytes = uint64_t{8} << 20;
 constexpr std::string_view kTensorKeys[] = {"role", "target_format", "replicas", "block",
                                             "scale_format"};
 constexpr std::string_view kTensorTensors[] = {kValues, kScale, kTensorScale};
-constexpr std::array kRoles = {"weight", "gradient", "activation", "probabilities", "positions"};
+constexpr std::array kTensorRoles = {"weight", "gradient", "activation", "probabilities",
+                                     "positions"};
 
 // Checks as it reads.
 TensorStateOptions ReadOptions(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const DumpMetadata metadata(header, problems);
   TensorStateOptions options;
-  metadata.Choice("role", kRoles, -1);
+  metadata.Choice("role", kTensorRoles, -1);
   options.role = metadata.Text("role");
   // A format that has a scale a block is none for single values.
   if (!ReadBlocks(header, problems)) options.target_format = metadata.DTypeNamed("target_format");

@@ -84,10 +84,10 @@ void SetPeer(std::string_view name, v1::FlightRecorder::Operation* op) {
 }
 
 template <typename Tree>
-class Filler {
+class DumpFiller {
  public:
   using Node = typename Tree::Node;
-  Filler(const Tree& tree, v1::FlightRecorder* out) : tree_(tree), out_(*out) {}
+  DumpFiller(const Tree& tree, v1::FlightRecorder* out) : tree_(tree), out_(*out) {}
 
   // False: it is no dump.
   bool Fill(uint64_t* records) {
@@ -219,12 +219,12 @@ std::optional<Problem> ReadFlightDump(std::string_view bytes, v1::FlightRecorder
     if (auto problem = ParsePickle(bytes, &tree)) return problem;
     if (const auto call = PickleDumpTree::CallIn(tree)) return call;
     const PickleDumpTree dump(&tree);
-    if (!Filler<PickleDumpTree>(dump, out).Fill(records)) return none;
+    if (!DumpFiller<PickleDumpTree>(dump, out).Fill(records)) return none;
     return std::nullopt;
   }
   JsonDumpTree tree;
   if (auto problem = tree.Parse(bytes)) return problem;
-  if (!Filler<JsonDumpTree>(tree, out).Fill(records)) return none;
+  if (!DumpFiller<JsonDumpTree>(tree, out).Fill(records)) return none;
   return std::nullopt;
 }
 

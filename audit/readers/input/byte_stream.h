@@ -48,7 +48,8 @@ class ByteStream {
   std::optional<Problem> problem_;
 };
 
-// True when the first bytes are those of gzip, zstd or UTF-16: the text is not in the file as it is.
+// True when the first bytes are those of gzip, zstd or UTF-16: the text is not in the file as it
+// is.
 bool IsCompressed(std::string_view head);
 
 }  // namespace plumbline::audit

@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostTold = 8;
+constexpr size_t kMostCallsTold = 8;
 constexpr size_t kMostOfName = 60;  // bytes of a key
 
 // Looks at each value once, from the root on, and remembers where it was met first.
@@ -31,10 +31,10 @@ class RunSearch {
       values += tree_.run(id).values;
       if (met_[id].parent == told_) continue;  // the same list, again
       told_ = met_[id].parent;
-      if (++places <= kMostTold) names += (names.empty() ? "" : ", ") + Place(told_);
+      if (++places <= kMostCallsTold) names += (names.empty() ? "" : ", ") + Place(told_);
     }
     if (values == 0) return "";
-    if (places > kMostTold) names += ", ...";
+    if (places > kMostCallsTold) names += ", ...";
     return "counted and not kept: " + std::to_string(values) + " plain values of " + names;
   }
 

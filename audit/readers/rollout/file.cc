@@ -12,7 +12,7 @@ namespace {
 using Column = RolloutColumn;
 
 constexpr int kPeekLines = 64;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kRolloutMark = "\xEF\xBB\xBF";
 
 bool IsDecimal(char c) { return c >= '0' && c <= '9'; }
 
@@ -82,7 +82,7 @@ bool RolloutFile::Peek() {
 // Parses and checks a line into work_->record.
 bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
   std::string_view text = line.text;
-  const size_t skipped = line.number == 1 && text.starts_with(kByteOrderMark) ? 3 : 0;
+  const size_t skipped = line.number == 1 && text.starts_with(kRolloutMark) ? 3 : 0;
   text.remove_prefix(skipped);
   *problem = {};
   if (line.too_long) {

@@ -1,6 +1,7 @@
 #include "audit/readers/scalars/file_sink.h"
 
 #include <charconv>
+#include <cstdio>
 #include <limits>
 #include <utility>
 
@@ -54,10 +55,11 @@ uint32_t FileSink::FindColumn(std::string_view name) {
     const int64_t said = place_.rank_said ? -1 : TakeRank(&plain);
     std::string full = IsUtf8(plain) ? std::string(plain) : Printable(plain);
     if (!place_.prefix.empty()) full = place_.prefix + "/" + full;
+    const size_t most = runs_->limits.name_bytes;
+    if (full.size() > most && most > kCutMark) full = CutName(full);
     OfRank* of = Rank(said < 0 ? place_.rank : static_cast<uint32_t>(said));
-    PointSeries* series = of == nullptr || full.size() > runs_->limits.name_bytes
-                              ? nullptr
-                              : runs_->Series(of->lane, full);
+    PointSeries* series =
+        of == nullptr || full.size() > most ? nullptr : runs_->Series(of->lane, full);
     if (series == nullptr) return kNoColumn;
     const auto column = static_cast<uint32_t>(slots_.size());
     slots_.push_back({std::string(name), series, of});
@@ -65,6 +67,18 @@ uint32_t FileSink::FindColumn(std::string_view name) {
   }
   if (last_ < slots_.size()) slots_[last_].next = found->second;
   return last_ = found->second;
+}
+
+// The beginning of a name, with a mark that tells names of one beginning apart.
+std::string FileSink::CutName(const std::string& name) {
+  ++cut_names_;
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  char mark[24];
+  std::snprintf(mark, sizeof mark, "...#%08x", static_cast<unsigned>(hash ^ (hash >> 32)));
+  size_t keep = runs_->limits.name_bytes - kCutMark;
+  while (keep > 0 && (name[keep] & 0xC0) == 0x80) --keep;  // at a character's boundary
+  return name.substr(0, keep) + mark;
 }
 
 void FileSink::Take(int64_t step, uint32_t column, double value) {
@@ -133,9 +147,8 @@ void FileSink::Finish() {
   const auto say = [&](const std::string& text, bool error) { report_->Add(0, text, error); };
   const PointLimits& limits = runs_->limits;
   if (beyond_names_ > 0) {
-    say("expected at most " + std::to_string(limits.names) + " series with names of at most " +
-            std::to_string(limits.name_bytes) +
-            " bytes, found more: " + std::to_string(beyond_names_) + " points are left out",
+    say("expected at most " + std::to_string(limits.names) +
+            " series, found more: " + std::to_string(beyond_names_) + " points are left out",
         true);
   }
   if (left_out_ > beyond_names_) {
@@ -151,6 +164,11 @@ void FileSink::Finish() {
   }
   if (unplaced_ > 0) {
     say("expected a step for each number, found " + std::to_string(unplaced_) + " without", false);
+  }
+  if (cut_names_ > 0) {
+    report_->Note("expected names of at most " + std::to_string(limits.name_bytes) +
+                  " bytes, found " + std::to_string(cut_names_) +
+                  " longer ones: they are cut, with a mark");
   }
   if (repeated_ > 0) {
     report_->Note("expected one value of a series a step, found " + std::to_string(repeated_) +

@@ -65,6 +65,8 @@ class FileSink final : public PointSink {
   static int64_t TakeRank(std::string_view* name);
   OfRank* Rank(uint32_t rank);  // nullptr: there are too many
   void BeginAttempt(OfRank* of);
+  static constexpr size_t kCutMark = 16;  // bytes at the end of a name that is cut
+  std::string CutName(const std::string& name);
 
   FilePlace place_;
   const double begun_;
@@ -80,6 +82,7 @@ class FileSink final : public PointSink {
   uint64_t left_out_ = 0;      // all told
   uint64_t beyond_names_ = 0;  // of those: no room for their series
   uint64_t merged_attempts_ = 0;
+  uint64_t cut_names_ = 0;
   uint64_t repeated_ = 0;  // values of steps that had one
 };
 

@@ -81,8 +81,8 @@ bool JsonRecord::Text(JsonCursor* cursor, std::string_view text, Taker* taker, J
       return true;
     }
     // "global_step/max_steps": "755/1000".
-    const bool step = StepNameRank(name_) >= 0 || IsNestedStep(name_);
-    if (const auto count = step ? CountIn(inside) : std::nullopt) {
+    const std::optional<int64_t> count = CountIn(inside);
+    if (count && (StepNameRank(name_) >= 0 || IsNestedStep(name_))) {
       ++shape->numbers;
       taker->Take(name_, static_cast<double>(*count));
       return true;

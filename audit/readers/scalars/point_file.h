@@ -74,5 +74,7 @@ const PointFormat& WandbFormat();
 const PointFormat& CsvFormat();
 const PointFormat& JsonLinesFormat();  // also one JSON document: trainer_state.json
 const PointFormat& TrainerLogFormat();
+const PointFormat& MlflowFormat();
+const PointFormat& DatabaseFormat();  // of MLflow or trackio, in SQLite
 
 }  // namespace plumbline::audit

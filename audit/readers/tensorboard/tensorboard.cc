@@ -44,6 +44,35 @@ bool IsZeros(std::string_view bytes) {
 
 bool LengthHolds(std::string_view head) { return Masked(head.substr(0, 8)) == EventWord(&head[8]); }
 
+// Writers that are given no step write 0 for each point. Until a file has another step, the points
+// of a series are counted.
+class CountedSteps : public PointSink {
+ public:
+  void Forward(PointSink* sink) { sink_ = sink; }
+  bool stepped() const { return stepped_; }
+  uint64_t counted() const { return counted_; }
+
+  uint32_t Column(std::string_view name) override { return sink_->Column(name); }
+  void Add(int64_t step, uint32_t column, double value) override {
+    if (step != 0 || column == kNoColumn) {
+      stepped_ |= step != 0;
+      return sink_->Add(step, column, value);
+    }
+    if (column >= next_.size()) next_.resize(column + 1, 0);
+    counted_ += next_[column] > 0 ? 1 : 0;
+    sink_->Add(next_[column]++, column, value);
+  }
+  void Resumed() override { sink_->Resumed(); }
+  void Unplaced(uint64_t values) override { sink_->Unplaced(values); }
+  void Belongs(std::string_view run, int64_t rank) override { sink_->Belongs(run, rank); }
+
+ private:
+  PointSink* sink_ = nullptr;
+  bool stepped_ = false;
+  uint64_t counted_ = 0;
+  std::vector<int64_t> next_;  // by column
+};
+
 class TensorBoardFile : public PointFile {
  public:
   TensorBoardFile(std::unique_ptr<BlockReader> in, InputReport* report)
@@ -68,6 +97,9 @@ class TensorBoardFile : public PointFile {
                        " records whose data do not: they are left out",
                    false);
     }
+    if (steps_.counted() > 0)
+      report_->Note("expected a step with each point, found " + std::to_string(steps_.counted()) +
+                    " more points of step 0: a series' points are counted, from 0");
     if (!ended_ && !in_->Peek(1).empty()) TellEnd();
     ended_ = true;
   }
@@ -116,7 +148,8 @@ class TensorBoardFile : public PointFile {
       if (bad_++ == 0) first_bad_ = in_->offset();
     } else {
       ++report_->records;
-      if (!ReadEvent(data, sink))
+      steps_.Forward(sink);
+      if (!ReadEvent(data, steps_.stepped() ? sink : &steps_))
         report_->Add(in_->offset() + kRecordHead, "expected an event, found other bytes");
     }
     in_->Skip(record.size());
@@ -154,6 +187,7 @@ class TensorBoardFile : public PointFile {
   InputReport* report_;
   uint64_t bad_ = 0;
   uint64_t first_bad_ = 0;
+  CountedSteps steps_;
   bool ended_ = false;
 };
 

@@ -163,10 +163,19 @@ std::optional<LogMark> EpochBefore(std::string_view text, size_t at) {
   return mark;
 }
 
+// Where "ep" begins from `at` on, in any case; the text's size: nowhere near.
+size_t NextEp(std::string_view text, size_t at) {
+  constexpr size_t kFar = 1024;
+  const size_t limit = std::min(text.size(), kFar);
+  for (; at + 1 < limit; ++at) {
+    if ((text[at + 1] | 0x20) == 'p' && (text[at] | 0x20) == 'e') return at;
+  }
+  return text.size();
+}
+
 std::optional<LogMark> EpochIn(std::string_view text) {
   constexpr std::string_view kEpoch = "epoch";
-  for (size_t at = 0; at + 2 < text.size(); ++at) {
-    if (LowerByte(text[at]) != 'e' || LowerByte(text[at + 1]) != 'p') continue;
+  for (size_t at = NextEp(text, 0); at < text.size(); at = NextEp(text, at + 1)) {
     const bool apart = at == 0 || !IsPartOfName(text[at - 1]);
     const bool whole = HasWordAt(text, at, kEpoch);
     if (whole && at > 0 && IsPairDigit(text[at - 1])) {
@@ -198,6 +207,7 @@ std::optional<LogMark> UpdateIn(std::string_view text) {
 std::optional<LogMark> PhaseIn(std::string_view text) {
   static constexpr std::string_view kPhases[] = {"train", "training",   "test", "val",
                                                  "valid", "validation", "eval", "evaluation"};
+  if (text.find('[') == std::string_view::npos) return std::nullopt;
   for (const std::string_view phase : kPhases) {
     size_t at = 0;
     while (at < text.size() && !HasWordAt(text, at, phase)) {
@@ -294,12 +304,13 @@ std::optional<LogMark> WordCount(std::string_view text) {
                                                 "timesteps", "generation", "round"};
   const size_t limit = std::min<size_t>(text.size(), 96);
   for (size_t at = 0; at < limit; ++at) {
-    const char c = LowerByte(text[at]);
-    if ((c != 'b' && c != 'e' && c != 't' && c != 'g' && c != 'r') ||
+    static constexpr Bytes kFirst("bBeEtTgGrR");
+    if (!kFirst[text[at]] ||
         (at > 0 && (IsPartOfName(text[at - 1]) || std::strchr("/-.'\"", text[at - 1]) != nullptr)))
       continue;
     for (const std::string_view word : kWords) {
-      if (!HasWordAt(text, at, word) || IsLimitBefore(text, at)) continue;
+      if (LowerByte(text[at]) != word[0] || !HasWordAt(text, at, word) || IsLimitBefore(text, at))
+        continue;
       LogMark mark;
       mark.begin = at;
       size_t number = Passed(text, at + word.size());

@@ -9,7 +9,6 @@
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_counter.h"
-#include "audit/readers/trainer_log/log_wrapping.h"
 
 namespace plumbline::audit {
 namespace {
@@ -61,7 +60,11 @@ bool HasLetter(std::string_view text) {
   return std::any_of(text.begin(), text.end(), IsPairLetter);
 }
 
-std::string_view LastPart(std::string_view name) {
+bool HasSign(std::string_view text) {
+  return text.find('=') != std::string_view::npos || text.find(':') != std::string_view::npos;
+}
+
+std::string_view LastOfName(std::string_view name) {
   static constexpr Bytes kAround(" \t[(");
   Trim(&name, kAround, kSpaces);
   const size_t part = name.find_last_of("[(");
@@ -78,14 +81,14 @@ bool IsOfTheLine(std::string_view name) {
       "run",    "v_num",      "seed",        "jan",        "feb",         "mar",     "apr",
       "may",    "jun",        "jul",         "aug",        "sep",         "oct",     "nov",
       "dec"};
-  std::string lower(LastPart(name));
+  std::string lower(LastOfName(name));
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
   return StepNameRank(lower) >= 0 ||
          std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
 }
 
 // "train.callbacks.console:43", "trainer:train:1": a module and its line.
-bool IsModule(std::string_view text, const LogPair& pair) {
+bool IsOfModule(std::string_view text, const LogPair& pair) {
   const auto at = static_cast<size_t>(pair.name.data() - text.data());
   const bool part = at > 0 && text[at - 1] == ':';
   const bool dotted = pair.name.find('.') != std::string_view::npos && !pair.name.ends_with('.');
@@ -148,6 +151,10 @@ bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record)
 bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
+  if (notebook_) {
+    line = cells_.Text(line);
+    if (line.empty()) return false;
+  }
   line = WithoutEscapes(line, &plain_);
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
     std::string colours;
@@ -163,13 +170,12 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
 }
 
 bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) {
-  bool sourced = false;
-  line = WithoutSource(line, &sourced);
+  line = WithoutSource(line, &sourced_);
   record->line = line;
   const std::optional<LogMark> mark = FindMark(line);
   if (!mark) {
     const bool whole = ParseUnmarked(line, ended, record);
-    if (sourced) wrapped_ = false;
+    if (sourced_) wrapped_ = false;
     return whole;
   }
   if (mark->kind == LogMark::Kind::kBar && table_.active() && ParseTable(line, record)) return true;
@@ -187,7 +193,7 @@ bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) 
     default:
       whole = ParseBar(line, ended, record);
   }
-  wrapped_ = sourced && mark->kind != LogMark::Kind::kBar;
+  wrapped_ = sourced_ && mark->kind != LogMark::Kind::kBar;
   if (wrapped_) OpenBlock(*record);
   return whole;
 }
@@ -216,7 +222,7 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (wrapped_) return Wrapped(line, ended, record);
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
   const char first = line[line.find_first_not_of(" \t")];
-  if (!indented || IsPairDigit(first) || line.find_first_of("=:") == std::string_view::npos) {
+  if (!indented || IsPairDigit(first) || !HasSign(line)) {
     continued_ = false;
     return false;
   }
@@ -426,11 +432,11 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
 // Names and numbers before a mark: "loss=2.5 lr=1e-4 step=10", "| loss 9.2 | num_updates 100".
 // What a logger prints there of the process, the time and the place is left out.
 void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
-  if (text.find_first_of("=: ") == std::string_view::npos) return;
+  if (!HasLetter(text)) return;
   LogPairs pairs(text, &names_, decimals_);
   for (LogPair pair; pairs.Next(&pair);) {
     const bool training = HasTrainingWord(pair.name);
-    if (IsOfTheLine(pair.name) || IsModule(text, pair)) continue;
+    if (IsOfTheLine(pair.name) || IsOfModule(text, pair)) continue;
     if (!training && IsInBrackets(text, pair.name)) continue;
     if (pair.behind_sign || training || IsPartOfItsOwn(text, pair.name)) {
       record->values.push_back({pair.name, pair.value, pair.group});
@@ -454,7 +460,7 @@ void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) 
   }
   if (record->refused == 0) record->first_refused = pairs.first_refused();
   record->refused += pairs.refused();
-  wrapped_tail_ = pairs.Tail();
+  if (sourced_ || wrapped_) wrapped_tail_ = pairs.Tail();
 }
 
 // "[train] loss=40.1, acc=0.5, [valid] loss=35.5": parts of other data, of which the first is not

@@ -10,6 +10,7 @@
 #include "audit/readers/trainer_log/log_pairs.h"
 #include "audit/readers/trainer_log/log_table.h"
 #include "audit/readers/trainer_log/log_words.h"
+#include "audit/readers/trainer_log/log_wrapping.h"
 
 namespace plumbline::audit {
 
@@ -51,6 +52,8 @@ class LogParser {
  public:
   // How fractions are written in the whole log.
   void SetDecimals(Decimals decimals) { decimals_ = decimals; }
+  // The lines are those of a Jupyter notebook.
+  void SetNotebook(bool notebook) { notebook_ = notebook; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
 
@@ -78,6 +81,8 @@ class LogParser {
   LogDictionary dictionary_;
   LogTable table_;
   Decimals decimals_ = Decimals::kPoint;
+  bool notebook_ = false;
+  NotebookLines cells_;
   int64_t epoch_ = -1;                    // that a line began last; -1: none
   bool headed_ = false;                   // by a line of its own: "Epoch 3/10"
   bool under_evaluation_ = false;         // "Test Error:" stands above
@@ -88,6 +93,7 @@ class LogParser {
   LogRecord::Step continued_how_ = LogRecord::Step::kSaid;
   bool continued_evaluation_ = false;
   std::string continued_prefix_;
+  bool sourced_ = false;      // the line ended in its source: "train.py:52"
   bool wrapped_ = false;      // its source was at its end: a line without one goes on
   std::string wrapped_tail_;  // what stood behind its last number
 };

@@ -400,7 +400,10 @@ bool LogPairs::TryNumber(LogPair* pair) {
   pair->named_behind = false;
   const std::string_view before(name_, static_cast<size_t>(at_ - name_));
   const LogNames::Name name = names_->Of(before);
-  const bool nameless = before.find_first_not_of(" \t|;,:") == std::string_view::npos;
+  const bool nameless = name.name.empty() && std::all_of(before.begin(), before.end(), [](char c) {
+                          static constexpr Bytes kParting(" \t|;,:");
+                          return kParting[c];
+                        });
   if (name.name.empty() && pair->behind_sign && !nameless) Refuse(before);
   at_ = ratio ? total : unit_end;
   if (tight == "m") at_ = AddSeconds(at_, end_, &pair->value);

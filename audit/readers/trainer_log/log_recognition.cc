@@ -106,7 +106,9 @@ class LogEvidence {
   explicit LogEvidence(std::string_view path)
       : named_(path.ends_with(".log") || path.ends_with(".out") || path.ends_with(".err")),
         text_(path.ends_with(".txt")),
-        notes_(IsNotes(path)) {}
+        notes_(IsNotes(path)) {
+    parser_.SetNotebook(path.ends_with(".ipynb"));
+  }
 
   // Lines up to the one that decides.
   void Look(std::string_view text, bool all) {
@@ -184,9 +186,10 @@ bool IsBinary(std::string_view head) {
 
 }  // namespace
 
-// A collector's lines of a log, an object each, are in files of this ending.
+// A collector's lines of a log, an object each, and a notebook with the output of its cells.
 static bool IsCollected(std::string_view path, std::string_view head) {
   std::string scratch;
+  if (path.ends_with(".ipynb")) return head.find("\"cells\"") != std::string_view::npos;
   return path.ends_with(".json") && !LineInJson(head.substr(0, head.find('\n')), &scratch).empty();
 }
 

@@ -60,7 +60,7 @@ constexpr std::string_view kNotBefore[] = {
     "from",  "until",        "remaining", "log", "eval_interval", "each", "last"};
 
 // The word that ends in front of `at`, spaces between them passed.
-std::string_view WordBefore(std::string_view text, size_t at) {
+std::string_view LogWordBefore(std::string_view text, size_t at) {
   while (at > 0 && text[at - 1] == ' ') --at;
   size_t begin = at;
   while (begin > 0 && IsNameByte(text[begin - 1])) --begin;
@@ -77,7 +77,7 @@ bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) {
 }  // namespace
 
 bool IsLimitBefore(std::string_view text, size_t at) {
-  const std::string_view word = WordBefore(text, at);
+  const std::string_view word = LogWordBefore(text, at);
   if (!IsOneOf(word, kNotBefore)) return false;
   // "loss=nan step=1": a value, not a name.
   size_t before = static_cast<size_t>(word.data() - text.data());
@@ -192,8 +192,12 @@ bool EndsInBracket(std::string_view text, size_t at) {
 }
 
 std::optional<LogMark> StepAt(std::string_view text, size_t at) {
+  // "it", "st", "up": the second letters of all words.
+  const char second = at + 1 < text.size() ? Small(text[at + 1]) : ' ';
+  if (second != 't' && second != 'p') return std::nullopt;
   for (const std::string_view word : kMarkWords) {
-    if (!HasWordAt(text, at, word) || !FitsBefore(text, at, word)) continue;
+    if (Small(text[at]) != word[0] || !HasWordAt(text, at, word) || !FitsBefore(text, at, word))
+      continue;
     LogMark mark;
     mark.begin = at;
     if (!ReadStep(text, at + word.size(), &mark)) return std::nullopt;
@@ -216,7 +220,7 @@ constexpr std::array<bool, 256> kMarkBytes = MarkBytes();
 bool IsBefore(char c) { return !IsLogLetter(c) && !IsLogDigit(c); }
 
 // The number behind `word` in the text, the word not within another; -1: none.
-int64_t NumberBehind(std::string_view text, std::string_view word) {
+int64_t CountBehind(std::string_view text, std::string_view word) {
   for (size_t at = 0; at + word.size() < text.size(); ++at) {
     if (Small(text[at]) != word[0] || (at > 0 && !IsBefore(text[at - 1]))) continue;
     bool same = true;
@@ -248,12 +252,11 @@ LogMark GlobalOf(std::string_view line, const LogMark& first) {
     return behind == '_' || behind == ' ';
   };
   // 'b' is the rarest of its letters.
-  for (size_t at = first.end; at < line.size(); ++at) {
-    const size_t b = line.find_first_of("bB", at);
-    if (b == std::string_view::npos || b + 4 >= line.size()) break;
-    at = b;
-    if (b < first.end + 4 || !is_global(b - 2)) continue;
-    if (std::optional<LogMark> mark = StepAt(line, b + 4)) return *mark;
+  for (const char b : {'b', 'B'}) {
+    for (size_t at = line.find(b, first.end); at < line.size(); at = line.find(b, at + 1)) {
+      if (at < first.end + 4 || at + 4 >= line.size() || !is_global(at - 2)) continue;
+      if (const std::optional<LogMark> mark = StepAt(line, at + 4)) return *mark;
+    }
   }
   return first;
 }
@@ -284,16 +287,16 @@ int64_t RankInPrefix(std::string_view prefix) {
   const size_t end = ReadCount(prefix, at, &rank);
   const bool label =
       end > at && end + 1 < prefix.size() && prefix[end] == ':' && prefix[end + 1] == ' ';
-  if (!label) rank = NumberBehind(prefix, "rank");
+  if (!label) rank = CountBehind(prefix, "rank");
   // torchrun --tee: "[default3]:..."
   if (rank < 0 && prefix.starts_with('[')) {
-    rank = NumberBehind(prefix.substr(0, 24), "default");
-    if (rank < 0) rank = NumberBehind(prefix.substr(0, 24), "trainer");
+    rank = CountBehind(prefix.substr(0, 24), "default");
+    if (rank < 0) rank = CountBehind(prefix.substr(0, 24), "trainer");
   }
   return rank <= kMostRank ? rank : -1;
 }
 
-int64_t EpochInPrefix(std::string_view prefix) { return NumberBehind(prefix, "epoch"); }
+int64_t EpochInPrefix(std::string_view prefix) { return CountBehind(prefix, "epoch"); }
 
 bool IsEvaluationPrefix(std::string_view prefix) {
   static constexpr std::string_view kWords[] = {"validation", "validating", "valid", "evaluation",

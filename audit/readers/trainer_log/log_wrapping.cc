@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-int HexDigit(char c) {
+int HexValue(char c) {
   if (IsPairDigit(c)) return c - '0';
   const char low = static_cast<char>(c | 0x20);
   return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
@@ -33,7 +33,7 @@ bool ReadCode(std::string_view digits, uint32_t* code) {
   if (digits.size() < 4) return false;
   *code = 0;
   for (size_t i = 0; i < 4; ++i) {
-    const int digit = HexDigit(digits[i]);
+    const int digit = HexValue(digits[i]);
     if (digit < 0) return false;
     *code = 16 * *code + static_cast<uint32_t>(digit);
   }
@@ -93,6 +93,31 @@ std::string_view LineInJson(std::string_view line, std::string* scratch) {
     if (Unescape(line.substr(at + 1), scratch) && !scratch->empty()) return *scratch;
   }
   return {};
+}
+
+std::string_view NotebookLines::Text(std::string_view line) {
+  constexpr size_t kMostRow = 4096;
+  const size_t first = line.find_first_not_of(" \t");
+  if (first == std::string_view::npos || line[first] != '"') return {};
+  // A member ("text": ...) is no string of a list, unless its value is one.
+  std::string_view inside = line.substr(first + 1);
+  if (const size_t value = inside.find("\": \""); value != std::string_view::npos && value < 32)
+    inside.remove_prefix(value + 4);
+  if (!Unescape(inside, &text_)) return {};
+  if (text_.find("<tr") != std::string::npos) {
+    in_row_ = true;
+    row_.clear();
+  }
+  if (!in_row_) return text_;
+  for (const std::string_view tag : {"<td>", "<th>"}) {
+    const size_t at = text_.find(tag);
+    const size_t end = text_.find('<', at == std::string::npos ? at : at + tag.size());
+    if (at == std::string::npos || end == std::string::npos || row_.size() > kMostRow) continue;
+    row_.append(row_.empty() ? "" : "\t").append(text_, at + 4, end - at - 4);
+  }
+  if (text_.find("</tr>") == std::string::npos) return {};
+  in_row_ = false;
+  return row_;
 }
 
 std::string_view WithoutSource(std::string_view line, bool* had) {

@@ -93,6 +93,7 @@ class TrainerLogFile : public TextPointFile {
   TrainerLogFile(InputReport* report, std::unique_ptr<ByteStream> stream)
       : TextPointFile(report, std::move(stream), kMostLogLine, LineEnds::kNewlineOrReturn) {
     parser_.SetDecimals(DecimalsOf(report->path));
+    parser_.SetNotebook(report->path.ends_with(".ipynb"));
   }
 
  protected:

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/wandb/wandb_log.h"
@@ -46,6 +47,11 @@ class WandbFile : public PointFile {
 
   void Close(PointSink* /*sink*/) override {
     log_.Close();
+    for (const auto& [key, value] : records_.config())
+      report_->settings.emplace("config: " + key, value);
+    if (!records_.axis().empty())
+      report_->Note("its steps are those of " + Quoted(records_.axis()) +
+                    ", the axis that the run declares (define_metric)");
     if (records_.odd_steps() == 0) return;
     report_->Add(0,
                  "expected a whole number for _step, found " +

@@ -7,12 +7,21 @@
 #include <limits>
 #include <optional>
 
+#include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/wire.h"
 
 namespace plumbline::audit {
 namespace {
 
-enum RecordField : uint32_t { kHistory = 2, kStats = 7, kRun = 17, kExit = 18 };
+enum RecordField : uint32_t {
+  kRecordHistory = 2,
+  kConfig = 5,
+  kStats = 7,
+  kMetric = 12,
+  kRun = 17,
+  kExit = 18
+};
 
 constexpr int64_t kMostStep = int64_t{1} << 62;
 
@@ -223,8 +232,56 @@ bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
   const int64_t step = said.value_or(next_step_);
   next_step_ = step + 1;
   any_row_ = true;
-  sink->AddRow(step, row_);
+  sink->AddRow(axis_.empty() ? step : StepOfRow(step, sink), row_);
   return true;
+}
+
+// The row's value of the axis. A row without one belongs to the newest step of the axis.
+int64_t WandbRecords::StepOfRow(int64_t step, PointSink* sink) {
+  if (axis_column_ == PointSink::kNoColumn) axis_column_ = sink->Column(axis_);
+  for (const auto& [column, value] : row_) {
+    if (column == axis_column_ && IsWhole(value) && value >= 0)
+      on_axis_ = static_cast<int64_t>(value);
+  }
+  return on_axis_.value_or(step);
+}
+
+// define_metric("*", step_metric="train/global_step"). An epoch is no axis: it has many rows.
+bool WandbRecords::ReadMetric(std::string_view bytes) {
+  constexpr uint32_t kStepMetric = 4;
+  WireReader metric(bytes);
+  uint32_t field = 0, type = 0;
+  while (metric.Next(&field, &type)) {
+    std::string_view name;
+    if (field != kStepMetric || type != WireReader::kBytes) {
+      if (!metric.Skip(type)) return false;
+      continue;
+    }
+    if (!metric.Bytes(&name)) return false;
+    const bool step = (StepNameRank(name) >= 0 && !IsEpochName(name)) || IsNestedStep(name);
+    if (axis_.empty() && step) axis_ = name;
+  }
+  return !metric.failed();
+}
+
+bool WandbRecords::ReadConfig(std::string_view bytes) {
+  constexpr size_t kMostSettings = 4096, kMostBytes = 1024;
+  WireReader config(bytes);
+  uint32_t field = 0, type = 0;
+  while (config.Next(&field, &type)) {
+    std::string_view part, name, value;
+    if (field != 1 || type != WireReader::kBytes) {
+      if (!config.Skip(type)) return false;
+      continue;
+    }
+    if (!config.Bytes(&part) || !ReadKeyed(part, &name, &value)) return false;
+    value = Trimmed(value);
+    const bool plain = !value.empty() && value[0] != '{' && value[0] != '[';
+    if (plain && !name.starts_with("_wandb") && value.size() <= kMostBytes &&
+        config_.size() < kMostSettings)
+      config_[std::string(name)] = value;
+  }
+  return !config.failed();
 }
 
 // They have a time alone: they belong to the step of the row before them.
@@ -249,20 +306,23 @@ bool WandbRecords::ReadStats(std::string_view bytes, PointSink* sink) {
 bool WandbRecords::ReadRun(std::string_view bytes, PointSink* sink) {
   WireReader run(bytes);
   uint32_t field = 0, type = 0;
-  std::string_view id;
+  std::string_view id, display;
   uint64_t starting = 0, resumed = 0;
   while (run.Next(&field, &type)) {
     const bool varint = type == WireReader::kVarint;
-    const bool read = field == 1 && type == WireReader::kBytes ? run.Bytes(&id)
-                      : field == 14 && varint                  ? run.Varint(&starting)
-                      : field == 18 && varint                  ? run.Varint(&resumed)
-                                                               : run.Skip(type);
+    const bool read = field == 1 && type == WireReader::kBytes   ? run.Bytes(&id)
+                      : field == 8 && type == WireReader::kBytes ? run.Bytes(&display)
+                      : field == 14 && varint                    ? run.Varint(&starting)
+                      : field == 18 && varint                    ? run.Varint(&resumed)
+                                                                 : run.Skip(type);
     if (!read) return false;
   }
   if (run.failed()) return false;
   if (ran_) return true;  // said again as its settings change
   ran_ = true;
-  sink->Belongs(id, -1);
+  // Runs may have one display name: the id tells them apart.
+  const bool named = !display.empty() && display != id;
+  sink->Belongs(named ? std::string(display) + " (" + std::string(id) + ")" : std::string(id), -1);
   if (resumed != 0) sink->Resumed();
   if (!any_row_ && static_cast<int64_t>(starting) > 0 &&
       static_cast<int64_t>(starting) <= kMostStep)
@@ -293,11 +353,13 @@ bool WandbRecords::Read(std::string_view record, PointSink* sink) {
       continue;
     }
     if (!fields.Bytes(&part)) return false;
-    const bool read = field == kHistory ? ReadHistory(part, sink)
-                      : field == kStats ? ReadStats(part, sink)
-                      : field == kRun   ? ReadRun(part, sink)
-                      : field == kExit  ? ReadExit(part, sink)
-                                        : true;
+    const bool read = field == kRecordHistory ? ReadHistory(part, sink)
+                      : field == kStats       ? ReadStats(part, sink)
+                      : field == kMetric      ? ReadMetric(part)
+                      : field == kConfig      ? ReadConfig(part)
+                      : field == kRun         ? ReadRun(part, sink)
+                      : field == kExit        ? ReadExit(part, sink)
+                                              : true;
     if (!read) return false;
   }
   return !fields.failed();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,10 @@ class WandbRecords {
   bool Read(std::string_view record, PointSink* sink);
   // Rows whose `_step` is no step.
   uint64_t odd_steps() const { return odd_steps_; }
+  // The metric that the run declares as the axis of others (define_metric); empty: none.
+  const std::string& axis() const { return axis_; }
+  // What its config states: numbers, texts and flags as JSON.
+  const std::map<std::string, std::string>& config() const { return config_; }
 
  private:
   // What begins an item that came before, up to its value, and what is to be done with that.
@@ -38,6 +44,9 @@ class WandbRecords {
   bool ReadItem(std::string_view bytes, PointSink* sink);
   bool ReadStats(std::string_view bytes, PointSink* sink);
   bool ReadRun(std::string_view bytes, PointSink* sink);
+  bool ReadMetric(std::string_view bytes);
+  bool ReadConfig(std::string_view bytes);
+  int64_t StepOfRow(int64_t step, PointSink* sink);
   bool ReadExit(std::string_view bytes, PointSink* sink);
   // key and nested keys -> name_ or the key itself.
   bool ReadKeyed(std::string_view bytes, std::string_view* name, std::string_view* value);
@@ -48,6 +57,10 @@ class WandbRecords {
   bool any_row_ = false;
   bool ran_ = false;  // the run's record was read
   uint64_t odd_steps_ = 0;
+  std::string axis_;
+  uint32_t axis_column_ = PointSink::kNoColumn;
+  std::optional<int64_t> on_axis_;  // the newest value of the axis
+  std::map<std::string, std::string> config_;
   std::string name_;
   JsonRecord object_;
   // Of the row that is read.

@@ -228,6 +228,8 @@ TEST_F(Diff, ValuesThatAreNoNumbers) {
   EXPECT_EQ(loss["by_step"]["points"], 700) << "points without a logarithm are left out";
   EXPECT_TRUE(loss["by_step"]["departure"].is_null());
   EXPECT_TRUE(Series(Compared({b, b}), "loss")["first_difference"].is_null()) << "NaN is NaN";
+  EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("\nB is NaN from step 700 on: loss"));
+  EXPECT_THAT(RunPlumb({"diff", a, a}).output, Not(HasSubstr("is NaN")));
 }
 
 TEST_F(Diff, TooFewSteps) {

@@ -376,5 +376,35 @@ message Shape { message Dim { int64 size = 1; string name = 2; } repeated Dim di
   EXPECT_EQ(Values(read, "last"), "0:9223372036854775807=1e+30 ");
 }
 
+// A writer that is given no step writes 0: its points are counted, not folded into one.
+TEST(TensorBoard, PointsWithoutSteps) {
+  EventFile without, with;
+  for (int i = 0; i < 120; ++i) without.Scalar(0, "loss", i == 100 ? NAN : 2.5f);
+  InputReport report;
+  const ReadPoints read = ReadOne(without.bytes(), &report);
+  EXPECT_EQ(read.points.size(), 120u);
+  for (const auto& [key, value] : read.points)
+    EXPECT_EQ(std::isnan(value), std::get<3>(key) == 100);
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_THAT(report.notes[0], HasSubstr("found 119 more points of step 0"));
+  for (int i = 0; i < 3; ++i) with.Scalar(i, "loss", 2.5f);
+  EXPECT_EQ(ReadOne(with.bytes(), &report).points.size(), 3u);
+  EXPECT_TRUE(report.notes.empty());
+}
+
+// A tag that is too long for a name is cut, with a mark; the others are read as ever.
+TEST(TensorBoard, ALongTag) {
+  EventFile file;
+  file.Scalar(1, std::string(600, 'a') + "1", 2.5f);
+  file.Scalar(1, std::string(600, 'a') + "2", 3.5f);
+  file.Scalar(1, "loss", 1.5f);
+  InputReport report;
+  const ReadPoints read = ReadOne(file.bytes(), &report);
+  EXPECT_EQ(read.points.size(), 3u);
+  EXPECT_TRUE(report.problems.empty());
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_THAT(report.notes[0], HasSubstr("found 2 longer ones"));
+}
+
 }  // namespace
 }  // namespace plumbline::audit

@@ -109,7 +109,7 @@ TEST(Wandb, Rows) {
   InputReport report;
   const ReadPoints read = ReadOne(run.bytes(), &report);
   EXPECT_EQ(Told(read), "loss@0:0=2.5 0:1=1.25 lr@0:1=0.001 ");
-  EXPECT_EQ(std::get<0>(read.points[0].first), "abc");
+  EXPECT_EQ(std::get<0>(read.points[0].first), "bright-moon-1 (abc)");
   EXPECT_TRUE(report.problems.empty());
   EXPECT_EQ(report.records, 4u);
   EXPECT_TRUE(read.batches.back().progress(0).finished());
@@ -246,8 +246,44 @@ TEST(Wandb, FilesOfARunInTheOrderOfTheirDates) {
   ReaderOptions options;
   options.scalars.run = "mine";
   EXPECT_EQ(testing::ReadAll(WandbReader(), {&a, &b}, options)
-                .by_key.count({"mine/abc", 1, 0, 1, "loss"}),
+                .by_key.count({"mine/bright-moon-1 (abc)", 1, 0, 1, "loss"}),
             1u);
+}
+
+// define_metric("*", step_metric="train/global_step"): rows of logging are no steps.
+TEST(Wandb, TheAxisThatTheRunDeclares) {
+  WandbRun run;
+  run.Begin("abc");
+  run.Record(BytesField(12, BytesField(1, "train/global_step")));
+  run.Record(BytesField(12, BytesField(2, "*") + BytesField(4, "train/global_step")));
+  for (int64_t row = 0; row < 3; ++row)
+    run.History(row, {{"loss", row == 2 ? "\"NaN\"" : "1"},
+                      {"train/global_step", std::to_string(10 * row + 10)}});
+  run.History(3, {{"eval_loss", "2"}});  // of the newest step
+  InputReport report;
+  const ReadPoints read = ReadOne(run.bytes(), &report);
+  EXPECT_TRUE(std::isnan(read.by_key.at({"bright-moon-1 (abc)", 0, 0, 30, "loss"})));
+  EXPECT_EQ(read.by_key.at({"bright-moon-1 (abc)", 0, 0, 30, "eval_loss"}), 2);
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_THAT(report.notes[0], HasSubstr("train/global_step"));
+  // An epoch is no axis: it has many rows.
+  WandbRun epochs;
+  epochs.Begin("abc");
+  epochs.Record(BytesField(12, BytesField(2, "*") + BytesField(4, "epoch")));
+  epochs.History(7, {{"loss", "1"}, {"epoch", "0"}});
+  EXPECT_EQ(ReadOne(epochs.bytes()).by_key.count({"bright-moon-1 (abc)", 0, 0, 7, "loss"}), 1u);
+}
+
+TEST(Wandb, ConfigAndDisplayName) {
+  WandbRun run;
+  run.Record(BytesField(17, BytesField(1, "abc") + BytesField(8, "brisk-fox-3")));
+  run.Record(BytesField(5, BytesField(1, BytesField(1, "lr") + BytesField(16, "0.0003")) +
+                               BytesField(1, BytesField(1, "_wandb") + BytesField(16, "{}"))));
+  run.History(1, {{"loss", "1"}});
+  InputReport report;
+  const ReadPoints read = ReadOne(run.bytes(), &report);
+  EXPECT_EQ(read.by_key.count({"brisk-fox-3 (abc)", 0, 0, 1, "loss"}), 1u);
+  EXPECT_EQ(report.settings, (std::map<std::string, std::string>{{"config: lr", "0.0003"}}));
 }
 
 TEST(Wandb, ExitStatus) {

@@ -1,0 +1,101 @@
+// MLflow's file store: mlruns/EXPERIMENT/RUN/metrics/NAME, one file a series, a line a point: its
+// time in milliseconds, its value and its step.
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "audit/readers/input/file.h"
+#include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/point_file.h"
+#include "audit/readers/scalars/text_file.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr std::string_view kMetrics = "/metrics/";
+constexpr size_t kMostMetricLine = 1 << 16;
+
+struct MetricLine {
+  int64_t step = 0;
+  double value = 0;
+};
+
+// "1700000000000 2.5 10"; old stores have no step.
+std::optional<MetricLine> ReadMetricLine(std::string_view text, int64_t counted) {
+  int64_t time = 0;
+  const char* to = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), to, time);
+  if (first.ec != std::errc() || first.ptr == to || *first.ptr != ' ' || time < 1'000'000'000)
+    return std::nullopt;
+  MetricLine line;
+  const char* value = ScanNumber(first.ptr + 1, to, &line.value);
+  if (value == first.ptr + 1) return std::nullopt;
+  line.step = counted;
+  if (value == to) return line;
+  if (*value != ' ') return std::nullopt;
+  const auto step = std::from_chars(value + 1, to, line.step);
+  return step.ec == std::errc() && step.ptr == to ? std::optional(line) : std::nullopt;
+}
+
+// "/a/mlruns/0/RUN/metrics/train/loss": RUN, "train/loss".
+bool PlaceOf(std::string_view path, std::string_view* run, std::string_view* series) {
+  const size_t at = path.rfind(kMetrics);
+  if (at == std::string_view::npos) return false;
+  *series = path.substr(at + kMetrics.size());
+  *run = path.substr(0, at);
+  *run = run->substr(run->rfind('/') + 1);
+  return !run->empty() && !series->empty();
+}
+
+class MlflowFile : public TextPointFile {
+ public:
+  MlflowFile(InputReport* report, std::unique_ptr<ByteStream> stream)
+      : TextPointFile(report, std::move(stream), kMostMetricLine, LineEnds::kNewline) {}
+
+ protected:
+  void Take(const TextLine& line, PointSink* sink) override {
+    if (line.text.empty() && !line.too_long) return;
+    std::string_view run, series;
+    if (!begun_ && PlaceOf(report().path, &run, &series)) {
+      sink->Belongs(run, -1);
+      column_ = sink->Column(PlainName(series));
+    }
+    begun_ = true;
+    const std::optional<MetricLine> point = ReadMetricLine(line.text, counted_);
+    if (!point) {
+      report().Add(line.offset, "expected a time, a value and a step, found another line",
+                   line.ended);
+      return;
+    }
+    ++counted_;
+    ++report().records;
+    sink->Add(point->step, column_, point->value);
+  }
+
+ private:
+  bool begun_ = false;
+  uint32_t column_ = PointSink::kNoColumn;
+  int64_t counted_ = 0;
+};
+
+bool IsMlflow(std::string_view path, std::string_view head) {
+  std::string_view run, series;
+  if (!PlaceOf(path, &run, &series)) return false;
+  return ReadMetricLine(head.substr(0, head.find('\n')), 0).has_value();
+}
+
+std::unique_ptr<PointFile> OpenMlflow(InputReport* report, const ScalarOptions& /*options*/) {
+  std::unique_ptr<ByteStream> stream = OpenText(report);
+  return stream == nullptr ? nullptr : std::make_unique<MlflowFile>(report, std::move(stream));
+}
+
+}  // namespace
+
+const PointFormat& MlflowFormat() {
+  static constexpr PointFormat kFormat = {"mlflow", IsMlflow, OpenMlflow};
+  return kFormat;
+}
+
+}  // namespace plumbline::audit
