@@ -150,7 +150,8 @@ bool AnythingCompared(const DiffResult& result) {
 
 namespace {
 
-// A departure, or one side above by the sign test. Of fewer points than that test needs nothing is known of the noise: yes.
+// A departure, or one side above by the sign test. Of fewer points than that test needs nothing is
+// known of the noise: yes.
 bool BeyondNoise(const AlongAxis& axis) {
   if (axis.comparison.departure) return true;
   return !axis.few || axis.few->points < 8 || axis.few->apart;

@@ -206,7 +206,8 @@ const Reader* ReaderByStep(std::string_view path, std::string_view head, const s
 std::vector<const Reader*> ScalarReaders() {
   static const ScalarReader json_lines(JsonLinesFormat()), csv(CsvFormat()),
       trainer_log(TrainerLogFormat()), mlflow(MlflowFormat()), database(DatabaseFormat());
-  return {&TensorBoardReader(), &WandbReader(), &mlflow, &database, &json_lines, &csv, &trainer_log};
+  return {&TensorBoardReader(), &WandbReader(), &mlflow,     &database,
+          &json_lines,          &csv,           &trainer_log};
 }
 
 }  // namespace plumbline::audit
