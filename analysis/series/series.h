@@ -2,15 +2,14 @@
 // entry.
 #pragma once
 
+#include "analysis/role/role.h"                 // IWYU pragma: export
 #include "analysis/series/creep.h"              // IWYU pragma: export
 #include "analysis/series/detector.h"           // IWYU pragma: export
 #include "analysis/series/excursion.h"          // IWYU pragma: export
-#include "analysis/series/memory_name.h"        // IWYU pragma: export
 #include "analysis/series/non_finite_course.h"  // IWYU pragma: export
 #include "analysis/series/norm_series.h"        // IWYU pragma: export
 #include "analysis/series/overfit.h"            // IWYU pragma: export
 #include "analysis/series/rate_watch.h"         // IWYU pragma: export
 #include "analysis/series/robust.h"             // IWYU pragma: export
-#include "analysis/series/role.h"               // IWYU pragma: export
 #include "analysis/series/scaler_watch.h"       // IWYU pragma: export
 #include "analysis/series/standing.h"           // IWYU pragma: export

@@ -1,4 +1,4 @@
-#include "analysis/series/role.h"
+#include "analysis/role/role.h"
 
 #include <gtest/gtest.h>
 

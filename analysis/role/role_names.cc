@@ -1,4 +1,4 @@
-#include "analysis/series/role_names.h"
+#include "analysis/role/role_names.h"
 
 #include <algorithm>
 #include <iterator>

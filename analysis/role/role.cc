@@ -1,5 +1,5 @@
 // A name is cut into words; which words it has, and which it must not have, gives its role.
-#include "analysis/series/role.h"
+#include "analysis/role/role.h"
 
 #include <algorithm>
 #include <span>
@@ -9,8 +9,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
-#include "analysis/series/name_memo.h"
-#include "analysis/series/role_names.h"
+#include "analysis/role/name_memo.h"
+#include "analysis/role/role_names.h"
 
 namespace plumbline {
 namespace {

@@ -1,4 +1,4 @@
-#include "analysis/series/memory_name.h"
+#include "analysis/role/memory_name.h"
 
 #include <algorithm>
 #include <initializer_list>

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "analysis/role/memory_name.h"  // IWYU pragma: export
+
 namespace plumbline {
 
 enum class SeriesRole : uint8_t {

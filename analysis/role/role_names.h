@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "analysis/series/role.h"
+#include "analysis/role/role.h"
 
 namespace plumbline {
 
