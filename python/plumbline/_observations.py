@@ -20,8 +20,8 @@ from ._reducing import NOTHING, Reducing
 from ._rollouts import Rollouts
 from ._tensors import Scratch, Unsupported
 from ._together import Gathering
-from ._watch import watch
 from ._watching.models import Models
+from ._watching.start import watch
 
 MAX_SAMPLES = 4096
 ROLES = ("weight", "gradient", "activation", "probabilities", "positions")

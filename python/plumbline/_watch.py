@@ -15,7 +15,7 @@ from ._process_groups import describe_group
 from ._routers import OnlyHere, Routers, before_forward
 from ._screen import Checksums, combined, look
 from ._shards import shard_names
-from ._tensors import Unsupported, local
+from ._tensors import local
 from ._watching.clipping import Clip, Clipping
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
@@ -28,9 +28,8 @@ from ._watching.shares import Shares
 from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
-from ._watching.unwrap import Model, holders, opened
+from ._watching.unwrap import holders
 from ._watching.updates import Updates
-from ._watching.words import describe
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
@@ -390,34 +389,3 @@ class Watch:
         moved, self._moved = self._moved, None
         if moved is not None:
             run._own_scalar(numbered("update_ratio", self._number), moved)
-
-
-def watch(run, model, optimizer, scaler, activations=None):
-    """A Watch, or Unsupported."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(model, torch.nn.Module):
-        raise Unsupported(f"expected a torch.nn.Module, not {type(model).__name__}")
-    if isinstance(model, torch.jit.ScriptModule):
-        raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
-    models = run._models_watched
-    model = Model(model)
-    if optimizer is None:  # those that there are; else the first forward pass asks again
-        optimizer = holders([p for p in model.module.parameters() if p.requires_grad])
-    for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
-        if not opened(one):
-            raise Unsupported(f"expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not {type(one).__name__}")
-    found = opened(optimizer)
-    before = models.watch_of(model.given)
-    if before is not None:
-        if not before.held_by_none_of([one.inner for one in found]):
-            raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
-        before.remove()  # they take the place of the ones before
-    run._ranks.follow(run)
-    try:
-        watched = Watch(run, model, found, scaler, activations)
-    except Exception:
-        models.leave(model.given)
-        raise
-    models.entered(model.given, watched)
-    print(f"plumbline: {describe(watched)}", file=sys.stderr)
-    return watched

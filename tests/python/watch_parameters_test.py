@@ -59,7 +59,7 @@ def test_healthy_ones_are_silent_and_unchanged(tmp_path, kind, seed):
 def test_an_unused_layer_that_drifts_is_named(tmp_path, seed):
     told = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "unused:drifts", seed)}
     assert ("precision/replica-divergence", "never.weight") in told
-    assert {rule for rule, _ in told} == {"precision/replica-divergence"}
+    assert {rule for rule, _ in told} == {"precision/replica-divergence", "health/no-gradient"}  # the latter is a note: it never runs
 
 
 @pytest.mark.parametrize("seed", SEEDS)

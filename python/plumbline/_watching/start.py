@@ -1,0 +1,39 @@
+"""What run.watch does before there is a watch: it opens what it is given, and says what is watched."""
+
+import sys
+
+from .._tensors import Unsupported
+from .._watch import Watch
+from .unwrap import Model, holders, opened
+from .words import describe
+
+
+def watch(run, model, optimizer, scaler, activations=None):
+    """A Watch, or Unsupported."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module):
+        raise Unsupported(f"expected a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
+    models = run._models_watched
+    model = Model(model)
+    if optimizer is None:  # those that there are; else the first forward pass asks again
+        optimizer = holders([p for p in model.module.parameters() if p.requires_grad])
+    for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
+        if not opened(one):
+            raise Unsupported(f"expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not {type(one).__name__}")
+    found = opened(optimizer)
+    before = models.watch_of(model.given)
+    if before is not None:
+        if not before.held_by_none_of([one.inner for one in found]):
+            raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
+        before.remove()  # they take the place of the ones before
+    run._ranks.follow(run)
+    try:
+        watched = Watch(run, model, found, scaler, activations)
+    except Exception:
+        models.leave(model.given)
+        raise
+    models.entered(model.given, watched)
+    print(f"plumbline: {describe(watched)}", file=sys.stderr)
+    return watched
