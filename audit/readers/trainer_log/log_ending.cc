@@ -15,7 +15,7 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-std::string_view Stripped(std::string_view text) {
+std::string_view WithoutBlanks(std::string_view text) {
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
   while (!text.empty() && blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && blank(text.back())) text.remove_suffix(1);
@@ -50,7 +50,7 @@ EndingLine LineOf(std::string_view text) {
 }
 
 std::string Short(std::string_view text) {
-  text = Stripped(text);
+  text = WithoutBlanks(text);
   if (text.size() <= kLongest) return std::string(text);
   size_t end = kLongest;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
@@ -88,14 +88,14 @@ bool IsOutOfMemory(std::string_view text) {
 }
 
 bool IsKill(std::string_view text) {
-  const std::string_view plain = Stripped(text);
+  const std::string_view plain = WithoutBlanks(text);
   return plain == "Killed" || plain.ends_with(" Killed") || Contains(plain, " Killed  ") ||
          Contains(plain, "oom-kill") || Contains(plain, "Signal 9 (SIGKILL)") ||
          Contains(plain, "oom_kill");
 }
 
 // A row of training: a loss with a number.
-bool IsTraining(std::string_view text) {
+bool IsLossRow(std::string_view text) {
   const size_t at = text.find("loss");
   if (at == std::string_view::npos) return false;
   const std::string_view rest = text.substr(at, 40);
@@ -123,7 +123,7 @@ class EndingSearch {
  private:
   void Take(const EndingLine& line) {
     if (line.rank && !in_traceback_) seen_.emplace(*line.rank, 0);
-    if (IsTraining(line.text) && !in_traceback_) {
+    if (IsLossRow(line.text) && !in_traceback_) {
       ending_.reset();
       timeouts_.clear();
       return;
