@@ -187,9 +187,8 @@ class LearningRate : public Rule {
       JudgeZero(std::get<1>(key), rate, true, out);
       std::optional<v1::Verdict> printed;
       if (!rate.told_zero) printed = Printed(std::get<1>(key), rate);
-      const bool reads_zero = printed.has_value();
-      if (reads_zero) out.Add(*std::move(printed));
-      if (reads_zero || rate.told_zero || rate.told_apart || told_course_.contains(key)) continue;
+      if (printed) out.Add(*std::move(printed));
+      if (printed || rate.told_zero || rate.told_apart || told_course_.contains(key)) continue;
       uint64_t points = 0;
       std::vector<uint32_t> ranks;
       for (const auto& [rank, of_rank] : rate.ranks) {
@@ -203,8 +202,7 @@ class LearningRate : public Rule {
     }
   }
 
-  // Between steps open_ is empty; names_, stems_ and known_ are found again.
-  // largest_ is of one call.
+  // Between steps open_ and largest_ are empty; names_, stems_ and known_ are found again.
   void Persist(Archive& archive) override {
     archive.Version(5, 5);
     archive(rates_, courses_, told_course_, resumes_, neighbours_);
@@ -228,8 +226,7 @@ class LearningRate : public Rule {
     return {&*stems_.try_emplace({step.role, step.site.layer(), name->stem}).first, nullptr};
   }
 
-  // Names are few, and come again with each step.
-  // What the user said of a name wins.
+  // What the user stated of a name wins.
   std::optional<RateName> NameIn(const std::string& op) const {
     const auto said = roles_.said().find(op);
     if (said == roles_.said().end()) return RateNameOf(op);
@@ -272,8 +269,7 @@ class LearningRate : public Rule {
     return steps_ > 0 && static_cast<double>(rate.zeros_first) >= 0.9 * static_cast<double>(steps_);
   }
 
-  // A rate that fell to zero may return by itself, as cyclic ones do: while the run goes on it is
-  // waited for.
+  // A rate that fell to zero may return, as cyclic ones do: until the run's end it is waited for.
   void JudgeZero(const std::string& layer, RateStem& rate, bool at_end, VerdictSink& out) const {
     if (rate.told_zero) return;
     std::vector<uint32_t> ranks;
