@@ -9,8 +9,6 @@
 namespace plumbline::server {
 namespace {
 
-constexpr size_t kKeptForHellos = 4;  // one run in so many
-
 // What a name takes beside its bytes, which stand in some places: nodes of the engine's maps, a
 // column of its own, our own hash. And a column of a list.
 constexpr uint64_t kName = 512, kCopies = 4, kColumn = 192, kList = 256;
@@ -40,7 +38,7 @@ NameTable::Cost NameTable::CostOfList(const v1::SeriesSet& set) {
 }
 
 std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const std::string& owner,
-                                                bool in_hello, absl::Status* full) {
+                                                absl::Status* full) {
   {
     const ReaderLock lock(mutex_);
     const auto found = runs_.find(run);
@@ -52,13 +50,11 @@ std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const st
     if (!found->second->noted) return found->second;
     noted = found->second;  // who comes first with it now owns it, if there is room for one more
   }
-  const size_t most = in_hello ? max_runs_ : max_runs_ - max_runs_ / kKeptForHellos;
-  const bool all = noted == nullptr && runs_.size() >= most;
+  const bool all = noted == nullptr && runs_.size() >= max_runs_;
   if (all || runs_of_[owner] >= shares_.Part(owner, max_runs_)) {
     *full = absl::ResourceExhaustedError(absl::StrCat(
         "run \"", run, "\": ",
-        all ? absl::StrCat("this server already knows ", most, " runs (ingest.max_runs",
-                           in_hello ? ")" : "; the others are kept for runs that connect)")
+        all ? absl::StrCat("this server already knows ", max_runs_, " runs (ingest.max_runs)")
             : shares_.Full(owner, max_runs_, "runs", "ingest.max_runs")));
     return nullptr;
   }
@@ -80,9 +76,9 @@ std::string NameTable::OwnerOf(const std::string& run) const {
   return found == runs_.end() ? "" : found->second->owner;
 }
 
-absl::Status NameTable::AddRun(const std::string& run, const std::string& owner, bool in_hello) {
+absl::Status NameTable::AddRun(const std::string& run, const std::string& owner) {
   absl::Status full;
-  (void)Find(run, owner, in_hello, &full);
+  (void)Find(run, owner, &full);
   return full;
 }
 
@@ -112,7 +108,7 @@ absl::Status NameTable::Add(const std::string& name, Run* run, const Cost& cost,
 
 absl::Status NameTable::Add(const std::string& run, const v1::SeriesSet& set) {
   absl::Status full;
-  const auto names = Find(run, "", true, &full);
+  const auto names = Find(run, "", &full);
   for (int i = 0; full.ok() && i < set.sites_size(); ++i)
     full = Add(run, names.get(), CostOfName(set.sites(i)));
   if (full.ok()) full = Add(run, names.get(), CostOfList(set), true);
@@ -165,7 +161,7 @@ absl::Status NameTable::AddEach(const v1::Batch& batch, const Entries& entries,
   for (const auto& entry : entries) {
     const auto source = static_cast<int>(entry.source());
     const std::string& run = batch.sources(source).run();
-    if (source != names_of) names = Find(run, "", true, &full);
+    if (source != names_of) names = Find(run, "", &full);
     names_of = source;
     if (full.ok()) full = Add(run, names.get(), cost_of(entry));
     if (!full.ok()) return full;
@@ -179,7 +175,7 @@ absl::Status NameTable::Add(const v1::Batch& batch, const std::string& owner) {
     const std::string& run = batch.sources(i).run();
     if (i > 0 && run == batch.sources(i - 1).run()) continue;
     if (!runs.insert(run).second) continue;
-    if (auto full = AddRun(run, owner, false); !full.ok()) return full;
+    if (auto full = AddRun(run, owner); !full.ok()) return full;
     for (const v1::SeriesSet& set : batch.series_sets()) {
       if (auto full = Add(run, set); !full.ok()) return full;
     }

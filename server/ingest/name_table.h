@@ -36,9 +36,8 @@ class NameTable {
         bytes_(std::move(bytes)) {}
 
   // `owner`, who says so, counts a run that nobody has named before. ResourceExhausted: one run too
-  // many, of all or of the owner's. `in_hello`: a process of the run connects. A quarter of the
-  // runs is kept for those: one stream whose batches name ever more runs does not shut them out.
-  absl::Status AddRun(const std::string& run, const std::string& owner = "", bool in_hello = true);
+  // many, of all or of the owner's.
+  absl::Status AddRun(const std::string& run, const std::string& owner = "");
   // The sites of the evidence, the series sets, the declarations and the losses (with their causes)
   // that `batch`, which passed CheckReceived, brings. ResourceExhausted names the run; then nothing
   // of the batch is to be taken.
@@ -70,8 +69,7 @@ class NameTable {
   static Cost CostOfName(const v1::Site& site);
   static Cost CostOfLoss(const v1::Loss& loss);
   static Cost CostOfList(const v1::SeriesSet& set);
-  std::shared_ptr<Run> Find(const std::string& run, const std::string& owner, bool in_hello,
-                            absl::Status* full);
+  std::shared_ptr<Run> Find(const std::string& run, const std::string& owner, absl::Status* full);
   absl::Status Add(const std::string& name, Run* run, const Cost& cost, bool list = false);
   // Each of them, for the run that its source names.
   template <typename Entries, typename CostOf>
