@@ -53,7 +53,8 @@ void LevelWindow::PopTo(uint64_t count) {
 
 void LevelWindow::GoLinear() {
   linear_ = true;
-  for (double& y : y_) y = std::exp(y);
+  // Those that were written: what stands in the other places depends on how far the ring has grown.
+  for (uint64_t i = 0; i < std::min(count_, kRing); ++i) y_[i] = std::exp(y_[i]);
   PopTo(count_);
 }
 

@@ -66,7 +66,8 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
   }
   found.Title(absl::StrCat(noun, " is ", ValueWord(course)))
       .Explain(text)
-      .Cause(evaluation ? "evaluation" : place.cause, 1)
+      // Of a loss and a norm that fail in one step the loss is shown first.
+      .Cause(evaluation ? "evaluation" : place.cause, norm ? 0.9 : 1)
       .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
       .Threshold(0, norm ? "a gradient norm is a number" : "a loss is a number")
       .Samples(place.values)

@@ -17,8 +17,9 @@ uint32_t FirstRank(const v1::FindingSite& site) {
 auto ShowKey(const v1::Finding& f) {
   return std::make_tuple(f.suppressed(), -static_cast<int>(f.level()),
                          -static_cast<int>(f.strength()), f.site().step_first(),
-                         FirstRank(f.site()), std::string_view(f.site().layer()),
-                         std::string_view(f.site().op()), std::string_view(f.fingerprint()));
+                         FirstRank(f.site()), -f.cause().confidence(),
+                         std::string_view(f.site().layer()), std::string_view(f.site().op()),
+                         std::string_view(f.fingerprint()));
 }
 
 auto ReportKey(const v1::Finding& f) {

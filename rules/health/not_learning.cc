@@ -46,7 +46,7 @@ the level is ln k. Within an epoch or more a model that learns fits what it has 
 - bf16 weights: keep fp32 master weights (autocast instead of `model.to(bf16)`), or a rate 10 times as high.
 - At ln k: dead units (a lower rate, another initialisation), labels that were shuffled, a head that is not trained.
 
-**Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (`build/dev/bin/series_short_runs_test`, docs/measurements/short_runs.md); under 60 points nothing is judged:
+**Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (docs/measurements/short_runs.md); under 60 points nothing is judged:
 
 | runs | 10, 20 points | 60 points | 200 points |
 |---|---|---|---|

@@ -40,7 +40,7 @@ At most 256 evaluations are kept; of more, neighbours become one, their mean.
   `EarlyStoppingCallback`; Lightning `ModelCheckpoint(monitor="val_loss")`.
 - Fewer epochs, a lower rate, weight decay or dropout, a smaller adapter, more data.
 
-**Strength.** `statistical`, `measured`. Simulated evaluations (`build/dev/bin/series_short_runs_test`, docs/measurements/short_runs.md), runs of 200 seeds with the finding at their end:
+**Strength.** `statistical`, `measured`. Simulated evaluations (docs/measurements/short_runs.md), runs of 200 seeds with the finding at their end:
 
 | evaluations | 5 | 10 | 20 | 60 | 200 |
 |---|---|---|---|---|---|

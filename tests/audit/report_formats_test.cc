@@ -422,7 +422,7 @@ TEST(TextReport, ASparklineUnderTheFindingAndWhatWasLeftOut) {
   EXPECT_EQ(text.find("series     loss"), text.rfind("series     loss")) << "once an incident";
   result.selection.since = 1000;
   EXPECT_THAT(RenderText(result, Unicode()),
-              HasSubstr("2 findings left out: over before step 1000\n0 findings, 2 judged"));
+              HasSubstr("2 findings left out: over before step 1000\n0 findings; 1 of 1 rule judged"));
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ async function main() {
     const name = '</script><img src=x onerror=window.hacked=1>\u202e.csv';
     const hostile = join(folder, 'hostile');
     mkdirSync(hostile);
-    writeFileSync(join(hostile, name.replace('/', '\u2215')), '"step","</script><script>window.hacked=2</script>loss"\n' + Array.from({ length: 200 }, (_, i) => `${i},${i < 150 ? 2 : 'nan'}`).join('\n') + '\n');
+    writeFileSync(join(hostile, name.replace('/', '\u2215')), '"step","</script><script>window.hacked=2</script>/loss"\n' + Array.from({ length: 200 }, (_, i) => `${i},${i < 150 ? 2 : 'nan'}`).join('\n') + '\n');
     const made = report('hostile', hostile);
     assert.ok(!/<img|<script>window/.test(made.html));
     await show(made);

@@ -370,7 +370,7 @@ TEST(RolloutJsonl, ExitStatusAndReport) {
   const std::string bad = dir.Write(
       "bad.jsonl", With("rollout_logprobs", "[-1, NaN, -2]") + "\n" + Lines({Rollout(0, "a")}));
   const std::string cut = dir.Write("cut.jsonl", Lines({Rollout(0, "a")}) + R"({"step": 1, "seq)");
-  EXPECT_EQ(RunPlumb({"audit", good, "--rules", "meta/*", "--fail-on", "error"}).status != 2, true);
+  EXPECT_NE(RunPlumb({"audit", good}).status, 2);
   const Ended refused = RunPlumb({"audit", bad});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.output + refused.errors, HasSubstr("bad.jsonl: byte "));

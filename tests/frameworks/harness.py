@@ -206,7 +206,10 @@ def check_record(one, folder):
     require(not [p for i in report["inputs"] for p in i["problems"]], f"the record is damaged: {report['inputs']}")
     require(report["coverage"]["judged"] > 0 and not report["coverage"]["dropped"], f"coverage is {report['coverage']}")
     levels = LEVELS[LEVELS.index(one.level) :]
-    found = {f["rule"]: f["site"]["step_first"] for f in reversed(report["findings"]) if f["level"] in levels}
+    found = {}  # each rule's first step
+    for f in report["findings"]:
+        if f["level"] in levels:
+            found[f["rule"]] = min(found.get(f["rule"], f["site"]["step_first"]), f["site"]["step_first"])
     steps = {rule: found.get(rule) if step is None else step for rule, step in one.finds.items()}
     require(found == steps and None not in found.values(), f"found is {found}, expected {one.finds}")
     series = recorded(folder)

@@ -447,7 +447,8 @@ def test_a_ring_in_fp32_accuses_nobody(tmp_path, seed):
 def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
     train(tmp_path, "runs", "nan", seed)
     found = findings(tmp_path, "runs")
-    assert {(f["rule"], f["site"]["step_first"]) for f in found} == {(r, 50) for r in ("precision/non-finite", "health/loss-non-finite")}
+    # The gradient norm is another site of the loss's incident, in the next step in which one is recorded.
+    assert {(f["rule"], f["site"]["step_first"]) for f in found if f["site"]["op"] != "grad_norm"} == {(r, 50) for r in ("precision/non-finite", "health/loss-non-finite")}
     (one,) = [f for f in found if f["rule"] == "precision/non-finite"]
     assert one["site"]["op"] == "loss"  # in front of the gradients, which are made from it
     assert "/gradient (" in one["explanation"]  # looked at in that step, out of cadence
@@ -486,7 +487,7 @@ def test_weights_in_16_bits_lose_their_updates(tmp_path, seed):
     train(tmp_path, "runs", "bf16", seed)
     rules = {f["rule"] for f in findings(tmp_path, "runs")}
     assert "precision/lost-update" in rules
-    assert rules <= {"precision/lost-update", "precision/moment-ratchet"}
+    assert rules <= {"precision/lost-update", "precision/moment-ratchet", "health/not-learning"}  # which is what follows
 
 
 # ---- what goes wrong in a loop --------------------------------------------------------------------

@@ -99,6 +99,17 @@ class Judging {
   std::unique_ptr<Engine> engine_;
 };
 
+// Which rules' states an interruption changes, judged alone: what to look at after a difference.
+std::string RulesThatDiffer(EngineConfig config, const std::vector<v1::Batch>& batches, int every) {
+  std::string rules;
+  for (const CatalogueEntry& entry : Catalogue()) {
+    config.rules = {entry.info->id};
+    if (Judging(config, 0).Run(batches).end != Judging(config, every).Run(batches).end)
+      rules += std::string(" ") + entry.info->id;
+  }
+  return rules;
+}
+
 // The number of interruptions; fails where they are noticed.
 int Compare(const EngineConfig& config, const std::vector<v1::Batch>& batches, int every) {
   const Judged never = Judging(config, 0).Run(batches);
@@ -106,7 +117,8 @@ int Compare(const EngineConfig& config, const std::vector<v1::Batch>& batches, i
   EXPECT_EQ(never.verdicts.size(), often.verdicts.size());
   EXPECT_TRUE(never.verdicts == often.verdicts) << "verdicts differ";
   EXPECT_TRUE(never.report == often.report) << "reports differ";
-  EXPECT_TRUE(never.end == often.end) << "states differ";
+  EXPECT_TRUE(never.end == often.end)
+      << "states differ:" << RulesThatDiffer(config, batches, every);
   EXPECT_EQ(never.coverage, often.coverage);
   return often.restores;
 }

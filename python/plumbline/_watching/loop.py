@@ -39,6 +39,7 @@ class Loop:
         self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us, where nothing is cached
         self.losses, self.stages = Losses(), Stages(run)
         self._pass = None  # the backward pass that was counted last
+        self._divided = None  # by what the loss of the last pass was divided: the scale of a scaler that was not asked to scale it
 
     # ---- who is in it --------------------------------------------------------------------------
 
@@ -143,7 +144,9 @@ class Loop:
         return getattr(given, "_scale", None)
 
     def applied_scale(self):
-        """By which a scaler has made the losses of this step larger, and the gradients smaller again."""
+        """By which the losses of this step were made larger, the recorded ones smaller, and the gradients smaller again."""
+        if self._divided is not None:
+            return float(self._divided)
         scaler = Scaling.scaler() if Scaling.scales_this_step() else None
         return float(getattr(scaler, "_scale", 1.0)) if scaler is not None else 1.0
 
@@ -155,7 +158,7 @@ class Loop:
     def _seen(self, loss):
         """(the loss, whether it is no number). On a device nobody waits for it."""
         made_of = Scaling.source(loss)
-        scale = self._scale() if made_of is None else None
+        scale = self._divided = self._scale() if made_of is None else None
         loss = loss if made_of is None else made_of
         if not (loss.is_cpu if self._knows_cpu else loss.device.type == "cpu"):
             return (loss.detach() if scale is None else loss.detach() / scale), False

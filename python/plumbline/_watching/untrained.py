@@ -35,6 +35,7 @@ class Untrained:
         self._waiting = None  # {id of a parameter: (name, parameter)}, held and without a gradient so far
         self._late, self._graded = [], set()  # trained now, not at the watch, and held by none; ids of those that have a gradient
         self._steps, self._next, self._counted = 0, _FIRST, None
+        self._updates, self._holder = {}, {}  # by id of an optimizer; {id of a parameter: id of the optimizer}
         self._ran, self._undo = set(), None
         self._sums = self._before = None
 
@@ -52,6 +53,7 @@ class Untrained:
         held = held_by(self._found.values())
         named = [(name, p) for name, p in named if local(p).numel()]  # other ranks hold all of it, and its gradient
         self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
+        self._holder = {id(p): of for of, one in self._found.items() for group in one.groups() for p in group["params"]}
         self._held, self._trained = len(self._waiting), len(named)
         self._late = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known]
         if not self._held and named:
@@ -65,6 +67,7 @@ class Untrained:
         if self._counted != self._run._step:  # of several optimizers the first one's
             self._counted = self._run._step
             self._steps += bool(self._held) or any(group.get("lr", 1) for group in optimizer.param_groups)
+        self._updates[id(optimizer)] = self._updates.get(id(optimizer), 0) + 1
         if self._late and self._steps <= _FIRST:
             self._graded.update(id(p) for _, p in self._late if p.grad is not None)
         waiting = self._waiting
@@ -119,7 +122,7 @@ class Untrained:
             if not moved:
                 self._name([(name, _NEVER_RAN) for name, _ in self._named()])
             return
-        never = list(self._waiting.values())
+        never = [one for of, one in self._waiting.items() if self._updates.get(self._holder.get(of), 0) >= _FIRST]
         tell("trained/never", len(never))
         if never:
             self._tell_never(never)

@@ -95,7 +95,7 @@ const std::vector<Fault>& Faults() {
        [](int64_t since, Logged* logged) {
          logged->scale = std::ldexp(65536.0, -static_cast<int>(since / 10 + 1));
        }},
-      {"the rate is zero", "health/learning-rate", 9,
+      {"the rate is zero", "health/learning-rate", 99,  // it may return before
        [](int64_t, Logged* logged) { logged->rate = 0; }},
       {"a resume begins the schedule anew", "health/learning-rate", 0,
        [](int64_t since, Logged* logged) {

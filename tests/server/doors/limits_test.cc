@@ -195,6 +195,25 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
   EXPECT_THAT(full.error_message(), HasSubstr("already knows 3 runs (ingest.max_runs)"));
 }
 
+// A batch may name the runs of its hello alone: one sender's batches use up no names.
+TEST_F(DoorsLimits, BatchesUseUpNoNamesOfRuns) {
+  Start("max_runs = 3\n");
+  AgentStream greedy(*server_, 2, {SourceOf("greedy-0")});
+  for (uint64_t i = 1; i <= 10; ++i)
+    greedy.Send(ScalarStep(SourceOf("greedy-" + std::to_string(i)), 1), i);
+  EXPECT_THAT(greedy.RejectedReason(6), HasSubstr("expected a run that the hello names"));
+  ASSERT_TRUE(greedy.Acknowledged(10));
+  for (const uint64_t stream : {3u, 4u}) {
+    const v1::Source honest = SourceOf("honest-" + std::to_string(stream));
+    AgentStream agent(*server_, stream, {honest});
+    EXPECT_TRUE(agent.Welcomed()) << stream;
+    agent.Send(ScalarStep(honest, 1), 1);
+    EXPECT_TRUE(agent.Acknowledged(1)) << stream;
+  }
+  AgentStream last(*server_, 5, {SourceOf("last")});
+  EXPECT_EQ(last.Ended().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 TEST_F(DoorsLimits, TenThousandSeriesNamesAreFineByDefault) {
   Start("");
   const v1::Source source = SourceOf("many");
