@@ -76,7 +76,7 @@ def optimizers(kind):
         "foreach-sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, nesterov=True, foreach=True),
         "amsgrad": lambda p: torch.optim.Adam(p, lr=1e-3, amsgrad=True, foreach=True),
         "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3),
-        "lbfgs": lambda p: torch.optim.LBFGS(p, lr=0.02, max_iter=2),
+        "lbfgs": lambda p: torch.optim.LBFGS(p, lr=0.01, max_iter=2),
     }
     if VERSION >= (2, 4):  # the fused steps on the CPU
         found["fused"] = lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True)

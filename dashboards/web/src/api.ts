@@ -29,6 +29,16 @@ export interface IncidentRow {
   merged_into?: string;
 }
 
+const announced = new Set<string>();
+
+/** Was it opened just now, and is this asked for the first time? Findings may have joined it before the first event of it. */
+export function isNew(row: IncidentRow): boolean {
+  if (announced.has(row.fingerprint) || Date.parse(row.updated) - Date.parse(row.opened) > 10_000) return false;
+  if (announced.size >= 10_000) announced.clear();
+  announced.add(row.fingerprint);
+  return true;
+}
+
 export interface RunRow {
   run: string;
   state: string;

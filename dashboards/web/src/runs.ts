@@ -1,6 +1,6 @@
 // All runs, what hurts most first.
 import type { Points, RunRow } from './api';
-import { get, path } from './api';
+import { get, isNew, path } from './api';
 import { command, h, mark, say, tag, time } from './dom';
 import { clean, count, seconds, sentence, span, whole, now, ms } from './format';
 import type { LiveEvent } from './live';
@@ -164,7 +164,7 @@ export function runsView(shell: Shell): View {
     onEvent(event: LiveEvent) {
       if (event.kind === 'again') soon(0);
       if (event.kind === 'incident') {
-        if (event.row.state === 'open' && event.row.revision === 1) say(`New ${event.row.level} in ${clean(event.row.run, 60)}: ${clean(event.row.title, 120)}`);
+        if (event.row.state === 'open' && isNew(event.row)) say(`New ${event.row.level} in ${clean(event.row.run, 60)}: ${clean(event.row.title, 120)}`);
         soon(150);
       }
       if (event.kind !== 'runs' || !data) return;

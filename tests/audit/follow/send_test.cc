@@ -83,7 +83,7 @@ TEST(Send, FaultsInALogBecomeIncidents) {
   EXPECT_EQ(run->ranks_finished(), 1u);
   EXPECT_EQ(run->lost(), 0u);
   EXPECT_EQ(run->late(), 0u);
-  EXPECT_EQ(run->samples(), 5u * 244u);
+  EXPECT_EQ(run->samples(), 5u * 344u);
 }
 
 // Validations that end long after their step, in a file of their own: sent late, judged all the

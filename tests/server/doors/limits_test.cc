@@ -197,7 +197,7 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
 
 // A batch may name the runs of its hello alone: one sender's batches use up no names.
 TEST_F(DoorsLimits, BatchesUseUpNoNamesOfRuns) {
-  Start("max_runs = 3\n");
+  Start("max_runs = 4\n");
   AgentStream greedy(*server_, 2, {SourceOf("greedy-0")});
   for (uint64_t i = 1; i <= 10; ++i)
     greedy.Send(ScalarStep(SourceOf("greedy-" + std::to_string(i)), 1), i);
