@@ -32,7 +32,8 @@ def _train_once(shared):
     folder.mkdir()
     with support.Server(folder, "--data", folder / "data", grpc="127.0.0.1:7433") as server:
         trainer = support.start_training("--router", "score-drop", "--steps", "100000", "--run", "exp1", "--server", server.address,
-                                         "--record", folder / "runs" / "exp1", "--batch", "8", "--seq", "128", "--launch", "2")
+                                         "--record", folder / "runs" / "exp1", "--batch", "8", "--seq", "128", "--launch", "2",
+                                         env={**os.environ, "PLUMBLINE_BUDGET": "0.001"})  # so that plumbline.stretch is recorded
         try:
             def finding():
                 said = subprocess.run([support.program("plumb"), "query", "--run", "exp1", "--rule", FUTURE, "--format", "json"],
@@ -44,6 +45,8 @@ def _train_once(shared):
             support.wait_until("its capsule", lambda: subprocess.run(
                 [support.program("plumb"), "capsule", _leak["finding"], "--output", str(folder / "dumps")],
                 capture_output=True, check=False).returncode == 0)
+            support.wait_until("plumbline.stretch", lambda: subprocess.run(
+                [support.program("plumb"), "query", "series", "plumbline.stretch", "--run", "exp1"], capture_output=True, check=False).returncode == 0)
             trainer.send_signal(signal.SIGTERM)
             trainer.wait(support.PATIENCE)
             support.wait_until_over(server, "exp1")
