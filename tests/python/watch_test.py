@@ -450,7 +450,7 @@ def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
     # The gradient norm is another site of the loss's incident, in the next step in which one is recorded.
     assert {(f["rule"], f["site"]["step_first"]) for f in found if f["site"]["op"] != "grad_norm"} == {(r, 50) for r in ("precision/non-finite", "health/loss-non-finite")}
     (one,) = [f for f in found if f["rule"] == "precision/non-finite"]
-    assert one["site"]["op"] == "loss"  # in front of the gradients, which are made from it
+    assert one["site"]["op"] == "gradient" and "The loss of this step is not finite" in one["explanation"], one["explanation"]
     assert "/gradient (" in one["explanation"]  # looked at in that step, out of cadence
     assert "weights were looked at in this step, finite; no activation was." in one["explanation"]
 
