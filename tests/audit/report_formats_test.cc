@@ -421,8 +421,9 @@ TEST(TextReport, ASparklineUnderTheFindingAndWhatWasLeftOut) {
   EXPECT_THAT(text, HasSubstr("series     loss, steps 0-99, min 2, max 9\n"));
   EXPECT_EQ(text.find("series     loss"), text.rfind("series     loss")) << "once an incident";
   result.selection.since = 1000;
-  EXPECT_THAT(RenderText(result, Unicode()),
-              HasSubstr("2 findings left out: over before step 1000\n0 findings; 1 of 1 rule judged"));
+  EXPECT_THAT(
+      RenderText(result, Unicode()),
+      HasSubstr("2 findings left out: over before step 1000\n0 findings; 1 of 1 rule judged"));
 }
 
 }  // namespace
