@@ -41,9 +41,11 @@ class LossRule : public Rule {
     std::set<std::string> of;  // words of the rule's own: what it need not say again
     void Persist(Archive& a) { a(found, open, drifts, raised, onset, attempt, of); }
   };
-  // The finding that an event makes, if any.
-  virtual std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,
-                                             Said& said) const = 0;
+  // The finding that an event makes, if any; none unless a rule has its own.
+  virtual std::optional<FindingBuilder> Tell(const LossSeries& /*series*/,
+                                             const SeriesEvent& /*event*/, Said& /*said*/) const {
+    return std::nullopt;
+  }
   // What a series shows that an event does not: after each of its points, and at the run's end.
   // Nothing but at the end and where series.LookIsDue: other points may come many at once.
   virtual std::optional<FindingBuilder> Look(const LossSeries& /*series*/, bool /*at_the_end*/,

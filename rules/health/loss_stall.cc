@@ -61,11 +61,6 @@ class LossStall : public LossRule {
   explicit LossStall(const Options& options) : LossRule(options) {}
 
  protected:
-  std::optional<FindingBuilder> Tell(const LossSeries& /*series*/, const SeriesEvent& /*event*/,
-                                     Said& /*said*/) const override {
-    return std::nullopt;
-  }
-
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
                                      Said& said) const override {
     if (series.evaluation() || said.of.contains(kBeginning)) return std::nullopt;

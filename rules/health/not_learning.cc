@@ -78,11 +78,6 @@ class NotLearning : public LossRule {
   explicit NotLearning(const Options& options) : LossRule(options) {}
 
  protected:
-  std::optional<FindingBuilder> Tell(const LossSeries& /*series*/, const SeriesEvent& /*event*/,
-                                     Said& /*said*/) const override {
-    return std::nullopt;
-  }
-
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
                                      Said& said) const override {
     if (series.role != SeriesRole::kLoss || series.detector.linear()) return std::nullopt;

@@ -77,11 +77,6 @@ class OverfitRule : public LossRule {
   explicit OverfitRule(const Options& options) : LossRule(options) {}
 
  protected:
-  std::optional<FindingBuilder> Tell(const LossSeries& /*series*/, const SeriesEvent& /*event*/,
-                                     Said& /*said*/) const override {
-    return std::nullopt;
-  }
-
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
                                      Said& said) const override {
     if (!series.evaluation() || !(at_the_end || series.overfit.IsDue())) return std::nullopt;

@@ -4,7 +4,6 @@
 // `plumb audit` finds in the ranks' records. PLUMB_LONG=1: 30 rounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <csignal>
@@ -17,6 +16,7 @@
 #include <set>
 
 #include "tests/server/support.h"
+#include "tests/server/trainer_processes.h"
 
 namespace plumbline::test {
 namespace {
@@ -32,60 +32,12 @@ bool Long() {
 // rule, layer, op, level, measured value of each fingerprint.
 using Findings = std::map<std::string, std::tuple<std::string, std::string, std::string, double>>;
 
-// The ranks of one run and what they share.
-class Trainers {
+class Trainers : public TrainerProcesses {
  public:
-  struct Plan {
-    std::string run;
-    uint32_t world;
-    int64_t steps;
-    int64_t step_ms;
-  };
-  Trainers(Plan plan, const std::string& server) : plan_(std::move(plan)) {
-    const std::string barrier =
-        folder_.Write("barrier", std::string(plan_.world * sizeof(int64_t), '\xff'));  // -1
-    const int fd = open(barrier.c_str(), O_RDWR | O_CLOEXEC);
-    done_ = static_cast<std::atomic<int64_t>*>(
-        mmap(nullptr, plan_.world * sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-    close(fd);
-    for (uint32_t rank = 0; rank < plan_.world; ++rank) {
-      ranks_.push_back(std::make_unique<Process>(
-          std::vector<std::string>{PLUMB_TRAINER, plan_.run, std::to_string(rank),
-                                   std::to_string(plan_.world), std::to_string(plan_.steps),
-                                   std::to_string(plan_.step_ms), barrier},
-          std::vector<std::string>{"PLUMBLINE_SERVER=" + server, "PLUMBLINE_RECORD=" + Records(),
-                                   "PLUMBLINE_SPOOL=" + Spools()}));
-    }
-  }
-  ~Trainers() {
-    ranks_.clear();
-    munmap(done_, plan_.world * sizeof(int64_t));
-  }
+  using TrainerProcesses::TrainerProcesses;
 
-  const Plan& plan() const { return plan_; }
-  std::string Records() const { return folder_.File("records"); }
-  std::string Spools() const { return folder_.File("spools"); }
-  Process& rank(uint32_t rank) { return *ranks_[rank]; }
-  // The step that the rank was done with last.
-  int64_t at(uint32_t rank) const { return done_[rank]; }
-  bool AnyRuns() {
-    return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r->running(); });
-  }
   // Killed; the others go on without it. The last step that it may have told of.
-  int64_t Kill(uint32_t rank) {
-    ranks_[rank]->Signal(SIGKILL);
-    ranks_[rank]->Wait();
-    killed_ = rank;
-    return done_[rank].exchange(std::numeric_limits<int64_t>::max()) + 1;
-  }
-  std::optional<uint32_t> killed() const { return killed_; }
-
- private:
-  const Plan plan_;
-  TempFolder folder_;
-  std::atomic<int64_t>* done_ = nullptr;
-  std::vector<std::unique_ptr<Process>> ranks_;
-  std::optional<uint32_t> killed_;
+  int64_t Kill(uint32_t rank) { return KillRank(rank) + 1; }
 };
 
 class LockstepProcessTest : public testing::Test {
@@ -150,7 +102,7 @@ class LockstepProcessTest : public testing::Test {
         << sent.errors;
   }
 
-  void Round(const Trainers::Plan& plan, bool kill) {
+  void Round(const TrainerPlan& plan, bool kill) {
     Trainers trainers(plan, address_);
     const int64_t kill_at = kill ? 5 + static_cast<int64_t>(random_() % (plan.steps / 2)) : -1;
     const auto victim = static_cast<uint32_t>(random_() % plan.world);
@@ -172,7 +124,7 @@ class LockstepProcessTest : public testing::Test {
   }
 
   void CheckRun(const Trainers& trainers, int64_t lost_from) {
-    const auto& [run, world, steps, step_ms] = trainers.plan();
+    const auto& [run, world, steps, step_ms, nan_at] = trainers.plan();
     const uint32_t finished = world - (trainers.killed() ? 1 : 0);
     std::optional<v1::RunInfo> info;
     EXPECT_TRUE(Eventually([&, steps = steps, run = run] {
@@ -205,7 +157,7 @@ class LockstepProcessTest : public testing::Test {
   // All values of each rank, in order and without a gap; of a killed one those until it was killed,
   // but for the tenth of a second that its agent had not come to.
   void CheckValues(const Trainers& trainers, int64_t lost_from) {
-    const Trainers::Plan& plan = trainers.plan();
+    const TrainerPlan& plan = trainers.plan();
     grpc::ClientContext context;
     v1::QuerySeriesRequest request;
     request.set_run(plan.run);
@@ -275,7 +227,7 @@ TEST_F(LockstepProcessTest, NothingIsLateAndWhatIsFoundIsWhatAnAuditFinds) {
   const int rounds = Long() ? 30 : 3;
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    Trainers::Plan plan;
+    TrainerPlan plan;
     plan.run = "processes-" + std::to_string(round);
     plan.world = 2u << (round % 3);
     plan.step_ms = Long() ? 20 + static_cast<int64_t>(random_() % 181) : 20;

@@ -10,7 +10,6 @@
 // the trainers do not make (decision 0109).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,6 +25,7 @@
 #include <thread>
 
 #include "tests/server/support.h"
+#include "tests/server/trainer_processes.h"
 
 namespace plumbline::test {
 namespace {
@@ -88,77 +88,25 @@ Findings Audited(std::vector<std::string> what) {
 
 // ---- the trainers ------------------------------------------------------------------------------
 
-struct Plan {
-  std::string run;
-  uint32_t world = 2;
-  int64_t steps = 0;
-  int64_t step_ms = 0;
-  int64_t nan_at = -1;  // a loss of rank 0; -1: none
-};
-
-// The ranks of one run and what they share.
-class Trainers {
+class Trainers : public TrainerProcesses {
  public:
-  Trainers(Plan plan, const std::string& server) : plan_(std::move(plan)) {
-    const std::string barrier =
-        folder_.Write("barrier", std::string(plan_.world * sizeof(int64_t), '\xff'));  // -1
-    const int fd = open(barrier.c_str(), O_RDWR | O_CLOEXEC);
-    done_ = static_cast<std::atomic<int64_t>*>(
-        mmap(nullptr, plan_.world * sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-    close(fd);
-    for (uint32_t rank = 0; rank < plan_.world; ++rank) {
-      ranks_.push_back(std::make_unique<Process>(
-          std::vector<std::string>{PLUMB_TRAINER, plan_.run, std::to_string(rank),
-                                   std::to_string(plan_.world), std::to_string(plan_.steps),
-                                   std::to_string(plan_.step_ms), barrier,
-                                   std::to_string(plan_.nan_at)},
-          std::vector<std::string>{"PLUMBLINE_SERVER=" + server, "PLUMBLINE_RECORD=" + Records(),
-                                   "PLUMBLINE_SPOOL=" + Spools()}));
-    }
-  }
-  ~Trainers() {
-    ranks_.clear();
-    munmap(done_, plan_.world * sizeof(int64_t));
-  }
+  using TrainerProcesses::TrainerProcesses;
 
-  const Plan& plan() const { return plan_; }
-  std::string Records() const { return folder_.File("records"); }
-  std::string Spools() const { return folder_.File("spools"); }
-  Process& rank(uint32_t rank) { return *ranks_[rank]; }
-  int64_t at(uint32_t rank) const { return done_[rank]; }  // the step that it was done with last
-  void SignalAll(int signal) {
-    for (const auto& rank : ranks_) rank->Signal(signal);
-  }
-  bool AnyRuns() {
-    return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r->running(); });
-  }
   // Killed, half of the way from one of its NaN to the next: records and spool may differ in what
   // the last tenths of a second brought.
   bool MayKill(uint32_t rank) const {
-    const int64_t period = 20 * plan_.world, at = done_[rank];
+    const int64_t period = 20 * plan().world, at = this->at(rank);
     const int64_t since = (at - 20 * static_cast<int64_t>(rank) - 7) % period;
     return at >= 10 && since > period / 3 && since < period * 3 / 4;
   }
-  void Kill(uint32_t rank) {
-    ranks_[rank]->Signal(SIGKILL);
-    ranks_[rank]->Wait();
-    killed_ = rank;
-    killed_at_ = done_[rank].exchange(std::numeric_limits<int64_t>::max());
-  }
-  std::optional<uint32_t> killed() const { return killed_; }
+  void Kill(uint32_t rank) { killed_at_ = KillRank(rank); }
   int64_t killed_at() const { return killed_at_; }
 
  private:
-  const Plan plan_;
-  TempFolder folder_;
-  std::atomic<int64_t>* done_ = nullptr;
-  std::vector<std::unique_ptr<Process>> ranks_;
-  std::optional<uint32_t> killed_;
   int64_t killed_at_ = -1;
 };
 
-// ---- one round
-// -----------------------------------------------------------------------------------
+// ---- one round ---------------------------------------------------------------------------------
 
 class Round {
  public:
@@ -169,7 +117,7 @@ class Round {
     through_relay_ = number_ % 2 == 1;
     StartServer("127.0.0.1:0");
     if (through_relay_) StartRelay("127.0.0.1:0");
-    Plan plan;
+    TrainerPlan plan;
     plan.run = "outage-" + std::to_string(number_);
     plan.world = 2 + static_cast<uint32_t>(random_() % 2);
     plan.step_ms = Long() ? 50 : 20;
@@ -299,7 +247,7 @@ class Round {
   }
 
   void Check(const Trainers& trainers) {
-    const Plan& plan = trainers.plan();
+    const TrainerPlan& plan = trainers.plan();
     std::string why;
     if (!Eventually([&] {
           why = Values(trainers);
@@ -326,7 +274,7 @@ class Round {
 
   // "": every value is there once, and nothing else.
   std::string Values(const Trainers& trainers) {
-    const Plan& plan = trainers.plan();
+    const TrainerPlan& plan = trainers.plan();
     values_ = 0;
     const auto stub = v1::Query::NewStub(server_->Channel());
     grpc::ClientContext context, list_context;
@@ -353,7 +301,7 @@ class Round {
   }
 
   std::string Column(const Trainers& trainers, const v1::SeriesColumns& series) {
-    const Plan& plan = trainers.plan();
+    const TrainerPlan& plan = trainers.plan();
     const bool loss = series.site().op() == "loss";
     for (int r = 0; r < series.rank_size(); ++r) {
       int64_t next = 0;

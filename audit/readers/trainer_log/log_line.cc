@@ -216,6 +216,17 @@ void LogParser::OpenBlock(const LogRecord& record) {
   continued_prefix_ = record.prefix;
 }
 
+// Pairs of the step that the line above has.
+bool LogParser::TakeContinued(std::string_view pairs, bool ended, LogRecord* record) {
+  record->mark = continued_mark_;
+  record->mark.alone = false;
+  record->how = continued_how_;
+  record->evaluation = continued_evaluation_;
+  record->prefix = continued_prefix_;
+  TakePairs(pairs, ended, record);
+  return !record->values.empty();
+}
+
 // "    train/CrossEntropyLoss=10.9", "  | > loss: 2.3" under a line that has the step.
 bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (!continued_) return false;
@@ -226,13 +237,7 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
     continued_ = false;
     return false;
   }
-  record->mark = continued_mark_;
-  record->mark.alone = false;
-  record->how = continued_how_;
-  record->evaluation = continued_evaluation_;
-  record->prefix = continued_prefix_;
-  TakePairs(line, ended, record);
-  return !record->values.empty();
+  return TakeContinued(line, ended, record);
 }
 
 // A line that a terminal's width has cut: its name may be in the line above.
@@ -244,13 +249,7 @@ bool LogParser::Wrapped(std::string_view line, bool ended, LogRecord* record) {
   }
   joined_ = wrapped_tail_;
   joined_.append(" ").append(line.substr(line.find_first_not_of(' ')));
-  record->mark = continued_mark_;
-  record->mark.alone = false;
-  record->how = continued_how_;
-  record->evaluation = continued_evaluation_;
-  record->prefix = continued_prefix_;
-  TakePairs(joined_, ended, record);
-  return !record->values.empty();
+  return TakeContinued(joined_, ended, record);
 }
 
 bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) {

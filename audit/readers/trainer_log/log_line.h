@@ -62,6 +62,7 @@ class LogParser {
   bool ParseUnmarked(std::string_view line, bool ended, LogRecord* record);
   bool Continue(std::string_view line, bool ended, LogRecord* record);
   bool Wrapped(std::string_view line, bool ended, LogRecord* record);
+  bool TakeContinued(std::string_view pairs, bool ended, LogRecord* record);
   bool ParseStep(std::string_view line, bool ended, LogRecord* record);
   bool ParseCounter(std::string_view line, const LogMark& mark, bool ended, LogRecord* record);
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
