@@ -44,10 +44,9 @@ void Archive::LongDouble(long double& value) { Bytes(&value, kLongDoubleBytes); 
 
 std::string_view Archive::Text(std::string_view text) {
   const uint64_t size = Count(text.size(), 1);
-  if (!reading_) {
-    out_.append(text);
-    return {};
-  }
+  if (counting_) counted_ += text.size();
+  if (!reading_ && !counting_) out_.append(text);
+  if (!reading_) return {};
   if (!ok()) return {};
   at_ += size;
   return in_.substr(at_ - size, size);
@@ -102,6 +101,7 @@ Archive::Frame Archive::BeginSection(std::string_view name) {
 
 void Archive::EndSection(const Frame& outer) {
   if (!reading_) {
+    if (counting_) return path_.resize(outer.name);
     const uint64_t size = out_.size() - outer.begin - sizeof(uint64_t);
     std::memcpy(&out_[outer.begin], &size, sizeof(size));
   } else if (ok()) {

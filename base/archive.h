@@ -47,6 +47,9 @@ class Archive {
  public:
   // Writes.
   Archive() = default;
+  // Counts the bytes that would be written, and keeps none of them.
+  struct Counting {};
+  explicit Archive(Counting) : counting_(true) {}
   // Reads `bytes`, which must outlive it.
   explicit Archive(std::string_view bytes) : reading_(true), in_(bytes), limit_(bytes.size()) {}
   Archive(const Archive&) = delete;
@@ -58,6 +61,8 @@ class Archive {
   const std::string& error() const { return error_; }
   // What was written so far; the archive is done with then.
   std::string Take() { return std::move(out_); }
+  // Bytes written, or counted, so far.
+  size_t written() const { return counting_ ? counted_ : out_.size(); }
 
   // Writes the values, or overwrites them with what is read.
   template <typename... T>
@@ -107,7 +112,9 @@ class Archive {
 
   size_t left() const { return limit_ - at_; }
   void Bytes(void* data, size_t size) {
-    if (!reading_) {
+    if (counting_) {
+      counted_ += size;
+    } else if (!reading_) {
       out_.append(static_cast<const char*>(data), size);
     } else if (Has(size)) {
       std::memcpy(data, in_.data() + at_, size);
@@ -188,7 +195,8 @@ class Archive {
   template <typename Range>
   void Sequence(Range& values);
 
-  bool reading_ = false;
+  bool reading_ = false, counting_ = false;
+  size_t counted_ = 0;
   std::string out_;
   std::string_view in_;
   size_t at_ = 0;

@@ -5,7 +5,6 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr size_t kRemembered = 2048;  // points
 constexpr uint64_t kMarkEvery = 1024;
 constexpr size_t kMostMarks = 6;
 
@@ -74,8 +73,7 @@ void SeriesDetector::End(std::vector<SeriesEvent>* events) {
 }
 
 void SeriesDetector::Keep(int64_t step, double value) {
-  newest_.emplace_back(step, value);
-  if (newest_.size() > kRemembered) newest_.pop_front();
+  newest_.Add({step, value});
   if (++kept_ < kMarkEvery) return;
   kept_ = 0;
   marks_.push_back(now_);
@@ -100,14 +98,14 @@ void SeriesDetector::Resume(int64_t step, std::vector<SeriesEvent>* events) {
   now_.excursions.ForgetRate();
   if (now_.points == 0 || now_.last_step < step) return;
   const uint64_t forgotten = now_.points - newest_.size();  // of newest_, those before
-  while (!newest_.empty() && newest_.back().first >= step) newest_.pop_back();
+  while (!newest_.empty() && newest_.back().first >= step) newest_.DropNewest();
   while (!marks_.empty() && marks_.back().last_step >= step) marks_.pop_back();
   now_ = marks_.empty() ? State() : marks_.back();
   now_.excursions.ForgetRate();
   std::vector<SeriesEvent> told;  // these points were judged before
   if (linear_ != now_.excursions.linear()) GoLinear(&now_, &told);
   kept_ = 0;
-  if (now_.points < forgotten) newest_.clear();
+  if (now_.points < forgotten) newest_.Clear();
   const size_t skip = now_.points < forgotten ? 0 : now_.points - forgotten;
   for (size_t i = skip; i < newest_.size(); ++i, ++kept_)
     Judge(newest_[i].first, newest_[i].second, &told);

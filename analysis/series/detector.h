@@ -7,11 +7,11 @@
 
 #include <cmath>
 #include <cstdint>
-#include <deque>
 #include <utility>
 #include <vector>
 
 #include "analysis/series/excursions.h"
+#include "analysis/series/newest_points.h"
 #include "analysis/series/rise.h"
 #include "analysis/series/stall.h"
 #include "base/archive.h"
@@ -81,8 +81,9 @@ class SeriesDetector {
   double Y(double value) const;
 
   State now_;
-  std::deque<Point> newest_;  // points of the history and the newest attempt
-  std::deque<State> marks_;   // as it was, oldest first
+  static constexpr size_t kRemembered = 2048;  // points
+  NewestPoints<Point, kRemembered> newest_;    // of the history and the newest attempt
+  std::vector<State> marks_;                   // as it was, oldest first
   uint32_t attempt_ = 0;
   bool linear_ = false;
   uint64_t kept_ = 0;  // points, since the last mark

@@ -68,7 +68,7 @@ double MedianOfPart(const std::vector<double>& values, size_t from, size_t count
 
 void Excursions::Take(const Point& point, std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t ordinal = points_++;
-  const bool was_open = open_.has_value();
+  const bool was_open = static_cast<bool>(open_);
   if (awaited_) Await(point);
   if (was_open) {
     above_[ordinal % kAbove] = ExcessOf(*open_, point.y);
@@ -149,7 +149,7 @@ void Excursions::LookBefore(uint64_t ordinal, Excursion* is) const {
 void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
                         std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t count = window_.count(), from = OnsetOf(at);
-  Open& open = open_.emplace();
+  Open& open = open_.Set();
   open.onset = points_ - (count - from);
   open.opening = at - from;
   open.is.onset_step = window_.step(from);
@@ -281,7 +281,7 @@ void Excursions::Back(std::vector<SeriesEvent>* events, Settled* settled) {
 void Excursions::Close(size_t from, bool restart, Settled* settled) {
   const std::vector<Point> points = std::move(open_->points);
   if (OpenIsAwaited()) KeepAwaited();
-  open_.reset();
+  open_.Reset();
   if (restart) {
     window_.PopTo(0);
     told_ = 0;
@@ -318,7 +318,7 @@ void Excursions::Settle(std::vector<SeriesEvent>* events, Settled* settled) {
 }
 
 void Excursions::GoLinear() {
-  awaited_.reset();
+  awaited_.Reset();
   const double level = window_.count() > 0 ? window_.Level() : 0;
   window_.GoLinear();
   for (double& above : above_) above = std::exp(level) * std::expm1(above);

@@ -24,6 +24,7 @@
 #include "analysis/series/growing_ring.h"
 #include "analysis/series/level_window.h"
 #include "base/archive.h"
+#include "base/boxed.h"
 
 namespace plumbline::rules {
 
@@ -146,9 +147,9 @@ class Excursions {
   uint64_t floor_ = 0;  // in the history: no onset lies before it
   uint64_t restart_until_ = 0;
   std::vector<Waiting> waiting_;
-  std::optional<Open> open_;
-  std::optional<Cycle> cycle_;
-  std::optional<Awaited> awaited_;
+  Boxed<Open> open_;
+  Boxed<Cycle> cycle_;
+  Boxed<Awaited> awaited_;
 };
 
 }  // namespace plumbline::rules

@@ -1,9 +1,8 @@
 // The newest values of a series in a ring of fixed capacity whose memory grows as it fills: a
-// series of one point costs a few bytes, not the ring.
+// series of one point costs a few bytes, not the ring, in memory and in a checkpoint.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstring>
@@ -26,16 +25,19 @@ class GrowingRing {
   auto begin() { return values_.begin(); }
   auto end() { return values_.end(); }
 
-  // As a std::array of the capacity.
+  // The places up to the last one that is not 0: rings of equal content give equal bytes, however
+  // far each has grown.
   void Persist(Archive& a) {
-    std::array<T, kCapacity> whole{};
-    std::copy(values_.begin(), values_.end(), whole.begin());
-    a(whole);
-    if (!a.reading()) return;
-    size_t used = kCapacity;
+    if (a.reading()) {
+      a(values_);
+      if (values_.size() > kCapacity) a.Fail("a ring of at most its capacity");
+      return;
+    }
     const T none{};
-    while (used > 0 && std::memcmp(&whole[used - 1], &none, sizeof(T)) == 0) --used;
-    values_.assign(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(used));
+    size_t used = values_.size();
+    while (used > 0 && std::memcmp(&values_[used - 1], &none, sizeof(T)) == 0) --used;
+    std::vector<T> held(values_.begin(), values_.begin() + static_cast<ptrdiff_t>(used));
+    a(held);
   }
 
  private:

@@ -17,8 +17,8 @@ constexpr double kRestartTenth = 0.1, kRestartThird = 1.0 / 3;
 
 void Excursions::FollowRestart(const ScheduleRestart& restart) {
   if (!cycle_ || cycle_->restart.step != restart.step) {
-    cycle_ = {restart, points_, points_};
-    awaited_.reset();
+    cycle_.Set({restart, points_, points_});
+    awaited_.Reset();
   }
   cycle_->restart.to = restart.to;
   cycle_->rose = points_;
@@ -32,7 +32,7 @@ void Excursions::LookForRestart() {
   open.is.scheduled = true;
   open.is.cause = cycle_->restart;
   open.is.slope = 0;  // how fast the loss fell at the low rate says nothing of what follows
-  if (!awaited_) awaited_ = Awaited{.is = open.is};
+  if (!awaited_) awaited_.Set(Awaited{.is = open.is});
 }
 
 // Compared with the level that was left, whatever history has become since.
@@ -46,7 +46,7 @@ void Excursions::Await(const Point& point) {
   std::rotate(is.last.begin(), is.last.begin() + 1, is.last.end());
   is.last.back() = excess;
   is.step = point.step;
-  if (is.under == kThree) awaited_.reset();
+  if (is.under == kThree) awaited_.Reset();
 }
 
 bool Excursions::OpenIsAwaited() const {
@@ -56,10 +56,10 @@ bool Excursions::OpenIsAwaited() const {
 void Excursions::KeepAwaited() { awaited_->is = open_->is; }
 
 void Excursions::RateIsBack(std::vector<SeriesEvent>* events, Settled* settled) {
-  cycle_.reset();
+  cycle_.Reset();
   if (!awaited_) return;
   if (OpenIsAwaited()) KeepAwaited();
-  const Awaited awaited = *std::exchange(awaited_, std::nullopt);
+  const Awaited awaited = *std::exchange(awaited_, {});
   const bool same = open_ && open_->is.onset_step == awaited.is.onset_step;
   if (awaited.away < kThree) return;
   // It stayed.
@@ -89,8 +89,8 @@ void Excursions::RateIsBack(std::vector<SeriesEvent>* events, Settled* settled) 
 }
 
 void Excursions::ForgetRate() {
-  cycle_.reset();
-  awaited_.reset();
+  cycle_.Reset();
+  awaited_.Reset();
 }
 
 }  // namespace plumbline::rules

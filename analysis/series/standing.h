@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <deque>
+#include <vector>
 
 #include "analysis/series/robust.h"
 #include "base/archive.h"
@@ -28,7 +28,7 @@ class Standing {
     Insert(value, newest_.size() - 1);
     if (newest_.size() > kNewest) {
       Remove(newest_.front().value, kNewest + 1);
-      newest_.pop_front();
+      newest_.erase(newest_.begin());
     }
     if (newest_.size() < kTen) return;
     at_most_ = sorted_[kTen - 1];
@@ -43,7 +43,7 @@ class Standing {
   // At most and at least this, at some time.
   double lowest() const { return lowest_; }
   double highest() const { return highest_; }
-  const std::deque<Point>& newest() const { return newest_; }
+  const std::vector<Point>& newest() const { return newest_; }
   // The first of the newest that `beyond` is true of.
   template <typename Beyond>
   int64_t First(const Beyond& beyond) const {
@@ -83,7 +83,7 @@ class Standing {
     if (at != end) std::copy(at + 1, end, at);
   }
 
-  std::deque<Point> newest_;
+  std::vector<Point> newest_;
   std::array<double, kNewest + 1> sorted_{};  // the values of newest_, ascending; found again
   double at_least_ = -HUGE_VAL, at_most_ = HUGE_VAL;
   double lowest_ = HUGE_VAL, highest_ = -HUGE_VAL;

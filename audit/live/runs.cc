@@ -75,6 +75,10 @@ std::string RunText(const v1::RunInfo& run) {
     absl::StrAppend(&text, "  lost: ", count, " by ", Printable(cause), "\n");
   for (const auto& [cause, count] : LateOf(run))
     absl::StrAppend(&text, "  late: ", count, " by ", Printable(cause), "\n");
+  if (run.series_not_judged() > 0) {
+    absl::StrAppend(&text, "  not judged: ", run.series_not_judged(),
+                    " series beyond the first 20,000 of their role, which are stored\n");
+  }
   for (const auto& [state, ranks] : StatesOf(run)) {
     if (state == "awaited") {
       absl::StrAppend(&text, "  waiting for ", Plural(ranks, "rank"), " of ", run.world_size(),
@@ -104,7 +108,8 @@ std::string RunJson(const v1::RunInfo& run) {
       ",\"closed_step\":", run.closed_step(), ",\"evidence\":", run.evidence(),
       ",\"samples\":", run.samples(), ",\"lost\":", run.lost(),
       ",\"lost_by_cause\":", JsonCounts(CausesOf(run)), ",\"late\":", run.late(),
-      ",\"late_by_cause\":", JsonCounts(LateOf(run)), ",\"liveness\":", JsonCounts(StatesOf(run)));
+      ",\"late_by_cause\":", JsonCounts(LateOf(run)),
+      ",\"series_not_judged\":", run.series_not_judged(), ",\"liveness\":", JsonCounts(StatesOf(run)));
   const char* comma = "";
   absl::StrAppend(&json, ",\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",
                   Rfc3339(run.first_seen_unix_ns()), "\",\"attempts\":[");

@@ -32,26 +32,51 @@ void LossRule::JudgeLate(const RunSummary& /*run*/, VerdictSink& out) {
   if (run.HearLate(&heard_late_)) TellAll(run.late_told(), run.late_touched(), out);
 }
 
+template <typename What>
+void LossRule::OfSaid(const LossSeries& series, const What& what) {
+  if (series.number >= by_number_.size()) by_number_.resize(series.number + 1);
+  Said*& known = by_number_[series.number];
+  if (known == nullptr) {
+    const auto found = said_.find({series.of, series.layer, series.op});
+    known = found == said_.end() ? &nothing_ : &found->second;
+  }
+  if (known != &nothing_) return what(*known);
+  Said said;
+  what(said);
+  if (said.any()) known = &(said_[{series.of, series.layer, series.op}] = std::move(said));
+}
+
+template <typename Make>
+void LossRule::Say(const LossSeries& series, const Make& make, VerdictSink& out) {
+  OfSaid(series, [&](Said& said) {
+    std::optional<FindingBuilder> found = make(said);
+    if (!found) return;
+    said.found = true;
+    out.Add(found->Take());
+  });
+}
+
 void LossRule::TellAll(const std::vector<LossRun::Told>& told,
                        const std::vector<const LossSeries*>& touched, VerdictSink& out) {
   for (const LossRun::Told& one : told) {
-    if (auto found = Tell(*one.series, one.event, SaidOf(*one.series)))
-      Add(*one.series, *std::move(found), out);
+    Say(*one.series, [&](Said& said) { return Tell(*one.series, one.event, said); }, out);
   }
   for (const LossSeries* series : touched) {
-    if (auto found = Look(*series, false, SaidOf(*series))) Add(*series, *std::move(found), out);
+    Say(*series, [&](Said& said) { return Look(*series, false, said); }, out);
   }
 }
 
 void LossRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
   LossRun& run = shared_.run();
   for (const LossRun::Told& told : run.Finish()) {
-    if (auto found = Tell(*told.series, told.event, SaidOf(*told.series)))
-      Add(*told.series, *std::move(found), out);
+    Say(*told.series, [&](Said& said) { return Tell(*told.series, told.event, said); }, out);
   }
   for (const auto& [key, series] : run.series()) {
-    if (auto found = Look(series, true, SaidOf(series))) Add(series, *std::move(found), out);
-    if (SaidOf(series).found) continue;
+    bool found = false;
+    const auto look = [&, &of = series](Said& said) { return Look(of, true, said); };
+    Say(series, look, out);
+    OfSaid(series, [&](const Said& said) { found = said.found; });
+    if (found) continue;
     std::optional<v1::Verdict> rest = Rest(series);
     if (!rest) continue;
     google::protobuf::Struct& details = *rest->mutable_details();
@@ -64,11 +89,6 @@ void LossRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
   }
 }
 
-void LossRule::Add(const LossSeries& series, FindingBuilder found, VerdictSink& out) {
-  SaidOf(series).found = true;
-  out.Add(found.Take());
-}
-
 void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
   found->Level(v1::LEVEL_NOTE)
       .Assume(MayBePart(series.op)
@@ -78,7 +98,7 @@ void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(5, 5);
+  archive.Version(6, 6);  // 6: rings hold what was written alone
   archive(shared_, said_);
   by_number_.clear();
 }

@@ -39,6 +39,9 @@ class LossRule : public Rule {
     int64_t onset = 0;         // of what is open
     uint32_t attempt = 0;      // in which that began
     std::set<std::string> of;  // words of the rule's own: what it need not say again
+    bool any() const {
+      return found || open || drifts || raised || onset != 0 || attempt != 0 || !of.empty();
+    }
     void Persist(Archive& a) { a(found, open, drifts, raised, onset, attempt, of); }
   };
   // The finding that an event makes, if any; none unless a rule has its own.
@@ -60,13 +63,13 @@ class LossRule : public Rule {
   static void Soften(const LossSeries& series, FindingBuilder* found);
 
  private:
-  Said& SaidOf(const LossSeries& series) {
-    if (series.number >= by_number_.size()) by_number_.resize(series.number + 1);
-    Said*& said = by_number_[series.number];
-    if (said == nullptr) said = &said_[{series.of, series.layer, series.op}];
-    return *said;
-  }
-  void Add(const LossSeries& series, FindingBuilder found, VerdictSink& out);
+  // What was said of the series, which may be changed. It is kept if there is anything: most series
+  // never have a finding.
+  template <typename What>
+  void OfSaid(const LossSeries& series, const What& what);
+  // Reports the finding that `make` makes of it, if any.
+  template <typename Make>
+  void Say(const LossSeries& series, const Make& make, VerdictSink& out);
   void TellAll(const std::vector<LossRun::Told>& told,
                const std::vector<const LossSeries*>& touched, VerdictSink& out);
 
@@ -74,7 +77,9 @@ class LossRule : public Rule {
   SharedLossRun shared_;
   uint64_t heard_late_ = 0;  // LossRun::HearLate; between calls all was heard
   std::map<LossRun::Key, Said> said_;
-  std::vector<Said*> by_number_;  // LossSeries::number; found again
+  // By LossSeries::number; nullptr: not looked for yet; &nothing_: nothing is kept. Found again.
+  std::vector<Said*> by_number_;
+  Said nothing_;
 };
 
 // Parts that findings on losses have in common.

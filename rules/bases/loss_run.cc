@@ -13,6 +13,11 @@ bool IsRead(SeriesRole role) {
          role == SeriesRole::kRate;
 }
 
+// A part counts only if there is nothing else; then the one with most points.
+std::pair<bool, uint64_t> RankAsTraining(const LossSeries& series) {
+  return {!series.part, series.detector.points()};
+}
+
 bool IsEpoch(const std::string& op) {
   return op == "epoch" || op == "train/epoch" || op == "train_epoch" || op == "epochs";
 }
@@ -117,6 +122,7 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
 }
 
 void LossRun::Add(const StepEnd& step, double value, RateWatch* rate, Moves* moves) {
+  rates_now_.clear();
   const RateMove move = rate->Take(step.attempt, step.step, value);
   moves->rose |= move.rose;
   moves->back |= move.back;
@@ -206,6 +212,7 @@ void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
       known->second.number = number;
       known->second.role = value.role;
       known->second.step_first = step.step;
+      NoteWhole(&known->second);
     }
   }
   LossSeries& series = *place.series;
@@ -213,11 +220,11 @@ void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
   series.step_first = std::min(series.step_first, step.step);
   series.step_last = std::max(series.step_last, step.step);
   series.CountResume(step.attempt, step.step);
-  const auto same_role = [&](const auto& rate) { return std::get<0>(rate.first) == series.of; };
-  series.rate_known = series.rate_known || std::any_of(rates_.begin(), rates_.end(), same_role);
   CountRates(&series);
+  const uint64_t points_before = series.detector.points();
   std::vector<SeriesEvent> events;
   series.detector.Take(step.attempt, step.step, value.value, &events);
+  KeepTraining(series, points_before);
   if (series.role == SeriesRole::kLoss && std::isfinite(value.value)) {
     series.sum += value.value;
     ++series.summed;
@@ -239,11 +246,21 @@ void LossSeries::CountResume(uint32_t of_attempt, int64_t step) {
   }
 }
 
-void LossRun::CountRates(LossSeries* series) const {
-  const bool above = std::any_of(rates_.begin(), rates_.end(), [&](const auto& rate) {
-    return std::get<0>(rate.first) == series->of && rate.second.newest() > 0;
-  });
-  series->rated += above ? 1 : 0;
+const LossRun::RatesNow& LossRun::RatesOf(v1::Role of) {
+  const auto [now, fresh] = rates_now_.try_emplace(of);
+  if (!fresh) return now->second;
+  for (const auto& [key, rate] : rates_) {
+    if (std::get<0>(key) != of) continue;
+    now->second.known = true;
+    now->second.above |= rate.newest() > 0;
+  }
+  return now->second;
+}
+
+void LossRun::CountRates(LossSeries* series) {
+  const RatesNow& now = RatesOf(series->of);
+  series->rate_known |= now.known;
+  series->rated += now.above ? 1 : 0;
   if (const auto epoch = epochs_.find(series->of); epoch != epochs_.end())
     series->epoch = epoch->second;
 }
@@ -275,24 +292,41 @@ bool LossRun::IsGame() const {
 bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& said) const {
   if (series.role != SeriesRole::kLoss || said.said().contains(series.op)) return false;
   if (IsGame()) return true;
-  return MayBePart(series.op) &&
-         std::any_of(series_.begin(), series_.end(), [&](const auto& other) {
-           const LossSeries& it = other.second;
-           return it.of == series.of && it.role == SeriesRole::kLoss && !MayBePart(it.op);
-         });
+  return series.part && whole_.contains(series.of);
+}
+
+void LossRun::NoteWhole(LossSeries* series) {
+  series->part = MayBePart(series->op);
+  if (series->role == SeriesRole::kLoss && !series->part) whole_.insert(series->of);
 }
 
 // The one with most points; a part only where there is nothing else.
-const LossSeries* LossRun::Training(v1::Role of) const {
-  const LossSeries* found = nullptr;
+const LossSeries* LossRun::Training(v1::Role of) {
+  const auto [found, fresh] = training_.try_emplace(of, nullptr);
+  if (!fresh) return found->second;
   for (const auto& [key, series] : series_) {
     if (series.of != of || series.role != SeriesRole::kLoss) continue;
-    const auto rank_of = [](const LossSeries& it) {
-      return std::pair(!MayBePart(it.op), it.detector.points());
-    };
-    if (found == nullptr || rank_of(series) > rank_of(*found)) found = &series;
+    if (found->second == nullptr || RankAsTraining(series) > RankAsTraining(*found->second))
+      found->second = &series;
   }
-  return found;
+  return found->second;
+}
+
+// A series got a point, or went back to fewer of them at a resume.
+void LossRun::KeepTraining(const LossSeries& series, uint64_t points_before) {
+  const auto known = training_.find(series.of);
+  if (known == training_.end() || series.role != SeriesRole::kLoss) return;
+  const LossSeries*& best = known->second;
+  if (best == &series) {
+    if (series.detector.points() < points_before) training_.erase(known);
+    return;
+  }
+  // Of equals the first by name.
+  const auto name_of = [](const LossSeries& it) { return std::tie(it.layer, it.op); };
+  const bool better = best == nullptr || RankAsTraining(series) > RankAsTraining(*best) ||
+                      (RankAsTraining(series) == RankAsTraining(*best) &&
+                       name_of(series) < name_of(*best));
+  if (better) best = &series;
 }
 
 const std::vector<LossRun::Told>& LossRun::Finish() {
@@ -318,7 +352,13 @@ void LossRun::Persist(Archive& a) {
   known_ = {};
   taken_from_ = {UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};
   size_t number = 0;
-  for (auto& [key, series] : series_) series.number = number++;
+  whole_.clear();
+  rates_now_.clear();
+  training_.clear();
+  for (auto& [key, series] : series_) {
+    series.number = number++;
+    NoteWhole(&series);
+  }
   for (const auto& [key, value] : waiting) Wait(*places_.try_emplace(key).first, value);
 }
 

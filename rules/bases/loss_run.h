@@ -57,8 +57,9 @@ struct LossSeries {
   bool training_falls() const { return !(training >= training_at_best); }
 
   size_t number = 0;  // among those of its run
+  bool part = false;  // MayBePart(op)
 
-  // number is found again.
+  // number and part are found again.
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
       training_at_best, training, attempt, resumed_at, resumed_until, resumed_points, overfit, sum,
@@ -106,7 +107,7 @@ class LossRun {
   bool MayRise(const LossSeries& series, const SeriesRoles& said) const;
 
   // told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ are of one call, taken_
-  // and taken_from_ of one batch; places_ and known_ are found again.
+  // and taken_from_ of one batch; places_, known_, whole_, rates_now_ and training_ are found again.
   void Persist(Archive& a);
 
  private:
@@ -135,7 +136,7 @@ class LossRun {
     bool rose = false, back = false;
     const ScheduleRestart* restarted = nullptr;
   };
-  static void Add(const StepEnd& step, double value, RateWatch* rate, Moves* moves);
+  void Add(const StepEnd& step, double value, RateWatch* rate, Moves* moves);
   void TellOfRates(v1::Role role, const Moves& moves);
   void Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
              std::vector<const LossSeries*>* touched);
@@ -143,15 +144,27 @@ class LossRun {
                      std::vector<Told>* told);
   static const Item* ItemOf(const SiteStep& step);
   void Compare(double value, int64_t step, LossSeries* series);
-  void CountRates(LossSeries* series) const;
-  const LossSeries* Training(v1::Role of) const;
+  // What the rates of a role tell of the step that is judged.
+  struct RatesNow {
+    bool known = false;  // there is one
+    bool above = false;  // one is above 0
+  };
+  const RatesNow& RatesOf(v1::Role of);
+  void CountRates(LossSeries* series);
+  const LossSeries* Training(v1::Role of);
+  void KeepTraining(const LossSeries& series, uint64_t points_before);
   bool IsGame() const;
+  void NoteWhole(LossSeries* series);
 
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
   std::set<GameSide> sides_;  // that have a series
   std::map<v1::Role, double> epochs_;
   std::map<Key, Place> places_;
+  // A run may name thousands of losses and rates: what all of them have in common is found once.
+  std::set<v1::Role> whole_;                          // with a training loss that is no part
+  std::map<v1::Role, RatesNow> rates_now_;            // since a rate came last
+  std::map<v1::Role, const LossSeries*> training_;    // Training, while it holds
   std::vector<Entry*> waiting_;                            // of places_: those that wait, by key
   using Moment = std::tuple<uint32_t, v1::Role, int64_t>;  // attempt, role, step
   Moment closed_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};

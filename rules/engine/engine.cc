@@ -94,6 +94,10 @@ Coverage Engine::coverage() const { return impl_->coverage(); }
 uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }
 uint64_t Engine::open_bytes() const { return impl_->open_bytes(); }
 std::string Engine::LargestRun() const { return impl_->LargestRun(); }
+uint64_t Engine::series_left_out(const std::string& run) const {
+  return impl_->series_left_out(run);
+}
+uint64_t Engine::series_left_out() const { return impl_->series_left_out(); }
 uint64_t Engine::closed_for_room() const { return impl_->closed_for_room(); }
 int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
 std::string Engine::Checkpoint() const { return impl_->Checkpoint(); }

@@ -7,7 +7,7 @@
 // Calls that speak of different runs may be made at the same time: Add (of batches that have no run
 // and no stream in common), Tell, JudgeEnds, MarkGone, MarkAbsent, CloseThrough, MakeRoom, Drop,
 // FinishRun, and what asks about one run. The callbacks and the guard are then called at the same
-// time, too. Runs, open_bytes, LargestRun and SuppressionsAre may always be called; the rest is for
+// time, too. Runs, open_bytes, LargestRun, series_left_out and SuppressionsAre may always be called; the rest is for
 // one thread that has the engine alone. What runs have in common (the sets of streams,
 // suppressions, sums) has locks.
 #pragma once
@@ -42,6 +42,9 @@ struct EngineConfig {
   // beyond it the one that remembers most judges the run no further. 0: no bounds.
   uint64_t run_bytes = 0;
   static constexpr uint64_t kRulesPart = 4;
+  // How many series of a role (losses, rates, gradient norms) the rules of one run judge: the first
+  // ones. The others are stored and counted, and each rule that would judge them is inconclusive.
+  uint64_t most_series = 20'000;
   // The host knows who is connected: steps are closed over a rank only when it says so (MarkGone,
   // MarkAbsent, CloseThrough). False: a rank that lags by the window without backlog is closed
   // over.
@@ -176,6 +179,10 @@ class Engine {
   uint64_t rule_bytes() const;
   // Rules that judge a run no further, of the runs that go on.
   uint64_t rules_set_aside() const;
+  // Series that are stored and not judged, since a run has more than EngineConfig::most_series of
+  // their role: of a run, and of all that go on.
+  uint64_t series_left_out(const std::string& run) const;
+  uint64_t series_left_out() const;
   // Steps that closed because their run held too much, of the runs that go on.
   uint64_t closed_for_room() const;
   // Newest closed step of a run; -1 before the first.

@@ -34,6 +34,7 @@ class Engine::Impl {
         rule_bytes_each_(config.run_bytes / EngineConfig::kRulesPart),
         globs_(config.rules),
         roles_(config.roles),
+        most_series_(config.most_series),
         on_verdict_(std::move(on_verdict)),
         rules_(MakeRules()),
         sets_([this](const v1::Site& site) {
@@ -216,6 +217,18 @@ class Engine::Impl {
     return rules;
   }
 
+  uint64_t series_left_out() const {
+    uint64_t series = 0;
+    const MutexLock lock(runs_mutex_);
+    for (const auto& [name, run] : runs_) series += run->series_left_out;
+    return series;
+  }
+  uint64_t series_left_out(const std::string& name) const {
+    const MutexLock lock(runs_mutex_);
+    const auto found = runs_.find(name);
+    return found == runs_.end() ? 0 : found->second->series_left_out.load();
+  }
+
   std::string LargestRun() const {
     std::string largest;
     uint64_t bytes = 0;
@@ -263,6 +276,7 @@ class Engine::Impl {
     std::atomic<uint64_t> weight{0};        // of open_bytes_
     std::atomic<uint64_t> rules_weight{0};  // of rule_bytes_
     std::atomic<uint64_t> set_aside{0};     // rules that judge it no further
+    std::atomic<uint64_t> series_left_out{0};
     std::atomic<bool> over{false};
   };
 
@@ -271,6 +285,8 @@ class Engine::Impl {
     std::string maker =
         absl::StrCat("window ", options_.window_steps, options_.hosted ? " hosted" : "",
                      "\nrun bytes ", options_.max_bytes);
+    if (most_series_ != EngineConfig().most_series)
+      absl::StrAppend(&maker, "\nseries of a role ", most_series_);
     for (const auto& [name, role] : roles_.said())
       absl::StrAppend(&maker, "\nseries ", name.size(), ":", name, " ", static_cast<int>(role));
     for (const ActiveRule& rule : active_)
@@ -298,7 +314,8 @@ class Engine::Impl {
       Run& run = KnownOrNew(name);
       archive.Section("run", [&] {
         const uint32_t version = run.state.Persist(archive);
-        if (archive.ok() && version >= RunState::kRulesCounted) run.rules.PersistCounts(archive);
+        if (archive.ok() && version >= RunState::kRulesCounted)
+          run.rules.PersistCounts(archive, version >= RunState::kSeriesCounted);
       });
       Weigh(&run);
       run.rules.PersistRules(archive);
@@ -355,6 +372,7 @@ class Engine::Impl {
   void JudgeWhole(const std::string& name, Run& run, bool over) {
     run.state.CloseAll(Judging(run));
     TellEnds(run, run.state.Ends(over), false);
+    TellSeriesLeftOut(run);
     Each(run, nullptr, [&](Rule& rule, Sink& sink) { rule.JudgeRun(run.state.Summarize(), sink); });
     const auto ran = [&](const std::string& glob) {
       for (size_t i = 0; i < run.rules.size(); ++i) {
@@ -387,17 +405,45 @@ class Engine::Impl {
   // Of a step of scalars those rules that read them: they come by the million.
   template <typename What>
   void EachReader(Run& run, const SiteStep& step, const What& what) {
+    const auto scalar = [](const Item& item) { return item.evidence->has_scalar(); };
     // A site with a number is a row's.
-    const bool scalars = step.number != 0 ||
-                         std::all_of(step.items.begin(), step.items.end(),
-                                     [](const Item& item) { return item.evidence->has_scalar(); });
-    if (!scalars) return Each(run, &step, what);
+    const bool scalars =
+        step.number != 0 || std::all_of(step.items.begin(), step.items.end(), scalar);
+    // Something else at the site does not make its scalars judged beyond the bound of series.
+    if (!scalars && (std::none_of(step.items.begin(), step.items.end(), scalar) ||
+                     run.rules.series().Admit(step.site)))
+      return Each(run, &step, what);
     for (const size_t i : run.rules.ReadersOf(step)) {
       Rule* rule = run.rules.At(i);
       if (rule == nullptr) continue;
       run.rules.Sees(i);
       Sink sink(this, run, run.rules.Id(i), &step);
       what(*rule, sink);
+    }
+    TellSeriesLimit(run);
+  }
+
+  // Each rule that reads such series reports once that it judges no more of them.
+  void TellSeriesLimit(Run& run) {
+    if (!run.rules.series().any_full()) return;
+    for (const JudgedSeries::LeftOut& of : run.rules.series().TakeFull())
+      TellOfSeries(run, of, SeriesLimitReason(of.role, most_series_));
+  }
+
+  void TellSeriesLeftOut(Run& run) {
+    for (const JudgedSeries::LeftOut& of : run.rules.series().AllLeftOut())
+      TellOfSeries(run, of, SeriesLimitReason(of.role, most_series_, of.count));
+  }
+
+  // Inconclusive, by each rule that would read such series.
+  void TellOfSeries(Run& run, const JudgedSeries::LeftOut& of, const std::string& reason) {
+    for (size_t i = 0; i < run.rules.size(); ++i) {
+      const Rule* rule = run.rules.At(i);
+      if (rule == nullptr || !rule->ReadsScalar(of.first)) continue;
+      v1::Verdict verdict = Inconclusive(reason);
+      verdict.mutable_site()->set_step_first(run.state.closed_step());
+      verdict.mutable_site()->set_step_last(run.state.closed_step());
+      Sink(this, run, run.rules.Id(i)).Add(std::move(verdict));
     }
   }
 
@@ -446,6 +492,7 @@ class Engine::Impl {
     const uint64_t remembered = run->rules.bytes();
     rule_bytes_ += remembered - run->rules_weight.exchange(remembered);
     run->set_aside = run->rules.set_aside();
+    run->series_left_out = run->rules.series().left_out();
     run->over = run->state.over();
   }
 
@@ -461,9 +508,13 @@ class Engine::Impl {
     return rules;
   }
 
+  RunRules NewRules() const {
+    return RunRules(&active_, rule_bytes_each_, JudgedSeries(&roles_, most_series_));
+  }
+
   Run& KnownOrNew(const std::string& name) {
     if (Run* known = Known(name)) return *known;
-    auto run = std::make_unique<Run>(name, options_, &sets_, RunRules(&active_, rule_bytes_each_));
+    auto run = std::make_unique<Run>(name, options_, &sets_, NewRules());
     run->state.summary().meta_alone =
         std::all_of(active_.begin(), active_.end(),
                     [](const ActiveRule& rule) { return rule.entry->info->group() == "meta"; });
@@ -532,6 +583,7 @@ class Engine::Impl {
       RowsJudge(&run.rules, steps).Judge([&](size_t i, const SiteStep* step, v1::Verdict verdict) {
         Sink(this, run, run.rules.Id(i), step).Add(std::move(verdict));
       });
+      TellSeriesLimit(run);
     };
   }
 
@@ -576,6 +628,7 @@ class Engine::Impl {
   const uint64_t rule_bytes_each_;        // that the rules of one run may remember
   const std::vector<std::string> globs_;  // that selected the rules
   const SeriesRoles roles_;
+  const uint64_t most_series_;  // of a role that the rules of one run judge
   OnVerdict on_verdict_;
   OnSeries on_series_;
   OnLate on_late_;

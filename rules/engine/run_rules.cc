@@ -1,12 +1,12 @@
 #include "rules/engine/run_rules.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace plumbline::rules {
 
-RunRules::RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes)
-    : active_(active), most_bytes_(most_bytes) {
+RunRules::RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes, JudgedSeries series)
+    : active_(active), most_bytes_(most_bytes), series_(std::move(series)) {
   const size_t words = (active_->size() + kBits - 1) / kBits;
   at_step_end_.resize(words);
   sees_.resize(words);
@@ -34,16 +34,22 @@ const std::vector<size_t>& RunRules::FindReaders(const SiteStep& step) {
   if (!site.layer().empty()) joined = site.layer() + '\n' + site.op();
   const std::string& key = joined.empty() ? site.op() : joined;
   const auto known = readers_.find(key);
-  if (known != readers_.end()) return Numbered(step, known->second);
-  if (readers_.size() >= kMost) {
-    readers_.clear();
-    numbered_.clear();
-  }
-  std::vector<size_t>& readers = readers_[key];
+  if (known != readers_.end()) return Numbered(step, *known->second);
+  if (readers_.size() >= kMost) readers_.clear();
+  const std::vector<size_t>& readers = *lists_.insert(AskWhoReads(site)).first;
+  readers_[key] = &readers;
+  return Numbered(step, readers);
+}
+
+std::vector<size_t> RunRules::AskWhoReads(const v1::Site& site) {
+  std::vector<size_t> readers;
+  const uint64_t before = series_.admitted();
+  if (!series_.Admit(site)) return readers;
+  fresh_series_ += series_.admitted() - before;
   for (size_t i = 0; i < rules_.size(); ++i) {
     if (rules_[i]->ReadsScalar(site)) readers.push_back(i);
   }
-  return Numbered(step, readers);
+  return readers;
 }
 
 const std::vector<size_t>& RunRules::Numbered(const SiteStep& step,
@@ -64,34 +70,45 @@ void RunRules::Show(const SiteStep& step) {
 // To weigh costs as much as there is: so it waits until half as much was shown, and stays a small
 // share of the work.
 void RunRules::WeighIfDue(const OnSetAside& on_set_aside) {
-  if (most_bytes_ == 0 || shown_ < std::max(most_bytes_ / 8, bytes_ / 2)) return;
+  const uint64_t fresh = shown_ + fresh_series_ * kSeriesBytes;
+  if (most_bytes_ == 0 || fresh < std::max(most_bytes_ / 8, bytes_ / 2)) return;
   MakeRoom(most_bytes_, on_set_aside);
 }
 
 void RunRules::MakeRoom(uint64_t bytes, const OnSetAside& on_set_aside) {
-  std::vector<uint64_t> each(rules_.size(), 0);
-  for (size_t i = 0; i < rules_.size(); ++i) {
-    if (At(i) == nullptr) continue;
-    Archive archive;
-    rules_[i]->Persist(archive);
-    each[i] = archive.Take().size();
-  }
-  shown_ = 0;
-  bytes_ = std::accumulate(each.begin(), each.end(), uint64_t{0});
+  shown_ = fresh_series_ = 0;
+  bytes_ = WeighAll();
   while (bytes_ > bytes) {
+    std::vector<uint64_t> each(rules_.size(), 0);
+    for (size_t i = 0; i < rules_.size(); ++i) {
+      if (At(i) == nullptr) continue;
+      Archive archive{Archive::Counting()};
+      rules_[i]->Persist(archive);
+      each[i] = archive.written();
+    }
     const auto largest = std::max_element(each.begin(), each.end());  // of equals the first
+    if (*largest == 0) return;
     const auto i = static_cast<size_t>(largest - each.begin());
     set_aside_.insert(Id(i));
     rules_[i] = (*active_)[i].entry->make((*active_)[i].options);  // gives back what it held
     FindJudging();
-    bytes_ -= *largest;
     on_set_aside(i, *largest);
-    *largest = 0;
+    bytes_ = WeighAll();
   }
 }
 
-void RunRules::PersistCounts(Archive& archive) {
+// What several rules hold together counts once.
+uint64_t RunRules::WeighAll() {
+  Archive archive{Archive::Counting()};
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    if (At(i) != nullptr) rules_[i]->Persist(archive);
+  }
+  return archive.written();
+}
+
+void RunRules::PersistCounts(Archive& archive, bool with_series) {
   archive(shown_, bytes_, set_aside_);
+  if (with_series) archive(series_, fresh_series_);
   FindJudging();
 }
 

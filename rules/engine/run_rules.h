@@ -4,7 +4,8 @@
 // So what the rules were shown is counted, and now and then what they remember is weighed, as a
 // checkpoint would write it: by what was shown alone, so that it happens at the same place live,
 // after a restart and in an audit. Where it is too much, the rule that remembers most says so and
-// judges this run no further; what it found stays.
+// judges this run no further; what it found stays. Series that are followed point by point have a
+// bound of their own (judged_series.h), and count from their first point on.
 #pragma once
 
 #include <bit>
@@ -20,6 +21,7 @@
 
 #include "base/archive.h"
 #include "rules/engine/active_rules.h"
+#include "rules/engine/judged_series.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
@@ -31,14 +33,15 @@ class RunRules {
 
   // `active` must outlive it. `most_bytes` may be remembered, and what comes of an eighth of it
   // that is shown beside; 0: no bound, and nothing is weighed.
-  RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes);
+  RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes, JudgedSeries series);
 
   size_t size() const { return rules_.size(); }
   // nullptr: it judges this run no further.
   Rule* At(size_t i) const { return judging_[i]; }
   const char* Id(size_t i) const { return (*active_)[i].entry->info->id; }
 
-  // Those that read the scalars of the step's site, ascending. Valid until the next call.
+  // Those that read the scalars of the step's site, ascending; none if the series is not judged.
+  // Valid as long as this.
   const std::vector<size_t>& ReadersOf(const SiteStep& step) {
     return step.number != 0 && step.number < numbered_.size() && numbered_[step.number] != nullptr
                ? *numbered_[step.number]
@@ -79,12 +82,15 @@ class RunRules {
   // Weighs now; rules judge no further until what is remembered takes at most so many bytes.
   void MakeRoom(uint64_t bytes, const OnSetAside& on_set_aside);
 
-  uint64_t bytes() const { return bytes_; }  // as weighed last
+  // As weighed last, and what series that came since then take.
+  uint64_t bytes() const { return bytes_ + fresh_series_ * kSeriesBytes; }
+  JudgedSeries& series() { return series_; }
+  const JudgedSeries& series() const { return series_; }
   size_t set_aside() const { return set_aside_.size(); }
   uint64_t most_bytes() const { return most_bytes_; }
 
   // What is counted here, and what the rules remember, each in a section of its name.
-  void PersistCounts(Archive& archive);
+  void PersistCounts(Archive& archive, bool with_series);
   void PersistRules(Archive& archive);
 
  private:
@@ -95,6 +101,11 @@ class RunRules {
   void FindJudging();
   const std::vector<size_t>& FindReaders(const SiteStep& step);
   const std::vector<size_t>& Numbered(const SiteStep& step, const std::vector<size_t>& readers);
+  std::vector<size_t> AskWhoReads(const v1::Site& site);
+  uint64_t WeighAll();
+
+  // What a series of few points takes in memory beside what a checkpoint holds of it.
+  static constexpr uint64_t kSeriesBytes = 3 << 10;
 
   // A bit a rule.
   static constexpr size_t kBits = 64;
@@ -104,8 +115,12 @@ class RunRules {
   uint64_t shown_ = 0;                   // bytes since they were weighed
   uint64_t bytes_ = 0;
   std::set<std::string> set_aside_;                               // ids
-  std::unordered_map<std::string, std::vector<size_t>> readers_;  // by site; found again
-  std::vector<const std::vector<size_t>*> numbered_;  // by SiteStep::number, into readers_
+  JudgedSeries series_;
+  uint64_t fresh_series_ = 0;  // admitted since the rules were weighed
+  // Found again: the lists of rules that read a site, each once, and which of them a site has.
+  std::set<std::vector<size_t>> lists_;
+  std::unordered_map<std::string, const std::vector<size_t>*> readers_;
+  std::vector<const std::vector<size_t>*> numbered_;  // by SiteStep::number
 };
 
 }  // namespace plumbline::rules

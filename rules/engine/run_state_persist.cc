@@ -55,8 +55,8 @@ struct Row {
 }  // namespace
 
 uint32_t RunState::Persist(Archive& archive) {
-  // 3: what is late; 4: how processes end; 6: returns
-  const uint32_t version = archive.Version(kReturnsKept, 3);
+  // 3: what is late; 4: how processes end; 6: returns; 7: series
+  const uint32_t version = archive.Version(kSeriesCounted, 3);
   if (!archive.reading()) Summarize();
   archive(summary_, ranks_seen_, declared_, newest_attempt_, closed_for_room_);
   if (version >= kReturnsKept) archive(firsts_, over_, streams_);

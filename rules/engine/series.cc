@@ -173,7 +173,12 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Single(const v1::Site& site) {
     if (known != singles_.end()) return known->second;
   }
   Columns single = Intern({site});
+  constexpr size_t kMost = 1 << 16;  // beyond it they are made again
   const MutexLock lock(mutex_);
+  if (singles_.size() >= kMost) {
+    singles_.clear();
+    std::erase_if(lists_, [](const auto& list) { return list.second.expired(); });
+  }
   return singles_.emplace(std::pair(site.layer(), site.op()), std::move(single)).first->second;
 }
 

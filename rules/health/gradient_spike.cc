@@ -195,7 +195,7 @@ class GradientSpike : public Rule {
 
   // Between steps open_ and rate_ are empty; norms_ and known_ are found again.
   void Persist(Archive& archive) override {
-    archive.Version(4, 4);
+    archive.Version(5, 5);  // 5: rings hold what was written alone
     archive(series_, turns_);
     if (!archive.reading()) return;
     norms_.clear();

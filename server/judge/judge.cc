@@ -458,6 +458,7 @@ std::vector<v1::RunInfo> Judge::Runs() const {
   }
   for (v1::RunInfo& info : list) {
     info.set_open_incidents(incident_table_->OpenIn(info.run()));
+    info.set_series_not_judged(engine_->series_left_out(info.run()));
     for (const auto& [state, n] : liveness_.States(info.run(), JudgeQueue::Clock::now())) {
       (*info.mutable_liveness())[state] = n;
     }

@@ -110,6 +110,7 @@ class Judge {
   // What the rules remember of all runs, and how many judge a run no further for want of room.
   uint64_t rule_bytes() const { return rule_bytes_; }
   uint64_t rules_set_aside() const { return rules_set_aside_; }
+  uint64_t series_left_out() const { return series_left_out_; }
   // How often the oldest steps of a run were closed because all runs together held too much.
   uint64_t made_room() const { return of_steps_.made_room; }
   // Findings and lines that a run's report had no room for.
@@ -397,7 +398,7 @@ class Judge {
   std::atomic<bool> catching_up_{false};
   std::atomic<JudgeQueue::Clock::time_point> stop_by_{JudgeQueue::Clock::time_point::max()};
   std::atomic<uint64_t> open_step_bytes_{0};
-  std::atomic<uint64_t> rule_bytes_{0}, rules_set_aside_{0};
+  std::atomic<uint64_t> rule_bytes_{0}, rules_set_aside_{0}, series_left_out_{0};
   const uint64_t open_limit_;
   std::atomic<uint64_t> left_out_{0};
 

@@ -110,6 +110,7 @@ bool Judge::Step() {
     open_step_bytes_ = engine_->open_bytes();
     rule_bytes_ = engine_->rule_bytes();
     rules_set_aside_ = engine_->rules_set_aside();
+    series_left_out_ = engine_->series_left_out();
     next_timers_ = now + kTimerPeriod;
   }
   CheckpointIfDue();

@@ -46,6 +46,9 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
   out->Gauge("plumbline_rules_set_aside",
              "Rules that judge a run no further, because they would remember too much of it.",
              static_cast<double>(s.judge->rules_set_aside()));
+  out->Gauge("plumbline_series_not_judged",
+             "Series that are stored and not judged, because their run has too many of their role.",
+             static_cast<double>(s.judge->series_left_out()));
   out->Counter("plumbline_report_left_out_total",
                "Findings and lines that the report of a run had no room for.",
                static_cast<double>(s.judge->left_out()));

@@ -99,6 +99,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
               {"samples", run.samples()},
               {"lost", run.lost()},
               {"late", run.late()},
+              {"series_not_judged", run.series_not_judged()},
               {"liveness", MapJson(run.liveness())}};
   row["worst"] = worst == nullptr ? Json(nullptr) : IncidentRow(*worst);
   if (run.has_quarantined()) row["quarantined"] = run.quarantined().reason();

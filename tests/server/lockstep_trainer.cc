@@ -104,6 +104,6 @@ int main(int argc, char** argv) {
   plumbline_run_t* run = nullptr;
   if (plumbline_open(&options, &run) != PLUMBLINE_OK) return Fail("open");
   if (!Train(run, job)) return Fail("train");
-  if (plumbline_close(run, 120'000) != PLUMBLINE_OK) return Fail("close");
+  if (plumbline_close(run, 240'000) != PLUMBLINE_OK) return Fail("close");
   return 0;
 }

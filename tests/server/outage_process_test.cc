@@ -3,7 +3,7 @@
 // come late. Then every value is in the store once, what the live server found is what an audit of
 // the server finds and what an audit of the ranks' records finds, and `plumb runs` states any loss.
 // PLUMB_LONG=1: rounds PLUMB_ROUNDS=A:B (1:151), PLUMB_AT_ONCE=N of them at once (4), at a grace of
-// PLUMB_GRACE seconds (2).
+// PLUMB_GRACE seconds (2). PLUMB_OUTAGE=A:B: each outage takes from A to B seconds, at most 150.
 //
 // Left out of the comparison: findings about how processes end or wait, since records know no
 // outages, and the pair of a tensor's and a loss's NaN in neighbouring steps of two ranks, which
@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -182,8 +183,12 @@ class Round {
   }
 
   // Seconds: half of them shorter than the grace. The longest are a minute at a grace of 2 s, and
-  // 100 s at 30: a trainer that is done waits 120 s for its server.
+  // 100 s at 30: a trainer that is done waits 240 s for its server.
   double Length() {
+    if (const std::string range = Setting("PLUMB_OUTAGE", ""); !range.empty()) {
+      const double least = std::stod(range), most = std::stod(range.substr(range.find(':') + 1));
+      return least + (most - least) * Share();
+    }
     if (random_() % 2 == 0) return std::max(0.3, Grace() * (0.3 + 0.5 * Share()));
     const double longest = !Long() ? 3 : random_() % 16 == 0 ? 30 : 5;
     return Grace() * 1.2 + (std::min(100.0, Grace() * longest) - Grace() * 1.2) * Share();
@@ -372,6 +377,71 @@ TEST(OutageProcess, NothingIsLostAndWhatIsFoundIsWhatAuditsFind) {
   for (std::thread& thread : threads) thread.join();
   std::printf("%d rounds, %d failed, %llu values checked, %.0f s of outages\n", end - first,
               failures, static_cast<unsigned long long>(values), away);
+}
+
+// ---- a loss ------------------------------------------------------------------------------------
+
+uint64_t Stored(const Plumbd& server, const std::string& run) {
+  const auto stub = v1::Query::NewStub(server.Channel());
+  grpc::ClientContext context;
+  v1::ListSeriesRequest request;
+  request.set_run(run);
+  v1::ListSeriesResponse response;
+  if (!stub->ListSeries(&context, request, &response).ok()) return 0;
+  uint64_t samples = 0;
+  for (const v1::SeriesInfo& info : response.series()) samples += info.samples();
+  return samples;
+}
+
+// A trainer of `steps` steps whose server is away until it has done them all.
+void ExpectTheLossIsStated(int64_t steps, const std::string& cause,
+                           const std::vector<std::string>& limits) {
+  TempFolder folder;
+  std::string address;
+  {
+    Plumbd before;
+    address = before.address();
+    ASSERT_EQ(before.Stop(), 0);
+  }
+  const std::string barrier = folder.Write("barrier", std::string(sizeof(int64_t), '\xff'));
+  std::vector<std::string> environment = {"PLUMBLINE_SERVER=" + address};
+  for (const std::string& limit : limits)
+    environment.push_back(limit.back() == '=' ? limit + folder.File("spool") : limit);
+  Process trainer({PLUMB_TRAINER, "loses", "0", "1", std::to_string(steps), "0", barrier, "-1"},
+                  environment);
+  const auto done = [&] {
+    int64_t at = -1;
+    const std::string bytes = ReadFile(barrier);
+    if (bytes.size() == sizeof at) std::memcpy(&at, bytes.data(), sizeof at);
+    return at == steps - 1;
+  };
+  ASSERT_TRUE(Eventually(done)) << trainer.errors();
+  const auto server = Plumbd::At(address);
+  ASSERT_FALSE(server->address().empty()) << server->process().errors();
+  trainer.Wait();
+  const auto values = static_cast<uint64_t>(2 * steps);  // of two series
+  std::optional<v1::RunInfo> run;
+  EXPECT_TRUE(Eventually([&] {
+    run = server->Run("loses");
+    return run && run->lost() > 0 && Stored(*server, "loses") + run->lost() >= values;
+  })) << trainer.errors();
+  ASSERT_TRUE(run.has_value());
+  EXPECT_LT(Stored(*server, "loses"), values) << "nothing was lost";
+  EXPECT_EQ(run->lost_by_cause().at(cause), run->lost());
+  const Ended runs = RunToEnd({PLUMB_PROGRAM, "runs", "--server", address});
+  const std::string lost = std::to_string(run->lost());
+  EXPECT_THAT(runs.output, testing::HasSubstr(lost + " lost"));
+  EXPECT_THAT(runs.output, testing::HasSubstr("lost: " + lost + " by " + cause));
+  EXPECT_TRUE(Eventually([&] { return !server->Incidents("loses", "meta/data-loss").empty(); }));
+}
+
+TEST(OutageProcess, AFullSpoolIsStated) {
+  ExpectTheLossIsStated(20'000, "spool-full",
+                        {"PLUMBLINE_SPOOL=", "PLUMBLINE_SPOOL_BYTES=1048576"});
+}
+
+TEST(OutageProcess, AFullQueueIsStated) {
+  ExpectTheLossIsStated(2000, "queue-full", {"PLUMBLINE_QUEUE_BYTES=16384"});
 }
 
 }  // namespace

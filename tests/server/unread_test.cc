@@ -2,12 +2,14 @@
 // peer that reads slowly gets all of its answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
+#include "tests/server/http_support.h"
 #include "tests/server/support.h"
 
 namespace plumbline::test {
@@ -221,6 +223,56 @@ TEST(Unread, ASlowReaderGetsAllOfARelay) {
   Plumbd server;
   Plumbd relay({"--relay", server.address()});
   ExpectASlowReaderGetsAll(relay);
+}
+
+// ---- the end --------------------------------------------------------------------------------
+
+// Streams and watches that are held open, a peer that reads nothing, and half a request.
+void ExpectItStopsAtOnce(Plumbd* door) {
+  const std::string http = HttpAddress(*door);
+  std::vector<std::unique_ptr<AgentStream>> held;
+  for (uint32_t rank = 0; rank < 20; ++rank) {
+    const v1::Source source = SourceOf("held", rank, 20);
+    held.push_back(
+        std::make_unique<AgentStream>(*door, 100 + rank, std::vector<v1::Source>{source}));
+    ASSERT_TRUE(held.back()->Send(ScalarStep(source, 0), 1));
+    ASSERT_TRUE(held.back()->Acknowledged(1));
+  }
+  Peer peer(*door);
+  peer.SendRefused(kFlood);
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::IncidentEvent>>> watches;
+  const auto query = v1::Query::NewStub(door->Channel());
+  for (int i = 0; i < 4; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    watches.push_back(query->WatchIncidents(contexts.back().get(), {}));
+  }
+  const int half = Dial(http);
+  ASSERT_GE(half, 0);
+  ASSERT_GT(write(half, "GET /metr", 9), 0);
+  std::this_thread::sleep_for(milliseconds(300));  // so that the peer's answers pile up
+  const auto begin = Clock::now();
+  EXPECT_EQ(door->Stop(), 0) << door->process().errors();
+  const std::chrono::duration<double> took = Clock::now() - begin;
+  std::printf("stopped after %.2f s\n", took.count());
+  EXPECT_LT(took.count(), 2);
+  close(half);
+  for (auto& context : contexts) context->TryCancel();
+  for (auto& watch : watches) watch->Finish();
+}
+
+TEST(Unread, AServerStopsAtOnce) {
+  TempFolder folder;
+  Plumbd server({"--data", folder.File("data"), "--http", "127.0.0.1:0"});
+  ASSERT_FALSE(server.address().empty()) << server.process().errors();
+  ExpectItStopsAtOnce(&server);
+}
+
+TEST(Unread, ARelayStopsAtOnce) {
+  Plumbd server;
+  Plumbd relay({"--relay", server.address(), "--http", "127.0.0.1:0"});
+  ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
+  ExpectItStopsAtOnce(&relay);
 }
 
 // ---- a relay's line, below and above its bound

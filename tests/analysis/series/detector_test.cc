@@ -289,8 +289,8 @@ double BytesOfOne(int points) {
 
 // 60,000 tags of TensorBoard with "loss" in their names and a point each took 2.4 GB.
 TEST(SeriesDetector, MemoryGrowsWithThePoints) {
-  EXPECT_LT(BytesOfOne(1), 6000);
-  EXPECT_LT(BytesOfOne(20), 8000);
+  EXPECT_LT(BytesOfOne(1), 2000);
+  EXPECT_LT(BytesOfOne(20), 4000);
   EXPECT_LT(BytesOfOne(600), 64000);
 }
 #endif

@@ -111,6 +111,43 @@ TEST_F(DoorsShares, NamesOfRunsInHellosAndInBatches) {
   ExpectBGetsIn();
 }
 
+// One connection a run: a's names are at its share. Its runs that are connected go on, b's too, and
+// b's new runs get in up to b's own share.
+TEST_F(DoorsShares, NamesOfRunsOfManyConnections) {
+  Start("max_runs = 20\n");
+  const v1::Source before = SourceOf("of-b-0");
+  AgentStream b(As(b_), 500, {before});
+  ASSERT_TRUE(b.Welcomed());
+  std::vector<std::unique_ptr<AgentStream>> welcomed;
+  uint64_t refused = 0;
+  for (uint64_t i = 1; i <= 40; ++i) {
+    auto a = std::make_unique<AgentStream>(
+        As(a_), i, std::vector<v1::Source>{SourceOf("a-" + std::to_string(i))});
+    if (i <= 10) {
+      ASSERT_TRUE(a->Welcomed()) << i;
+      welcomed.push_back(std::move(a));
+    } else {
+      EXPECT_THAT(a->Ended().error_message(), HasSubstr("10 of 20 runs (ingest.max_runs)"));
+      ++refused;
+    }
+  }
+  EXPECT_EQ(refused, 30u);
+  for (size_t i = 0; i < welcomed.size(); ++i) {
+    welcomed[i]->Send(ScalarStep(SourceOf("a-" + std::to_string(i + 1)), 1), 1);
+    EXPECT_TRUE(welcomed[i]->Acknowledged(1)) << i;
+  }
+  b.Send(ScalarStep(before, 1), 1);
+  EXPECT_TRUE(b.Acknowledged(1));
+  for (uint64_t i = 1; i < 10; ++i) {
+    AgentStream more(As(b_), 500 + i, {SourceOf("of-b-" + std::to_string(i))});
+    EXPECT_TRUE(more.Welcomed()) << i;
+  }
+  // A run that was named before comes back on a new connection.
+  welcomed.clear();
+  AgentStream again(As(a_), 1, {SourceOf("a-1")}, 2);
+  EXPECT_TRUE(again.Welcomed());
+}
+
 TEST_F(DoorsShares, CallsThatSayNothing) {
   Start("max_streams = 10\n");
   std::vector<std::unique_ptr<RawCall>> calls;

@@ -1,0 +1,163 @@
+// An honest run next to senders that name series, or runs, without end: how long its finding takes,
+// and how much memory plumbd holds. PLUMB_LONG=1: the senders of docs/measurements/outages.md (two
+// of 895,000 series, one of 9,800 runs), 100 honest runs, and the bound of docs/security.md, which
+// holds on a machine at rest.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include "tests/server/support.h"
+
+namespace plumbline::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool Long() {
+  const char* value = std::getenv("PLUMB_LONG");
+  return value != nullptr && *value != '\0' && *value != '0';
+}
+
+int64_t MiBOf(const Process& process, const std::string& field) {
+  std::istringstream status(ReadFile("/proc/" + std::to_string(process.pid()) + "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(field + ":", 0) == 0) return std::stoll(line.substr(field.size() + 1)) / 1024;
+  }
+  return 0;
+}
+
+// Sends what `make` returns for 0, 1, 2, ... until it goes, at most 20 batches unacknowledged.
+class Sender {
+ public:
+  using Make = std::function<v1::Batch(uint64_t number)>;
+  Sender(const Plumbd& server, uint64_t stream, std::vector<v1::Source> sources, Make make)
+      : agent_(server, stream, std::move(sources)), thread_([this, make = std::move(make)] {
+          for (uint64_t number = 0; !stop_; ++number) {
+            if (!agent_.Send(make(number), number + 1)) return;
+            while (!stop_ && agent_.acknowledged() + 20 < number + 1)
+              std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            sent_ = number + 1;
+          }
+        }) {}
+  ~Sender() {
+    stop_ = true;
+    thread_.join();
+  }
+  uint64_t sent() const { return sent_; }
+  bool over() const { return agent_.over(); }
+
+ private:
+  AgentStream agent_;
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> sent_{0};
+  std::thread thread_;
+};
+
+// Losses by ever new names, in turn of 8 runs, each value 1.
+std::unique_ptr<Sender> SenderOfNames(const Plumbd& server, uint64_t stream, uint64_t names) {
+  constexpr uint64_t kRuns = 8, kOfABatch = 5000;
+  std::vector<v1::Source> sources;
+  for (uint64_t i = 0; i < kRuns; ++i)
+    sources.push_back(SourceOf("big-" + std::to_string(stream) + "-" + std::to_string(i)));
+  const uint64_t of_a_run = names / kRuns;
+  return std::make_unique<Sender>(server, stream, sources, [=](uint64_t number) {
+    const uint64_t first = number * kOfABatch, run = first / of_a_run % kRuns;
+    const auto step = static_cast<int64_t>(first / (of_a_run * kRuns));
+    v1::Batch batch = BatchOf(sources[run]);
+    for (uint64_t i = first; i < first + kOfABatch; ++i)
+      AddScalar(&batch, "loss/" + std::to_string(i % names), step, 1.0);
+    AddProgress(&batch, step);
+    return batch;
+  });
+}
+
+// A NaN of each run in turn.
+std::unique_ptr<Sender> SenderOfRuns(const Plumbd& server, uint64_t stream, uint64_t runs) {
+  constexpr uint64_t kOfABatch = 50;
+  std::vector<v1::Source> sources;
+  for (uint64_t i = 0; i < runs; ++i) sources.push_back(SourceOf("many-" + std::to_string(i)));
+  return std::make_unique<Sender>(server, stream, sources, [=](uint64_t number) {
+    const auto step = static_cast<int64_t>(number * kOfABatch / runs);
+    v1::Batch batch;
+    for (uint64_t i = 0; i < kOfABatch; ++i) {
+      *batch.add_sources() = sources[(number * kOfABatch + i) % runs];
+      AddScalar(&batch, "loss", step, NAN).set_source(static_cast<uint32_t>(i));
+      AddProgress(&batch, step).set_source(static_cast<uint32_t>(i));
+    }
+    return batch;
+  });
+}
+
+// Seconds from sending a NaN of a new run until its incident is listed.
+double HonestFinding(const Plumbd& server, int number) {
+  const std::string run = "honest-" + std::to_string(number);
+  const v1::Source source = SourceOf(run);
+  AgentStream agent(server, 100'000 + static_cast<uint64_t>(number), {source});
+  EXPECT_TRUE(agent.Welcomed());
+  const auto begin = Clock::now();
+  agent.Send(ScalarStep(source, 1, NAN), 1);
+  while (server.Incidents(run).empty() && Clock::now() - begin < std::chrono::seconds(60))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class BusySenders : public ::testing::Test {
+ protected:
+  // Next to the senders; at most `most_mib` of memory.
+  void Measure(const char* what, const std::vector<std::unique_ptr<Sender>>& senders,
+               int64_t most_mib) {
+    const auto warm = Clock::now() + std::chrono::milliseconds(Long() ? 10'000 : 300);
+    while (Clock::now() < warm) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const int trials = Long() ? 100 : 5;
+    std::vector<double> took;
+    for (int i = 0; i < trials; ++i) {
+      took.push_back(HonestFinding(server_, i));
+      std::this_thread::sleep_for(std::chrono::milliseconds(Long() ? 300 : 10));
+    }
+    std::sort(took.begin(), took.end());
+    const double p99 = took[std::min(took.size() - 1, took.size() * 99 / 100)];
+    const int64_t peak = MiBOf(server_.process(), "VmHWM");
+    uint64_t batches = 0;
+    for (const auto& sender : senders) {
+      batches += sender->sent();
+      EXPECT_FALSE(sender->over()) << "a sender was refused";
+    }
+    std::printf("%s: median %.3f s, p99 %.3f s, largest %.3f s of %d; at most %lld MiB; %llu "
+                "batches of the senders\n",
+                what, took[took.size() / 2], p99, took.back(), trials,
+                static_cast<long long>(peak), static_cast<unsigned long long>(batches));
+    EXPECT_LT(p99, Long() ? 0.5 : 20);
+    EXPECT_LT(peak, most_mib);
+  }
+
+  TempFolder folder_;
+  Plumbd server_{{"--data", folder_.File("data")}};
+};
+
+TEST_F(BusySenders, AreFirstLeftOut) {
+  ASSERT_FALSE(server_.address().empty()) << server_.process().errors();
+  Measure("alone", {}, 1000);
+}
+
+TEST_F(BusySenders, OfSeriesWithoutEnd) {
+  ASSERT_FALSE(server_.address().empty()) << server_.process().errors();
+  std::vector<std::unique_ptr<Sender>> senders;
+  for (uint64_t stream = 1; stream <= 2; ++stream)
+    senders.push_back(SenderOfNames(server_, stream, Long() ? 895'000 : 80'000));
+  Measure("two senders of series", senders, Long() ? 6000 : 1500);
+}
+
+TEST_F(BusySenders, OfRunsWithoutEnd) {
+  ASSERT_FALSE(server_.address().empty()) << server_.process().errors();
+  std::vector<std::unique_ptr<Sender>> senders;
+  senders.push_back(SenderOfRuns(server_, 1, Long() ? 9800 : 500));
+  Measure("a sender of runs", senders, Long() ? 4000 : 1500);
+}
+
+}  // namespace
+}  // namespace plumbline::test
