@@ -174,7 +174,8 @@ class ServerImpl : public Server {
     ingest_->Shutdown();
     query_->Shutdown();
     times.Note("browsers");
-    grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    // Peers that read have ended by then; one that does not is cut off.
+    grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     times.Note("agents");
     pipeline_.Stop();
     times.Note("judge and files");

@@ -298,7 +298,7 @@ class RelayServer : public Server {
     if (grpc_ == nullptr) return;
     grpc_->GetHealthCheckService()->SetServingStatus(false);
     board_->Shutdown();
-    grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     grpc_.reset();
   }
 

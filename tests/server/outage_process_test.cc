@@ -419,19 +419,27 @@ void ExpectTheLossIsStated(int64_t steps, const std::string& cause,
   const auto server = Plumbd::At(address);
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   trainer.Wait();
-  const auto values = static_cast<uint64_t>(2 * steps);  // of two series
+  // Two values and a tensor a step, and the tensor's raw rows, which have a cause of their own.
+  const auto items = static_cast<uint64_t>(3 * steps);
   std::optional<v1::RunInfo> run;
   EXPECT_TRUE(Eventually([&] {
     run = server->Run("loses");
-    return run && run->lost() > 0 && Stored(*server, "loses") + run->lost() >= values;
+    return run && run->ranks_finished() == 1 && run->closed_step() == steps - 1;
   })) << trainer.errors();
   ASSERT_TRUE(run.has_value());
-  EXPECT_LT(Stored(*server, "loses"), values) << "nothing was lost";
-  EXPECT_EQ(run->lost_by_cause().at(cause), run->lost());
+  const auto lost = run->lost_by_cause();
+  ASSERT_TRUE(lost.contains(cause)) << run->ShortDebugString();
+  EXPECT_EQ(run->evidence() + lost.at(cause), items);
+  EXPECT_LE(Stored(*server, "loses"), run->evidence());
   const Ended runs = RunToEnd({PLUMB_PROGRAM, "runs", "--server", address});
-  const std::string lost = std::to_string(run->lost());
-  EXPECT_THAT(runs.output, testing::HasSubstr(lost + " lost"));
-  EXPECT_THAT(runs.output, testing::HasSubstr("lost: " + lost + " by " + cause));
+  EXPECT_THAT(runs.output, testing::HasSubstr(std::to_string(run->lost()) + " lost"));
+  uint64_t sum = 0;
+  for (const auto& [of, count] : lost) {
+    EXPECT_THAT(runs.output,
+                testing::HasSubstr("lost: " + std::to_string(count) + " by " + of + "\n"));
+    sum += count;
+  }
+  EXPECT_EQ(sum, run->lost());
   EXPECT_TRUE(Eventually([&] { return !server->Incidents("loses", "meta/data-loss").empty(); }));
 }
 

