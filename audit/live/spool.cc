@@ -5,8 +5,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "audit/live/awaited_server.h"
+#include "audit/live/client.h"
 #include "audit/live/stop_signal.h"
 #include "audit/render/text_util.h"
 #include "base/command_line/usage.h"
@@ -40,6 +43,27 @@ std::string SpoolsOf(const std::string& dir) {
   const std::string below = dir + "/spool";
   return transport::FindSpools(dir).empty() && Readable(below) ? below : dir;
 }
+
+// While it lives: if no server answers, prints for which one the command waits, on a thread of its
+// own.
+class Awaited {
+ public:
+  Awaited(const std::string& server, const std::string& spools) {
+    if (transport::FindSpools(spools).empty()) return;
+    thread_ = std::thread([this, server] {
+      Client client(server);
+      SayThatWeWait("spool send", client, server, [this] { return over_.load(); });
+    });
+  }
+  ~Awaited() {
+    over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -85,6 +109,7 @@ int RunSpoolSend(const SpoolCommandOptions& options) {
     }
     std::fflush(stdout);
   };
+  const Awaited awaited(options.server, dead_spools.dir);
   return transport::DeliverDeadSpools(dead_spools) == 0 ? 0 : kLeft;
 }
 

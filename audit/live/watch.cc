@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "audit/live/awaited_server.h"
 #include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/known_run.h"
@@ -22,17 +23,8 @@ constexpr int kFailed = 2;
 constexpr double kAskSeconds = 5;
 constexpr double kCatchUpSeconds = 10;
 constexpr double kLookSeconds = 0.1;
-constexpr std::chrono::seconds kSilentSeconds{5};
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{2000};
-
-// What the same request would meet again.
-bool Permanent(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnimplemented ||
-         status.code() == absl::StatusCode::kInvalidArgument ||
-         status.code() == absl::StatusCode::kPermissionDenied ||
-         status.code() == absl::StatusCode::kUnauthenticated;
-}
 
 // Until the server is there again, in slices, so that Ctrl-C is answered at once; and a moment in
 // any case, for one that answers and will not.
@@ -47,20 +39,6 @@ void AwaitServer(Client& client, std::chrono::milliseconds least, const StopSign
 
 void Say(const std::string& message) {
   std::fprintf(stderr, "plumb watch: %s\n", Printable(message).c_str());
-}
-
-// Says so where no server comes for a while; true then. What will not change is told at once,
-// below.
-bool SayThatWeWait(Client& client, const std::string& server, const StopSignal& stop) {
-  const auto end = std::chrono::steady_clock::now() + kSilentSeconds;
-  absl::Status why = client.Info(1).status();
-  if (why.ok() || Permanent(why)) return false;
-  while (!stop.stopped() && std::chrono::steady_clock::now() < end) {
-    if (client.AwaitServer(kLookSeconds)) return false;
-  }
-  if (stop.stopped()) return false;
-  Say("waiting for " + server + ", is plumbd running there? (" + std::string(why.message()) + ")");
-  return true;
 }
 
 // Whose steps wait for ranks that are still to come: nothing is found of them meanwhile.
@@ -92,7 +70,8 @@ int RunWatch(const WatchOptions& options) {
   const EndingSignalsBlocked blocked;
   Client client(options.server);
   StopSignal stop(options.timeout_seconds, [&client] { client.Cancel(); });
-  bool away = !options.once && SayThatWeWait(client, options.server, stop);
+  bool away = !options.once &&
+              SayThatWeWait("watch", client, options.server, [&] { return stop.stopped(); });
   // What fails here fails again below, and is said there.
   const auto settled =
       AwaitCaughtUp(client, options.server, kCatchUpSeconds, [&stop] { return stop.stopped(); });

@@ -24,10 +24,12 @@ std::string WhyNothingWasJudged(const AuditResult& result) {
   if (result.inputs.empty()) return "nothing was judged: the folder holds no file";
   if (result.inputs_failed()) return "nothing was judged: see the refused inputs";
   std::vector<std::string> series, unknown;
-  size_t read = 0;
+  size_t read = 0, spooled = 0;
   for (const InputReport& input : result.inputs) {
     for (const SeriesSeen& seen : input.series) series.push_back(seen.name);
-    if (input.format == "unknown") {
+    if (input.of_spool) {
+      ++spooled;
+    } else if (input.format == "unknown") {
       unknown.push_back(input.path);
     } else {
       ++read;
@@ -37,6 +39,9 @@ std::string WhyNothingWasJudged(const AuditResult& result) {
     return "nothing was judged: no rule knows what these series are: " + ReasonNames(series) +
            "; --map FILE with [series] \"NAME\" = \"loss\" states it (docs/scalars.md)";
   }
+  if (read == 0 && unknown.empty() && spooled > 0)
+    return "nothing was judged: an audit reads a run record (record= of init), and this is a spool "
+           "for a server";
   if (read == 0) {
     return "nothing was judged: " + Plural(unknown.size(), "file") +
            " of no format that this version reads: " + ReasonNames(unknown);

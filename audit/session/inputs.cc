@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +15,42 @@ namespace plumbline::audit {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Whether a file is a segment of a spool (transport/spool.h): its first frame names the schema.
+bool IsSpoolSegment(const std::string& path, std::string_view head) {
+  return fs::path(path).extension() == ".pls" && head.find("plumbline.spool/") < 64;
+}
+
+// Folders of spools, for the notes of the report. Sorted by path, a spool's lock follows its
+// segments.
+class Spools {
+ public:
+  // Returns true if the file belongs to a spool.
+  bool Take(const std::string& path, std::string_view head) {
+    const fs::path folder = fs::path(path).parent_path();
+    if (IsSpoolSegment(path, head)) {
+      spools_.insert(folder);
+      return true;
+    }
+    return fs::path(path).filename() == "lock" && spools_.count(folder) > 0;
+  }
+
+  std::vector<std::string> Notes() const {
+    std::set<std::string> parents;
+    for (const fs::path& spool : spools_) parents.insert(spool.parent_path().string());
+    std::vector<std::string> notes;
+    for (const std::string& parent : parents) {
+      notes.push_back(
+          parent +
+          " is a spool: it holds evidence that no server has acknowledged; \"plumb spool send " +
+          parent + "\" delivers it");
+    }
+    return notes;
+  }
+
+ private:
+  std::set<fs::path> spools_;
+};
 
 // Files of a folder that no reader took, for the notes of the report: how many, and the first.
 class UnreadFiles {
@@ -72,11 +109,15 @@ class Finder {
 
   void Finish() {
     UnreadFiles unread;
+    Spools spools;
     for (const auto& [report, head] : strangers_) {
+      report->of_spool = spools.Take(report->path, head);
+      if (report->of_spool) continue;
       LookBeside(head.substr(0, kLook), report);
       if (report->format == "unknown") unread.Add(report->path, head);
     }
     inputs_->notes = unread.Notes();
+    for (std::string& note : spools.Notes()) inputs_->notes.push_back(std::move(note));
     auto& sets = inputs_->sets;
     sets.erase(std::remove_if(sets.begin(), sets.end(),
                               [](const Inputs::Set& set) { return set.files.empty(); }),

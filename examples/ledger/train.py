@@ -11,7 +11,7 @@ import re
 import numpy as np
 
 VOCABULARY = 128  # other bytes are one
-TEXT_PATTERN = "/usr/share/perl/5.*/pod/*.pod"  # Debian's perl-doc, as in the other examples
+TEXT_PATTERN = "/usr/share/perl/5.*/pod/*.pod"  # Debian's perl-doc
 
 
 @dataclasses.dataclass(frozen=True)

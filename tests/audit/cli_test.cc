@@ -8,8 +8,10 @@
 #include <set>
 #include <sstream>
 
+#include "base/framed_log.h"
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/plumb_process.h"
+#include "tests/audit/record_builder.h"
 #include "tests/audit/report_check.h"
 
 namespace plumbline::audit::testing {
@@ -133,6 +135,33 @@ TEST_F(Cli, AnEmptyDirectoryIsNoPass) {
   EXPECT_EQ(report["inputs"][0]["format"], "unknown");
   EXPECT_TRUE(report["inputs"][0]["problems"].empty());
   EXPECT_EQ(report["findings"][0]["rule"], "meta/probe-coverage");
+}
+
+// What an agent with a server and a record leaves if no server answered.
+TEST_F(Cli, ASpoolIsNamedWithTheCommandThatDeliversIt) {
+  const std::string header = "\x0a\x11plumbline.spool/1";  // the first field of a v1::SpoolHeader
+  const std::string segment =
+      dir_.Write("kept/spool/trainer-r0-1/1.pls",
+                 FramesFile({{static_cast<int>(FrameType::kSpoolHeader), header}}));
+  dir_.Write("kept/spool/trainer-r0-1/lock", "");
+  const std::string spool = std::filesystem::path(segment).parent_path().parent_path();
+  const std::string folder = std::filesystem::path(spool).parent_path();
+  const std::string note = "plumb spool send " + spool;
+  const Ended alone = RunPlumb({"audit", spool});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.output,
+              HasSubstr("an audit reads a run record (record= of init), and this is a spool"));
+  dir_.Write("kept/clean.safetensors", DroplessDump().File());
+  const Ended beside = RunPlumb({"audit", folder});
+  EXPECT_EQ(beside.status, 0);
+  const std::string shown = std::regex_replace(beside.output, std::regex("\\s+"), " ");
+  EXPECT_THAT(shown, HasSubstr(note));
+  EXPECT_THAT(shown, Not(HasSubstr("of no format")));
+  // Files with these names that are no spool are counted as before.
+  dir_.Write("other/lock", "");
+  const std::string other = dir_.Write("other/1.pls", "something else");
+  EXPECT_THAT(RunPlumb({"audit", std::filesystem::path(other).parent_path()}).output,
+              HasSubstr("2 files of no format"));
 }
 
 TEST_F(Cli, AMissingInputBesideAReadableOneIsSaid) {

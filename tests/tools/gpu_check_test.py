@@ -374,7 +374,7 @@ class DryRun(unittest.TestCase):
     def test_the_bundle_runs_elsewhere_and_claims_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            packed = folder / "carried.tar.xz"
+            packed = folder / "made" / "carried.tar.xz"  # a folder that does not exist yet
             done = gpu_check("bundle", "--no-build", "--build", BUILD, "--bundle", packed)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertLessEqual(packed.stat().st_size, 50 << 20)

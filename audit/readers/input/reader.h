@@ -50,7 +50,9 @@ struct InputReport {
   std::vector<SeriesSeen> series;  // of formats that hold scalars, by name
   std::vector<std::string> notes;  // how it was read, where that may not be meant; no problems
   StepSaid step_said = StepSaid::kNotAsked;
-  bool named = false;                           // on the command line, not found in a directory
+  bool named = false;  // on the command line, not found in a directory
+  bool of_spool =
+      false;  // an agent keeps it for a server (transport/spool.h); `format` stays "unknown"
   std::map<std::string, std::string> settings;  // of the run, by name
   std::set<std::string> runs;        // whose evidence it holds; of formats that know none, empty
   std::optional<int64_t> only_step;  // of formats of one step a file

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "audit/live/doctor_batch.h"
 #include "tests/server/http_support.h"
 #include "tests/server/support.h"
+#include "transport/spool.h"
 
 namespace plumbline::test {
 namespace {
@@ -255,6 +257,36 @@ TEST_F(CliTest, WatchSaysThatItWaitsForAServer) {
   watch.Signal(SIGINT);
   EXPECT_EQ(watch.Wait(), 2);
   EXPECT_THAT(watch.errors(), HasSubstr("no server answered at " + server_.address()));
+}
+
+// A delivery waits as long as it is let.
+TEST_F(CliTest, SpoolSendNamesTheServerThatItWaitsFor) {
+  const std::filesystem::path spools =
+      std::filesystem::path(::testing::TempDir()) / ("spools-" + std::to_string(getpid()));
+  v1::Source source;
+  source.set_run("kept");
+  auto spool = transport::Spool::Create(spools, source, 7, {});
+  ASSERT_TRUE(spool.ok()) << spool.status();
+  v1::Batch batch;
+  batch.set_sequence(1);
+  ASSERT_TRUE((*spool)->Append(1, transport::Seal(batch)).ok());
+  spool->reset();
+  server_.Stop();
+  Process send(Plumb({"spool", "send", spools, "--server", server_.address()}));
+  EXPECT_TRUE(Eventually([&] {
+    return send.errors().find("plumb spool send: waiting for " + server_.address() +
+                              ", is plumbd running there?") != std::string::npos;
+  }));
+  send.Signal(SIGINT);
+  EXPECT_EQ(send.Wait(), 1);
+  EXPECT_THAT(send.errors(), HasSubstr("stopped before " + server_.address() + " had everything"));
+  // Without a spool there is nothing to wait for.
+  std::filesystem::remove_all(spools);
+  std::filesystem::create_directory(spools);
+  const Ended none = RunPlumb({"spool", "send", spools, "--server", server_.address()});
+  EXPECT_EQ(none.status, 0) << none.errors;
+  EXPECT_EQ(none.errors, "");
+  std::filesystem::remove_all(spools);
 }
 
 TEST_F(CliTest, TheServerMayComeFromTheEnvironment) {

@@ -1,0 +1,20 @@
+// What a command prints while no server answers.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "audit/live/client.h"
+
+namespace plumbline::audit {
+
+// Returns true if the same request would meet the same refusal again.
+bool Permanent(const absl::Status& status);
+
+// Waits until a server answers or refuses, or `stopped` returns true: false. If none answers within
+// 5 s, prints "plumb COMMAND: waiting for SERVER ..." and returns true.
+bool SayThatWeWait(const std::string& command, Client& client, const std::string& server,
+                   const std::function<bool()>& stopped);
+
+}  // namespace plumbline::audit
