@@ -53,6 +53,7 @@ constexpr std::pair<SeriesRole, const char*> kNames[] = {
     {SeriesRole::kUtilisation, "utilisation"},
     {SeriesRole::kAccuracy, "accuracy"},
     {SeriesRole::kPerplexity, "perplexity"},
+    {SeriesRole::kLikelihood, "likelihood"},
 };
 
 // Written together though they are two words.
@@ -70,7 +71,7 @@ constexpr Together kTogether[] = {
     {"gradnorm", "grad", "norm"},   {"learningrate", "learning", "rate"},
     {"losses", "", "loss"},         {"xent", "cross", "loss"},
     {"cost", "", "loss"},           {"logloss", "log", "loss"},
-    {"mlogloss", "log", "loss"},
+    {"mlogloss", "log", "loss"},    {"nll", "nll", "loss"},
 };
 
 // Words that make something else of a loss or a gradient norm: a spread, a weight, a setting.
@@ -314,6 +315,15 @@ bool IsPerplexity(const Words& words) {
   return (Has(words, "perplexity") || Has(words, "ppl")) && !HasAny(words, kNotTheValue);
 }
 
+// A negative one is a loss.
+bool IsLikelihood(const Words& words) {
+  constexpr std::string_view kWords[] = {"likelihood", "loglikelihood", "loglik", "elbo"};
+  return HasAny(words, kWords) && !HasAny(words, kNotTheValue);
+}
+bool IsNegative(const Words& words) {
+  return Has(words, "neg") || Has(words, "negative") || Has(words, "minus");
+}
+
 SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
@@ -325,6 +335,7 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (IsMemory(words)) return SeriesRole::kMemory;
   if (IsTokens(words)) return SeriesRole::kTokens;
   if (IsPerplexity(words)) return SeriesRole::kPerplexity;
+  if (IsLikelihood(words) && !IsNegative(words)) return SeriesRole::kLikelihood;
   if (IsStepSeconds(words)) return SeriesRole::kStepSeconds;
   return SeriesRole::kNone;
 }
@@ -333,6 +344,7 @@ struct Meaning {
   SeriesRole role = SeriesRole::kNone;
   GameSide side = GameSide::kNone;
   bool part = false;
+  bool evaluation = false;
 };
 
 Meaning FindMeaning(std::string_view name) {
@@ -343,6 +355,7 @@ Meaning FindMeaning(std::string_view name) {
       meaning.role == SeriesRole::kReward || meaning.role == SeriesRole::kRewardSpread;
   if ((reward || meaning.role == SeriesRole::kNone) && IsOfEpisodes(words))
     meaning.side = GameSide::kEpisodes;
+  meaning.evaluation = HasAny(words, kEvaluations);
   meaning.part = meaning.role == SeriesRole::kLoss &&
                  (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || IsOfBoxes(words));
   return meaning;
@@ -358,6 +371,7 @@ Meaning MeaningOf(std::string_view name) {
 
 SeriesRole RoleByName(std::string_view name) { return MeaningOf(name).role; }
 GameSide SideByName(std::string_view name) { return MeaningOf(name).side; }
+bool IsOfEvaluation(std::string_view name) { return MeaningOf(name).evaluation; }
 bool MayBePart(std::string_view name) { return MeaningOf(name).part; }
 
 SeriesRole SeriesRoles::Of(std::string_view name) const {

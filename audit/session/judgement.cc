@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analysis/processes/processes.h"
+#include "audit/session/counted_rows.h"
 #include "audit/session/log_endings.h"
 
 namespace plumbline::audit {
@@ -222,6 +223,7 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
     }
     result_.report.Add(verdict);
   }
+  StateCountedRows(result_.inputs, &result_.report);
   result_.coverage = engine_->coverage();
   result_.judged_any = judged_any_;
   return std::move(result_);

@@ -54,6 +54,7 @@ struct InputReport {
   std::map<std::string, std::string> settings;  // of the run, by name
   std::set<std::string> runs;        // whose evidence it holds; of formats that know none, empty
   std::optional<int64_t> only_step;  // of formats of one step a file
+  bool steps_are_rows = false;       // the file states no step: its logged rows are counted, from 1
 
   // At most kMaxProblems are kept, the last of them saying that there are more.
   void Add(uint64_t offset, std::string text, bool error = true);

@@ -24,6 +24,7 @@ struct LogRecord {
     double value;
     std::string_view group = {};  // "tot_loss" of "tot_loss[loss=0.5]"
     bool evaluation = false;      // of a part of the line: "[valid] loss=0.5"
+    double limit = 0;             // of memory, bytes; 0: not stated
   };
 
   Step how = Step::kSaid;
@@ -56,6 +57,8 @@ class LogParser {
   void SetNotebook(bool notebook) { notebook_ = notebook; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
+  // The step of the newest bar of the training; -1: none was shown.
+  int64_t shown() const { return shown_; }
 
  private:
   bool ParseLine(std::string_view line, bool ended, LogRecord* record);

@@ -168,15 +168,6 @@ class LogEvidence {
   size_t others_ = 0, sentences_ = 0;     // lines that tell nothing; those that are prose
 };
 
-// The banner before the first step may be long: a file that has none in its first megabyte may
-// still have some at its end.
-std::string LastBytes(std::string_view path, size_t size) {
-  absl::StatusOr<InputFile> file = InputFile::Open(std::string(path));
-  if (!file.ok() || file->size() < size) return "";
-  std::string bytes(size, '\0');
-  return file->ReadAt(file->size() - size, bytes.data(), size).ok() ? bytes : "";
-}
-
 // Containers of other formats are full of zeros; a log has stray ones, and some at its end where
 // the host crashed.
 bool IsBinary(std::string_view head) {
@@ -211,6 +202,7 @@ bool IsTrainerLog(std::string_view path, std::string_view head) {
   LogEvidence evidence(path);
   evidence.Look(more, more.size() < kLook);
   if (evidence.IsLog() || packed || more.size() < kLook) return evidence.IsLog();
+  // The banner before the first step may be longer than that.
   evidence.Look(LastBytes(path, kTail), true);
   return evidence.IsLog();
 }
