@@ -72,6 +72,9 @@ constexpr Together kTogether[] = {
     {"losses", "", "loss"},         {"xent", "cross", "loss"},
     {"cost", "", "loss"},           {"logloss", "log", "loss"},
     {"mlogloss", "log", "loss"},    {"nll", "nll", "loss"},
+    {"rmse", "metric", "loss"},     {"mse", "metric", "loss"},
+    {"mae", "metric", "loss"},      {"mape", "metric", "loss"},
+    {"rmsle", "metric", "loss"},
 };
 
 // Words that make something else of a loss or a gradient norm: a spread, a weight, a setting.
@@ -84,7 +87,8 @@ constexpr std::string_view kNotTheValue[] = {
     "norm",   "lr",          "rate",      "time",       "seconds", "secs",     "ms",
     "tokens", "denominator", "divisor",   "divergence", "spike",   "spikes",   "patience",
     "packet", "data",        "percent",   "quantile",   "p50",     "p90",      "p95",
-    "p99",    "histogram",   "skipped",   "nan",        "inf",     "error",    "errors"};
+    "p99",    "histogram",   "over",      "frames",     "skipped", "nan",      "inf",
+    "error",  "errors"};
 // Data that the model is not trained on.
 constexpr std::string_view kEvaluations[] = {"val",        "valid",  "validation", "eval",
                                              "evaluation", "test",   "testing",    "dev",
@@ -136,6 +140,9 @@ constexpr std::string_view kNotTheRate[] = {
     "weight",   "steps",    "step",      "epoch",   "find",      "finder", "range",  "gamma",
     "patience", "schedule", "scheduler", "scaler",  "multiplier"};
 
+// What takes time, not what is minimised: "batch_cost", "avg_reader_cost".
+constexpr std::string_view kTimed[] = {"batch", "reader", "data", "step", "iter", "time"};
+
 bool Has(const Words& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -163,7 +170,11 @@ Words WordsOf(std::string_view name) {
   for (const std::string& part : parts) {
     const auto* together = std::find_if(std::begin(kTogether), std::end(kTogether),
                                         [&](const auto& known) { return known.written == part; });
-    if (together == std::end(kTogether)) {
+    const bool timed =
+        part == "cost" && std::any_of(parts.begin(), parts.end(), [](const auto& p) {
+          return std::find(std::begin(kTimed), std::end(kTimed), p) != std::end(kTimed);
+        });
+    if (together == std::end(kTogether) || timed) {
       words.push_back(part);
       continue;
     }
@@ -275,11 +286,12 @@ bool IsTokens(const Words& words) {
 
 bool IsStepSeconds(const Words& words) {
   constexpr std::string_view kSteps[] = {"step", "iteration", "iter", "batch"};
-  constexpr std::string_view kTimes[] = {"seconds", "second", "secs",    "sec",
-                                         "s",       "time",   "duration"};
+  constexpr std::string_view kTimes[] = {"seconds", "second", "secs",     "sec",
+                                         "s",       "time",   "duration", "cost"};
   constexpr std::string_view kOther[] = {
-      "ms",     "data",    "wait",  "forward", "backward",  "optimizer", "remaining", "total",
-      "tokens", "samples", "start", "end",     "timestamp", "loss",      "speed",     "per"};
+      "ms",        "data",  "wait",   "forward", "backward", "optimizer",
+      "remaining", "total", "tokens", "samples", "start",    "end",
+      "timestamp", "loss",  "speed",  "per",     "reader"};
   return HasAny(words, kSteps) && HasAny(words, kTimes) && !HasAny(words, kOther);
 }
 
@@ -324,8 +336,21 @@ bool IsNegative(const Words& words) {
   return Has(words, "neg") || Has(words, "negative") || Has(words, "minus");
 }
 
+// LightGBM's "training's l2", "valid_0's quantile"; kNone: another metric, or none.
+SeriesRole BoostingRole(std::string_view name) {
+  constexpr std::string_view kMinimised[] = {
+      "l1",      "l2",    "rmse",    "huber", "quantile",     "mape",       "fair",
+      "poisson", "gamma", "tweedie", "error", "binary_error", "multi_error"};
+  const size_t at = name.find("'s ");
+  if (at == std::string_view::npos) return SeriesRole::kNone;
+  const auto* metric = std::find(std::begin(kMinimised), std::end(kMinimised), name.substr(at + 3));
+  if (metric == std::end(kMinimised)) return SeriesRole::kNone;
+  return name.starts_with("train") ? SeriesRole::kLoss : SeriesRole::kEvaluationLoss;
+}
+
 SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
+  if (const SeriesRole boosted = BoostingRole(name); boosted != SeriesRole::kNone) return boosted;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
@@ -357,7 +382,8 @@ Meaning FindMeaning(std::string_view name) {
     meaning.side = GameSide::kEpisodes;
   meaning.evaluation = HasAny(words, kEvaluations);
   meaning.part = meaning.role == SeriesRole::kLoss &&
-                 (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || IsOfBoxes(words));
+                 (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") ||
+                  Has(words, "metric") || IsOfBoxes(words));
   return meaning;
 }
 

@@ -211,5 +211,44 @@ TEST(StepCount, EpochsThatNoLineStates) {
   EXPECT_EQ(again.Problems(), "");
 }
 
+struct Shape {
+  const char* lines;
+  const char* points;
+};
+
+// Lines in which the step or the name stands elsewhere than in most logs.
+TEST(LogSteps, ShapesOfTools) {
+  const Shape shapes[] = {
+      {"epoch: 1 step: 50, loss is 2.5\nepoch: 2 step: 50, loss is 2.25\n",  // MindSpore
+       "50 loss 2.500000\n100 loss 2.250000\n"},
+      {"I0514 03:22:10.123456 139812345 logging_writer.py:48] [100] accuracy=0.5, loss=2.5\n",
+       "100 accuracy 0.500000\n100 loss 2.500000\n"},
+      {"[100] loss=2.5, accuracy=0.5\n", "100 loss 2.500000\n100 accuracy 0.500000\n"},
+      {"Training Epoch: 1/1, step 3/200 completed (loss: 2.5):   2%|#    | 4/200 [00:10<00:10]\n",
+       "3 loss 2.500000\n"},
+      {" 141: 0.4, 0.5 avg loss, 0.0001 rate, 1.2 seconds, 9024 images, 1.2 hours left\n",
+       "141 avg loss 0.500000\n141 rate 0.000100\n"},
+      {"E    #       LOSS TOK2VEC  LOSS NER  SCORE \n---  ------  ------------  --------  ------\n"
+       "  0     200       2.50     3.50    0.04\n",
+       "200 E 0.000000\n200 LOSS TOK2VEC 2.500000\n200 LOSS NER 3.500000\n200 SCORE 0.040000\n"},
+      {"Epoch 0: : 70%|### | 142/200 [00:10<00:10, v_num=0, train_loss=2.5, global_step=140.0]\n",
+       "140 v_num 0.000000\n140 train_loss 2.500000\n"},
+      {"Epoch 2 | iter 564 step 141 | loss train: 2.5\n", "141 loss train 2.500000\n"},
+      // TensorFlow's object detection: a dictionary over lines, below its step.
+      {"INFO:tensorflow:Step 100 per-step time 0.5s\n"
+       "I0514 03:22:10.123456 13981 model_lib_v2.py:705] Step 100 per-step time 0.5s\n"
+       "INFO:tensorflow:{'Loss/a_loss': 1.5,\n 'Loss/total_loss': 2.5,\n 'learning_rate': 0.5}\n",
+       "100 per-step time 0.500000\n100 per-step time 0.500000\n100 Loss/a_loss 1.500000\n"
+       "100 Loss/total_loss 2.500000\n100 learning_rate 0.500000\n"},
+      {"Step 1,390: loss 2.5\n", "1390 loss 2.500000\n"},
+  };
+  for (const Shape& shape : shapes) {
+    EXPECT_EQ(ReadPoints(TrainerLogFormat(), shape.lines).Text(), shape.points) << shape.lines;
+  }
+  // A dictionary that is never closed, and one that begins a line of its own.
+  EXPECT_EQ(ReadPoints(TrainerLogFormat(), "{'loss': 2.5,\nstep 3 loss 1.5\n").Text(),
+            "3 loss 1.500000\n");
+}
+
 }  // namespace
 }  // namespace plumbline::audit

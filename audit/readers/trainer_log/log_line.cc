@@ -67,18 +67,31 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
     line = cells_.Text(line);
     if (line.empty()) return false;
   }
-  line = WithoutEscapes(line, &plain_);
+  line = open_dictionary_.Take(WithoutEscapes(line, &plain_));
+  if (line.empty()) return false;
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
     std::string colours;
     line = WithoutEscapes(inner, &colours);
     if (line.data() != inner.data()) line = inner_ = colours;
-    if (ParseLine(line, ended, record)) return true;
+    if (ParseLine(line, ended, record)) return KeepAbove(*record);
     // It may be a record of its own that has a text besides.
     record->Clear();
     record->mark = {};
     line = plain_;
   }
-  return ParseLine(line, ended, record);
+  if (ParseLine(line, ended, record)) return KeepAbove(*record);
+  if (++above_lines_ > kNearAbove) above_ = -1;
+  return false;
+}
+
+// "Step 100 per-step time 0.6s" right above a dictionary states its step, too. Always true.
+bool LogParser::KeepAbove(const LogRecord& record) {
+  const bool training =
+      std::any_of(record.values.begin(), record.values.end(),
+                  [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
+  above_ = record.how == LogRecord::Step::kSaid && !training ? record.mark.step : -1;
+  above_lines_ = 0;
+  return true;
 }
 
 bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) {
@@ -286,7 +299,10 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   });
   if (record->how == LogRecord::Step::kSaid) return !record->values.empty();
   if (IsSample()) return false;
-  if (shown_ >= 0) {
+  if (above_ >= 0) {
+    record->how = LogRecord::Step::kSaid;
+    record->mark.step = above_;
+  } else if (shown_ >= 0) {
     record->how = LogRecord::Step::kShown;
     record->mark.step = shown_;
   }
@@ -320,6 +336,7 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     record->prefix = WithoutPercent(record->prefix);
     TakeBefore(record->prefix, record);
     TakePairs(inside, ended || record->mark.end < line.size(), record);
+    TakeGlobalStep(record);
     // The longest bar without a text before it is that of the training.
     if (record->prefix.find_first_not_of(" \t") == std::string_view::npos &&
         record->mark.total >= shown_total_) {
@@ -338,6 +355,18 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
   return next->kind == LogMark::Kind::kStep
              ? ParseStep(rest, ended, record)
              : ParseDictionary(rest.substr(next->begin), ended, record);
+}
+
+// "global_step=140.0" on a bar of one epoch (NeMo, Lightning).
+void LogParser::TakeGlobalStep(LogRecord* record) {
+  const auto at =
+      std::find_if(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
+        return v.name == "global_step" && IsWhole(v.value) && v.value >= 0;
+      });
+  if (at == record->values.end()) return;
+  record->mark.step = static_cast<int64_t>(at->value);
+  record->how = LogRecord::Step::kSaid;
+  record->values.erase(at);
 }
 
 // Names and numbers before a mark: "loss=2.5 lr=1e-4 step=10", "| loss 9.2 | num_updates 100".

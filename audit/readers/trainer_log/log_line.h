@@ -73,8 +73,10 @@ class LogParser {
   bool ParseTable(std::string_view line, LogRecord* record);
   bool ParseUnder(std::string_view line, bool ended, LogRecord* record);
   bool IsSample() const;
+  bool KeepAbove(const LogRecord& record);
   bool ParseBar(std::string_view line, bool ended, LogRecord* record);
   void TakeBefore(std::string_view text, LogRecord* record);
+  void TakeGlobalStep(LogRecord* record);
   void TakePairs(std::string_view text, bool ended, LogRecord* record);
   void TakeParts(std::string_view text, bool ended, LogRecord* record);
   void TakeDictionary(std::string_view text, bool ended, LogRecord* record);
@@ -83,6 +85,7 @@ class LogParser {
   std::string plain_, inner_, joined_;
   LogNames names_;
   LogDictionary dictionary_;
+  OpenDictionary open_dictionary_;
   LogTable table_;
   Decimals decimals_ = Decimals::kPoint;
   bool notebook_ = false;
@@ -90,6 +93,9 @@ class LogParser {
   int64_t epoch_ = -1;                    // that a line began last; -1: none
   bool headed_ = false;                   // by a line of its own: "Epoch 3/10"
   bool under_evaluation_ = false;         // "Test Error:" stands above
+  static constexpr int kNearAbove = 2;    // lines
+  int64_t above_ = -1;                    // the step of a line above that has nothing else
+  int above_lines_ = 0;                   // since it
   int64_t shown_ = -1, shown_total_ = 0;  // of the bar of the training
   // A line that has the step, and what goes on below it.
   bool continued_ = false;

@@ -75,6 +75,12 @@ std::string_view NameIn(std::string_view text) {
   const size_t digits = text.find_first_not_of("0123456789");
   if (digits != std::string_view::npos && digits > 0 && text[digits] == '-')
     text.remove_prefix(digits + 1);
+  // "completed (loss": what a parenthesis opens that nothing closes.
+  if (const size_t open = text.rfind('(');
+      open != std::string_view::npos && open > 0 && text.find(')', open) == std::string_view::npos)
+    text.remove_prefix(open + 1);
+  // "loss is"
+  if (text.ends_with(" is") && text.find(' ') == text.size() - 3) text.remove_suffix(3);
   if (text.empty() || text.size() > kMostNameBytes) return {};
   bool letter = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -136,7 +142,8 @@ std::string_view NameBehind(const char* from, const char* to) {
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
     return IsPairLetter(c) || IsPairDigit(c) || c == '/' || c == ' ' || c == '_';
   });
-  return rate && plain && IsPairLetter(name.front()) ? name : std::string_view();
+  const bool darknet = name == "avg loss" || name == "rate";
+  return (rate || darknet) && plain && IsPairLetter(name.front()) ? name : std::string_view();
 }
 
 LogNames::Name LogNames::Of(std::string_view text) {

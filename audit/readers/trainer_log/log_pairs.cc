@@ -127,7 +127,8 @@ bool LogPairs::TryNumber(LogPair* pair) {
     ++at_;
     return false;
   }
-  if (ClosesName(stop, end_)) {  // "LR (group 0)=3e-4"
+  // "LR (group 0)=3e-4"; "(loss: 2.5): 3%" is a value.
+  if (ClosesName(stop, end_) && !BehindSign(name_, at_)) {
     at_ = stop;
     return false;
   }
