@@ -79,16 +79,17 @@ constexpr Together kTogether[] = {
 
 // Words that make something else of a loss or a gradient norm: a spread, a weight, a setting.
 constexpr std::string_view kNotTheValue[] = {
-    "std",    "stddev",      "var",       "variance",   "min",     "max",      "best",
-    "lowest", "sum",         "count",     "num",        "weight",  "weights",  "coef",
-    "coeff",  "coefficient", "coefs",     "factor",     "scale",   "scaler",   "scaling",
-    "lambda", "mask",        "threshold", "target",     "ratio",   "delta",    "diff",
-    "change", "improvement", "gap",       "slope",      "grad",    "gradient", "gradients",
-    "norm",   "lr",          "rate",      "time",       "seconds", "secs",     "ms",
-    "tokens", "denominator", "divisor",   "divergence", "spike",   "spikes",   "patience",
-    "packet", "data",        "percent",   "quantile",   "p50",     "p90",      "p95",
-    "p99",    "histogram",   "over",      "frames",     "skipped", "nan",      "inf",
-    "error",  "errors"};
+    "std",     "stddev",      "var",       "variance",   "min",     "max",      "best",
+    "lowest",  "sum",         "count",     "num",        "weight",  "weights",  "coef",
+    "coeff",   "coefficient", "coefs",     "factor",     "scale",   "scaler",   "scaling",
+    "lambda",  "mask",        "threshold", "target",     "ratio",   "delta",    "diff",
+    "change",  "improvement", "gap",       "slope",      "grad",    "gradient", "gradients",
+    "norm",    "lr",          "rate",      "time",       "seconds", "secs",     "ms",
+    "tokens",  "denominator", "divisor",   "divergence", "spike",   "spikes",   "patience",
+    "packet",  "data",        "percent",   "quantile",   "p50",     "p90",      "p95",
+    "p99",     "histogram",   "over",      "frames",     "heat",    "kg",       "pressure",
+    "dropout", "keep",        "usd",       "skipped",    "nan",     "inf",      "error",
+    "errors"};
 // Data that the model is not trained on.
 constexpr std::string_view kEvaluations[] = {"val",        "valid",  "validation", "eval",
                                              "evaluation", "test",   "testing",    "dev",
@@ -140,8 +141,9 @@ constexpr std::string_view kNotTheRate[] = {
     "weight",   "steps",    "step",      "epoch",   "find",      "finder", "range",  "gamma",
     "patience", "schedule", "scheduler", "scaler",  "multiplier"};
 
-// What takes time, not what is minimised: "batch_cost", "avg_reader_cost".
-constexpr std::string_view kTimed[] = {"batch", "reader", "data", "step", "iter", "time"};
+// Beside these "cost" is what is minimised; "batch_cost" is a time, "cost_usd" is money.
+constexpr std::string_view kBesideCost[] = {"cost", "train", "training",   "val",  "valid",
+                                            "test", "eval",  "validation", "mean", "avg"};
 
 bool Has(const Words& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -170,11 +172,12 @@ Words WordsOf(std::string_view name) {
   for (const std::string& part : parts) {
     const auto* together = std::find_if(std::begin(kTogether), std::end(kTogether),
                                         [&](const auto& known) { return known.written == part; });
-    const bool timed =
-        part == "cost" && std::any_of(parts.begin(), parts.end(), [](const auto& p) {
-          return std::find(std::begin(kTimed), std::end(kTimed), p) != std::end(kTimed);
+    const bool other_cost =
+        part == "cost" && !std::all_of(parts.begin(), parts.end(), [](const auto& p) {
+          return std::find(std::begin(kBesideCost), std::end(kBesideCost), p) !=
+                 std::end(kBesideCost);
         });
-    if (together == std::end(kTogether) || timed) {
+    if (together == std::end(kTogether) || other_cost) {
       words.push_back(part);
       continue;
     }
@@ -266,9 +269,9 @@ bool IsOfEpisodes(const Words& words) {
   constexpr std::string_view kEpisode[] = {"ep", "episode", "episodes", "episodic"};
   constexpr std::string_view kBrought[] = {"rew", "reward", "rewards", "return", "returns"};
   if (HasAny(words, kEpisode) && HasAny(words, kBrought)) return true;
-  constexpr std::string_view kReward[] = {"reward", "rewards"};
-  constexpr std::string_view kBeside[] = {"train",  "env",  "objective", "rlhf",
-                                          "critic", "mean", "std"};
+  constexpr std::string_view kReward[] = {"reward", "rewards", "return", "returns", "epsilon"};
+  constexpr std::string_view kBeside[] = {"avg",  "train",  "env",  "objective",
+                                          "rlhf", "critic", "mean", "std"};
   const bool plain = std::all_of(words.begin(), words.end(), [&](const std::string& word) {
     return std::find(std::begin(kReward), std::end(kReward), word) != std::end(kReward) ||
            std::find(std::begin(kBeside), std::end(kBeside), word) != std::end(kBeside);
@@ -354,16 +357,22 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
+  if (IsPerplexity(words)) return SeriesRole::kPerplexity;  // "lm loss PPL"
   if (const SeriesRole loss = LossRole(name, words); loss != SeriesRole::kNone) return loss;
   if (IsRate(words)) return SeriesRole::kRate;
   if (IsUpdateRatio(words)) return SeriesRole::kUpdateRatio;
   if (IsMemory(words)) return SeriesRole::kMemory;
   if (IsTokens(words)) return SeriesRole::kTokens;
-  if (IsPerplexity(words)) return SeriesRole::kPerplexity;
   if (IsLikelihood(words) && !IsNegative(words)) return SeriesRole::kLikelihood;
   if (IsStepSeconds(words)) return SeriesRole::kStepSeconds;
   return SeriesRole::kNone;
 }
+
+// Parts of a detector's loss.
+constexpr std::string_view kOfDetector[] = {
+    "cls",       "bbox", "box",  "rpn", "roi",        "obj",          "dfl",
+    "iou",       "giou", "mask", "ctr", "centerness", "localization", "classification",
+    "objectness"};
 
 struct Meaning {
   SeriesRole role = SeriesRole::kNone;
@@ -383,7 +392,7 @@ Meaning FindMeaning(std::string_view name) {
   meaning.evaluation = HasAny(words, kEvaluations);
   meaning.part = meaning.role == SeriesRole::kLoss &&
                  (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") ||
-                  Has(words, "metric") || IsOfBoxes(words));
+                  Has(words, "metric") || IsOfBoxes(words) || HasAny(words, kOfDetector));
   return meaning;
 }
 

@@ -250,5 +250,44 @@ TEST(LogSteps, ShapesOfTools) {
             "3 loss 1.500000\n");
 }
 
+// What stands in a line of its own, and words of other languages for what is no number.
+TEST(LogSteps, ValuesAlone) {
+  EXPECT_EQ(ReadPoints(TrainerLogFormat(),
+                       "step    1/240 | loss 5.1 | norm 1.5\nval loss 4.5\n"
+                       "step    2/240 | loss 5.0 | norm 1.5\n")
+                .Text(),
+            "1 loss 5.100000\n1 norm 1.500000\n1 val loss 4.500000\n2 loss 5.000000\n"
+            "2 norm 1.500000\n");
+  const PointsRead julia = ReadPoints(
+      TrainerLogFormat(), "step 1 loss: NaN32 lr: 0.5\nstep 2 loss: Float32(NaN) lr: Inf32\n");
+  ASSERT_EQ(julia.Values("loss").size(), 2u) << julia.Text();
+  EXPECT_TRUE(std::isnan(julia.Values("loss")[0]) && std::isnan(julia.Values("loss")[1]));
+  EXPECT_TRUE(std::isinf(julia.Values("lr").back()));
+}
+
+// "4,507": a fraction if a loss has no other form, thousands if one has more digits.
+TEST(LogSteps, ACommaInALoss) {
+  const auto first = [](const char* log) {
+    return ReadPoints(TrainerLogFormat(), log).Values("loss")[0];
+  };
+  EXPECT_EQ(first("step 1 loss 4,507\nstep 2 loss 4,211\nstep 3 loss 3,988\n"), 4.507);
+  EXPECT_EQ(first("step 1,000 loss: 4,507\nstep 2,000 loss: 4,211\n"), 4.507);
+  EXPECT_EQ(first("step 1 loss 4,507\nstep 2 loss 12,211\nstep 3 loss 13,988\n"), 4507);
+  EXPECT_EQ(first("step 1 loss 4,507 lr 0.5\nstep 2 loss 4,211 lr 0.5\n"), 4507);
+}
+
+// Zero bytes between lines, as after a crash of the host.
+TEST(LogSteps, AStretchOfZeros) {
+  std::string log;
+  for (int i = 0; i < 20; ++i) log += "step " + std::to_string(i) + " loss 2.5\n";
+  for (const size_t zeros : {1, 100, 500, 4096}) {
+    const std::string holed = log + std::string(zeros, '\0') + "\n" + log;
+    EXPECT_TRUE(testing::Recognises(TrainerLogFormat(), holed, "train.log")) << zeros;
+  }
+  std::string container;
+  for (int i = 0; i < 40; ++i) container += "step 1 loss 2.5\n" + std::string(3, '\0');
+  EXPECT_FALSE(testing::Recognises(TrainerLogFormat(), container, "train.bin"));
+}
+
 }  // namespace
 }  // namespace plumbline::audit

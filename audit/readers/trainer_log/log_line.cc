@@ -250,6 +250,7 @@ bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
 // "train Loss: 0.6 Acc: 0.7" below "Epoch 3/24": names and numbers alone.
 bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record) {
   constexpr size_t kLongest = 240;
+  if (TakeEvaluationAlone(line, ended, record)) return true;
   if (epoch_ < 0 || line.size() > kLongest) return false;
   if (AnnouncesEvaluation(line)) {
     under_evaluation_ = true;
@@ -280,6 +281,21 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
   record->evaluation = test || bullet || under_evaluation_;
   GroupBySplit(record);
   return true;
+}
+
+// "val loss 4.998", a line of its own (llm.c): of the newest step.
+bool LogParser::TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record) {
+  static constexpr std::string_view kNames[] = {"val loss ", "val_loss ", "validation loss ",
+                                                "eval loss ", "test loss "};
+  Trim(&line, kSpaces, kSpaces);
+  for (const std::string_view name : kNames) {
+    if (!line.starts_with(name) || line.find(' ', name.size()) != std::string_view::npos) continue;
+    TakePairs(line, ended, record);
+    record->how = LogRecord::Step::kEpoch;
+    record->mark.step = std::max<int64_t>(0, epoch_);
+    return record->values.size() == 1;
+  }
+  return false;
 }
 
 bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* record) {

@@ -72,6 +72,7 @@ class LogParser {
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
   bool ParseTable(std::string_view line, LogRecord* record);
   bool ParseUnder(std::string_view line, bool ended, LogRecord* record);
+  bool TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record);
   bool IsSample() const;
   bool KeepAbove(const LogRecord& record);
   bool ParseBar(std::string_view line, bool ended, LogRecord* record);

@@ -130,6 +130,13 @@ const char* ScanLimit(const char* from, const char* to, double* use, double* lim
   return at;
 }
 
+// Behind it "4,507" is 4.507 or 4507, and "12,345" no fraction.
+static bool EndsInLoss(std::string_view text) {
+  static constexpr Bytes kSign(" \t:=");
+  Trim(&text, Bytes(""), kSign);
+  return text.ends_with("loss") || text.ends_with("Loss");
+}
+
 void CountDecimals(std::string_view line, size_t* commas, size_t* points) {
   for (size_t at = 1; at + 1 < line.size(); ++at) {
     const char c = line[at];
@@ -144,8 +151,11 @@ void CountDecimals(std::string_view line, size_t* commas, size_t* points) {
         begin > 0 && kFront[line[begin - 1]] && (end == line.size() || kBack[line[end]]);
     // "12:00:00,123" and "1.2.3" are neither.
     if (!apart || (line[begin - 1] == ':' && begin > 1 && IsPairDigit(line[begin - 2]))) continue;
+    const bool loss = EndsInLoss(line.substr(0, begin));
     if (c == '.') {
       ++*points;
+    } else if (loss && end - at == 4) {
+      ++*(at - begin == 1 ? commas : points);
     } else if (end - at != 4 || line[begin] == '0') {
       const bool list = end < line.size() && line[end] == ',' && end + 1 < line.size() &&
                         !IsSpaceByte(line[end + 1]);

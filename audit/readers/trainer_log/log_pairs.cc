@@ -69,9 +69,9 @@ bool IsWordOfName(std::string_view before, const char* behind, const char* end) 
 }
 
 // What libraries print around a number: "tensor(", "np.float32(", "Array([".
-constexpr std::string_view kWrappers[] = {"tensor",      "Tensor",   "array",   "Array",
-                                          "DeviceArray", "float16",  "float32", "float64",
-                                          "bfloat16",    "Parameter"};
+constexpr std::string_view kWrappers[] = {
+    "tensor",  "Tensor",   "array",   "Array",   "DeviceArray", "float16",  "float32",
+    "float64", "bfloat16", "Float16", "Float32", "Float64",     "Parameter"};
 
 // The wrapper that ends in front of `at`, with what parts it by dots; empty: none stands there.
 std::string_view WrapperBefore(const char* from, const char* at) {

@@ -168,11 +168,15 @@ class LogEvidence {
   size_t others_ = 0, sentences_ = 0;     // lines that tell nothing; those that are prose
 };
 
-// Containers of other formats are full of zeros; a log has stray ones, and some at its end where
-// the host crashed.
+// Containers of other formats are full of zeros, in many places; a log has stray ones, a stretch
+// where a host crashed, and some at its end.
 bool IsBinary(std::string_view head) {
+  constexpr size_t kMostStretches = 16;
   while (head.ends_with('\0')) head.remove_suffix(1);
-  return head.empty() || std::count(head.begin(), head.end(), '\0') > 64;
+  size_t stretches = 0;
+  for (size_t i = 0; i < head.size(); ++i)
+    stretches += head[i] == '\0' && (i == 0 || head[i - 1] != '\0') ? 1 : 0;
+  return head.empty() || stretches > kMostStretches;
 }
 
 }  // namespace

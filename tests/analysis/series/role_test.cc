@@ -119,7 +119,7 @@ TEST(SeriesRole, NamesInTheTable) {
       {SeriesRole::kTokensPerSecond, {"tok/s", "tokens_per_second", "tps", "wps"}},
       {SeriesRole::kUtilisation, {"mfu", "bf16 MFU", "throughput/device/mfu"}},
       {SeriesRole::kAccuracy, {"mean_token_accuracy", "token_acc", "accuracy", "valid_0's auc"}},
-      {SeriesRole::kPerplexity, {"ppl", "perplexity"}},
+      {SeriesRole::kPerplexity, {"ppl", "perplexity", "lm loss PPL"}},
       {SeriesRole::kLikelihood, {"log_likelihood", "train/loglik", "elbo"}},
       {SeriesRole::kStepSeconds, {"batch_cost", "avg_batch_cost"}},
       {SeriesRole::kEvaluationLoss,
@@ -138,6 +138,12 @@ TEST(SeriesRole, NamesInTheTable) {
 // Words that look like one, or make something else of it.
 TEST(SeriesRole, FalseFriendsHaveNone) {
   for (const char* name : {"loss/over",
+                           "cost_usd",
+                           "gpu_cost_usd",
+                           "energy_cost",
+                           "dataloader_cost",
+                           "heat_loss",
+                           "loss_kg",
                            "tot_loss/over",
                            "avg_reader_cost",
                            "Train time/batch",
