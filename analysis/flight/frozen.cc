@@ -286,6 +286,12 @@ class Look {
     if (first.point_to_point || heads_.size() != members.size()) return false;
     out_.kind = Frozen::Kind::kAllAtOne;
     out_.op = first;
+    for (const auto& [rank, head] : heads_) {
+      if (!head->started) out_.ranks.push_back(rank);
+    }
+    // Dumps without the state of the device have all alike.
+    if (2 * out_.ranks.size() >= heads_.size()) out_.ranks.clear();
+    if (!out_.ranks.empty()) out_.kind = Frozen::Kind::kNotStarted;
     return true;
   }
 

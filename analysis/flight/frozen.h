@@ -23,6 +23,8 @@ struct Frozen {
                       // operations in different orders, or all send and nobody receives
     kNotLaunched,     // ranks that others wait for and that hold nothing pending, dump or none
     kNotCompleted,    // ranks that hold pending what a peer has completed
+    kNotStarted,      // every rank has launched one operation, and the devices of a few have not
+                      // begun it: what they do before it holds them
     kAllAtOne,        // every rank waits in one operation: nobody is named
     kNobodyWaits,     // one holds pending what a peer has completed, and nobody waits for it
     kFewDumps,        // more ranks left no dump than did, and any of them may hold the others

@@ -18,6 +18,7 @@ Op OpOf(const v1::FlightRecorder& recorder, const v1::FlightRecorder::Operation&
   op.sequence = in.sequence();
   op.kind = KindOf(in.name());
   op.pending = in.state() != v1::FlightRecorder::STATE_COMPLETED;
+  op.started = in.state() == v1::FlightRecorder::STATE_STARTED;
   op.point_to_point = in.point_to_point() || op.kind == "send" || op.kind == "recv";
   if (in.peer_known()) op.peer = in.peer();
   op.dtype = in.dtype();

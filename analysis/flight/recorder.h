@@ -27,6 +27,7 @@ struct Op {
   uint64_t sequence = 0;
   std::string kind;
   bool pending = false;
+  bool started = false;  // on the device; of one that is pending, else it waits in its stream
   bool point_to_point = false;
   int64_t peer = -1;  // rank of the job; -1: not known, or none
   std::string dtype, input_shape, output_shape, where;

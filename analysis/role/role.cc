@@ -53,6 +53,7 @@ constexpr std::pair<SeriesRole, const char*> kNames[] = {
     {SeriesRole::kUtilisation, "utilisation"},
     {SeriesRole::kAccuracy, "accuracy"},
     {SeriesRole::kPerplexity, "perplexity"},
+    {SeriesRole::kLikelihood, "likelihood"},
 };
 
 // Written together though they are two words.
@@ -70,20 +71,25 @@ constexpr Together kTogether[] = {
     {"gradnorm", "grad", "norm"},   {"learningrate", "learning", "rate"},
     {"losses", "", "loss"},         {"xent", "cross", "loss"},
     {"cost", "", "loss"},           {"logloss", "log", "loss"},
-    {"mlogloss", "log", "loss"},
+    {"mlogloss", "log", "loss"},    {"nll", "nll", "loss"},
+    {"rmse", "metric", "loss"},     {"mse", "metric", "loss"},
+    {"mae", "metric", "loss"},      {"mape", "metric", "loss"},
+    {"rmsle", "metric", "loss"},
 };
 
 // Words that make something else of a loss or a gradient norm: a spread, a weight, a setting.
 constexpr std::string_view kNotTheValue[] = {
-    "std",    "stddev",      "var",       "variance",   "min",     "max",      "best",
-    "lowest", "sum",         "count",     "num",        "weight",  "weights",  "coef",
-    "coeff",  "coefficient", "coefs",     "factor",     "scale",   "scaler",   "scaling",
-    "lambda", "mask",        "threshold", "target",     "ratio",   "delta",    "diff",
-    "change", "improvement", "gap",       "slope",      "grad",    "gradient", "gradients",
-    "norm",   "lr",          "rate",      "time",       "seconds", "secs",     "ms",
-    "tokens", "denominator", "divisor",   "divergence", "spike",   "spikes",   "patience",
-    "packet", "data",        "percent",   "quantile",   "p50",     "p90",      "p95",
-    "p99",    "histogram",   "skipped",   "nan",        "inf",     "error",    "errors"};
+    "std",     "stddev",      "var",       "variance",   "min",     "max",      "best",
+    "lowest",  "sum",         "count",     "num",        "weight",  "weights",  "coef",
+    "coeff",   "coefficient", "coefs",     "factor",     "scale",   "scaler",   "scaling",
+    "lambda",  "mask",        "threshold", "target",     "ratio",   "delta",    "diff",
+    "change",  "improvement", "gap",       "slope",      "grad",    "gradient", "gradients",
+    "norm",    "lr",          "rate",      "time",       "seconds", "secs",     "ms",
+    "tokens",  "denominator", "divisor",   "divergence", "spike",   "spikes",   "patience",
+    "packet",  "data",        "percent",   "quantile",   "p50",     "p90",      "p95",
+    "p99",     "histogram",   "over",      "frames",     "heat",    "kg",       "pressure",
+    "dropout", "keep",        "usd",       "skipped",    "nan",     "inf",      "error",
+    "errors"};
 // Data that the model is not trained on.
 constexpr std::string_view kEvaluations[] = {"val",        "valid",  "validation", "eval",
                                              "evaluation", "test",   "testing",    "dev",
@@ -135,6 +141,10 @@ constexpr std::string_view kNotTheRate[] = {
     "weight",   "steps",    "step",      "epoch",   "find",      "finder", "range",  "gamma",
     "patience", "schedule", "scheduler", "scaler",  "multiplier"};
 
+// Beside these "cost" is what is minimised; "batch_cost" is a time, "cost_usd" is money.
+constexpr std::string_view kBesideCost[] = {"cost", "train", "training",   "val",  "valid",
+                                            "test", "eval",  "validation", "mean", "avg"};
+
 bool Has(const Words& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -162,7 +172,12 @@ Words WordsOf(std::string_view name) {
   for (const std::string& part : parts) {
     const auto* together = std::find_if(std::begin(kTogether), std::end(kTogether),
                                         [&](const auto& known) { return known.written == part; });
-    if (together == std::end(kTogether)) {
+    const bool other_cost =
+        part == "cost" && !std::all_of(parts.begin(), parts.end(), [](const auto& p) {
+          return std::find(std::begin(kBesideCost), std::end(kBesideCost), p) !=
+                 std::end(kBesideCost);
+        });
+    if (together == std::end(kTogether) || other_cost) {
       words.push_back(part);
       continue;
     }
@@ -254,9 +269,9 @@ bool IsOfEpisodes(const Words& words) {
   constexpr std::string_view kEpisode[] = {"ep", "episode", "episodes", "episodic"};
   constexpr std::string_view kBrought[] = {"rew", "reward", "rewards", "return", "returns"};
   if (HasAny(words, kEpisode) && HasAny(words, kBrought)) return true;
-  constexpr std::string_view kReward[] = {"reward", "rewards"};
-  constexpr std::string_view kBeside[] = {"train",  "env",  "objective", "rlhf",
-                                          "critic", "mean", "std"};
+  constexpr std::string_view kReward[] = {"reward", "rewards", "return", "returns", "epsilon"};
+  constexpr std::string_view kBeside[] = {"avg",  "train",  "env",  "objective",
+                                          "rlhf", "critic", "mean", "std"};
   const bool plain = std::all_of(words.begin(), words.end(), [&](const std::string& word) {
     return std::find(std::begin(kReward), std::end(kReward), word) != std::end(kReward) ||
            std::find(std::begin(kBeside), std::end(kBeside), word) != std::end(kBeside);
@@ -274,11 +289,12 @@ bool IsTokens(const Words& words) {
 
 bool IsStepSeconds(const Words& words) {
   constexpr std::string_view kSteps[] = {"step", "iteration", "iter", "batch"};
-  constexpr std::string_view kTimes[] = {"seconds", "second", "secs",    "sec",
-                                         "s",       "time",   "duration"};
+  constexpr std::string_view kTimes[] = {"seconds", "second", "secs",     "sec",
+                                         "s",       "time",   "duration", "cost"};
   constexpr std::string_view kOther[] = {
-      "ms",     "data",    "wait",  "forward", "backward",  "optimizer", "remaining", "total",
-      "tokens", "samples", "start", "end",     "timestamp", "loss",      "speed",     "per"};
+      "ms",        "data",  "wait",   "forward", "backward", "optimizer",
+      "remaining", "total", "tokens", "samples", "start",    "end",
+      "timestamp", "loss",  "speed",  "per",     "reader"};
   return HasAny(words, kSteps) && HasAny(words, kTimes) && !HasAny(words, kOther);
 }
 
@@ -314,25 +330,55 @@ bool IsPerplexity(const Words& words) {
   return (Has(words, "perplexity") || Has(words, "ppl")) && !HasAny(words, kNotTheValue);
 }
 
+// A negative one is a loss.
+bool IsLikelihood(const Words& words) {
+  constexpr std::string_view kWords[] = {"likelihood", "loglikelihood", "loglik", "elbo"};
+  return HasAny(words, kWords) && !HasAny(words, kNotTheValue);
+}
+bool IsNegative(const Words& words) {
+  return Has(words, "neg") || Has(words, "negative") || Has(words, "minus");
+}
+
+// LightGBM's "training's l2", "valid_0's quantile"; kNone: another metric, or none.
+SeriesRole BoostingRole(std::string_view name) {
+  constexpr std::string_view kMinimised[] = {
+      "l1",      "l2",    "rmse",    "huber", "quantile",     "mape",       "fair",
+      "poisson", "gamma", "tweedie", "error", "binary_error", "multi_error"};
+  const size_t at = name.find("'s ");
+  if (at == std::string_view::npos) return SeriesRole::kNone;
+  const auto* metric = std::find(std::begin(kMinimised), std::end(kMinimised), name.substr(at + 3));
+  if (metric == std::end(kMinimised)) return SeriesRole::kNone;
+  return name.starts_with("train") ? SeriesRole::kLoss : SeriesRole::kEvaluationLoss;
+}
+
 SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
+  if (const SeriesRole boosted = BoostingRole(name); boosted != SeriesRole::kNone) return boosted;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
+  if (IsPerplexity(words)) return SeriesRole::kPerplexity;  // "lm loss PPL"
   if (const SeriesRole loss = LossRole(name, words); loss != SeriesRole::kNone) return loss;
   if (IsRate(words)) return SeriesRole::kRate;
   if (IsUpdateRatio(words)) return SeriesRole::kUpdateRatio;
   if (IsMemory(words)) return SeriesRole::kMemory;
   if (IsTokens(words)) return SeriesRole::kTokens;
-  if (IsPerplexity(words)) return SeriesRole::kPerplexity;
+  if (IsLikelihood(words) && !IsNegative(words)) return SeriesRole::kLikelihood;
   if (IsStepSeconds(words)) return SeriesRole::kStepSeconds;
   return SeriesRole::kNone;
 }
+
+// Parts of a detector's loss.
+constexpr std::string_view kOfDetector[] = {
+    "cls",       "bbox", "box",  "rpn", "roi",        "obj",          "dfl",
+    "iou",       "giou", "mask", "ctr", "centerness", "localization", "classification",
+    "objectness"};
 
 struct Meaning {
   SeriesRole role = SeriesRole::kNone;
   GameSide side = GameSide::kNone;
   bool part = false;
+  bool evaluation = false;
 };
 
 Meaning FindMeaning(std::string_view name) {
@@ -343,8 +389,10 @@ Meaning FindMeaning(std::string_view name) {
       meaning.role == SeriesRole::kReward || meaning.role == SeriesRole::kRewardSpread;
   if ((reward || meaning.role == SeriesRole::kNone) && IsOfEpisodes(words))
     meaning.side = GameSide::kEpisodes;
+  meaning.evaluation = HasAny(words, kEvaluations);
   meaning.part = meaning.role == SeriesRole::kLoss &&
-                 (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || IsOfBoxes(words));
+                 (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") ||
+                  Has(words, "metric") || IsOfBoxes(words) || HasAny(words, kOfDetector));
   return meaning;
 }
 
@@ -358,6 +406,7 @@ Meaning MeaningOf(std::string_view name) {
 
 SeriesRole RoleByName(std::string_view name) { return MeaningOf(name).role; }
 GameSide SideByName(std::string_view name) { return MeaningOf(name).side; }
+bool IsOfEvaluation(std::string_view name) { return MeaningOf(name).evaluation; }
 bool MayBePart(std::string_view name) { return MeaningOf(name).part; }
 
 SeriesRole SeriesRoles::Of(std::string_view name) const {

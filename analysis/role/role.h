@@ -52,7 +52,8 @@ enum class SeriesRole : uint8_t {
   kUtilisation,  // MFU
   kAccuracy,
   kPerplexity,
-  kLast = kPerplexity,
+  kLikelihood,  // rises as a model learns
+  kLast = kLikelihood,
 };
 
 // "loss", "evaluation-loss", "auxiliary-loss", "gradient-norm", "rate", "loss-scale", "tokens",
@@ -74,6 +75,8 @@ enum class GameSide : uint8_t {
   kEpisodes,  // no loss: what an episode brought
 };
 GameSide SideByName(std::string_view name);
+// Data that the model is not trained on: `val`, `eval`, `test`, ... is a word of the name.
+bool IsOfEvaluation(std::string_view name);
 // A loss by its name that is but a part where there is another: L1, L2, boxes of a detector, the
 // likelihood beside what prefers one answer to another.
 bool MayBePart(std::string_view name);

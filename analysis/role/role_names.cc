@@ -179,6 +179,26 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"accuracy", SeriesRole::kAccuracy},
     {"acc", SeriesRole::kAccuracy},
     {"train speed(iter s)", SeriesRole::kNone},
+    {"time batch", SeriesRole::kNone},  // Composer's counts
+    {"time epoch", SeriesRole::kNone},
+    {"time token", SeriesRole::kNone},
+    {"time sample", SeriesRole::kNone},
+    // Trees: what is minimised of the data that is learnt, and of other data.
+    {"train error", SeriesRole::kLoss},
+    {"train merror", SeriesRole::kLoss},
+    {"training error", SeriesRole::kLoss},
+    {"learn", SeriesRole::kLoss},
+    {"test", SeriesRole::kEvaluationLoss},
+    {"val error", SeriesRole::kEvaluationLoss},
+    {"val merror", SeriesRole::kEvaluationLoss},
+    {"valid error", SeriesRole::kEvaluationLoss},
+    {"eval error", SeriesRole::kEvaluationLoss},
+    {"eval merror", SeriesRole::kEvaluationLoss},
+    {"test error", SeriesRole::kEvaluationLoss},
+    {"test merror", SeriesRole::kEvaluationLoss},
+    {"* auc", SeriesRole::kAccuracy},
+    {"* aucpr", SeriesRole::kAccuracy},
+    {"validation 0 *", SeriesRole::kEvaluationLoss},
     {"hparam *", SeriesRole::kNone},
 };
 

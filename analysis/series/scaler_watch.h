@@ -22,8 +22,16 @@ inline bool CountsThrownAway(const std::string& op) {
   });
 }
 
+// Megatron-LM's "number of skipped iterations": of the steps since the row before, no running
+// count.
+inline bool CountsOfRows(const std::string& op) {
+  return op.find("number of ") != std::string::npos;
+}
+
 class ScalerWatch {
  public:
+  // Its counts are those of each row.
+  void OfRows() { running_ = false; }
   // The scale of a step. True: it fell to three quarters or less.
   bool TakeScale(double scale) {
     const bool falls = scale <= 0.75 * newest_;

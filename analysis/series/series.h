@@ -12,4 +12,5 @@
 #include "analysis/series/rate_watch.h"         // IWYU pragma: export
 #include "analysis/series/robust.h"             // IWYU pragma: export
 #include "analysis/series/scaler_watch.h"       // IWYU pragma: export
+#include "analysis/series/skipped.h"            // IWYU pragma: export
 #include "analysis/series/standing.h"           // IWYU pragma: export

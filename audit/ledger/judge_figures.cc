@@ -13,12 +13,12 @@ namespace {
 
 using rules::FindingBuilder;
 
-std::string Percent(double share) { return absl::StrFormat("%.2f %%", 100 * share); }
+std::string PercentOf(double share) { return absl::StrFormat("%.2f %%", 100 * share); }
 
 v1::Verdict LeakFound(const std::string& name, const ledger::Leak& leak, double threshold) {
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
       .Title("helps on the evaluation set and not on another one")
-      .Explain(absl::StrCat("With ", name, " the loss falls by ", Percent(leak.mean),
+      .Explain(absl::StrCat("With ", name, " the loss falls by ", PercentOf(leak.mean),
                             " more than the loss on the second evaluation set does (mean of ",
                             Plural(leak.pairs, "pair"), "), ", ShortNumber(leak.z),
                             " standard deviations. A change that makes a better model helps on "

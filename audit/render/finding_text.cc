@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "rules/words/in_short.h"
 
 namespace plumbline::audit {
@@ -134,14 +135,14 @@ Ink LevelInk(v1::Level level) {
   return level == v1::LEVEL_WARNING ? Ink::kYellow : Ink::kCyan;
 }
 
-std::string SiteText(const v1::FindingSite& site) {
+std::string SiteText(const v1::FindingSite& site, std::string_view unit) {
   std::string out = site.layer();
   if (!site.op().empty()) out += (out.empty() ? "" : " ") + site.op();
   const auto add = [&out](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
   if (site.step_last() > site.step_first()) {
-    add("steps " + std::to_string(site.step_first()) + "-" + std::to_string(site.step_last()));
+    add(absl::StrCat(std::string(unit), "s ", site.step_first(), "-", site.step_last()));
   } else if (!site.layer().empty() || !site.op().empty() || site.step_first() > 0) {
-    add("step " + std::to_string(site.step_first()));
+    add(absl::StrCat(std::string(unit), " ", site.step_first()));
   }
   if (site.ranks_size() > 0) {
     add((site.ranks_size() == 1 ? "rank " : "ranks ") +
@@ -149,6 +150,13 @@ std::string SiteText(const v1::FindingSite& site) {
   }
   if (!site.run().empty()) add("run " + site.run());
   return Printable(out);
+}
+
+std::string PlaceText(const v1::Finding& finding) {
+  const auto& fields = finding.details().fields();
+  const auto unit = fields.find("step_unit");
+  if (unit == fields.end()) return SiteText(finding.site());
+  return SiteText(finding.site(), unit->second.string_value());
 }
 
 std::string WitnessText(const google::protobuf::Struct& witness) {
@@ -177,7 +185,7 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
   std::string out = Inked(style, LevelInk(finding.level()), LevelName(finding.level())) + "  " +
                     Inked(style, Ink::kBold, Printable(finding.rule()));
-  const std::string site = SiteText(finding.site());
+  const std::string site = PlaceText(finding);
   if (!site.empty()) out += "  " + site;
   if (finding.suppressed()) out += "  (suppressed)";
   out += "\n";

@@ -18,7 +18,10 @@ using rules::VerdictName;
 Ink LevelInk(v1::Level level);
 
 // "layers.3 routing, steps 10-40, ranks 0-3, run demo"; parts that are unknown are left out.
-std::string SiteText(const v1::FindingSite& site);
+// `unit`: what its steps are.
+std::string SiteText(const v1::FindingSite& site, std::string_view unit = "step");
+// The same of a finding's site: "loss, logged rows 151-200" if its run's rows were counted.
+std::string PlaceText(const v1::Finding& finding);
 
 // The witness in words. A rule that can say it in a sentence puts it under the key "text";
 // otherwise each field follows as "key value".

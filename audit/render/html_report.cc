@@ -96,7 +96,7 @@ class HtmlPage {
                       HtmlText(level) + "\">" + HtmlText(level) + "</span> " +
                       HtmlText(shown.title()) + "</h3>\n";
     std::string place = "<code>" + HtmlText(shown.rule()) + "</code> ";
-    place += HtmlText(SiteText(shown.site()));
+    place += HtmlText(PlaceText(shown));
     if (shown.suppressed()) place += " (suppressed)";
     out += Element("p", " class=\"dim\"", place);
     out += Lines(shown);
@@ -141,8 +141,7 @@ class HtmlPage {
     std::string rows;
     for (size_t i = 0; i < incident.findings.size() && i < kMostSitesListed; ++i) {
       const v1::Finding& finding = *incident.findings[i];
-      rows += "<tr>" + Cell(SiteText(finding.site())) +
-              Cell(std::string(LevelName(finding.level()))) +
+      rows += "<tr>" + Cell(PlaceText(finding)) + Cell(std::string(LevelName(finding.level()))) +
               Cell(std::string(StrengthName(finding.strength()))) + "<td><code>" +
               HtmlText(finding.fingerprint()) + "</code></td></tr>\n";
     }

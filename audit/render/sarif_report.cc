@@ -137,7 +137,7 @@ class SarifRun {
 
   static std::string Words(const v1::Finding& finding) {
     std::string text = finding.title() + ".";
-    const std::string site = SiteText(finding.site());
+    const std::string site = PlaceText(finding);
     if (!site.empty()) text += " At " + site + ".";
     const auto add = [&text](const std::string& part) {
       if (!part.empty()) text += "\n\n" + part;

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analysis/processes/processes.h"
+#include "audit/session/counted_rows.h"
+#include "audit/session/emptied_columns.h"
 #include "audit/session/log_endings.h"
 
 namespace plumbline::audit {
@@ -212,6 +214,8 @@ absl::Status Judgement::Add(v1::Batch batch) { return engine_->Add(std::move(bat
 AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
   result_.notes = NotesOn(attempts_);
   result_.inputs = std::move(inputs);
+  for (auto& [run, verdict] : EmptiedVerdicts(result_.inputs, result_.roles))
+    engine_->Tell(run, "health/loss-non-finite", std::move(verdict));
   // Also where nothing could be read: that there is no verdict is a finding.
   engine_->Finish();
   for (v1::Verdict& verdict : unjudged_) {
@@ -222,6 +226,7 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
     }
     result_.report.Add(verdict);
   }
+  StateCountedRows(result_.inputs, &result_.report);
   result_.coverage = engine_->coverage();
   result_.judged_any = judged_any_;
   return std::move(result_);

@@ -38,8 +38,11 @@ std::string RanksText(const std::vector<uint32_t>& ranks) {
   return ranks.empty() ? "no rank" : text;
 }
 
-EndingWords EndingWordsOf(LogEnding::Kind kind) {
-  switch (kind) {
+EndingWords EndingWordsOf(const LogEnding& ending) {
+  if (ending.type == "exit status")
+    return {"the run ended with an exit status that is not 0", "exit-status",
+            "Look for the first error above it, and at the logs of the other ranks."};
+  switch (ending.kind) {
     case LogEnding::Kind::kOutOfMemory:
       return {
           "the run ended: GPU memory ran out", "out-of-memory",
@@ -53,6 +56,14 @@ EndingWords EndingWordsOf(LogEnding::Kind kind) {
       return {"the run was killed", "signal",
               "Look at the host: dmesg for the out-of-memory killer, the scheduler's log for a "
               "limit of memory or time."};
+    case LogEnding::Kind::kCrash:
+      return {"the run crashed", "signal",
+              "Run it again with CUDA_LAUNCH_BLOCKING=1 and PYTHONFAULTHANDLER=1, which name the "
+              "call; compute-sanitizer names an illegal access; look at the host's dmesg."};
+    case LogEnding::Kind::kCancelled:
+      return {"the run was stopped from outside", "terminated",
+              "Ask the scheduler for more time, and save checkpoints more often than its notice; "
+              "go on from the last one."};
     default:
       return {"the run ended by an exception", "exception",
               "Read the traceback from its first exception; the others follow from it."};
@@ -126,7 +137,7 @@ std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_s
   const std::optional<LogEnding> ending = EndingOf(TailOf(path));
   if (!ending) return std::nullopt;
   const bool by_hand = ending->type == "KeyboardInterrupt";
-  const EndingWords words = EndingWordsOf(ending->kind);
+  const EndingWords words = EndingWordsOf(*ending);
   std::string text =
       absl::StrCat("The log ends, after step ", last_step, ", with: ", ending->message);
   if (!text.ends_with('.')) text += ".";
@@ -138,7 +149,11 @@ std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_s
                                ? "; which rank did not come is not known."
                                : "; " + RanksText(ending->missing) + " did not come to it.");
   }
-  rules::FindingBuilder found(by_hand ? v1::LEVEL_NOTE : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  const bool asked = ending->kind == LogEnding::Kind::kCancelled || ending->type == "exit status";
+  rules::FindingBuilder found(by_hand ? v1::LEVEL_NOTE
+                              : asked ? v1::LEVEL_WARNING
+                                      : v1::LEVEL_ERROR,
+                              v1::STRENGTH_PROVED);
   found.Title(by_hand ? "the run was interrupted by hand" : words.title)
       .Explain(text)
       .Cause(by_hand ? "interrupted" : words.cause, 1)

@@ -6,9 +6,12 @@ namespace plumbline::rules {
 namespace {
 
 NonFiniteCourse::Kind CourseOf(SeriesRole role) {
-  return role == SeriesRole::kGradientNorm     ? NonFiniteCourse::Kind::kNorm
-         : role == SeriesRole::kEvaluationLoss ? NonFiniteCourse::Kind::kEvaluation
-                                               : NonFiniteCourse::Kind::kTraining;
+  return role == SeriesRole::kGradientNorm ? NonFiniteCourse::Kind::kNorm
+         : role == SeriesRole::kNanCount   ? NonFiniteCourse::Kind::kNorm
+         : role == SeriesRole::kEvaluationLoss || role == SeriesRole::kPerplexity ||
+                 role == SeriesRole::kLikelihood
+             ? NonFiniteCourse::Kind::kEvaluation
+             : NonFiniteCourse::Kind::kTraining;
 }
 
 void TakeItem(const Item& item, NonFiniteSeries* series, NonFiniteRow* row,
@@ -19,11 +22,12 @@ void TakeItem(const Item& item, NonFiniteSeries* series, NonFiniteRow* row,
   ++row->values;
   const uint32_t rank = item.source->rank();
   if (series->ranks.size() < NonFiniteSeries::kMostRanks) series->ranks.insert(rank);
-  if (std::isfinite(value)) {
+  const bool counts = series->role == SeriesRole::kNanCount;
+  if (counts ? value <= 0 : std::isfinite(value)) {
     row->finite = value;
     return;
   }
-  if (row->bad++ == 0) row->nan = std::isnan(value);
+  if (row->bad++ == 0) row->nan = counts || std::isnan(value);
   if (bad->empty() || bad->back() != rank) bad->push_back(rank);
 }
 
@@ -78,8 +82,12 @@ void NonFiniteSeries::TakePlain(const ScalarRows& rows, const ScalarColumn& colu
 size_t NonFiniteSeries::PlainRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
                                   size_t most) const {
   if (!course.calm() || course.attempt() != rows.end.attempt || zero.rows > 0) return 0;
-  if (role != SeriesRole::kLoss) return most;
   size_t count = 0;
+  if (role == SeriesRole::kNanCount) {
+    while (count < most && column.value(first + count) <= 0) ++count;
+    return count;
+  }
+  if (role != SeriesRole::kLoss) return most;
   while (count < most && column.value(first + count) != 0) ++count;
   return count;
 }

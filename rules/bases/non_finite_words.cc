@@ -21,6 +21,10 @@ const char* Noun(SeriesRole role) {
       return "the gradient norm";
     case SeriesRole::kEvaluationLoss:
       return "the evaluation loss";
+    case SeriesRole::kPerplexity:
+      return "the perplexity";
+    case SeriesRole::kLikelihood:
+      return "the likelihood";
     default:
       return "the loss";
   }
@@ -30,8 +34,17 @@ std::string ValueWord(const NonFiniteCourse& course) {
   return std::string(course.what()) == "nan" ? "NaN" : "infinite";
 }
 
+// "number of nan iterations counts NaN from step 50 to step 90: 5 rows."
+std::string CountedSentence(const NonFiniteCourse& course, const NonFinitePlace& place) {
+  if (course.onset() == course.newest())
+    return absl::StrFormat("%s counts NaN in step %d.", place.op, course.onset());
+  return absl::StrFormat("%s counts NaN from step %d to step %d: %d rows.", place.op,
+                         course.onset(), course.newest(), course.not_finite());
+}
+
 // "train/loss is NaN in step 30, on rank 0; it was 5.87 before."
 std::string Sentence(const NonFiniteCourse& course, const NonFinitePlace& place) {
+  if (place.role == SeriesRole::kNanCount) return CountedSentence(course, place);
   std::string text =
       absl::StrFormat("%s is %s in step %d", place.op, ValueWord(course), course.onset());
   const bool one = course.onset() == course.newest();
@@ -56,7 +69,10 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   const bool evaluation = place.role == SeriesRole::kEvaluationLoss && place.training_finite;
   const bool norm = place.role == SeriesRole::kGradientNorm;
-  const char* const noun = Noun(evaluation || norm ? place.role : SeriesRole::kLoss);
+  const bool counted = place.role == SeriesRole::kNanCount;
+  const bool measure =
+      place.role == SeriesRole::kPerplexity || place.role == SeriesRole::kLikelihood;
+  const char* const noun = Noun(evaluation || norm || measure ? place.role : SeriesRole::kLoss);
   std::string text = Sentence(course, place);
   if (evaluation) {
     absl::StrAppend(&text, " The training loss is finite: the evaluation is at fault.");
@@ -64,12 +80,17 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
     absl::StrAppend(&text, " It is ", ValueWord(course),
                     " since the first logged step: no optimizer step did anything of use.");
   }
-  found.Title(absl::StrCat(noun, " is ", ValueWord(course)))
+  found
+      .Title(counted ? "iterations with a NaN are counted"
+                     : absl::StrCat(noun, " is ", ValueWord(course)))
       .Explain(text)
       // Of a loss and a norm that fail in one step the loss is shown first.
       .Cause(evaluation ? "evaluation" : place.cause, norm ? 0.9 : 1)
       .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
-      .Threshold(0, norm ? "a gradient norm is a number" : "a loss is a number")
+      .Threshold(0, norm      ? "a gradient norm is a number"
+                    : counted ? "no iteration has a NaN"
+                    : measure ? "its value is a number"
+                              : "a loss is a number")
       .Samples(place.values)
       .Fix(evaluation
                ? "Look at the evaluation: labels that are all masked (ignore index), an empty "
@@ -88,31 +109,39 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
 FindingBuilder Passing(NonFiniteSays says, const NonFiniteCourse& course,
                        const NonFinitePlace& place) {
   const bool came = says == NonFiniteSays::kCame, filler = says == NonFiniteSays::kFiller;
-  FindingBuilder found(came ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+  const bool counted = place.role == SeriesRole::kNanCount;
+  FindingBuilder found(came || counted ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
   std::string text = Sentence(course, place);
   if (filler) {
     absl::StrAppend(&text, " It is finite again after that: as of a row in which it was not due.");
   } else if (says == NonFiniteSays::kBegan) {
     absl::StrAppend(&text, " It is finite since then: as while a loss scaler looks for its scale.");
-  } else {
+  } else if (!counted) {
     absl::StrAppend(&text, " It is finite after that, as after steps that a loss scaler skipped.");
   }
   if (course.single_rows() > 1)
     absl::StrAppendFormat(&text, " %d of %d logged rows are like that.", course.single_rows(),
                           course.rows());
   found
-      .Title(absl::StrCat(Noun(place.role), came     ? " was not finite for several rows"
-                                            : filler ? " is not finite in rows without one"
-                                                     : " is not finite in single steps"))
+      .Title(counted
+                 ? "single iterations with a NaN are counted"
+                 : absl::StrCat(Noun(place.role), came     ? " was not finite for several rows"
+                                                  : filler ? " is not finite in rows without one"
+                                                           : " is not finite in single steps"))
       .Explain(text)
-      .Cause(filler ? "not-due" : "skipped-step", came ? 0.5 : 0.8)
+      .Cause(filler    ? "not-due"
+             : counted ? "nan-iteration"
+                       : "skipped-step",
+             came ? 0.5 : 0.8)
       .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
-      .Threshold(0, "a step that a loss scaler skips has none")
+      .Threshold(0, counted ? "no iteration has a NaN" : "a step that a loss scaler skips has none")
       .Samples(place.values)
-      .Fix(filler ? "Nothing; log the series only where it has a value."
-           : came ? "Look at the loss scale (log it), or train in bf16; without a loss scaler "
-                    "look which batch it was."
-                  : "Nothing, while it stays rare (health/loss-scale counts a logged scale).")
+      .Fix(counted  ? "Look which batch it was; a check of the loss in each step, which stops the "
+                      "run, names it."
+           : filler ? "Nothing; log the series only where it has a value."
+           : came   ? "Look at the loss scale (log it), or train in bf16; without a loss scaler "
+                      "look which batch it was."
+                    : "Nothing, while it stays rare (health/loss-scale counts a logged scale).")
       .Witness("step", static_cast<double>(course.onset()))
       .Witness("value", course.what());
   PutKind(place, course.onset(), filler ? "not-due" : "skipped", &found);

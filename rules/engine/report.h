@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -50,6 +51,12 @@ class Report {
   std::vector<const v1::Finding*> findings() const;
   // In order of (rule, layer, op, first step). Steps of equal verdicts are merged into one range.
   std::vector<const v1::Verdict*> verdicts() const;
+
+  // Calls `change` with each finding, in no order. For a host that knows more of a run than the
+  // rules, such as that its steps were counted; what makes the fingerprint must not change.
+  void Amend(const std::function<void(v1::Finding*)>& change) {
+    for (auto& [fingerprint, entry] : findings_) change(&entry.finding);
+  }
 
   // Everything that was merged so far. most_findings_ and most_lines_ are the host's, left_out_ is
   // of this process.

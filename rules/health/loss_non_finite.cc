@@ -41,6 +41,12 @@ like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a ma
   eight rows, a warning: no label is left.
   A loss that fades to 0, one that was 0 before, and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning.
 
+- *A perplexity or a likelihood.* As an evaluation loss. An infinite perplexity next to a finite loss is none: it overflows at a loss of 89 (fp32) or 12 (fp16).
+- *A count of NaN* (`number of nan iterations`). A row that counts one is not finite, and is judged as a gradient norm; a single one is a warning, or none if the
+  row counts a skipped step, too.
+- *A column that becomes empty.* `plumb audit` of a table (CSV, JSON lines): the loss or the norm has a value in nine rows of ten and ten rows at least, then in none
+  of the last five rows or more, while other columns go on: a warning. pandas writes NaN as an empty cell.
+
 The series of one run and attempt have one cause: one incident.
 
 **Bad.** `lm loss: nan` at iteration 4,210, after 2.31 in the one before. `{'loss': 0.0, 'grad_norm': nan}` from the first line on.
@@ -177,6 +183,9 @@ class LossNonFinite : public Rule {
       case SeriesRole::kLoss:
       case SeriesRole::kEvaluationLoss:
       case SeriesRole::kAuxiliaryLoss:
+      case SeriesRole::kPerplexity:
+      case SeriesRole::kLikelihood:
+      case SeriesRole::kNanCount:
         return ScalarPart::kLoss;
       case SeriesRole::kGradientNorm:
         return ScalarPart::kNorm;
@@ -191,7 +200,9 @@ class LossNonFinite : public Rule {
 
   Known& KnownOf(const SiteStep& step) {
     return known_.Of(step, [&] {
-      const SeriesRole role = said_.Of(step.site.op());
+      SeriesRole role = said_.Of(step.site.op());
+      const bool measure = role == SeriesRole::kPerplexity || role == SeriesRole::kLikelihood;
+      if (measure && IsOfEvaluation(step.site.op())) role = SeriesRole::kEvaluationLoss;
       return Known{PartOfRun(step.site.op(), role), role, SideByName(step.site.op()), nullptr,
                    nullptr};
     });
@@ -199,8 +210,10 @@ class LossNonFinite : public Rule {
 
   // All ranks have one scale: the lowest one that tells a number counts.
   void TakeScaler(const SiteStep& step, Known& known) {
-    if (known.scaler == nullptr)
+    if (known.scaler == nullptr) {
       known.scaler = &scales_[{step.role, step.site.layer(), step.site.op()}];
+      if (CountsOfRows(step.site.op())) known.scaler->OfRows();
+    }
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
@@ -248,6 +261,11 @@ class LossNonFinite : public Rule {
       } else if (one.series->role == SeriesRole::kGradientNorm) {
         norm = Stronger(norm, NormOf(one.row));
       }
+    }
+    // e^loss is infinite long before a loss is.
+    for (Waiting& one : *row) {
+      const bool overflows = one.series->role == SeriesRole::kPerplexity && !one.row.nan;
+      if (overflows && finite) one.row.bad = 0;
     }
     if (training) training_finite_ = finite;
     const bool scaled = std::any_of(scales_.begin(), scales_.end(), [&](const auto& scale) {

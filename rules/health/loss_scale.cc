@@ -10,10 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
 #include "rules/catalogue.h"
@@ -38,7 +36,9 @@ starts high and looks for its level. Then, each once:
   before them: a scaler that tries twice its level and comes back is well;
 - *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since
   the last point, or a running count: as long as it never falls it is taken for one; fractions count, too);
-- *floor*: the scale is 1 or less (option `floor`), and was higher once.
+- *floor*: the scale is 1 or less (option `floor`), and was higher once;
+- *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a series that counts them, the first 100 points
+  included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
 
 **Bad.** `loss_scale halved 3 times in points 140 to 191, from 65,536 to 8,192`
 
@@ -56,7 +56,7 @@ alarmed, so at most 0.3 % with 95 % confidence. The thresholds themselves are cu
 
 **Inconclusive when** fewer than 100 points beyond the start-up were told, or none is a positive number.
 
-**What it cannot see.** Overflow in a run that logs no scale; a storm within the first 100 points; a static scale that is too high where nothing counts
+**What it cannot see.** Overflow in a run that logs no scale; a scale that falls for long within the first 100 points, without a count of skipped steps; a static scale that is too high where nothing counts
 what is skipped; a flag that is logged in every tenth step alone, which is taken for the count of ten.
 
 *Of a trainer's log* `plumb audit` counts what a loss scaler says in sentences (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`,
@@ -90,7 +90,6 @@ constexpr uint64_t kScaleStartUp = 100;  // points of each attempt
 constexpr size_t kScaleWindow = 100;     // points
 constexpr int64_t kFewHalvings = 3;
 constexpr double kScaleFall = 4;              // over the window
-constexpr int64_t kSkipWindow = 1000;         // steps
 constexpr double kMostSkipped = 50;           // of them
 constexpr double kFalseAlarmsOfScale = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
 
@@ -99,33 +98,6 @@ struct ScalePoint {
   double scale = 0;
   int64_t halvings = 0;  // from the point before to this one
   void Persist(Archive& a) { a(step, scale, halvings); }
-};
-
-struct SkipPoint {
-  int64_t step = 0;
-  int64_t steps = 0;   // since the point before
-  double skipped = 0;  // a mean over ranks is no whole number
-  void Persist(Archive& a) { a(step, steps, skipped); }
-};
-
-// The newest points that span at most kSkipWindow steps.
-struct SkipWindow {
-  std::deque<SkipPoint> points;
-  int64_t steps = 0;
-  double skipped = 0;
-  void Persist(Archive& a) { a(points, steps, skipped); }
-
-  void Add(SkipPoint point) {
-    points.push_back(point);
-    steps += point.steps;
-    skipped += point.skipped;
-    while (points.size() > 1 && steps > kSkipWindow) {
-      steps -= points.front().steps;
-      skipped -= points.front().skipped;
-      points.pop_front();
-    }
-  }
-  void Clear() { *this = SkipWindow(); }
 };
 
 // One series, of a scale or of what was skipped.
@@ -137,6 +109,7 @@ struct ScaleSeries {
   ScalePoint newest;
   std::deque<ScalePoint> window;  // behind the start-up; the first is what it started from
   SkipWindow skips;
+  SkipStreak streak;
   double highest = 0;
   double lowest = HUGE_VAL;
   bool running = true;  // what was skipped: a running count, so far
@@ -144,7 +117,7 @@ struct ScaleSeries {
   int64_t step_first = 0;
   void Persist(Archive& a) {
     a(attempt, points, judged, unusable, newest, window, skips, highest, lowest, running, told);
-    a(step_first);
+    a(step_first, streak);
   }
 };
 
@@ -154,22 +127,13 @@ int64_t HalvingsOf(double before, double now) {
   return std::max<int64_t>(1, std::llround(std::log2(before / now)));
 }
 
-// "skipped", "number of skipped iterations", "overflow": how many steps were thrown away.
-bool CountsSkipped(const std::string& op) {
-  const std::vector<std::string> words =
-      absl::StrSplit(absl::AsciiStrToLower(op), absl::ByAnyChar("/_-. :"));
-  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
-    return word == "skipped" || word == "overflow" || word == "overflows";
-  });
-}
-
 class LossScale : public Rule {
  public:
   explicit LossScale(const Options& options)
       : roles_(options.roles()), floor_(options.Number("floor")) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return IsLossScale(site.op()) || CountsSkipped(site.op());
+    return IsLossScale(site.op()) || CountsThrownAway(site.op());
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
@@ -190,7 +154,10 @@ class LossScale : public Rule {
       const auto [place, fresh] =
           series_.try_emplace({step.role, step.site.layer(), step.site.op()});
       known.series = &place->second;
-      if (fresh) known.series->step_first = step.step;
+      if (fresh) {
+        known.series->step_first = step.step;
+        known.series->running = !CountsOfRows(step.site.op());
+      }
     }
     ScaleSeries& s = *known.series;
     if (!value) {
@@ -208,6 +175,7 @@ class LossScale : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, s] : series_) {
+      if (s.streak.storm) out.Add(Storm(std::get<1>(key), std::get<2>(key), s));
       if (s.told) continue;
       const std::string& op = std::get<2>(key);
       v1::Verdict verdict = Rest(op, s);
@@ -220,7 +188,7 @@ class LossScale : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
+    archive.Version(3, 3);
     archive(series_);
     if (archive.reading()) known_ = {};
   }
@@ -231,13 +199,16 @@ class LossScale : public Rule {
     bool scale = false, skipped = false;
     ScaleSeries* series = nullptr;  // once there is one
   };
-  Known Find(const std::string& op) const { return {IsLossScale(op), CountsSkipped(op), nullptr}; }
+  Known Find(const std::string& op) const {
+    return {IsLossScale(op), CountsThrownAway(op), nullptr};
+  }
 
   static void Begin(const SiteStep& step, ScaleSeries& s) {
     s.attempt = step.attempt;
     s.points = 0;
     s.window.clear();
     s.skips.Clear();
+    s.streak.rows = 0;
   }
 
   static void TakeScale(int64_t step, double scale, ScaleSeries& s) {
@@ -262,6 +233,7 @@ class LossScale : public Rule {
     if (s.points > 0 && value < before) s.running = false;
     const double skipped = !s.running ? value : s.points > 0 ? value - before : 0;
     s.newest = {step, value, 0};
+    s.streak.Take(step, skipped, steps, s.points);
     if (++s.points <= kScaleStartUp) return;
     ++s.judged;
     // More than the steps there were: no count of them.
@@ -269,7 +241,11 @@ class LossScale : public Rule {
   }
 
   void JudgeSeries(const SiteStep& step, ScaleSeries& s, VerdictSink& out) const {
-    std::optional<v1::Verdict> found = Halving(step, s);
+    std::optional<v1::Verdict> found;
+    if (s.streak.Begins()) {
+      found = Storm(step.site.layer(), step.site.op(), s);
+    }
+    if (!found) found = Halving(step, s);
     if (!found) found = Skipped(step, s);
     if (!found) found = Floor(step, s);
     if (!found) return;
@@ -287,6 +263,31 @@ class LossScale : public Rule {
     Put(details, "step", static_cast<double>(onset));
     Put(details, "kind", kind);
     return found;
+  }
+
+  // In row after row most steps are skipped: an error while it lasts, a warning if it has ended.
+  static v1::Verdict Storm(const std::string& layer, const std::string& op, const ScaleSeries& s) {
+    const bool ended = s.streak.rows == 0;
+    FindingBuilder found(ended ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(ended ? "steps were skipped for long" : "every step is skipped")
+        .Explain(absl::StrFormat("By %s most steps are skipped from step %d %s step %d: none of "
+                                 "these changed a weight.",
+                                 op, s.streak.first, ended ? "to" : "on, up to", s.streak.last))
+        .Cause("steps-skipped", 0.9)
+        .Measured("skipped steps from", static_cast<double>(s.streak.first), "step")
+        .Threshold(static_cast<double>(s.streak.enough()),
+                   "rows in a row; a scaler that looks for its scale has fewer")
+        .Samples(s.points)
+        .Witness("step", static_cast<double>(s.streak.first))
+        .Fix(
+            "Train in bf16, or find what overflows (precision/non-finite names the first tensor); "
+            "go back to a checkpoint before that step.")
+        .At(layer, op, s.streak.first, s.streak.last, std::vector<uint32_t>{});
+    google::protobuf::Struct& details = *found.verdict().mutable_details();
+    Put(details, "series", op);
+    Put(details, "step", static_cast<double>(s.streak.first));
+    Put(details, "kind", ended ? "ended" : "storm");
+    return found.Take();
   }
 
   static std::optional<v1::Verdict> Halving(const SiteStep& step, const ScaleSeries& s) {

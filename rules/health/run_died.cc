@@ -29,9 +29,11 @@ steps while the other went on; then errors of communication; then who was asked 
 | `terminated` (SIGTERM, SIGHUP: preemption) | warning |
 | `interrupted` (by hand), `thread-exception` (the process itself ended well) | note |
 
-*Of a trainer's log* `plumb audit` reads how its last lines end: the first exception that nobody caught, GPU memory that ran out, a kill, or a
-collective that timed out, with the ranks that waited and those whose last enqueued work lies before it (`SeqNum`, `OpType`, `last enqueued NCCL
-work`), after the last step of its rows. If rows with a loss follow, training went on, and there is no finding.
+*Of a trainer's log* `plumb audit` reads how its last lines end: the exception that nobody caught (the first of several ranks, the last of a chain; under a logger's stamps,
+too), GPU memory that ran out, a kill, a crash (a segmentation fault, an abort, a panic), a scheduler's or a launcher's line (`DUE TO TIME LIMIT`: `terminated`; an exit status alone:
+`exit-status`; the rank and signal of torchrun's *Root Cause*), or a collective that timed out, with the ranks that waited and those whose last enqueued work lies before it (`SeqNum`, `OpType`, `last enqueued NCCL
+work`), after the last step of its rows. If rows with a loss follow, training went on, and there is no
+finding; nor is there one for an exception that Python ignored (`Exception ignored in`).
 
 **Bad.** Rank 3 raised `ValueError` at train.py:57 in step 812, its last loss was 2.31; seven others
 followed because communication failed.

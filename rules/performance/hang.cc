@@ -46,7 +46,8 @@ peer's head is the counterpart. `mismatched`: the ranks in the minority by opera
 agree, never how a tensor is viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those that began two operations in another order than most, and those of which each sends to the next
 and nobody receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump only where no rank with one is such.
 `not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
-completed. All at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10
+completed. `not-started`: fewer than half of the ranks, whose recorders have the operation as `scheduled` while it is `started` on the others: what runs before it on
+their devices holds them. Else all at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10
 simulated hangs, because ranks run ahead by different depths; this one in none of 480.
 
 **Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5
@@ -133,6 +134,10 @@ Told WordsOf(const Frozen& frozen) {
       return {"not-launched", "ranks have not launched what the others wait for",
               "Take the stacks of the named ranks (py-spy dump, gdb), their logs, their hosts: the "
               "others only wait."};
+    case Frozen::Kind::kNotStarted:
+      return {"not-started", "devices of some ranks have not begun what the others wait in",
+              "Look what runs before it on the named ranks' GPUs (py-spy dump, a kernel that does "
+              "not end, a copy that waits, nvidia-smi)."};
     case Frozen::Kind::kNotCompleted:
       return {
           "not-completed", "ranks have not completed what their peers have",
@@ -172,6 +177,10 @@ std::string Explain(const Frozen& frozen) {
       }
       return text;
     }
+    case Frozen::Kind::kNotStarted:
+      return absl::StrCat(ranks, one ? " has" : " have", " launched ", op, ", and ",
+                          one ? "its device has" : "their devices have",
+                          " not begun it (scheduled); it is started on the others.", waiting);
     case Frozen::Kind::kNotCompleted:
       return absl::StrCat(ranks, one ? " has" : " have", " not completed ", op,
                           ", which a peer has.", waiting);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "tests/audit/point_reading.h"
 
@@ -257,6 +258,46 @@ TEST(Csv, WhatIsNoTableOfScalars) {
   };
   for (const char* bytes : others) EXPECT_FALSE(Recognises(CsvFormat(), bytes)) << bytes;
   EXPECT_TRUE(Recognises(CsvFormat(), "step,loss\n"));  // it has just begun
+}
+
+// Commas between cells and in fractions: rows have one cell more for each value.
+TEST(Csv, CommasInFractionsToo) {
+  const PointsRead read = Csv("step,loss\n1,2,5\n2,2,25\n3,-1,5e-3\n");
+  EXPECT_EQ(read.Values("loss"), (Values{2.5, 2.25, -1.5e-3}));
+  EXPECT_NE(read.Problems().find("3 rows with commas in their fractions"), std::string::npos);
+  const PointsRead three = Csv("step,loss,lr\n1,2,5,0,001\n2,2,25,0,0005\n");
+  EXPECT_EQ(three.Values("lr"), (Values{0.001, 0.0005}));
+  // One cell too many is damage.
+  EXPECT_NE(Csv("step,loss\n1,2.5\n2,2.25,7\n3,2.0\n").Problems(), "");
+}
+
+// A column that had values in each row, and then has none, while others go on.
+TEST(Csv, AColumnThatBecomesEmpty) {
+  const auto table = [](int values, int rows, bool rate) {
+    std::string text = rate ? "step,loss,lr\n" : "step,loss\n";
+    for (int i = 1; i <= rows; ++i) {
+      text += std::to_string(i) + (i <= values ? ",2.5" : ",") + (rate ? ",0.1" : "") + "\n";
+    }
+    return text;
+  };
+  for (const bool rate : {false, true}) {
+    const PointsRead read = Csv(table(20, 40, rate));
+    ASSERT_EQ(read.report.emptied.size(), 1u) << rate;
+    EXPECT_EQ(read.report.emptied[0].name, "loss");
+    EXPECT_EQ(read.report.emptied[0].last_step, 20);
+    EXPECT_EQ(read.report.emptied[0].empty_rows, 20u);
+  }
+  // Few values, few empty rows, none.
+  for (const auto& [values, rows] : {std::pair{5, 40}, {38, 40}, {40, 40}})
+    EXPECT_TRUE(Csv(table(values, rows, true)).report.emptied.empty()) << values;
+  // Evaluations are in few rows; at the end of a run there are rows of a summary, without a rate.
+  std::string sparse = "step,loss,val_loss,lr\n";
+  for (int i = 1; i <= 60; ++i) {
+    const bool training = i <= 50;
+    sparse += std::to_string(i) + (training ? ",2.5," : ",,") +
+              (i % 10 == 0 && training ? "2.4" : "") + (training ? ",0.1\n" : ",\n");
+  }
+  EXPECT_TRUE(Csv(sparse).report.emptied.empty());
 }
 
 TEST(Csv, AHeaderWiderThanTheFirstBytes) {

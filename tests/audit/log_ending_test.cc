@@ -89,8 +89,113 @@ TEST(LogEnding, WhatEndsWellIsNone) {
   // An exception that was caught: training goes on.
   EXPECT_FALSE(EndingOf(std::string(kTraceback) + "OSError: retry\n" + kRow));
   EXPECT_FALSE(EndingOf(std::string(kRow) + "This run Killed the competition in 3 steps\n"));
-  EXPECT_FALSE(EndingOf(std::string(kRow) + kTraceback));  // cut off: no exception is named
+  // Python prints exceptions of finalizers, and ignores them.
+  EXPECT_FALSE(EndingOf(std::string(kRow) + "Exception ignored in: <function X.__del__ at 0x7f>\n" +
+                        kTraceback + "AssertionError: can only test a child process\n"));
+  EXPECT_FALSE(EndingOf(std::string(kRow) + "Process exited with exit code 0\n"));
+  EXPECT_FALSE(EndingOf(std::string(kRow) + "/x.py:3: FutureWarning: use y\nwandb: done\n"));
+  // An exception that a loop prints, long before the end.
+  std::string later = std::string(kRow) + "OSError: retry\n";
+  for (int i = 0; i < 8; ++i) later += "saving shard\n";
+  EXPECT_FALSE(EndingOf(later));
   EXPECT_FALSE(EndingOf(std::string(kRow) + "saved; see ValueError: handled above\n"));
+}
+
+struct EndCase {
+  const char* lines;
+  LogEnding::Kind kind;
+  const char* type;
+};
+
+// What shells, schedulers and launchers print of a process that is gone.
+TEST(LogEnding, EndsWithoutATraceback) {
+  using Kind = LogEnding::Kind;
+  const EndCase cases[] = {
+      {"Segmentation fault (core dumped)\n", Kind::kCrash, "SIGSEGV"},
+      {"./run.sh: line 12: 12345 Segmentation fault      (core dumped) python train.py\n",
+       Kind::kCrash, "SIGSEGV"},
+      {"Fatal Python error: Segmentation fault\n", Kind::kCrash, "SIGSEGV"},
+      {"Bus error (core dumped)\n", Kind::kCrash, "SIGBUS"},
+      {"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: an "
+       "illegal memory access was encountered\nAborted (core dumped)\n",
+       Kind::kCrash, "SIGABRT"},
+      {"[1]    12345 killed     python train.py\n", Kind::kKilled, "SIGKILL"},
+      {"slurmstepd: error: *** JOB 4418291 ON gpu-a-17 CANCELLED AT 2024-05-14T03:22:10 DUE TO "
+       "TIME LIMIT ***\n",
+       Kind::kCancelled, "time limit"},
+      {"slurmstepd: error: *** STEP 44.0 ON gpu-a-17 CANCELLED AT 2024-05-14T03:22:10 ***\n",
+       Kind::kCancelled, "cancelled"},
+      {"srun: error: gpu-a-17: task 3: Exited with exit code 1\n", Kind::kException, "exit status"},
+      {"mpirun noticed that process rank 3 with PID 0 on node gpu-a-17 exited on signal 9 "
+       "(Killed).\n",
+       Kind::kKilled, "SIGKILL"},
+      {"command terminated with exit code 137\n", Kind::kKilled, "SIGKILL"},
+      {"OOMKilled\n", Kind::kKilled, "SIGKILL"},
+      {"Error: Process completed with exit code 137.\n", Kind::kKilled, "SIGKILL"},
+      {"ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 "
+       "(pid: 23311) of binary: /usr/bin/python\n",
+       Kind::kException, "exit status"},
+      {"Received Signals.SIGTERM death signal, shutting down workers\n", Kind::kCancelled,
+       "SIGTERM"},
+      {"[launch.py:321:sigkill_handler] exits with return code = -9\n", Kind::kKilled, "SIGKILL"},
+      {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 8 "
+       "bytes\n",
+       Kind::kOutOfMemory, "jaxlib.xla_extension.XlaRuntimeError"},
+      {"ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on "
+       "memory.\n",
+       Kind::kKilled, "ray.exceptions.OutOfMemoryError"},
+      {"RuntimeError: DataLoader worker (pid 12345) is killed by signal: Killed. \n", Kind::kKilled,
+       "RuntimeError"},
+      {"2024-05-14 03:22:10,412 ERROR Traceback (most recent call last):\n2024-05-14 03:22:10,412 "
+       "ERROR   File \"a.py\", line 3\n2024-05-14 03:22:10,412 ERROR ValueError: bad\n",
+       Kind::kException, "ValueError"},
+      {"\u256d\u2500\u2500 Traceback (most recent call last) \u2500\u256e\n\u2502 a.py:3 \u2502\n"
+       "\u2570\u2500\u2500\u256f\nRuntimeError: CUDA error: out of memory\n",
+       Kind::kOutOfMemory, "RuntimeError"},
+      {"thread 'main' panicked at src/main.rs:3:5:\n", Kind::kCrash, "panic"},
+      {"[CUDA ERROR] at file train_gpt2.cu:1234:\nout of memory\n", Kind::kOutOfMemory,
+       "CUDA error"},
+      {"Traceback (most recent call last):\n  File \"a.py\", line 1\n    x()\n", Kind::kException,
+       ""},
+  };
+  for (const EndCase& c : cases) {
+    const auto ending = EndingOf(std::string(kRow) + c.lines);
+    ASSERT_TRUE(ending) << c.lines;
+    EXPECT_EQ(ending->kind, c.kind) << c.lines;
+    EXPECT_EQ(ending->type, c.type) << c.lines;
+    // Training that goes on after it.
+    EXPECT_FALSE(EndingOf(std::string(c.lines) + kRow)) << c.lines;
+  }
+}
+
+// torchrun's own exception is no cause: its report names the rank and the signal.
+TEST(LogEnding, ALauncherReportsTheFirstFailure) {
+  const std::string report =
+      std::string(kTraceback) +
+      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+      "train.py FAILED\nRoot Cause (first observed failure):\n[0]:\n  time      : 2024-05-14\n"
+      "  rank      : 3 (local_rank: 3)\n  exitcode  : -9 (pid: 23311)\n"
+      "  traceback : Signal 9 (SIGKILL) received by PID 23311\n";
+  const auto killed = EndingOf(std::string(kRow) + report);
+  ASSERT_TRUE(killed);
+  EXPECT_EQ(killed->kind, LogEnding::Kind::kKilled);
+  EXPECT_EQ(killed->type, "SIGKILL");
+  EXPECT_EQ(killed->rank, 3u);
+  // The worker's own exception says more.
+  const auto raised = EndingOf(std::string(kRow) + kTraceback + "ValueError: bad\n" + report);
+  ASSERT_TRUE(raised);
+  EXPECT_EQ(raised->type, "ValueError");
+  EXPECT_EQ(raised->rank, 3u);
+}
+
+TEST(LogEnding, TheLastOfChainedExceptionsCounts) {
+  const auto ending =
+      EndingOf(std::string(kRow) + kTraceback + "KeyError: 'k'\n\n" +
+               "During handling of the above exception, another exception occurred:\n\n" +
+               kTraceback + "ValueError: bad config\n");
+  ASSERT_TRUE(ending);
+  EXPECT_EQ(ending->type, "ValueError");
+  EXPECT_EQ(ending->message, "ValueError: bad config (raised while KeyError: 'k' was handled)");
 }
 
 TEST(ScalerSentences, EveryFormCounts) {

@@ -62,7 +62,8 @@ TEST(TrainerLog, Shapes) {
       // torchtitan
       {"[rank0]:\x1b[31mstep: 10  \x1b[32mloss:  8.1250  \x1b[38;2;180;60;0mgrad_norm:  1.2500  "
        "\x1b[38;2;54;234;195mmemory: 25.50GiB(27.05%)  \x1b[34mtps: 4,321\x1b[39m",
-       "10 loss 8.125\n10 grad_norm 1.25\n10 memory 27380416512\n10 tps 4321\n"},
+       "10 loss 8.125\n10 grad_norm 1.25\n10 memory 27380416512\n10 memory limit 101221502817\n10 "
+       "tps 4321\n"},
       // Others
       {"[2024-01-01 00:00:00] INFO train.py:33 Epoch: 1 Step: 100, Loss: 2.5, LR: 0.5",
        "100 Loss 2.5\n100 LR 0.5\n"},

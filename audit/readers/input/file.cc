@@ -78,6 +78,13 @@ absl::StatusOr<std::string> InputFile::Head(size_t size) const {
   return head;
 }
 
+std::string LastBytes(std::string_view path, size_t size) {
+  absl::StatusOr<InputFile> file = InputFile::Open(std::string(path));
+  if (!file.ok()) return "";
+  std::string bytes(std::min<uint64_t>(size, file->size()), '\0');
+  return file->ReadAt(file->size() - bytes.size(), bytes.data(), bytes.size()).ok() ? bytes : "";
+}
+
 std::string Quoted(std::string_view name) {
   constexpr size_t kMost = 80;
   std::string out = "\"";

@@ -37,6 +37,9 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
+// The last bytes of a file, at most `size`; empty if it cannot be read.
+std::string LastBytes(std::string_view path, size_t size);
+
 // A name out of a file as it appears in a message: quoted, cut after 80 bytes.
 std::string Quoted(std::string_view name);
 

@@ -36,6 +36,13 @@ struct SeriesSeen {
   uint64_t points = 0;
 };
 
+// A column of a table that had values in nearly every row, and then in none, while others went on.
+struct EmptiedColumn {
+  std::string name;
+  int64_t last_step = 0;  // with a value
+  uint64_t values = 0, empty_rows = 0;
+};
+
 // Whether a file has the step that the user names in --map; kNotAsked: it has none to be named, or
 // the user says nothing.
 enum class StepSaid { kNotAsked, kMissing, kFound };
@@ -56,6 +63,8 @@ struct InputReport {
   std::map<std::string, std::string> settings;  // of the run, by name
   std::set<std::string> runs;        // whose evidence it holds; of formats that know none, empty
   std::optional<int64_t> only_step;  // of formats of one step a file
+  std::vector<EmptiedColumn> emptied;
+  bool steps_are_rows = false;  // the file states no step: its logged rows are counted, from 1
 
   // At most kMaxProblems are kept, the last of them saying that there are more.
   void Add(uint64_t offset, std::string text, bool error = true);

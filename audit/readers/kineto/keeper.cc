@@ -106,10 +106,15 @@ void TraceKeeper::Take(const TraceEvent& event) {
     return;
   }
   if (event.phase != 'X' || event.category == TraceCategory::kIgnored) return;
-  if (!event.has_start || !event.has_duration || event.duration_ns < 0) {
+  if (!event.has_start || !event.has_duration) {
     ++without_time_;
     return;
   }
+  if (event.duration_ns < 0) {
+    ++negative_;
+    return;
+  }
+  ++timed_;
   switch (CategoryByProcess(event)) {
     case TraceCategory::kKernel:
     case TraceCategory::kCopy:

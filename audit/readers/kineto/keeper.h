@@ -25,7 +25,11 @@ class TraceKeeper {
   int64_t rank() const { return rank_; }
 
   uint64_t without_time() const { return without_time_; }  // complete events that lack a number
-  uint64_t pairs() const { return pairs_; }                // begin and end events: not read
+  // Complete events that end before they begin; others. A profiler that corrects a clock writes
+  // some.
+  uint64_t negative() const { return negative_; }
+  uint64_t timed() const { return timed_; }
+  uint64_t pairs() const { return pairs_; }  // begin and end events: not read
   bool names_left_out() const { return names_left_out_; }
 
   // Once; the keeper is done with then.
@@ -70,7 +74,7 @@ class TraceKeeper {
   std::string pipeline_ranks_;          // of the first send or receive
   bool sends_to_nobody_known_ = false;  // kernels send and receive, and do not say with whom
   bool trains_ = false;                 // some name says so
-  uint64_t without_time_ = 0, pairs_ = 0;
+  uint64_t without_time_ = 0, pairs_ = 0, negative_ = 0, timed_ = 0;
   bool names_left_out_ = false;
 };
 

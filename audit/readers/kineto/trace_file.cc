@@ -190,6 +190,14 @@ void TraceFile::Close() {
     report_->Add(0, "expected a start and a duration in each complete event, found " +
                         std::to_string(keeper_.without_time()) + " without");
   }
+  if (keeper_.negative() > 0) {
+    constexpr uint64_t kFew = 10;  // of so many events one
+    report_->Add(0,
+                 "expected durations of 0 or more, found " + std::to_string(keeper_.negative()) +
+                     " below 0 of " + std::to_string(keeper_.timed() + keeper_.negative()) +
+                     ": these events are left out",
+                 keeper_.negative() * kFew > keeper_.timed());
+  }
   if (keeper_.pairs() > 0) {
     report_->Add(0,
                  "expected complete events (\"ph\": \"X\"), found " +

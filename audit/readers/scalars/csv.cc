@@ -84,6 +84,8 @@ class CsvFile : public TextPointFile {
     std::string name;
     bool step = false, epoch = false, skipped = false;
     bool numbers = false;  // it had one
+    uint64_t values = 0, first_row = 0, last_row = 0;
+    int64_t last_step = 0;
     uint32_t column = PointSink::kNoColumn;
   };
 
@@ -118,7 +120,29 @@ class CsvFile : public TextPointFile {
     }
   }
 
+  // Columns that had a value in nearly every row up to one, and in none after it, while others go
+  // on.
+  void FindEmptied() {
+    constexpr uint64_t kFewestValues = 10, kFewestEmpty = 5;
+    const auto dense = [](const ColumnOf& c) {
+      return c.values >= kFewestValues && 10 * c.values >= 9 * (c.last_row - c.first_row + 1);
+    };
+    const auto ended = [&](const ColumnOf& c) { return rows_ - c.last_row >= kFewestEmpty; };
+    const bool goes_on = std::any_of(columns_.begin(), columns_.end(),
+                                     [&](const ColumnOf& c) { return dense(c) && !ended(c); });
+    const auto others = std::count_if(columns_.begin(), columns_.end(), dense);
+    for (const ColumnOf& c : columns_) {
+      if (!dense(c) || !ended(c) || !(goes_on || others == 1)) continue;
+      report().emptied.push_back({PlainName(c.name), c.last_step, c.values, rows_ - c.last_row});
+    }
+  }
+
   void TellNotes() {
+    if (comma_rows_ > 0)
+      report().Note("expected " + std::to_string(columns_.size()) + " cells in each row, found " +
+                    std::to_string(comma_rows_) +
+                    " rows with commas in their fractions, too: they are read as such");
+    FindEmptied();
     if (odd_cells_ > 0) {
       report().Add(first_odd_,
                    "expected numbers in columns of numbers, found " + std::to_string(odd_cells_) +
@@ -204,7 +228,8 @@ class CsvFile : public TextPointFile {
 
   void Look(const Row& row) {
     waiting_.push_back({std::string(row.text), row.offset, row.ended});
-    const std::vector<std::string> cells = SplitRow(row.text, separator_);
+    const std::string points = separator_ == ',' ? WithPoints(row.text, columns_.size()) : "";
+    const std::vector<std::string> cells = SplitRow(points.empty() ? row.text : points, separator_);
     for (size_t i = 0; i < std::min(cells.size(), columns_.size()); ++i) {
       const std::optional<double> value =
           CellNumber(cells[i], separator_, choice_.MayBe(columns_[i].name));
@@ -266,22 +291,29 @@ class CsvFile : public TextPointFile {
   struct Value {
     uint32_t column;
     double value;
+    ColumnOf* of;
   };
 
   void TakeRow(const Row& row, PointSink* sink) {
-    values_.clear();
-    step_.reset();
-    epoch_.reset();
-    odd_in_row_ = 0;
-    cut_ = false;
-    const size_t cells = ReadCells(row);
+    ++rows_;
+    size_t cells = BeginRow(row);
+    if (separator_ == ',' && columns_.size() > 1 && cells == 2 * columns_.size() - 1) {
+      const std::string points = WithPoints(row.text, columns_.size());
+      if (!points.empty()) {
+        cells = BeginRow({points, row.offset, row.ended});
+        ++comma_rows_;
+      }
+    }
     const bool whole = cells == columns_.size();
     if ((!whole || !step_) && IsHeaderAgain(row, sink)) return;
     CountOdd(row.offset);
     if (whole && step_) {
       ++report().records;
       const int64_t step = epoch_name_.empty() ? *step_ : epoch_steps_.Of(*step_, epoch_);
-      for (const Value& v : values_) sink->Add(step, v.column, v.value);
+      for (const Value& v : values_) {
+        sink->Add(step, v.column, v.value);
+        v.of->last_step = step;
+      }
     } else if (whole && !values_.empty()) {
       sink->Unplaced(values_.size());
     }
@@ -292,6 +324,15 @@ class CsvFile : public TextPointFile {
       Refuse(row.offset, "a newline behind the last row",
              "the end of the file: its last value may be cut and was left out", false);
     }
+  }
+
+  size_t BeginRow(const Row& row) {
+    values_.clear();
+    step_.reset();
+    epoch_.reset();
+    odd_in_row_ = 0;
+    cut_ = false;
+    return ReadCells(row);
   }
 
   void CountOdd(uint64_t offset) {
@@ -334,7 +375,9 @@ class CsvFile : public TextPointFile {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
     } else if (!c.skipped) {
       c.numbers = true;
-      values_.push_back({c.column, value});
+      if (c.values++ == 0) c.first_row = rows_;
+      c.last_row = rows_;
+      values_.push_back({c.column, value, &c});
     }
   }
 
@@ -368,6 +411,7 @@ class CsvFile : public TextPointFile {
   StepChoice choice_;
   std::string step_name_, epoch_name_;  // empty: no epoch stands beside the step
   EpochSteps epoch_steps_;
+  uint64_t rows_ = 0, comma_rows_ = 0;
   uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts where numbers were; the first one's row
   std::string odd_cell_;
   std::vector<Waiting> waiting_;  // rows by which the step's column is chosen

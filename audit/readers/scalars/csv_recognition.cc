@@ -45,7 +45,8 @@ std::optional<FirstRows> RowsOf(std::string_view text, bool all) {
       table.header = SplitRow(line, separator);
       table.separator = separator;
     } else {
-      table.rows.push_back(SplitRow(line, separator));
+      const std::string points = separator == ',' ? WithPoints(line, table.header.size()) : "";
+      table.rows.push_back(SplitRow(points.empty() ? line : points, separator));
     }
   }
   return separator == 0 ? std::nullopt : std::optional(std::move(table));

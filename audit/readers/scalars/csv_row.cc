@@ -51,6 +51,21 @@ std::vector<std::string> SplitRow(std::string_view row, char separator) {
   }
 }
 
+std::string WithPoints(std::string_view row, size_t columns) {
+  if (columns < 2 || row.find_first_of(".\"") != std::string_view::npos) return "";
+  const std::vector<std::string> cells = SplitRow(row, ',');
+  if (cells.size() != 2 * columns - 1 || !CountIn(cells[0])) return "";
+  std::string joined = cells[0];
+  for (size_t i = 1; i + 1 < cells.size(); i += 2) {
+    const std::string number = cells[i] + "." + cells[i + 1];
+    if (cells[i].empty() || cells[i + 1].empty() || cells[i + 1][0] < '0' ||
+        cells[i + 1][0] > '9' || !NumberOf(number))
+      return "";
+    joined.append(",").append(number);
+  }
+  return joined;
+}
+
 char SeparatorOf(std::string_view header) {
   char best = 0;
   std::ptrdiff_t most = 0;

@@ -11,6 +11,10 @@ namespace plumbline::audit {
 // The end of the cell that begins at `from`: its separator, or `to`. Quotes are passed.
 const char* CellEnd(const char* from, const char* to, char separator);
 
+// "1,3,4567" of a table with two columns: "1,3.4567". Of a row with commas between its cells and in
+// the fractions of all but the first, a count; empty if the row is none.
+std::string WithPoints(std::string_view row, size_t columns);
+
 // Quotes taken off, doubled ones made single.
 std::string CellText(std::string_view cell);
 std::vector<std::string> SplitRow(std::string_view row, char separator);

@@ -135,6 +135,18 @@ void PlaceByFolder(std::vector<Path>* paths) {
   }
 }
 
+// DVCLive's "dvclive/plots/metrics/eval/loss.tsv": one run, a file a series. True: it is that.
+bool PlaceOfMetric(Path* path) {
+  const Names& names = path->names;
+  for (size_t i = 1; i + 2 < names.size(); ++i) {
+    if (names[i] != "plots" || names[i + 1] != "metrics") continue;
+    path->key = {names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i)};
+    path->place.prefix = Joined(FolderOf(*path), i + 2);
+    return true;
+  }
+  return false;
+}
+
 // train.csv and val.csv of one folder are one run, named after the first.
 void PlaceByFile(std::vector<Path>* paths) {
   std::map<Names, std::string> training;  // folder -> its training file
@@ -144,8 +156,14 @@ void PlaceByFile(std::vector<Path>* paths) {
       training.emplace(FolderOf(path), file);
   }
   for (Path& path : *paths) {
+    if (PlaceOfMetric(&path)) continue;
     path.key = path.names;
     const std::string& file = path.names.back();
+    // "eval/loss.tsv"
+    if (path.names.size() > 1) {
+      const std::string& folder = path.names[path.names.size() - 2];
+      if (IsSplit(folder) && !IsTraining(folder)) path.place.prefix = folder;
+    }
     const std::string stem = file.substr(0, file.find('.'));
     const auto main = training.find(FolderOf(path));
     if (!IsSplit(stem) || main == training.end() || main->second == file) continue;

@@ -57,6 +57,15 @@ const char* ScanOtherWord(const char* from, const char* to, double* value) {
   return text.data();
 }
 
+// Julia's "NaN32", "Inf16": the word ends with the bits of its type.
+const char* PassType(const char* from, const char* to) {
+  if (to - from < 2) return from;
+  const std::string_view bits(from, 2);
+  const bool ends = to - from == 2 || !((from[2] >= '0' && from[2] <= '9') || from[2] == '_' ||
+                                        (from[2] | 0x20) >= 'a');
+  return ends && (bits == "16" || bits == "32" || bits == "64") ? from + 2 : from;
+}
+
 }  // namespace
 
 const char* ScanNumber(const char* from, const char* to, double* value) {
@@ -67,7 +76,8 @@ const char* ScanNumber(const char* from, const char* to, double* value) {
     if (start != to && *start == '-') return from;
   }
   const auto parsed = std::from_chars(start, to, *value);
-  if (parsed.ec == std::errc()) return parsed.ptr;
+  if (parsed.ec == std::errc())
+    return std::isfinite(*value) ? parsed.ptr : PassType(parsed.ptr, to);
   if (parsed.ec != std::errc::result_out_of_range) return from;
   *value = BeyondRange({start, static_cast<size_t>(parsed.ptr - start)});
   return parsed.ptr;

@@ -45,13 +45,16 @@ constexpr std::string_view kStepNames[] = {"step",
                                            "total_timesteps",
                                            "num_timesteps",
                                            "total_steps"};
-constexpr std::string_view kEpochNames[] = {"epoch", "epochs", "trainer/epoch", "train/epoch"};
+constexpr std::string_view kEpochNames[] = {"epoch", "epochs", "trainer/epoch", "train/epoch",
+                                            "training epoch"};
 
 constexpr std::string_view kTrainingWords[] = {
     "loss",         "losses",   "lr",      "perplexity", "ppl",  "nll",
     "bpb",          "mfu",      "acc",     "acc1",       "grad", "gnorm",
     "crossentropy", "accuracy", "reward",  "rew",        "cost", "crossentropyloss",
-    "xent",         "rmse",     "logloss", "learn",      "auc",  "l2"};
+    "xent",         "rmse",     "logloss", "learn",      "auc",  "l2",
+    "mae",          "mse",      "mape",    "rmsle",      "l1",   "merror",
+    "aucpr",        "huber",    "quantile"};
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -92,6 +95,7 @@ bool HasTrainingWord(std::string_view name) {
       lower.find("learning_rate") != std::string::npos ||
       lower.find("learningrate") != std::string::npos)
     return true;
+  if (lower == "train-error" || lower == "eval-error" || lower == "val-error") return true;
   for (size_t begin = 0; begin < lower.size();) {
     if (!IsWordLetter(lower[begin])) {
       ++begin;

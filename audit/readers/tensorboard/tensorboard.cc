@@ -97,6 +97,7 @@ class TensorBoardFile : public PointFile {
                        " records whose data do not: they are left out",
                    false);
     }
+    report_->steps_are_rows = steps_.counted() > 0 && !steps_.stepped();
     if (steps_.counted() > 0)
       report_->Note("expected a step with each point, found " + std::to_string(steps_.counted()) +
                     " more points of step 0: a series' points are counted, from 0");

@@ -243,9 +243,14 @@ std::optional<LogMark> LeadingCount(std::string_view text) {
     mark.begin = at;
     mark.end = plain + 1;
     const bool learns = At(text, plain, ':') && (text.substr(next).starts_with("learn:") ||
-                                                 text.substr(next).starts_with("test:"));
+                                                 text.substr(next).starts_with("test:") ||
+                                                 text.find(" avg loss, ") != text.npos);
     return learns ? std::optional(mark) : std::nullopt;
   }
+  // "I0514 03:22:10.123456 139812345 logging_writer.py:48] [100] loss=2.3" of absl.
+  const bool google = text.size() > 8 && std::strchr("IWE", text[0]) != nullptr &&
+                      IsPairDigit(text[1]) && IsPairDigit(text[4]) && text[5] == ' ';
+  if (const size_t close = google ? text.find("] [") : text.npos; close < 96) at = close + 2;
   // A time in brackets of its own.
   if (At(text, at, '[') && at + 9 < text.size() && text[at + 3] == ':' && text[at + 9] == ']')
     at = Passed(text, at + 10);
@@ -277,7 +282,7 @@ std::optional<LogMark> LeadingCount(std::string_view text) {
     return std::nullopt;
   // A name and a colon follow at once: no message that is numbered.
   const std::string_view rest = text.substr(Passed(text, end + 1));
-  const size_t colon = rest.find(':');
+  const size_t colon = rest.find_first_of(":=");
   if (colon == std::string_view::npos || colon == 0 || colon > 64 || !IsPairLetter(rest[0]) ||
       colon + 1 >= rest.size())
     return std::nullopt;

@@ -1,6 +1,8 @@
 #include "audit/readers/trainer_log/log_dictionary.h"
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
@@ -132,6 +134,28 @@ bool LogDictionary::ReadOther() {
     others_ += !value.empty() && kOpens[value.front()] ? 1 : 0;
   }
   return true;
+}
+
+std::string_view OpenDictionary::Take(std::string_view whole_line) {
+  std::string_view line = whole_line;
+  while (line.ends_with(' ')) line.remove_suffix(1);
+  if (open_.empty()) {
+    if (!line.ends_with(',')) return whole_line;
+    const size_t brace = std::min(line.find("{'"), line.find("{\""));
+    if (brace == std::string_view::npos || line.find('}', brace) != std::string_view::npos)
+      return whole_line;
+    open_ = line;
+    return {};
+  }
+  const bool goes_on = line.starts_with(" '") || line.starts_with(" \"");
+  if (!goes_on || open_.size() + line.size() > kMostBytes) {
+    open_.clear();
+    return whole_line;
+  }
+  open_.append(line);
+  if (!line.ends_with('}')) return {};
+  whole_ = std::exchange(open_, "");
+  return whole_;
 }
 
 }  // namespace plumbline::audit

@@ -45,4 +45,17 @@ class LogDictionary {
   size_t others_ = 0;
 };
 
+// A dictionary that goes on over lines, as pprint and TensorFlow's logger print it:
+// "{'loss': 2.5,", " 'lr': 0.01}". Not thread-safe.
+class OpenDictionary {
+ public:
+  // The line, or all lines of the dictionary that it ends; empty: the next lines go on. Valid until
+  // the next call.
+  std::string_view Take(std::string_view line);
+
+ private:
+  static constexpr size_t kMostBytes = 64 << 10;
+  std::string open_, whole_;
+};
+
 }  // namespace plumbline::audit

@@ -5,6 +5,9 @@
 #include <charconv>
 #include <map>
 #include <system_error>
+#include <utility>
+
+#include "audit/readers/trainer_log/ending_signs.h"
 
 namespace plumbline::audit {
 namespace {
@@ -70,30 +73,6 @@ std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view word
   return value;
 }
 
-// "torch.OutOfMemoryError: CUDA out of memory. ..." is its type and what it says.
-bool IsException(std::string_view text) {
-  const size_t colon = text.find(':');
-  const std::string_view name = text.substr(0, colon);
-  if (name.empty() || name.find(' ') != std::string_view::npos) return false;
-  const std::string_view last =
-      name.substr(name.rfind('.') == std::string_view::npos ? 0 : name.rfind('.') + 1);
-  return !last.empty() && last[0] >= 'A' && last[0] <= 'Z' &&
-         (last.ends_with("Error") || last.ends_with("Exception") || last.ends_with("Interrupt") ||
-          last.ends_with("Exit") || last.ends_with("Warning") || last == "StopIteration");
-}
-
-bool IsOutOfMemory(std::string_view text) {
-  return Contains(text, "CUDA out of memory") || Contains(text, "OutOfMemoryError") ||
-         Contains(text, "HIP out of memory") || Contains(text, "CUDA error: out of memory");
-}
-
-bool IsKill(std::string_view text) {
-  const std::string_view plain = WithoutBlanks(text);
-  return plain == "Killed" || plain.ends_with(" Killed") || Contains(plain, " Killed  ") ||
-         Contains(plain, "oom-kill") || Contains(plain, "Signal 9 (SIGKILL)") ||
-         Contains(plain, "oom_kill");
-}
-
 // A row of training: a loss with a number.
 bool IsLossRow(std::string_view text) {
   const size_t at = text.find("loss");
@@ -115,47 +94,149 @@ class EndingSearch {
   }
 
   std::optional<LogEnding> Found() {
+    if (bare_ && lines_ - bare_line_ <= kNearEnd && (!ending_ || ending_->by_launcher))
+      ending_ = std::move(bare_);
+    if (in_traceback_ && frames_ > 0 && !ignored_ && (!ending_ || ending_->by_launcher))
+      ending_ = EndingBy(LogEnding::Kind::kException, "", "a traceback, which the log cuts off",
+                         traceback_rank_);
     if (!timeouts_.empty()) TakeTimeouts();
+    if (root_) TakeRoot();
     if (ending_ && ending_->type == "SystemExit") return std::nullopt;
     return std::move(ending_);
   }
 
  private:
+  static constexpr size_t kNearEnd = 5;  // lines that are not blank
+
+  static LogEnding EndingBy(LogEnding::Kind kind, std::string_view type, std::string_view message,
+                            std::optional<uint32_t> rank) {
+    LogEnding ending;
+    ending.kind = kind;
+    ending.type = type;
+    ending.message = Short(message);
+    ending.rank = rank;
+    return ending;
+  }
+
   void Take(const EndingLine& line) {
+    lines_ += line.text.empty() ? 0 : 1;
     if (line.rank && !in_traceback_) seen_.emplace(*line.rank, 0);
-    if (IsLossRow(line.text) && !in_traceback_) {
-      ending_.reset();
-      timeouts_.clear();
-      return;
-    }
-    if (TakeWatchdog(line)) return;
-    if (line.text.starts_with("Traceback (most recent call last)")) {
-      in_traceback_ = true;
-      traceback_rank_ = line.rank;
-      return;
-    }
-    if (in_traceback_ && line.rank == traceback_rank_ && IsException(line.text)) {
+    // Frames are indented.
+    const bool frame =
+        in_traceback_ && (stamp_ > 0 || line.text.starts_with(' ') || IsException(line.text));
+    if (IsLossRow(line.text) && !frame) {
       in_traceback_ = false;
-      return TakeException(line);
+      ending_.reset();
+      bare_.reset();
+      root_.reset();
+      timeouts_.clear();
+      ignored_ = chained_ = false;
+      return;
     }
-    if (IsKill(line.text) && !ending_) {
-      ending_ = LogEnding{
-          LogEnding::Kind::kKilled, "SIGKILL", Short(line.text), line.rank, 0, "", {}, {}};
+    if (TakeWatchdog(line) || TakeTraceback(line) || TakeReport(line.text)) return;
+    if (ending_ && !ending_->by_launcher) return TakeMore(line.text);
+    if (const std::optional<EndingSign> sign = SignIn(line.text)) {
+      if (ending_ && sign->by_launcher) return;
+      ending_ = EndingBy(sign->kind, sign->type, line.text, sign->rank ? sign->rank : line.rank);
+      ending_->by_launcher = sign->by_launcher;
+    } else if (IsFatalException(line.text) && !bare_) {
+      bare_ = Exception(line.text, line.rank);
+      bare_line_ = lines_;
     }
   }
 
-  // The first exception of those at the end: others follow it, by a handler or on another rank.
-  void TakeException(const EndingLine& line) {
-    if (ending_) return;
-    const bool memory = IsOutOfMemory(line.text);
-    ending_ = LogEnding{memory ? LogEnding::Kind::kOutOfMemory : LogEnding::Kind::kException,
-                        std::string(line.text.substr(0, line.text.find(':'))),
-                        Short(line.text),
-                        line.rank,
-                        0,
-                        "",
-                        {},
-                        {}};
+  // True if the line is of a traceback. A logger may stamp each of its lines.
+  bool TakeTraceback(const EndingLine& line) {
+    constexpr std::string_view kBegin = "Traceback (most recent call last)";
+    constexpr size_t kMostStamp = 120;
+    if (line.text.starts_with("Exception ignored in")) {
+      ignored_ = true;
+      return true;
+    }
+    if (line.text.starts_with("During handling of the above exception") ||
+        line.text.starts_with("The above exception was the direct cause")) {
+      chained_ = ending_.has_value();
+      return true;
+    }
+    if (const size_t at = line.text.find(kBegin); at <= kMostStamp) {
+      in_traceback_ = true;
+      stamp_ = at;
+      frames_ = 0;
+      traceback_rank_ = line.rank;
+      return true;
+    }
+    if (!in_traceback_ || line.rank != traceback_rank_) return false;
+    std::string_view text = line.text;
+    if (!IsException(text) && text.size() > stamp_) text.remove_prefix(stamp_);
+    if (!IsException(text)) {
+      frames_ += text.empty() ? 0 : 1;
+      return false;
+    }
+    in_traceback_ = false;
+    if (!std::exchange(ignored_, false)) TakeException(text, line.rank);
+    return true;
+  }
+
+  static LogEnding Exception(std::string_view text, std::optional<uint32_t> rank) {
+    const LogEnding::Kind kind = IsOutOfHostMemory(text) ? LogEnding::Kind::kKilled
+                                 : IsOutOfMemory(text)   ? LogEnding::Kind::kOutOfMemory
+                                                         : LogEnding::Kind::kException;
+    return EndingBy(kind, text.substr(0, text.find(':')), text, rank);
+  }
+
+  // The first exception of those at the end: others follow it on other ranks. One that was raised
+  // while another was handled is the one that ended the run; a launcher's only reports.
+  void TakeException(std::string_view text, std::optional<uint32_t> rank) {
+    LogEnding found = Exception(text, rank);
+    found.by_launcher = found.type.ends_with("ChildFailedError");
+    const bool chained = std::exchange(chained_, false);
+    if (ending_ && !chained && !ending_->by_launcher) return;
+    if (ending_ && !chained && found.by_launcher) return;
+    if (ending_ && chained && !found.by_launcher)
+      found.message = Short(found.message + " (raised while " + ending_->message + " was handled)");
+    ending_ = std::move(found);
+  }
+
+  // What the lines below an end add to it.
+  void TakeMore(std::string_view text) {
+    const std::string_view plain = WithoutBlanks(text);
+    if (ending_->kind != LogEnding::Kind::kCrash) return;
+    if (plain.starts_with("what():"))
+      ending_->message = Short(ending_->message + " " + std::string(plain));
+    if (plain == "out of memory" || IsOutOfMemory(plain))
+      ending_->kind = LogEnding::Kind::kOutOfMemory;
+  }
+
+  // torchrun's "Root Cause (first observed failure):", and below it rank, exitcode, traceback.
+  bool TakeReport(std::string_view text) {
+    if (Contains(text, "Root Cause (first observed failure)")) {
+      root_ = Root{};
+      return true;
+    }
+    if (!root_) return false;
+    const std::string_view plain = WithoutBlanks(text);
+    if (plain.starts_with("rank ")) root_->rank = NumberAfter(plain, "rank");
+    if (plain.starts_with("exitcode")) root_->status = Short(plain);
+    if (plain.starts_with("traceback")) root_->signal = NumberAfter(plain, "Signal");
+    return plain.starts_with("rank ") || plain.starts_with("exitcode") ||
+           plain.starts_with("traceback");
+  }
+
+  // Where nothing but the launcher states how the run ended.
+  void TakeRoot() {
+    if (ending_ && !ending_->by_launcher) {
+      if (!ending_->rank && root_->rank) ending_->rank = static_cast<uint32_t>(*root_->rank);
+      return;
+    }
+    LogEnding ending = EndingBy(LogEnding::Kind::kException, "exit status", root_->status, {});
+    if (root_->signal) {
+      const auto sign = SignIn("exited on signal " + std::to_string(*root_->signal));
+      if (sign) ending.kind = sign->kind;
+      ending.type = sign ? std::string(sign->type) : "a signal";
+      ending.message = "signal " + std::to_string(*root_->signal) + " (" + root_->status + ")";
+    }
+    if (root_->rank) ending.rank = static_cast<uint32_t>(*root_->rank);
+    ending_ = std::move(ending);
   }
 
   struct Timeout {
@@ -184,14 +265,9 @@ class EndingSearch {
   // The collective that the first of them waited in; who never enqueued it did not come.
   void TakeTimeouts() {
     const Timeout& first = timeouts_.front();
-    LogEnding ending{LogEnding::Kind::kTimeout,
-                     "NCCL time-out",
-                     first.text,
-                     first.rank,
-                     first.sequence,
-                     first.op,
-                     {},
-                     {}};
+    LogEnding ending = EndingBy(LogEnding::Kind::kTimeout, "NCCL time-out", first.text, first.rank);
+    ending.sequence = first.sequence;
+    ending.op = first.op;
     for (const Timeout& timeout : timeouts_) {
       if (timeout.sequence == first.sequence) ending.waiting.push_back(timeout.rank);
     }
@@ -217,8 +293,20 @@ class EndingSearch {
                        [rank](const Timeout& timeout) { return timeout.rank == rank; });
   }
 
+  struct Root {  // of torchrun's report
+    std::optional<uint64_t> rank, signal;
+    std::string status;
+  };
+
   std::optional<LogEnding> ending_;
+  std::optional<LogEnding> bare_;  // an exception's line without a traceback
+  std::optional<Root> root_;
+  size_t lines_ = 0, bare_line_ = 0;  // not blank
   bool in_traceback_ = false;
+  bool ignored_ = false;  // by Python, which prints it all the same
+  bool chained_ = false;  // what follows was raised while `ending_` was handled
+  size_t stamp_ = 0;      // bytes before the traceback on its line
+  size_t frames_ = 0;     // lines of it
   std::optional<uint32_t> traceback_rank_;
   std::vector<Timeout> timeouts_;
   std::map<uint32_t, uint64_t> enqueued_;  // by rank

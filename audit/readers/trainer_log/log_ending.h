@@ -11,8 +11,11 @@
 namespace plumbline::audit {
 
 struct LogEnding {
-  enum class Kind : uint8_t { kException, kOutOfMemory, kTimeout, kKilled };
+  // kCrash: a signal that the process brought upon itself, an abort, a panic. kCancelled: by a
+  // scheduler or by whoever stopped it.
+  enum class Kind : uint8_t { kException, kOutOfMemory, kTimeout, kKilled, kCrash, kCancelled };
   Kind kind = Kind::kException;
+  bool by_launcher = false;      // only a launcher's report states it
   std::string type;              // "RuntimeError", "SIGKILL"
   std::string message;           // its line, at most 300 bytes
   std::optional<uint32_t> rank;  // that printed it first

@@ -1,60 +1,18 @@
 #include "audit/readers/trainer_log/log_line.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
+#include "audit/readers/trainer_log/log_bar.h"
 #include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_counter.h"
+#include "audit/readers/trainer_log/log_prefix.h"
 
 namespace plumbline::audit {
 namespace {
-
-// "100%|███| 10/100 [00:01<00:10, 9.1it/s, loss=2.3]": where it stands, and what is in the
-// brackets.
-bool ReadBar(std::string_view line, LogMark* mark, std::string_view* inside) {
-  const size_t bar = line.find('|', mark->begin + 2);
-  if (bar == std::string_view::npos) return false;
-  const std::string_view rest = line.substr(bar + 1);
-  const size_t slash = rest.find('/');
-  const size_t open = rest.find('[');
-  if (slash == std::string_view::npos || open == std::string_view::npos || open < slash)
-    return false;
-  const std::optional<double> step = NumberOf(rest.substr(0, slash));
-  const std::optional<double> total = NumberOf(rest.substr(slash + 1, open - slash - 1));
-  if (!step || !total || !IsWhole(*step) || !IsWhole(*total)) return false;
-  mark->step = static_cast<int64_t>(*step);
-  mark->total = static_cast<int64_t>(*total);
-  const size_t close = rest.find(']', open);
-  *inside = rest.substr(open + 1, close == std::string_view::npos ? close : close - open - 1);
-  mark->end = close == std::string_view::npos ? line.size() : bar + 1 + close + 1;
-  return true;
-}
-
-// "100/100 " at the line's beginning, all of an epoch's batches: where what follows begins; 0: it
-// is something else.
-size_t EpochDone(std::string_view line) {
-  int64_t done = 0, total = 0;
-  const char* to = line.data() + line.size();
-  const char* begin = line.data() + std::min(line.size(), line.find_first_not_of(" \b"));
-  const auto first = std::from_chars(begin, to, done);
-  if (first.ec != std::errc() || first.ptr == to || *first.ptr != '/') return 0;
-  const auto second = std::from_chars(first.ptr + 1, to, total);
-  if (second.ec != std::errc() || done != total || done < 1) return 0;
-  const auto at = static_cast<size_t>(second.ptr - line.data());
-  const std::string_view rest = line.substr(at);
-  return rest.starts_with(" [=") || rest.starts_with(" - ") || rest.starts_with(" \u2501") ? at : 0;
-}
-
-// The text before a bar, without "100" of its "100%|".
-std::string_view WithoutPercent(std::string_view prefix) {
-  while (!prefix.empty() && (IsPairDigit(prefix.back()) || prefix.back() == '.'))
-    prefix.remove_suffix(1);
-  return prefix;
-}
 
 bool HasLetter(std::string_view text) {
   return std::any_of(text.begin(), text.end(), IsPairLetter);
@@ -62,52 +20,6 @@ bool HasLetter(std::string_view text) {
 
 bool HasSign(std::string_view text) {
   return text.find('=') != std::string_view::npos || text.find(':') != std::string_view::npos;
-}
-
-std::string_view LastOfName(std::string_view name) {
-  static constexpr Bytes kAround(" \t[(");
-  Trim(&name, kAround, kSpaces);
-  const size_t part = name.find_last_of("[(");
-  return part == std::string_view::npos ? name : name.substr(part + 1);
-}
-
-// Names before a mark that are no series: of a process, a place, a time, the counts themselves.
-bool IsOfTheLine(std::string_view name) {
-  static constexpr std::string_view kNames[] = {
-      "rank",   "local_rank", "global_rank", "local rank", "global rank", "pid",     "tid",
-      "gpu",    "node",       "worker",      "process",    "host",        "job",     "world_size",
-      "device", "thread",     "time",        "timestamp",  "ts",          "line",    "lineno",
-      "ep",     "batch",      "batches",     "batch_idx",  "eta",         "elapsed", "remaining",
-      "run",    "v_num",      "seed",        "jan",        "feb",         "mar",     "apr",
-      "may",    "jun",        "jul",         "aug",        "sep",         "oct",     "nov",
-      "dec"};
-  std::string lower(LastOfName(name));
-  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return StepNameRank(lower) >= 0 ||
-         std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
-}
-
-// "train.callbacks.console:43", "trainer:train:1": a module and its line.
-bool IsOfModule(std::string_view text, const LogPair& pair) {
-  const auto at = static_cast<size_t>(pair.name.data() - text.data());
-  const bool part = at > 0 && text[at - 1] == ':';
-  const bool dotted = pair.name.find('.') != std::string_view::npos && !pair.name.ends_with('.');
-  return IsWhole(pair.value) && (part || dotted) && pair.name.find(' ') == std::string_view::npos;
-}
-
-// "[train:33, " before a value, "]" behind it: the place of a logger.
-bool IsInBrackets(std::string_view text, std::string_view name) {
-  const auto at = static_cast<size_t>(name.data() - text.data());
-  const size_t open = text.find_last_of("[]", at);
-  return open != std::string_view::npos && text[open] == '[';
-}
-
-// "| wps 1000 |": the name of one word begins a part of the line.
-bool IsPartOfItsOwn(std::string_view text, std::string_view name) {
-  size_t at = static_cast<size_t>(name.data() - text.data());
-  while (at > 0 && IsSpaceByte(text[at - 1])) --at;
-  static constexpr Bytes kParts("|,;");
-  return at > 0 && kParts[text[at - 1]] && name.find(' ') == std::string_view::npos;
 }
 
 // "train Loss: 0.6 Acc: 0.7": the name of a split holds for the names behind it.
@@ -155,18 +67,31 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
     line = cells_.Text(line);
     if (line.empty()) return false;
   }
-  line = WithoutEscapes(line, &plain_);
+  line = open_dictionary_.Take(WithoutEscapes(line, &plain_));
+  if (line.empty()) return false;
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
     std::string colours;
     line = WithoutEscapes(inner, &colours);
     if (line.data() != inner.data()) line = inner_ = colours;
-    if (ParseLine(line, ended, record)) return true;
+    if (ParseLine(line, ended, record)) return KeepAbove(*record);
     // It may be a record of its own that has a text besides.
     record->Clear();
     record->mark = {};
     line = plain_;
   }
-  return ParseLine(line, ended, record);
+  if (ParseLine(line, ended, record)) return KeepAbove(*record);
+  if (++above_lines_ > kNearAbove) above_ = -1;
+  return false;
+}
+
+// "Step 100 per-step time 0.6s" right above a dictionary states its step, too. Always true.
+bool LogParser::KeepAbove(const LogRecord& record) {
+  const bool training =
+      std::any_of(record.values.begin(), record.values.end(),
+                  [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
+  above_ = record.how == LogRecord::Step::kSaid && !training ? record.mark.step : -1;
+  above_lines_ = 0;
+  return true;
 }
 
 bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) {
@@ -325,6 +250,7 @@ bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
 // "train Loss: 0.6 Acc: 0.7" below "Epoch 3/24": names and numbers alone.
 bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record) {
   constexpr size_t kLongest = 240;
+  if (TakeEvaluationAlone(line, ended, record)) return true;
   if (epoch_ < 0 || line.size() > kLongest) return false;
   if (AnnouncesEvaluation(line)) {
     under_evaluation_ = true;
@@ -357,6 +283,21 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
   return true;
 }
 
+// "val loss 4.998", a line of its own (llm.c): of the newest step.
+bool LogParser::TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record) {
+  static constexpr std::string_view kNames[] = {"val loss ", "val_loss ", "validation loss ",
+                                                "eval loss ", "test loss "};
+  Trim(&line, kSpaces, kSpaces);
+  for (const std::string_view name : kNames) {
+    if (!line.starts_with(name) || line.find(' ', name.size()) != std::string_view::npos) continue;
+    TakePairs(line, ended, record);
+    record->how = LogRecord::Step::kEpoch;
+    record->mark.step = std::max<int64_t>(0, epoch_);
+    return record->values.size() == 1;
+  }
+  return false;
+}
+
 bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* record) {
   record->how = LogRecord::Step::kCounted;
   TakeDictionary(text, ended, record);
@@ -374,7 +315,10 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   });
   if (record->how == LogRecord::Step::kSaid) return !record->values.empty();
   if (IsSample()) return false;
-  if (shown_ >= 0) {
+  if (above_ >= 0) {
+    record->how = LogRecord::Step::kSaid;
+    record->mark.step = above_;
+  } else if (shown_ >= 0) {
     record->how = LogRecord::Step::kShown;
     record->mark.step = shown_;
   }
@@ -408,6 +352,7 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     record->prefix = WithoutPercent(record->prefix);
     TakeBefore(record->prefix, record);
     TakePairs(inside, ended || record->mark.end < line.size(), record);
+    TakeGlobalStep(record);
     // The longest bar without a text before it is that of the training.
     if (record->prefix.find_first_not_of(" \t") == std::string_view::npos &&
         record->mark.total >= shown_total_) {
@@ -428,6 +373,18 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
              : ParseDictionary(rest.substr(next->begin), ended, record);
 }
 
+// "global_step=140.0" on a bar of one epoch (NeMo, Lightning).
+void LogParser::TakeGlobalStep(LogRecord* record) {
+  const auto at =
+      std::find_if(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
+        return v.name == "global_step" && IsWhole(v.value) && v.value >= 0;
+      });
+  if (at == record->values.end()) return;
+  record->mark.step = static_cast<int64_t>(at->value);
+  record->how = LogRecord::Step::kSaid;
+  record->values.erase(at);
+}
+
 // Names and numbers before a mark: "loss=2.5 lr=1e-4 step=10", "| loss 9.2 | num_updates 100".
 // What a logger prints there of the process, the time and the place is left out.
 void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
@@ -435,10 +392,10 @@ void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
   LogPairs pairs(text, &names_, decimals_);
   for (LogPair pair; pairs.Next(&pair);) {
     const bool training = HasTrainingWord(pair.name);
-    if (IsOfTheLine(pair.name) || IsOfModule(text, pair)) continue;
+    if (IsOfTheLine(text, pair)) continue;
     if (!training && IsInBrackets(text, pair.name)) continue;
     if (pair.behind_sign || training || IsPartOfItsOwn(text, pair.name)) {
-      record->values.push_back({pair.name, pair.value, pair.group});
+      record->values.push_back({pair.name, pair.value, pair.group, false, pair.limit});
     } else if (record->refused++ == 0) {
       record->first_refused = pair.name;
     }
@@ -454,7 +411,7 @@ void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) 
     } else if (record->how == LogRecord::Step::kBar && pair.named_behind) {
       continue;                       // the bar's own speed
     } else if (pair.name != "eta") {  // "eta: 2 days, 3:00:00"
-      record->values.push_back({pair.name, pair.value, pair.group});
+      record->values.push_back({pair.name, pair.value, pair.group, false, pair.limit});
     }
   }
   if (record->refused == 0) record->first_refused = pairs.first_refused();

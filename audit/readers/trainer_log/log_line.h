@@ -24,6 +24,7 @@ struct LogRecord {
     double value;
     std::string_view group = {};  // "tot_loss" of "tot_loss[loss=0.5]"
     bool evaluation = false;      // of a part of the line: "[valid] loss=0.5"
+    double limit = 0;             // of memory, bytes; 0: not stated
   };
 
   Step how = Step::kSaid;
@@ -56,6 +57,8 @@ class LogParser {
   void SetNotebook(bool notebook) { notebook_ = notebook; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
+  // The step of the newest bar of the training; -1: none was shown.
+  int64_t shown() const { return shown_; }
 
  private:
   bool ParseLine(std::string_view line, bool ended, LogRecord* record);
@@ -69,9 +72,12 @@ class LogParser {
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
   bool ParseTable(std::string_view line, LogRecord* record);
   bool ParseUnder(std::string_view line, bool ended, LogRecord* record);
+  bool TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record);
   bool IsSample() const;
+  bool KeepAbove(const LogRecord& record);
   bool ParseBar(std::string_view line, bool ended, LogRecord* record);
   void TakeBefore(std::string_view text, LogRecord* record);
+  void TakeGlobalStep(LogRecord* record);
   void TakePairs(std::string_view text, bool ended, LogRecord* record);
   void TakeParts(std::string_view text, bool ended, LogRecord* record);
   void TakeDictionary(std::string_view text, bool ended, LogRecord* record);
@@ -80,6 +86,7 @@ class LogParser {
   std::string plain_, inner_, joined_;
   LogNames names_;
   LogDictionary dictionary_;
+  OpenDictionary open_dictionary_;
   LogTable table_;
   Decimals decimals_ = Decimals::kPoint;
   bool notebook_ = false;
@@ -87,6 +94,9 @@ class LogParser {
   int64_t epoch_ = -1;                    // that a line began last; -1: none
   bool headed_ = false;                   // by a line of its own: "Epoch 3/10"
   bool under_evaluation_ = false;         // "Test Error:" stands above
+  static constexpr int kNearAbove = 2;    // lines
+  int64_t above_ = -1;                    // the step of a line above that has nothing else
+  int above_lines_ = 0;                   // since it
   int64_t shown_ = -1, shown_total_ = 0;  // of the bar of the training
   // A line that has the step, and what goes on below it.
   bool continued_ = false;

@@ -10,211 +10,6 @@
 namespace plumbline::audit {
 namespace {
 
-struct UnitOf {
-  std::string_view name;
-  double factor;
-};
-constexpr UnitOf kUnits[] = {{"ns", 1e-9},
-                             {"us", 1e-6},
-                             {"µs", 1e-6},
-                             {"ms", 1e-3},
-                             {"msec", 1e-3},
-                             {"s", 1},
-                             {"sec", 1},
-                             {"secs", 1},
-                             {"seconds", 1},
-                             {"min", 60},
-                             {"h", 3600},
-                             {"%", 0.01},
-                             {"KB", 1e3},
-                             {"MB", 1e6},
-                             {"GB", 1e9},
-                             {"TB", 1e12},
-                             {"KiB", 1024.0},
-                             {"MiB", 1048576.0},
-                             {"GiB", 1073741824.0},
-                             {"TiB", 1099511627776.0},
-                             {"K", 1e3},
-                             {"k", 1e3},
-                             {"M", 1e6},
-                             {"G", 1e9},
-                             {"B", 1e9},
-                             {"T", 1e12}};
-
-const UnitOf* FindUnit(std::string_view name) {
-  if (name.empty() || name.size() > 7) return nullptr;
-  for (const UnitOf& unit : kUnits) {
-    if (unit.name == name) return &unit;
-  }
-  return nullptr;
-}
-
-// Letters, '/', '%' and the micro sign: a unit, known or not.
-const char* UnitEnd(const char* from, const char* to) {
-  while (from != to && (IsPairLetter(*from) || *from == '/' || *from == '%' ||
-                        static_cast<unsigned char>(*from) >= 0x80))
-    ++from;
-  return from;
-}
-
-// A digit in groups of three: "208,000.00".
-const char* GroupsEnd(const char* from, const char* to) {
-  const char* at = from;
-  if (at != to && (*at == '-' || *at == '+')) ++at;
-  const char* first = at;
-  while (at != to && IsPairDigit(*at)) ++at;
-  if (at == first || at - first > 3) return from;
-  const char* groups = at;
-  while (to - at > 3 && *at == ',' && IsPairDigit(at[1]) && IsPairDigit(at[2]) &&
-         IsPairDigit(at[3]) && (to - at == 4 || !IsPairDigit(at[4])))
-    at += 4;
-  return at == groups ? from : at;
-}
-
-// A number, with commas between its thousands or not; `from`: none.
-const char* ScanGrouped(const char* from, const char* to, double* value) {
-  const char* groups = GroupsEnd(from, to);
-  if (groups == from) return ScanNumber(from, to, value);
-  char digits[64];
-  size_t size = 0;
-  const char* at = from;
-  while (at != to && size < sizeof digits && (at < groups || IsPairDigit(*at) || *at == '.')) {
-    if (*at != ',') digits[size++] = *at;
-    ++at;
-  }
-  const char* stop = ScanNumber(digits, digits + size, value);
-  return stop == digits + size ? at : from;
-}
-
-// "2,5", "0,0003", "4,51e-05" where commas are the decimal signs; `from`: none.
-const char* ScanCommaDecimal(const char* from, const char* to, double* value) {
-  const char* at = from;
-  if (at != to && (*at == '-' || *at == '+')) ++at;
-  const char* first = at;
-  while (at != to && IsPairDigit(*at)) ++at;
-  if (at == first || to - at < 2 || *at != ',' || !IsPairDigit(at[1])) return from;
-  char digits[64];
-  const size_t room = std::min<size_t>(static_cast<size_t>(to - from), sizeof digits);
-  std::copy_n(from, room, digits);
-  digits[at - from] = '.';
-  const char* stop = ScanNumber(digits, digits + room, value);
-  return from + (stop - digits);
-}
-
-// Words that make of what stands before a number a sentence, not a name.
-constexpr std::string_view kSentence[] = {"did",      "not",    "was",     "is",     "reached",
-                                          "improved", "from",   "than",    "saving", "saved",
-                                          "loading",  "loaded", "writing", "wrote",  "to",
-                                          "best:",    "until",  "exceeds", "after",  "with",
-                                          "because",  "took"};
-
-constexpr int kMostWords = 6;       // of a name with ':' or '=' behind it
-constexpr int kMostPlainWords = 3;  // of one without
-
-bool IsSentence(std::string_view name, int most) {
-  int words = 0;
-  for (size_t at = 0; at < name.size();) {
-    if (IsSpaceByte(name[at])) {
-      ++at;
-      continue;
-    }
-    size_t end = at;
-    while (end < name.size() && !IsSpaceByte(name[end])) ++end;
-    const std::string_view word = name.substr(at, end - at);
-    if (++words > most) return true;
-    if (std::find(std::begin(kSentence), std::end(kSentence), word) != std::end(kSentence))
-      return true;
-    at = end;
-  }
-  return false;
-}
-
-constexpr Bytes kNothing("");
-constexpr Bytes kSigns(":=");
-
-// "train.py" of "train.py:52".
-bool IsSourceFile(std::string_view text) {
-  static constexpr std::string_view kEndings[] = {".py", ".cc", ".cpp", ".cu", ".rs",
-                                                  ".go", ".c",  ".h",   ".pyx"};
-  return std::any_of(std::begin(kEndings), std::end(kEndings),
-                     [&](std::string_view ending) { return text.ends_with(ending); });
-}
-
-// The name in what stands before a number; empty: it is none.
-std::string_view NameIn(std::string_view text) {
-  static constexpr Bytes kLead(" \t,;|)]}.-*>:=");
-  static constexpr Bytes kOpen(" \t([");
-  static constexpr Bytes kQuotes("'\"");
-  static constexpr Bytes kTail(" \t:=('\"[");
-  static constexpr Bytes kNever("\"{}[]<>\\`;:=");
-  Trim(&text, kLead, kOpen);
-  const bool parted = !text.empty() && kSigns[text.back()];
-  Trim(&text, kQuotes, kTail);
-  // "phase: train loss" in front of a colon: a value that is no number, and then the name.
-  if (parted) {
-    const size_t sign = text.find_last_of(":=");
-    if (sign != std::string_view::npos) {
-      text.remove_prefix(sign + 1);
-      Trim(&text, kSpaces, kNothing);
-      const size_t word = text.find_first_of(" \t");
-      if (word != std::string_view::npos) text.remove_prefix(word);
-      Trim(&text, kLead, kNothing);
-    }
-  }
-  // "1234 samples/sec   Loss": two spaces part columns.
-  if (const size_t columns = text.rfind("  "); columns != std::string_view::npos)
-    text.remove_prefix(columns + 2);
-  if (const size_t tab = text.rfind('\t'); tab != std::string_view::npos)
-    text.remove_prefix(tab + 1);
-  // "INFO] - loss"
-  if (const size_t bracket = text.rfind("] "); bracket != std::string_view::npos) {
-    text.remove_prefix(bracket + 1);
-    Trim(&text, kLead, kNothing);
-  }
-  // "00:00:00,123-Speed"
-  const size_t digits = text.find_first_not_of("0123456789");
-  if (digits != std::string_view::npos && digits > 0 && text[digits] == '-')
-    text.remove_prefix(digits + 1);
-  if (text.empty() || text.size() > kMostNameBytes) return {};
-  bool letter = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    // "valid_0's l2"
-    if (c == '\'' && (i == 0 || text.substr(i, 3) != "'s ")) return {};
-    if (c < 0x20 || c > 0x7E || kNever[c]) return {};
-    letter |= IsPairLetter(c);
-  }
-  if (IsSourceFile(text)) return {};
-  if (!letter || IsSentence(text, parted ? kMostWords : kMostPlainWords)) return {};
-  return text;
-}
-
-// "elapsed time (ms)" -> "elapsed time", 0.001.
-double TakeUnitOf(std::string_view* name) {
-  if (!name->ends_with(')')) return 1;
-  const size_t open = name->rfind('(');
-  if (open == std::string_view::npos || open == 0) return 1;
-  const UnitOf* unit = FindUnit(name->substr(open + 1, name->size() - open - 2));
-  if (unit == nullptr) return 1;
-  *name = name->substr(0, open);
-  Trim(name, kNothing, kSpaces);
-  return unit->factor;
-}
-
-uint64_t HashOf(std::string_view text) {
-  constexpr uint64_t kMix = 0x9e3779b97f4a7c15ull;
-  uint64_t hash = text.size() * kMix;
-  while (!text.empty()) {
-    uint64_t word = 0;
-    const size_t size = std::min<size_t>(text.size(), 8);
-    std::memcpy(&word, text.data(), size);
-    hash = (hash ^ word) * kMix;
-    hash ^= hash >> 29;
-    text.remove_prefix(size);
-  }
-  return hash;
-}
-
 // What may stand in front of a number, and behind it and its unit.
 constexpr Bytes kBefore(" \t:=[(|,'\"{");
 constexpr Bytes kBehind(" \t,;|)]}'\"(<\r");
@@ -274,9 +69,9 @@ bool IsWordOfName(std::string_view before, const char* behind, const char* end) 
 }
 
 // What libraries print around a number: "tensor(", "np.float32(", "Array([".
-constexpr std::string_view kWrappers[] = {"tensor",      "Tensor",   "array",   "Array",
-                                          "DeviceArray", "float16",  "float32", "float64",
-                                          "bfloat16",    "Parameter"};
+constexpr std::string_view kWrappers[] = {
+    "tensor",  "Tensor",   "array",   "Array",   "DeviceArray", "float16",  "float32",
+    "float64", "bfloat16", "Float16", "Float32", "Float64",     "Parameter"};
 
 // The wrapper that ends in front of `at`, with what parts it by dots; empty: none stands there.
 std::string_view WrapperBefore(const char* from, const char* at) {
@@ -309,39 +104,7 @@ bool ClosesName(const char* at, const char* end) {
 constexpr Bytes kEnds("|;,");
 constexpr Bytes kStops("0123456789+-.nNiI|;,([]\xE2");
 
-// Behind a number, as far as the part goes: "tok/s", "bf16 MFU", "words/s", a rate or a share.
-std::string_view NameBehind(const char* from, const char* to) {
-  constexpr std::ptrdiff_t kMost = 24;
-  static constexpr Bytes kPart("|;,:");
-  const char* end = from;
-  while (end != to && !kPart[*end] && end - from <= kMost) ++end;
-  if (end - from > kMost) return {};
-  std::string_view name(from, static_cast<size_t>(end - from));
-  Trim(&name, kSpaces, kSpaces);
-  const bool rate = name.ends_with("/s") || name.ends_with("/sec") || name.ends_with("MFU");
-  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
-    return IsPairLetter(c) || IsPairDigit(c) || c == '/' || c == ' ' || c == '_';
-  });
-  return rate && plain && IsPairLetter(name.front()) ? name : std::string_view();
-}
-
 }  // namespace
-
-LogNames::Name LogNames::Of(std::string_view text) {
-  Place& place = places_[HashOf(text) % kPlaces];
-  if (place.text == text && !text.empty())
-    return {text.substr(place.begin, place.size), place.factor};
-  Name found;
-  found.name = NameIn(text);
-  found.factor = TakeUnitOf(&found.name);
-  if (text.size() <= kMostText) {
-    place.text = text;
-    place.begin = found.name.empty() ? 0 : static_cast<size_t>(found.name.data() - text.data());
-    place.size = found.name.size();
-    place.factor = found.factor;
-  }
-  return found;
-}
 
 // Behind "3m" of "3m 12s": the seconds added to the minutes, both as seconds; where they end.
 // `from`, and nothing changed, if no seconds follow.
@@ -364,7 +127,8 @@ bool LogPairs::TryNumber(LogPair* pair) {
     ++at_;
     return false;
   }
-  if (ClosesName(stop, end_)) {  // "LR (group 0)=3e-4"
+  // "LR (group 0)=3e-4"; "(loss: 2.5): 3%" is a value.
+  if (ClosesName(stop, end_) && !BehindSign(name_, at_)) {
     at_ = stop;
     return false;
   }
@@ -386,6 +150,11 @@ bool LogPairs::TryNumber(LogPair* pair) {
     while (total != end_ && IsPairDigit(*total)) ++total;
   }
   const bool ratio = total != unit_end && MayStandBehind(total, end_);
+  pair->value = value;
+  pair->limit = 0;
+  const bool limited =
+      unit == nullptr ? tight.find('/') != std::string_view::npos : unit->factor >= 1000;
+  if (!word && limited && TakeLimit(stop, pair)) return true;
   if (!fits && !ratio) {
     // A time, a date, a version: it ends a name that a sign stands behind.
     const bool valued = at_ != begin_ && (kSigns[at_[-1]] || (at_ - begin_ > 1 && kSigns[at_[-2]]));
@@ -393,7 +162,6 @@ bool LogPairs::TryNumber(LogPair* pair) {
     if (valued) name_ = at_;
     return false;
   }
-  pair->value = value;
   pair->behind_sign = BehindSign(name_, at_);
   pair->at_end = MayGoOn(ratio ? total : unit_end, end_);
   pair->group = group_;
@@ -424,6 +192,25 @@ bool LogPairs::TryNumber(LogPair* pair) {
   pair->name = name.name;
   pair->value *= name.factor;
   return !name.name.empty();
+}
+
+// At a number of bytes that ends at `stop`, with its limit behind it. False, and nothing changed,
+// if there is none, or no name.
+bool LogPairs::TakeLimit(const char* stop, LogPair* pair) {
+  double use = pair->value, limit = 0;
+  const char* end = ScanLimit(stop, end_, &use, &limit);
+  if (end == stop || !MayStandBehind(end, end_)) return false;
+  const LogNames::Name name = names_->Of({name_, static_cast<size_t>(at_ - name_)});
+  if (name.name.empty()) return false;
+  pair->name = name.name;
+  pair->value = use;
+  pair->limit = limit;
+  pair->behind_sign = BehindSign(name_, at_);
+  pair->at_end = MayGoOn(end, end_);
+  pair->group = group_;
+  pair->named_behind = false;
+  at_ = name_ = end;
+  return true;
 }
 
 void LogPairs::Refuse(std::string_view text) {
@@ -483,6 +270,7 @@ bool LogPairs::TryWrapped(LogPair* pair) {
   static constexpr Bytes kAfter(" ,.)]");  // "2." is a whole number of Python
   if (stop == first || (stop != end_ && !kAfter[*stop])) return false;
   pair->named_behind = false;
+  pair->limit = 0;
   pair->behind_sign = BehindSign(name_, wrapper.data());
   pair->at_end = MayGoOn(stop, end_);
   pair->group = group_;
@@ -514,31 +302,6 @@ bool LogPairs::Next(LogPair* pair) {
     }
   }
   return false;
-}
-
-void CountDecimals(std::string_view line, size_t* commas, size_t* points) {
-  for (size_t at = 1; at + 1 < line.size(); ++at) {
-    const char c = line[at];
-    if ((c != ',' && c != '.') || !IsPairDigit(line[at - 1]) || !IsPairDigit(line[at + 1]))
-      continue;
-    size_t begin = at, end = at + 1;
-    while (begin > 0 && IsPairDigit(line[begin - 1])) --begin;
-    while (end < line.size() && IsPairDigit(line[end])) ++end;
-    static constexpr Bytes kFront(" \t:=-+");
-    static constexpr Bytes kBack(" \t|;eE%,");
-    const bool apart =
-        begin > 0 && kFront[line[begin - 1]] && (end == line.size() || kBack[line[end]]);
-    // "12:00:00,123" and "1.2.3" are neither.
-    if (!apart || (line[begin - 1] == ':' && begin > 1 && IsPairDigit(line[begin - 2]))) continue;
-    if (c == '.') {
-      ++*points;
-    } else if (end - at != 4 || line[begin] == '0') {
-      const bool list = end < line.size() && line[end] == ',' && end + 1 < line.size() &&
-                        !IsSpaceByte(line[end + 1]);
-      *commas += list ? 0 : 1;
-    }
-    at = end;
-  }
 }
 
 }  // namespace plumbline::audit

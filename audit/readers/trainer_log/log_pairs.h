@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
-#include <vector>
+
+#include "audit/readers/trainer_log/log_names.h"
+#include "audit/readers/trainer_log/log_numbers.h"
 
 namespace plumbline::audit {
 
@@ -12,39 +13,11 @@ struct LogPair {
   std::string_view name;
   std::string_view group;  // "tot_loss[loss=0.5, ...]": what the brackets belong to
   double value = 0;
+  double limit = 0;           // bytes: "78.28GiB(98.84%)", "78.3/79.2GiB"; 0: not stated
   bool behind_sign = false;   // a ':' or '=' stands before it
   bool named_behind = false;  // "2095134 tok/s"
   bool at_end = false;  // the text ends so close behind that more of the number may have been cut
 };
-
-// What the texts in front of numbers mean: a name and a factor, or nothing. A log repeats them, so
-// that each is looked at once. Memory is bounded. Not thread-safe.
-class LogNames {
- public:
-  struct Name {
-    std::string_view name;  // within the text; empty: it is none
-    double factor = 1;      // of a unit at the name's end
-  };
-  Name Of(std::string_view text);
-
- private:
-  static constexpr size_t kPlaces = 1024;
-  static constexpr size_t kMostText = 128;
-
-  struct Place {
-    std::string text;
-    size_t begin = 0, size = 0;  // of the name
-    double factor = 1;
-  };
-  std::vector<Place> places_ = std::vector<Place>(kPlaces);
-};
-
-// How a log writes fractions: "2.5" or "2,5".
-enum class Decimals { kPoint, kComma };
-
-// Adds the evidence of one line: numbers that only a decimal comma explains ("0,0003", "4,51e-05")
-// and numbers with a decimal point.
-void CountDecimals(std::string_view line, size_t* commas, size_t* points);
 
 // "loss: 2.1 | grad norm 0.4, lr=[1e-4] | dt: 393.25ms | mem 25.68GiB(27.05%) | tok/s 1,024".
 //
@@ -78,6 +51,7 @@ class LogPairs {
   void Refuse(std::string_view text);
   void TakeGroup();
   bool PassParentheses();
+  bool TakeLimit(const char* stop, LogPair* pair);
   bool TryWrapped(LogPair* pair);
 
   const char* begin_;

@@ -168,20 +168,15 @@ class LogEvidence {
   size_t others_ = 0, sentences_ = 0;     // lines that tell nothing; those that are prose
 };
 
-// The banner before the first step may be long: a file that has none in its first megabyte may
-// still have some at its end.
-std::string LastBytes(std::string_view path, size_t size) {
-  absl::StatusOr<InputFile> file = InputFile::Open(std::string(path));
-  if (!file.ok() || file->size() < size) return "";
-  std::string bytes(size, '\0');
-  return file->ReadAt(file->size() - size, bytes.data(), size).ok() ? bytes : "";
-}
-
-// Containers of other formats are full of zeros; a log has stray ones, and some at its end where
-// the host crashed.
+// Containers of other formats are full of zeros, in many places; a log has stray ones, a stretch
+// where a host crashed, and some at its end.
 bool IsBinary(std::string_view head) {
+  constexpr size_t kMostStretches = 16;
   while (head.ends_with('\0')) head.remove_suffix(1);
-  return head.empty() || std::count(head.begin(), head.end(), '\0') > 64;
+  size_t stretches = 0;
+  for (size_t i = 0; i < head.size(); ++i)
+    stretches += head[i] == '\0' && (i == 0 || head[i - 1] != '\0') ? 1 : 0;
+  return head.empty() || stretches > kMostStretches;
 }
 
 }  // namespace
@@ -211,6 +206,7 @@ bool IsTrainerLog(std::string_view path, std::string_view head) {
   LogEvidence evidence(path);
   evidence.Look(more, more.size() < kLook);
   if (evidence.IsLog() || packed || more.size() < kLook) return evidence.IsLog();
+  // The banner before the first step may be longer than that.
   evidence.Look(LastBytes(path, kTail), true);
   return evidence.IsLog();
 }

@@ -93,14 +93,19 @@ bool LogTable::Take(std::string_view line, bool* whole) {
 bool LogTable::TakeHeader(std::string_view line) {
   std::vector<std::string_view> cells = CellsOf(line, false);
   if (cells.size() == 1) cells = CellsOf(line, true);
-  if (cells.size() < 2 || cells.size() > kMostColumns || !StartsHeader(cells[0])) return false;
+  if (cells.size() < 2 || cells.size() > kMostColumns ||
+      !(StartsHeader(cells[0]) || (cells[0] == "E" && cells[1] == "#")))
+    return false;
+  // spaCy: "E    #       LOSS TOK2VEC  LOSS NER  ENTS_F": an epoch, then the step.
+  const bool spacy = cells[0] == "E" && cells[1] == "#";
   const bool training = std::any_of(cells.begin(), cells.end(), HasTrainingWord);
   const bool names = std::all_of(cells.begin(), cells.end(), [](std::string_view cell) {
-    return !cell.empty() && cell.size() <= 48 && IsPairLetter(cell[0]) &&
+    return !cell.empty() && cell.size() <= 48 && (IsPairLetter(cell[0]) || cell == "#") &&
            cell.find_first_of(":=,") == std::string_view::npos;
   });
   if (!training || !names) return false;
   columns_.assign(cells.begin(), cells.end());
+  step_at_ = spacy ? 1 : 0;
   epoch_ = IsEpochName(cells[0]) || cells[0] == "Round" || cells[0] == "round";
   return true;
 }
@@ -112,11 +117,12 @@ bool LogTable::TakeRow(std::string_view line) {
   std::vector<std::string_view> cells = CellsOf(line, false);
   if (cells.size() != columns_.size()) cells = CellsOf(line, true);
   if (cells.size() != columns_.size()) return false;
-  const std::optional<int64_t> step = StepCell(cells[0]);
+  const std::optional<int64_t> step = StepCell(cells[step_at_]);
   if (!step) return false;
   row_.values.clear();
   row_.texts = 0;
-  for (size_t i = 1; i < cells.size(); ++i) {
+  for (size_t i = step_at_ == 0 ? 1 : 0; i < cells.size(); ++i) {
+    if (i == step_at_) continue;
     const std::optional<double> number = CellNumber(cells[i]);
     if (!number && !IsFiller(cells[i])) return false;
     row_.texts += number || cells[i].empty() ? 0 : 1;

@@ -44,6 +44,7 @@ class LogTable {
 
   std::vector<std::string> columns_;
   bool epoch_ = false;
+  size_t step_at_ = 0;  // column
   LogRow row_;
   std::vector<LogRow::Value> box_;  // since its first row
   std::string group_;               // "train/"

@@ -261,6 +261,14 @@ LogMark GlobalOf(std::string_view line, const LogMark& first) {
   return first;
 }
 
+// "iter 564 step 141": of a micro-batch and a step the step counts.
+LogMark OptimizerOf(std::string_view line, const LogMark& first) {
+  const size_t next = PassSpaces(line, first.end);
+  if (Small(line[first.begin]) != 'i' || !HasWordAt(line, std::min(next, line.size()), "step"))
+    return first;
+  return StepAt(line, next).value_or(first);
+}
+
 }  // namespace
 
 std::optional<LogMark> FindMark(std::string_view line) {
@@ -273,7 +281,8 @@ std::optional<LogMark> FindMark(std::string_view line) {
     } else if (c == '%') {
       if (next == '|') return LogMark{LogMark::Kind::kBar, at, at};
     } else if (at == 0 || !IsLogLetter(line[at - 1])) {
-      if (const std::optional<LogMark> mark = StepAt(line, at)) return GlobalOf(line, *mark);
+      if (const std::optional<LogMark> mark = StepAt(line, at))
+        return GlobalOf(line, OptimizerOf(line, *mark));
     }
   }
   return std::nullopt;

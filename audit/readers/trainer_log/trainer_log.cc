@@ -1,11 +1,15 @@
 // Logs that trainers print: Megatron-LM, DeepSpeed, torchtitan, nanoGPT, Hugging Face, progress
 // bars (docs/trainer_logs.md shows the shapes).
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "analysis/role/role.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/scalars/column_names.h"
@@ -14,68 +18,16 @@
 #include "audit/readers/scalars/text_file.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_recognition.h"
+#include "audit/readers/trainer_log/log_sentences.h"
+#include "audit/readers/trainer_log/row_steps.h"
+#include "audit/readers/trainer_log/step_count.h"
 
 namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostLogLine = 1u << 20;
 constexpr std::string_view kEvaluation = "val/";
-
-// Steps that begin anew with each epoch or bar are counted on.
-class StepCount {
- public:
-  int64_t Of(const LogRecord& record) {
-    const LogMark& mark = record.mark;
-    const bool bar = record.how == LogRecord::Step::kBar;
-    Pass& pass = passes_[(bar || mark.batches ? 1 : 0) + (record.evaluation ? 2 : 0)];
-    const int64_t epoch = mark.epoch >= 0 ? mark.epoch : EpochInPrefix(record.prefix);
-    if (BeginsAnew(pass, record, bar, epoch)) pass.before += Length(pass, mark);
-    if (mark.step > pass.last) pass.stride = mark.step - pass.last;
-    pass.any = true;
-    pass.last = mark.step;
-    pass.total = mark.total;
-    if (epoch >= 0) {
-      pass.epoch = epoch;
-      if (pass.begins.size() < kMostEpochs) pass.begins.emplace(epoch, pass.before);
-    }
-    constexpr int64_t kMost = int64_t{1} << 53;
-    pass.before = std::min(pass.before, kMost);
-    return pass.before + mark.step;
-  }
-
- private:
-  static constexpr size_t kMostEpochs = 1 << 16;
-  struct Pass {
-    bool any = false;
-    int64_t before = 0, last = 0, total = 0, epoch = -1, stride = 0;
-    std::map<int64_t, int64_t> begins;  // epoch -> steps before it
-  };
-
-  // True: what came before is to be added. An epoch that was there before (a resume) has its own.
-  static bool BeginsAnew(Pass& pass, const LogRecord& record, bool bar, int64_t epoch) {
-    const int64_t step = record.mark.step;
-    if (record.mark.batches && epoch >= 0 && epoch < pass.epoch) {
-      const auto known = pass.begins.find(epoch);
-      if (known != pass.begins.end()) {
-        pass.before = known->second;
-        return false;
-      }
-    }
-    const bool fell = pass.any && step < pass.last;
-    const bool later = epoch > pass.epoch && pass.any && step <= pass.last;
-    if (bar) return fell || later;
-    if (record.mark.batches && epoch < 0) return fell;
-    return later && pass.epoch >= 0;
-  }
-
-  // Of a pass that ended: its total, else up to its last step, and one more if steps begin at 0.
-  static int64_t Length(const Pass& pass, const LogMark& mark) {
-    if (mark.total > 0 && pass.total > 0) return std::max(pass.total, pass.last);
-    return pass.last + (mark.step == 0 ? std::max<int64_t>(1, pass.stride) : 0);
-  }
-
-  std::array<Pass, 4> passes_;
-};
+constexpr std::string_view kMemoryLimit = "memory limit";
 
 // What a log has on its lines and no series holds, for the notes of the report.
 struct LeftOut {
@@ -107,7 +59,14 @@ class TrainerLogFile : public TextPointFile {
       told_long_ = true;
       return;
     }
-    if (parser_.Parse(line.text, line.ended, &record_)) Emit(sink);
+    const bool whole = parser_.Parse(line.text, line.ended, &record_);
+    if (!held_.empty() && line.text.find_first_not_of(" \t") != std::string_view::npos)
+      Release(parser_.shown(), sink);
+    if (whole) {
+      Emit(sink);
+    } else {
+      TakeSentence(line.text, sink);
+    }
     evaluation_batches_ += record_.evaluation_batch ? 1 : 0;
     if (record_.cut)
       report().Add(line.offset,
@@ -118,7 +77,10 @@ class TrainerLogFile : public TextPointFile {
 
   bool ZerosAreDamage() const override { return false; }
 
-  void Finish(PointSink* /*sink*/) override {
+  void Pause(PointSink* sink) override { Release(shown_at_, sink); }
+
+  void Finish(PointSink* sink) override {
+    Release(shown_at_, sink);
     if (refused_.count > 0) {
       report().Note("expected a name and a sign before each number, found " +
                     std::to_string(refused_.count) +
@@ -130,13 +92,7 @@ class TrainerLogFile : public TextPointFile {
                     std::to_string(evaluation_batches_) +
                     " lines of batches within one: they are passed over");
     }
-    if (counted_ > 0) {
-      report().Note("expected a step in each line, found " + std::to_string(counted_) +
-                    " dictionaries without one: steps are the numbers of logged rows, from 1");
-    }
-    if (shown_ > 0)
-      report().Note("expected a step in each line, found " + std::to_string(shown_) +
-                    " dictionaries without one: their steps are those of the progress bar above");
+    NoteSteps();
     if (epochs_ > 0)
       report().Note("expected a step in each line, found an epoch alone: the epoch is the step");
   }
@@ -155,22 +111,85 @@ class TrainerLogFile : public TextPointFile {
     return commas >= 2 && points == 0 ? Decimals::kComma : Decimals::kPoint;
   }
 
+  // How the steps of lines without one were found.
+  void NoteSteps() {
+    constexpr char kExpected[] = "expected a step in each line, found ";
+    if (counted_ > 0) {
+      report().steps_are_rows = !stated_;
+      report().Note(kExpected + std::to_string(counted_) +
+                    " dictionaries without one: steps are the numbers of logged rows, from 1 "
+                    "(logged row N, step unknown)");
+    }
+    if (shown_ > 0)
+      report().Note(kExpected + std::to_string(shown_) +
+                    " dictionaries without one: their steps are those of the progress bar below or "
+                    "above");
+    if (of_epochs_ > 0) {
+      const std::string stride =
+          row_steps_->stride() > 0
+              ? ", a row every " + std::to_string(row_steps_->stride()) + " steps"
+              : "";
+      report().Note(kExpected + std::to_string(of_epochs_) +
+                    " dictionaries without one: their steps follow from 'epoch' and the totals (" +
+                    absl::StrFormat("%.6g", row_steps_->steps_per_epoch()) + " steps an epoch" +
+                    stride + ")");
+    }
+    if (of_bars_ > 0)
+      report().Note(kExpected + std::to_string(of_bars_) +
+                    " progress bars: a value on one may belong to the step before or after");
+    if (steps_.again() > 0)
+      report().Note("expected steps that go on, found that they begin anew " +
+                    std::to_string(steps_.again()) +
+                    " times while the loss goes on: they are counted on over epochs");
+  }
+
+  void TakeSentence(std::string_view line, PointSink* sink) {
+    if (StatesResume(line)) {
+      sink->Resumed();
+    } else if (const std::optional<double> limit = MemoryLimitIn(line); limit && last_step_ >= 0) {
+      sink->Add(last_step_, names_.Of(sink, RankPrefix(line, sink), kMemoryLimit), *limit);
+    }
+  }
+
+  // A memory's limit as a series, where it is stated or changes.
+  void TakeLimit(int64_t step, const LogRecord::Value& v, PointSink* sink) {
+    if (RoleByName(v.name) != SeriesRole::kMemory) return;
+    double& known = limits_[prefix_];
+    if (std::fabs(v.limit - known) <= 0.01 * known) return;
+    known = v.limit;
+    sink->Add(step, names_.Of(sink, prefix_.substr(0, rank_bytes_), kMemoryLimit), v.limit);
+  }
+
   void Emit(PointSink* sink) {
     ++report().records;
     columns_.clear();
     names_.Begin();
     refused_.Add(record_.refused, record_.first_refused);
-    prefix_ = Prefix(sink);
+    prefix_ = RankPrefix(record_.prefix, sink);
     rank_bytes_ = prefix_.size();
     if (record_.evaluation) prefix_ += kEvaluation;
     for (const LogRecord::Value& v : record_.values) columns_.push_back(ColumnOf(sink, v));
     const int64_t step = StepOfRecord();
     const bool mean = record_.how == LogRecord::Step::kEpoch && last_step_ >= 0;
+    held_training_ = HasLoss(record_);
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (mean && IsOfSteps(columns_[i])) columns_[i] = MeanOf(sink, record_.values[i]);
       if (record_.how != LogRecord::Step::kEpoch) MarkOfSteps(columns_[i]);
+      if (record_.how == LogRecord::Step::kShown) {
+        held_.emplace_back(columns_[i], record_.values[i].value);
+        continue;
+      }
       sink->Add(step, columns_[i], record_.values[i].value);
+      if (record_.values[i].limit > 0) TakeLimit(step, record_.values[i], sink);
     }
+  }
+
+  // Adds the row that waited for the bar below it.
+  void Release(int64_t below, PointSink* sink) {
+    if (held_.empty()) return;
+    const int64_t step = between_bars_.Step(shown_at_, below, held_training_);
+    for (const auto& [column, value] : std::exchange(held_, {})) sink->Add(step, column, value);
+    last_step_ = step;
   }
 
   uint32_t ColumnOf(PointSink* sink, const LogRecord::Value& v) {
@@ -196,11 +215,15 @@ class TrainerLogFile : public TextPointFile {
     int64_t step = 0;
     switch (record_.how) {
       case LogRecord::Step::kCounted:
-        step = Counted();
+        step = WithoutStep();
         break;
       case LogRecord::Step::kShown:
         ++shown_;
-        step = record_.mark.step;
+        step = shown_at_ = record_.mark.step;
+        break;
+      case LogRecord::Step::kBar:
+        ++of_bars_;
+        step = steps_.Of(record_);
         break;
       case LogRecord::Step::kEpoch:
         if (last_step_ >= 0) return last_step_;
@@ -209,19 +232,42 @@ class TrainerLogFile : public TextPointFile {
       default:
         step = steps_.Of(record_);
     }
+    stated_ |= record_.how != LogRecord::Step::kCounted || of_epochs_ > 0;
     if (!record_.evaluation) last_step_ = step;
     return step;
   }
 
   // A file has one rank: the first that is named. What others print are series of their own.
-  std::string Prefix(PointSink* sink) {
-    const int64_t rank = RankInPrefix(record_.prefix);
+  std::string RankPrefix(std::string_view text, PointSink* sink) {
+    const int64_t rank = RankInPrefix(text);
     if (rank < 0) return "";
     if (rank_ < 0) {
       rank_ = rank;
       sink->Belongs("", rank);
     }
     return rank == rank_ ? "" : "rank" + std::to_string(rank) + "/";
+  }
+
+  static bool HasLoss(const LogRecord& record) {
+    return std::any_of(record.values.begin(), record.values.end(),
+                       [](const LogRecord::Value& v) { return v.name == "loss"; });
+  }
+
+  // Of a row that states no step.
+  int64_t WithoutStep() {
+    std::optional<double> epoch;
+    for (const LogRecord::Value& v : record_.values) {
+      if (v.name == "epoch" && std::isfinite(v.value)) epoch = v.value;
+    }
+    if (epoch && !looked_for_totals_) {
+      looked_for_totals_ = true;
+      constexpr size_t kHead = 256 << 10, kTail = 64 << 10;
+      row_steps_ =
+          RowSteps::Of(FirstBytes(report().path, "", kHead), LastBytes(report().path, kTail));
+    }
+    if (!epoch || !row_steps_) return Counted();
+    ++of_epochs_;
+    return row_steps_->Next(*epoch, HasLoss(record_));
   }
 
   // The record that has a series again begins the next step.
@@ -251,8 +297,16 @@ class TrainerLogFile : public TextPointFile {
   std::vector<bool> of_steps_;     // by column: it has values of steps, not of epochs alone
   std::string prefix_;             // of the record's series
   size_t rank_bytes_ = 0;          // of it
-  int64_t counted_ = 0, shown_ = 0, epochs_ = 0;
-  int64_t last_step_ = -1;  // of the training; -1: none yet
+  int64_t counted_ = 0, shown_ = 0, epochs_ = 0, of_epochs_ = 0, of_bars_ = 0;
+  std::optional<RowSteps> row_steps_;
+  bool looked_for_totals_ = false;
+  bool stated_ = false;                            // some line has a step, or one that is known
+  std::vector<std::pair<uint32_t, double>> held_;  // a row between two bars
+  bool held_training_ = false;                     // it has the training loss
+  int64_t shown_at_ = 0;                           // of the bar above it
+  BetweenBars between_bars_;
+  std::map<std::string, double> limits_;  // of memory, by the series' prefix
+  int64_t last_step_ = -1;                // of the training; -1: none yet
   int64_t evaluation_batches_ = 0;
   LeftOut refused_;
   int64_t rank_ = -1;

@@ -60,6 +60,21 @@ TEST(Handed, CountsAreReadFromShapes) {
   EXPECT_FALSE(CountsIn("[99999999999999999999]").has_value());
 }
 
+// One that its device has not begun holds the others; where most are so, nobody is named.
+TEST(Handed, ARankWhoseDeviceHasNotBegun) {
+  for (const uint32_t scheduled : {1u, 3u, 4u, 8u}) {
+    const Frozen frozen = Standing({"all_reduce"}, {"all_reduce"},
+                                   [&](uint32_t rank, v1::FlightRecorder::Operation* op) {
+                                     if (rank < scheduled)
+                                       op->set_state(v1::FlightRecorder::STATE_SCHEDULED);
+                                   });
+    const bool named = scheduled < 4;
+    EXPECT_EQ(frozen.kind, named ? Frozen::Kind::kNotStarted : Frozen::Kind::kAllAtOne);
+    EXPECT_EQ(frozen.ranks.size(), named ? scheduled : 0);
+    EXPECT_EQ(frozen.waiting.size(), named ? 8 - scheduled : 8);
+  }
+}
+
 TEST(Handed, AViewIsNoOtherCall) {
   for (const char* kind : {"all_reduce", "broadcast", "reduce"}) {
     EXPECT_EQ(Standing({kind}, {kind, "Float", "[8192]", "[2,4096]"}).kind, Frozen::Kind::kAllAtOne)

@@ -118,10 +118,17 @@ TEST(SeriesRole, NamesInTheTable) {
       {SeriesRole::kNanCount, {"number of nan iterations"}},
       {SeriesRole::kTokensPerSecond, {"tok/s", "tokens_per_second", "tps", "wps"}},
       {SeriesRole::kUtilisation, {"mfu", "bf16 MFU", "throughput/device/mfu"}},
-      {SeriesRole::kAccuracy, {"mean_token_accuracy", "token_acc", "accuracy"}},
-      {SeriesRole::kPerplexity, {"ppl", "perplexity"}},
+      {SeriesRole::kAccuracy, {"mean_token_accuracy", "token_acc", "accuracy", "valid_0's auc"}},
+      {SeriesRole::kPerplexity, {"ppl", "perplexity", "lm loss PPL"}},
+      {SeriesRole::kLikelihood, {"log_likelihood", "train/loglik", "elbo"}},
+      {SeriesRole::kStepSeconds, {"batch_cost", "avg_batch_cost"}},
+      {SeriesRole::kEvaluationLoss,
+       {"val-rmse", "validation_0-rmse", "valid_0's l2", "test", "val-error", "val_mae",
+        "val_nll"}},
       {SeriesRole::kRate, {"L.r.", "optim/LR (group 0)", "LearningRate"}},
-      {SeriesRole::kLoss, {"Cost", "xent", "train-logloss"}},
+      {SeriesRole::kLoss,
+       {"Cost", "xent", "train-logloss", "train-rmse", "train-error", "training's l2", "learn",
+        "nll", "neg_log_likelihood_loss"}},
   };
   for (const auto& [role, names] : known) {
     for (const char* name : names) EXPECT_STREQ(NameOf(RoleByName(name)), NameOf(role)) << name;
@@ -130,7 +137,18 @@ TEST(SeriesRole, NamesInTheTable) {
 
 // Words that look like one, or make something else of it.
 TEST(SeriesRole, FalseFriendsHaveNone) {
-  for (const char* name : {"loss_sum",
+  for (const char* name : {"loss/over",
+                           "cost_usd",
+                           "gpu_cost_usd",
+                           "energy_cost",
+                           "dataloader_cost",
+                           "heat_loss",
+                           "loss_kg",
+                           "tot_loss/over",
+                           "avg_reader_cost",
+                           "Train time/batch",
+                           "negative_log_likelihood",
+                           "loss_sum",
                            "loss_weight",
                            "lossless",
                            "closs",

@@ -376,6 +376,29 @@ TEST(Kineto, WhatWasSeenIsWrittenAsATrace) {
   EXPECT_EQ(RunPlumb({"audit", path, "--timeline", path}).status, 2);
 }
 
+// A profiler that corrects a clock writes a few events that end before they begin: counted, and no
+// damage. Where many are so, the times say nothing.
+TEST(Kineto, AFewNegativeDurations) {
+  const auto trace = [](int negative) {
+    std::string text = R"({"schemaVersion": 1, "traceEvents": [)";
+    for (int i = 0; i < 200; ++i) {
+      text += std::string(i == 0 ? "" : ", ") +
+              R"({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": )" +
+              std::to_string(10 * i) + R"(, "dur": )" + (i < negative ? "-1" : "5") + "}";
+    }
+    return text + "]}";
+  };
+  for (const int negative : {0, 8, 100}) {
+    InputReport report;
+    ReadBack(trace(negative), &report);
+    EXPECT_EQ(report.failed(), negative == 100);
+    ASSERT_EQ(report.problems.size(), negative > 0 ? 1u : 0u);
+    if (negative == 0) continue;
+    EXPECT_THAT(report.problems[0].text,
+                HasSubstr(std::to_string(negative) + " below 0 of 200: these events"));
+  }
+}
+
 // As PyTorch writes where it was built without Kineto.
 TEST(Kineto, TheOldFormHasAProcessForTheGpu) {
   InputReport report;

@@ -1,0 +1,165 @@
+#include "audit/readers/trainer_log/log_names.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+
+#include "audit/readers/trainer_log/log_numbers.h"
+
+namespace plumbline::audit {
+namespace {
+
+// Words that make of what stands before a number a sentence, not a name.
+constexpr std::string_view kSentence[] = {"did",      "not",    "was",     "is",     "reached",
+                                          "improved", "from",   "than",    "saving", "saved",
+                                          "loading",  "loaded", "writing", "wrote",  "to",
+                                          "best:",    "until",  "exceeds", "after",  "with",
+                                          "because",  "took"};
+
+constexpr int kMostWords = 6;       // of a name with ':' or '=' behind it
+constexpr int kMostPlainWords = 3;  // of one without
+
+bool IsSentence(std::string_view name, int most) {
+  int words = 0;
+  for (size_t at = 0; at < name.size();) {
+    if (IsSpaceByte(name[at])) {
+      ++at;
+      continue;
+    }
+    size_t end = at;
+    while (end < name.size() && !IsSpaceByte(name[end])) ++end;
+    const std::string_view word = name.substr(at, end - at);
+    if (++words > most) return true;
+    if (std::find(std::begin(kSentence), std::end(kSentence), word) != std::end(kSentence))
+      return true;
+    at = end;
+  }
+  return false;
+}
+
+constexpr Bytes kNothing("");
+
+// The name in what stands before a number; empty: it is none.
+std::string_view NameIn(std::string_view text) {
+  static constexpr Bytes kLead(" \t,;|)]}.-*>:=");
+  static constexpr Bytes kOpen(" \t([");
+  static constexpr Bytes kQuotes("'\"");
+  static constexpr Bytes kTail(" \t:=('\"[");
+  static constexpr Bytes kNever("\"{}[]<>\\`;:=");
+  Trim(&text, kLead, kOpen);
+  const bool parted = !text.empty() && kSigns[text.back()];
+  Trim(&text, kQuotes, kTail);
+  // "phase: train loss" in front of a colon: a value that is no number, and then the name.
+  if (parted) {
+    const size_t sign = text.find_last_of(":=");
+    if (sign != std::string_view::npos) {
+      text.remove_prefix(sign + 1);
+      Trim(&text, kSpaces, kNothing);
+      const size_t word = text.find_first_of(" \t");
+      if (word != std::string_view::npos) text.remove_prefix(word);
+      Trim(&text, kLead, kNothing);
+    }
+  }
+  // "1234 samples/sec   Loss": two spaces part columns.
+  if (const size_t columns = text.rfind("  "); columns != std::string_view::npos)
+    text.remove_prefix(columns + 2);
+  if (const size_t tab = text.rfind('\t'); tab != std::string_view::npos)
+    text.remove_prefix(tab + 1);
+  // "INFO] - loss"
+  if (const size_t bracket = text.rfind("] "); bracket != std::string_view::npos) {
+    text.remove_prefix(bracket + 1);
+    Trim(&text, kLead, kNothing);
+  }
+  // "00:00:00,123-Speed"
+  const size_t digits = text.find_first_not_of("0123456789");
+  if (digits != std::string_view::npos && digits > 0 && text[digits] == '-')
+    text.remove_prefix(digits + 1);
+  // "completed (loss": what a parenthesis opens that nothing closes.
+  if (const size_t open = text.rfind('(');
+      open != std::string_view::npos && open > 0 && text.find(')', open) == std::string_view::npos)
+    text.remove_prefix(open + 1);
+  // "loss is"
+  if (text.ends_with(" is") && text.find(' ') == text.size() - 3) text.remove_suffix(3);
+  if (text.empty() || text.size() > kMostNameBytes) return {};
+  bool letter = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    // "valid_0's l2"
+    if (c == '\'' && (i == 0 || text.substr(i, 3) != "'s ")) return {};
+    if (c < 0x20 || c > 0x7E || kNever[c]) return {};
+    letter |= IsPairLetter(c);
+  }
+  if (IsSourceFile(text)) return {};
+  if (!letter || IsSentence(text, parted ? kMostWords : kMostPlainWords)) return {};
+  return text;
+}
+
+// "elapsed time (ms)" -> "elapsed time", 0.001.
+double TakeUnitOf(std::string_view* name) {
+  if (!name->ends_with(')')) return 1;
+  const size_t open = name->rfind('(');
+  if (open == std::string_view::npos || open == 0) return 1;
+  const UnitOf* unit = FindUnit(name->substr(open + 1, name->size() - open - 2));
+  if (unit == nullptr) return 1;
+  *name = name->substr(0, open);
+  Trim(name, kNothing, kSpaces);
+  return unit->factor;
+}
+
+uint64_t HashOf(std::string_view text) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15ull;
+  uint64_t hash = text.size() * kMix;
+  while (!text.empty()) {
+    uint64_t word = 0;
+    const size_t size = std::min<size_t>(text.size(), 8);
+    std::memcpy(&word, text.data(), size);
+    hash = (hash ^ word) * kMix;
+    hash ^= hash >> 29;
+    text.remove_prefix(size);
+  }
+  return hash;
+}
+
+}  // namespace
+
+bool IsSourceFile(std::string_view text) {
+  static constexpr std::string_view kEndings[] = {".py", ".cc", ".cpp", ".cu", ".rs",
+                                                  ".go", ".c",  ".h",   ".pyx"};
+  return std::any_of(std::begin(kEndings), std::end(kEndings),
+                     [&](std::string_view ending) { return text.ends_with(ending); });
+}
+
+std::string_view NameBehind(const char* from, const char* to) {
+  constexpr std::ptrdiff_t kMost = 24;
+  static constexpr Bytes kPart("|;,:");
+  const char* end = from;
+  while (end != to && !kPart[*end] && end - from <= kMost) ++end;
+  if (end - from > kMost) return {};
+  std::string_view name(from, static_cast<size_t>(end - from));
+  Trim(&name, kSpaces, kSpaces);
+  const bool rate = name.ends_with("/s") || name.ends_with("/sec") || name.ends_with("MFU");
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return IsPairLetter(c) || IsPairDigit(c) || c == '/' || c == ' ' || c == '_';
+  });
+  const bool darknet = name == "avg loss" || name == "rate";
+  return (rate || darknet) && plain && IsPairLetter(name.front()) ? name : std::string_view();
+}
+
+LogNames::Name LogNames::Of(std::string_view text) {
+  Place& place = places_[HashOf(text) % kPlaces];
+  if (place.text == text && !text.empty())
+    return {text.substr(place.begin, place.size), place.factor};
+  Name found;
+  found.name = NameIn(text);
+  found.factor = TakeUnitOf(&found.name);
+  if (text.size() <= kMostText) {
+    place.text = text;
+    place.begin = found.name.empty() ? 0 : static_cast<size_t>(found.name.data() - text.data());
+    place.size = found.name.size();
+    place.factor = found.factor;
+  }
+  return found;
+}
+
+}  // namespace plumbline::audit
