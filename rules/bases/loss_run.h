@@ -43,6 +43,7 @@ struct LossSeries {
   // Points with a rate above 0 beside them; the newest value of a logged epoch.
   uint64_t rated = 0;
   double epoch = NAN;
+  double classes = NAN;  // over which the cross-entropy is, as run.watch saw them
 
   // A rule may look at it now (LossRule::Look).
   bool LookIsDue() const {
@@ -62,7 +63,7 @@ struct LossSeries {
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
       training_at_best, training, attempt, resumed_at, resumed_until, resumed_points, overfit, sum,
-      summed, rated, epoch);
+      summed, rated, epoch, classes);
   }
 };
 
@@ -128,6 +129,7 @@ class LossRun {
     SeriesRole role = SeriesRole::kNone;
     Entry* entry = nullptr;  // nullptr: of no role that is read
     bool epoch = false;      // the number of the epoch
+    bool classes = false;    // of the cross-entropy
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
@@ -150,7 +152,7 @@ class LossRun {
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
   std::set<GameSide> sides_;  // that have a series
-  std::map<v1::Role, double> epochs_;
+  std::map<v1::Role, double> epochs_, classes_;
   std::map<Key, Place> places_;
   std::vector<Entry*> waiting_;                            // of places_: those that wait, by key
   using Moment = std::tuple<uint32_t, v1::Role, int64_t>;  // attempt, role, step
