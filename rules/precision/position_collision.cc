@@ -2,6 +2,7 @@
 #include <memory>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
@@ -117,7 +118,9 @@ class PositionCollision : public Rule {
   static std::optional<v1::Verdict> JudgeOne(const Item& item) {
     if (!item.evidence->has_tensor()) return std::nullopt;
     const v1::TensorState& state = item.evidence->tensor();
-    if (item.evidence->site().layer().ends_with("inv_freq")) return JudgeFrequencies(state);
+    if (item.evidence->site().layer().ends_with("inv_freq")) {
+      return JudgeFrequencies(state);
+    }
     if (state.role() != "positions") return std::nullopt;
     if (IsInteger(static_cast<DType>(state.dtype()))) {
       google::protobuf::Struct details;
@@ -151,14 +154,15 @@ class PositionCollision : public Rule {
     constexpr double kMostPositions = 1 << 20;
     constexpr size_t kFewestFrequencies = 4;
     const auto c = DecodeTensor(state);
+    if (!c.ok() && absl::StartsWith(c.status().message(), "no-sample")) return std::nullopt;
     if (!c.ok()) return Inconclusive(std::string(c.status().message()));
     const std::vector<double>& f = c->values;
     const DType used = CoarsestDType(f, c->dtype, 8);
     google::protobuf::Struct details;
     Put(details, "dtype", DTypeName(used));
     Put(details, "frequencies", static_cast<double>(f.size()));
-    if (c->rows != 1 || f.size() < kFewestFrequencies || !(f.front() == 1) || !(f.back() > 0) ||
-        !(f.back() < 1)) {
+    if (f.size() != state.summary().count() || f.size() < kFewestFrequencies || !(f.front() == 1) ||
+        !(f.back() > 0) || !(f.back() < 1)) {
       return Inconclusive("not-geometric: no row of frequencies that falls from 1", details);
     }
     if (used != DType::kBF16 && used != DType::kF16)

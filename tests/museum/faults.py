@@ -5,16 +5,16 @@ from torch import nn
 from torch.nn import functional
 
 from healthy import Ema
-from trainers import LENGTH, Classifier, Language, Trainer, average_of
+from trainers import Language, Trainer, average_of
 
 FAULTS = {}
 
 
-def fault(*kinds, **finds):
-    """finds: rule="health/…" or rules={…}."""
+def fault(*kinds, finds, also=()):
+    """`also`: rules that may report consequences."""
 
     def keep(one):
-        one.finds = finds["finds"]
+        one.finds, one.also = finds, also
         for kind in kinds:
             FAULTS[f"{kind}_{one.__name__.lower()}"] = (one, kind)
         return one
@@ -25,7 +25,7 @@ def fault(*kinds, **finds):
 # ---- what trains ---------------------------------------------------------------------------------------
 
 
-@fault("classifier", "language", "images", finds={"health/no-gradient": 0})
+@fault("classifier", "language", "images", finds={"health/no-gradient": 0}, also=("health/not-learning",))
 class DetachedHead(Trainer):
     """The loss is made anew from its value."""
 
@@ -42,7 +42,7 @@ class DetachedBody(Trainer):
         return functional.cross_entropy(model.head(hidden.detach()), y)
 
 
-@fault("classifier", "language", finds={"health/no-gradient": 0})
+@fault("classifier", "language", finds={"health/no-gradient": 0}, also=("health/unchanged-tensor", "health/not-learning"))
 class OtherModelsOptimizer(Trainer):
     def parameters(self):
         return list(type(self.model)().parameters())
@@ -57,14 +57,14 @@ class TwoHeadsReplaced(Trainer):
         self.model.head = nn.Linear(self.model.head.in_features, self.model.head.out_features)
 
 
-@fault("classifier", "language", finds={"health/no-gradient": None})
+@fault("classifier", "language", finds={"health/no-gradient": (38, 60)}, also=("health/all-zero", "health/loss-spike"))
 class ReplacedLater(Trainer):
     def before_step(self):
         if self.step == 40:
             self.model.head = nn.Linear(self.model.head.in_features, self.model.head.out_features)
 
 
-@fault("classifier", finds={"health/no-gradient": None})
+@fault("classifier", finds={"health/no-gradient": (38, 60)})
 class ThawedUnheld(Trainer):
     """The body trains after 40 steps; the optimizer does not get it."""
 
@@ -79,7 +79,7 @@ class ThawedUnheld(Trainer):
             self.model.requires_grad_(True)
 
 
-@fault("classifier", "language", finds={"health/no-gradient": None})
+@fault("classifier", "language", finds={"health/no-gradient": 0})
 class NeverStepped(Trainer):
     """Two optimizers, one of which is forgotten in the loop."""
 
@@ -99,22 +99,13 @@ class NeverStepped(Trainer):
         self.losses.append(loss.detach())
 
 
-@fault("classifier", "language", finds={"health/no-gradient": None})
-class AnotherOneSteps(Trainer):
-    """The optimizer is made again after the watch."""
-
-    def watch(self, run):
-        super().watch(run)
-        self.optimizer = self.optimize()
-
-
-@fault("classifier", finds={"health/no-gradient": None})
+@fault("classifier", "language", finds={"health/no-gradient": 0})
 class NothingSteps(Trainer):
     def update(self):
         pass
 
 
-@fault("dropout", "batch_norm", "images", finds={"health/eval-mode": None})
+@fault("dropout", "batch_norm", "images", "language_dropout", finds={"health/eval-mode": 30})
 class LeftInEval(Trainer):
     """Validated after 30 steps, and not put back."""
 
@@ -125,12 +116,12 @@ class LeftInEval(Trainer):
                 self.model(self.data())
 
 
-@fault("classifier", "language", "regression", finds={"precision/stale-gradient": None})
+@fault("classifier", "language", "regression", finds={"precision/stale-gradient": (1, 8)}, also=("health/loss-divergence", "health/loss-spike", "health/update-ratio"))
 class NeverCleared(Trainer):
     clear = False
 
 
-@fault("classifier", "language", finds={"health/learning-rate": None})
+@fault("classifier", "language", finds={"health/learning-rate": 80})
 class ScheduleOver(Trainer):
     def scheduled(self):
         return torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: max(0.0, 1 - step / 80))
@@ -142,29 +133,35 @@ class RateZero(Trainer):
         return torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 0.0)
 
 
-@fault("classifier", "language", finds={"health/unchanged-tensor": None})
-class PutBack(Trainer):
-    """A weight is set back after each step (an old copy is loaded)."""
+@fault("classifier", "images", finds={"health/all-zero": None}, also=("health/unchanged-tensor", "health/no-gradient", "health/gradient-vanish"))
+class HookZeroes(Trainer):
+    """A gradient hook that zeroes what it should scale."""
 
-    def watch(self, run):
-        super().watch(run)
-        self.kept = self.model.head.weight.detach().clone()
+    def build(self, make):
+        model = make()
+        for p in list(model.parameters())[:2]:
+            p.register_hook(lambda gradient: gradient * 0)
+        return model
 
-    def after_update(self):
+
+@fault("classifier", finds={"health/all-zero": None}, also=("health/not-learning", "health/gradient-vanish", "health/unchanged-tensor"))
+class DeadUnits(Trainer):
+    def build(self, make):
+        model = make()
         with torch.no_grad():
-            self.model.head.weight.copy_(self.kept)
+            model.first[0].bias.fill_(-60)
+        return model
 
 
 # ---- what is lost to precision ------------------------------------------------------------------------
 
 
-@fault("language", "classifier", "recurrent", finds={"precision/lost-update": None})
+@fault("language", "classifier", finds={"precision/lost-update": None}, also=("health/not-learning",))
 class Bf16Weights(Trainer):
     """bf16 weights, SGD at a rate whose updates they swallow."""
 
     def build(self, make):
-        model = make().bfloat16()
-        return model
+        return make().bfloat16()
 
     def optimize(self):
         return torch.optim.SGD(self.parameters(), lr=1e-4)
@@ -175,7 +172,7 @@ class Bf16Weights(Trainer):
 
 
 class Bf16Ema(Ema):
-    dtype = torch.bfloat16
+    dtype, steps = torch.bfloat16, 400
 
     def after_update(self):
         with torch.no_grad():
@@ -188,16 +185,18 @@ fault("classifier", "language", finds={"precision/ema-stall": None})(Bf16Ema)
 
 @fault("language", "classifier", finds={"precision/ema-stall": None})
 class Bf16EmaByMultiply(Ema):
-    dtype = torch.bfloat16
+    dtype, steps = torch.bfloat16, 400
 
     def after_update(self):
         with torch.no_grad():
             for mean, p in zip(self.average.parameters(), self.model.parameters()):
-                mean.copy_(mean * 0.999 + p * 0.001)
+                mean.copy_(mean.float() * 0.999 + p * 0.001)
 
 
 @fault("language", finds={"precision/ema-stall": None})
 class Bf16Averaged(Ema):
+    steps = 400
+
     def watch(self, run):
         Trainer.watch(self, run)
         self.average = torch.optim.swa_utils.AveragedModel(average_of(self.model, torch.bfloat16), avg_fn=lambda mean, p, n: 0.999 * mean + 0.001 * p)
@@ -212,14 +211,12 @@ class Bf16Positions(Trainer):
         return Language(positions=torch.bfloat16)
 
 
-@fault("language", "classifier", finds={"precision/epsilon-underflow": None})
-class Fp16Epsilon(Trainer):
-    def build(self, make):
-        model = make()
-        return model.half().float().bfloat16() if False else model
+@fault("language", "classifier", finds={"precision/lost-update": None}, also=("health/not-learning", "health/update-ratio"))
+class Bf16Adam(Bf16Weights):
+    """Fine-tuning of bf16 weights: a rate of 1e-5 is far below their last place."""
 
     def optimize(self):
-        return torch.optim.Adam(self.parameters(), lr=self.rate, eps=0.0)
+        return torch.optim.AdamW(self.parameters(), lr=1e-5)
 
 
 # ---- clips, scales, accumulation ----------------------------------------------------------------------
@@ -242,7 +239,7 @@ class Scaled(Trainer):
 fault("classifier", "language", finds={"health/gradient-vanish": None})(Scaled)
 
 
-@fault("classifier", "language", finds={"health/update-ratio": None})
+@fault("classifier", finds={"health/update-ratio": None}, also=("health/not-learning",))
 class ClippedFar(Trainer):
     """A clip far below the norm, under SGD."""
 
@@ -275,7 +272,7 @@ class MeanOfMeans(Trainer):
 # ---- restarts -----------------------------------------------------------------------------------------
 
 
-@fault("classifier", "language", finds={"health/optimizer-state": None})
+@fault("classifier", "language", finds={"health/optimizer-state": (63, 70)})
 class MomentsLost(Trainer):
     """A restart inside the run: the weights are loaded, the optimizer is new."""
 
@@ -285,7 +282,7 @@ class MomentsLost(Trainer):
             self.run.watch(self.model, self.optimizer)
 
 
-@fault("language", finds={"health/optimizer-state": None})
+@fault("classifier", "language", finds={"health/optimizer-state": (63, 70)})
 class StateCleared(Trainer):
     def before_step(self):
         if self.step == 70:
@@ -302,7 +299,7 @@ class NanAtFifty(Trainer):
         return loss * float("nan") if self.step == 50 else loss
 
 
-@fault("classifier", "language", finds={"health/loss-divergence": None})
+@fault("classifier", "language", finds={"health/loss-divergence": (150, 154)}, also=("health/loss-spike", "health/all-zero", "health/update-ratio"))
 class Diverges(Trainer):
     steps = 300
 
@@ -312,7 +309,7 @@ class Diverges(Trainer):
                 group["lr"] = self.rate * 60
 
 
-@fault("classifier", "language", finds={"health/not-learning": None})
+@fault("classifier", finds={"health/not-learning": 0})
 class RandomLabels(Trainer):
     noise, steps = 1.0, 300
 
@@ -320,7 +317,7 @@ class RandomLabels(Trainer):
         return torch.optim.SGD(self.parameters(), lr=0.02)
 
 
-@fault("language", finds={"health/update-ratio": None})
+@fault("language", finds={"health/update-ratio": None}, also=("health/loss-spike", "health/loss-divergence", "health/not-learning"))
 class RateTooHigh(Trainer):
     steps = 200
 
@@ -328,7 +325,7 @@ class RateTooHigh(Trainer):
         return torch.optim.AdamW(self.parameters(), lr=0.5)
 
 
-@fault("classifier", "language", finds={"health/update-ratio": None})
+@fault("classifier", "language", finds={"health/not-learning": 0}, also=("health/update-ratio",))
 class RateTooLow(Trainer):
     steps = 200
 
@@ -336,7 +333,7 @@ class RateTooLow(Trainer):
         return torch.optim.AdamW(self.parameters(), lr=1e-8)
 
 
-@fault("mixture", finds={"health/expert-imbalance": None, "health/dead-expert": None})
+@fault("mixture", finds={"health/dead-expert": 0}, also=("health/expert-imbalance", "health/router-collapse"))
 class CollapsedRouter(Trainer):
     steps = 300
 
@@ -345,6 +342,82 @@ class CollapsedRouter(Trainer):
         for block in model.blocks:
             with torch.no_grad():
                 block["mlp"].gate.weight.zero_()
-                block["mlp"].gate.weight[0] = 0.0
             block["mlp"].gate.bias = nn.Parameter(torch.tensor([8.0, 4.0, -8.0, -8.0]))
         return model
+
+
+@fault("classifier", "language", finds={"precision/non-finite": None}, also=("health/loss-non-finite",))
+class InfiniteGradient(Trainer):
+    def before_update(self):
+        if self.step == 60:
+            self.parameters()[-1].grad.view(-1)[0] = float("inf")
+
+
+@fault("classifier", "language", finds={"precision/non-finite": (60, 61), "health/loss-non-finite": (60, 61)})
+class NanWeight(Trainer):
+    """A weight is poisoned between two steps."""
+
+    def before_step(self):
+        if self.step == 60:
+            with torch.no_grad():
+                self.model.head.weight[0, 0] = float("nan")
+
+
+@fault("classifier", "images", finds={"health/overfit": None}, also=("health/loss-spike",))
+class Overfitted(Trainer):
+    """The same 48 rows again and again, with random labels in half of them."""
+
+    steps, noise = 400, 0.5
+
+    def watch(self, run):
+        super().watch(run)
+        self.kept, self.held_out = [self.data() for _ in range(3)], [self.data() for _ in range(8)]
+        self.given = 0
+
+    def loss(self, batch):
+        self.given += 1
+        return self.model(self.kept[self.given % 3])
+
+    def one_step(self):
+        with self.run.step(self.step):
+            super().one_step()
+            if self.step % 10 == 9:
+                self.model.eval()
+                with torch.no_grad():
+                    value = sum(float(self.model(batch)) for batch in self.held_out) / len(self.held_out)
+                self.model.train()
+                self.run.scalar("val_loss", value)
+
+
+@fault("classifier", finds={"health/loss-non-finite": 100})
+class NanEvaluation(Overfitted):
+    """An evaluation of nothing from step 100 on; the training is sound."""
+
+    steps, noise = 150, 0.1
+
+    def one_step(self):
+        with self.run.step(self.step):
+            Trainer.one_step(self)
+            self.run.scalar("val_loss", float("nan") if self.step >= 100 else 0.5 + 0.01 * (self.step % 7))
+
+    def loss(self, batch):
+        return self.model(batch)
+
+
+@fault("language", finds={"precision/loss-mean-of-means": None})
+class MeanOfPacked(MeanOfMeans):
+    """As above, of rows whose prompts are masked."""
+
+    def one_step(self):
+        loss = 0
+        for masked in (4, 12, 20):
+            batch = self.data()
+            labels = batch[:, 1:].clone()
+            labels[:, :masked] = -100
+            logits = self.model.head(self.model.hidden(batch[:, :-1]))
+            one = functional.cross_entropy(logits.transpose(1, 2), labels) / 3
+            one.backward()
+            loss += one.detach()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.losses.append(loss)

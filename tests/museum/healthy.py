@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from trainers import KINDS, Language, Trainer, average_of
+from trainers import KINDS, Data, Language, Trainer, average_of
 
 RECIPES = {}
 
@@ -87,17 +87,31 @@ class Autocast(Trainer):
         return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-@recipe("dropout", "batch_norm", "images", "language")
+@recipe("classifier", "language")
+class RemadeOptimizer(Trainer):
+    """The optimizer is made again after the watch, before the first step."""
+
+    def watch(self, run):
+        super().watch(run)
+        self.optimizer = self.optimize()
+
+
+@recipe("dropout", "batch_norm", "images", "language", "language_dropout")
 class Validated(Trainer):
     """Every 25 steps, and back to training."""
 
-    def before_step(self):
+    def validate(self):
         if self.step % 25 == 24:
             self.model.eval()
             with torch.no_grad():
-                loss = self.model(self.data())
-            self.run.scalar("val_loss", float(loss))
+                value = float(self.model(self.data()))
             self.model.train()
+            self.run.scalar("val_loss", value)
+
+    def one_step(self):
+        with self.run.step(self.step):
+            super().one_step()
+            self.validate()
 
 
 @recipe("batch_norm", "images")
@@ -178,10 +192,10 @@ class Thawed(FrozenBase):
 
 @recipe("classifier", "regression")
 class Lbfgs(Trainer):
-    steps = 40
+    steps, rows = 40, 256
 
     def optimize(self):
-        return torch.optim.LBFGS(self.parameters(), lr=0.05, max_iter=3)
+        return torch.optim.LBFGS(self.parameters(), lr=0.02, max_iter=3)
 
     def one_step(self):
         batch = self.data()
@@ -252,21 +266,17 @@ class ContinuedPreTraining(Trainer):
     steps = 600
 
     def build(self, make):
-        model = make()
-        optimizer, state = torch.optim.AdamW(model.parameters(), lr=2e-3), torch.get_rng_state()
-        from trainers import Data
-
-        data = Data("text", 16)
+        model, data, state = make(), Data("text", 16), torch.get_rng_state()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
         for _ in range(300):
             model(data()).backward()
             optimizer.step()
             optimizer.zero_grad()
         torch.set_rng_state(state)
-        self.rate_after = 2e-5
         return model
 
     def optimize(self):
-        return torch.optim.AdamW(self.parameters(), lr=self.rate_after)
+        return torch.optim.AdamW(self.parameters(), lr=2e-4)
 
 
 @recipe("classifier", "images")
@@ -277,15 +287,14 @@ class NotEvaluated(Trainer):
         super().watch(run)
         self.last = math.nan
 
-    def before_step(self):
-        due = self.step % 20 == 19
-        with torch.no_grad():
-            value = float(self.model(self.data())) if due else math.nan
-        self.run.scalar("val_loss", value)
-        self.run.scalar("train_loss", self.last)
-
-    def after_update(self):
-        self.last = 0.5
+    def one_step(self):
+        with self.run.step(self.step):
+            super().one_step()
+            with torch.no_grad():
+                value = float(self.model(self.data())) if self.step % 20 == 19 else math.nan
+            self.run.scalar("val_loss", value)
+            self.run.scalar("train_loss", self.last)
+            self.last = float(self.losses[-1])
 
 
 @recipe("classifier", "language")

@@ -198,6 +198,7 @@ KINDS = {
     "autoencoder": (Autoencoder, "points", 3e-3),
     "recurrent": (Recurrent, "text", 3e-3),
     "language": (Language, "text", 2e-3),
+    "language_dropout": (lambda: Language(dropout=0.1), "text", 2e-3),
     "mixture": (lambda: Language(mixture=True), "text", 2e-3),
 }
 
