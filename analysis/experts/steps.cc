@@ -218,6 +218,14 @@ bool MixtureWindow::Spread() const {
   return 2 * *std::max_element(seen, seen + 4) <= steps_.size();
 }
 
+bool MixtureWindow::enough_of_all() const {
+  constexpr ptrdiff_t kLater = 3;
+  if (steps_.size() < kFewestOfAll || span() < static_cast<int64_t>(size_)) return false;
+  const int64_t quarter = steps_.front()->step + span() / 4;
+  return std::count_if(steps_.begin(), steps_.end(),
+                       [&](const auto& step) { return step->step >= quarter; }) >= kLater;
+}
+
 // Or takes away again: sums of integers go back to the bit.
 void MixtureWindow::Add(const MixtureStep& step, bool add) {
   const auto count = [add](uint64_t& sum, uint64_t n) { sum = add ? sum + n : sum - n; };

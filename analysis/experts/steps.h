@@ -92,6 +92,10 @@ class MixtureWindow {
   // lie in all of it, so that the dense steps of a run's opening do not speak for the rest.
   static constexpr size_t kFewest = 20;
   bool enough() const { return full() || (steps_.size() >= kFewest && Spread()); }
+  // A total collapse needs fewer: kFewestOfAll steps that span `size`, three or more of them after
+  // its first quarter.
+  static constexpr size_t kFewestOfAll = 6;
+  bool enough_of_all() const;
   int64_t span() const {
     return steps_.empty() ? 0 : steps_.back()->step - steps_.front()->step + 1;
   }

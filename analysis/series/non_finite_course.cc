@@ -66,6 +66,14 @@ NonFiniteSays NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
   count_ += row.bad;
   switch (kind_) {
     case Kind::kTraining:
+      if (row.norm_lost) cycles_ = 0;  // that step was made
+      if (regular() && streak_ <= cycle_.second) return NonFiniteSays::kNothing;
+      if (regular()) {
+        cycles_ = 0;
+        told_at_ = 0;
+        Begin(row);
+        count_ = row.bad;
+      }
       faulty_ = true;
       return Lasts();
     case Kind::kEvaluation:
@@ -80,6 +88,7 @@ NonFiniteSays NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
 NonFiniteSays NonFiniteCourse::TakeGood(const NonFiniteRow& row) {
   const NonFiniteSays says = streak_ > 0 ? Healed(row) : NonFiniteSays::kNothing;
   ++finite_rows_;
+  ++finite_streak_;
   skipped_streak_ = 0;
   if (!faulty_) before_ = row.finite;
   return says;
@@ -96,9 +105,13 @@ NonFiniteSays NonFiniteCourse::Healed(const NonFiniteRow& row) {
   }
   if (kind_ == Kind::kTraining) {
     streak_ = 0;
-    // A value in step 0 is often made up.
-    if (rows_ != 2 || onset_ != 0) return NonFiniteSays::kNothing;
+    const bool was_regular = regular();
+    CountCycle(streak);
+    // A value in step 0 is often made up; what comes and goes evenly is not due in between.
+    const bool made_up = rows_ == 2 && onset_ == 0;
+    if (!made_up && (was_regular || !regular())) return NonFiniteSays::kNothing;
     faulty_ = false;
+    if (!made_up) told_at_ = 0;
     return NonFiniteSays::kFiller;
   }
   streak_ = 0;
@@ -113,6 +126,14 @@ NonFiniteSays NonFiniteCourse::Healed(const NonFiniteRow& row) {
   single_ += streak;
   if (!told && told_) return NonFiniteSays::kNothing;
   return Note(NonFiniteSays::kSkipped);
+}
+
+// A finite row ends `bad` ones.
+void NonFiniteCourse::CountCycle(uint64_t bad) {
+  const std::pair now(finite_streak_, bad);
+  cycles_ = now == cycle_ && cycles_ > 0 ? cycles_ + 1 : 1;
+  cycle_ = now;
+  finite_streak_ = 0;
 }
 
 NonFiniteSays NonFiniteCourse::Note(NonFiniteSays what) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/archive.h"
 
@@ -21,6 +22,7 @@ struct NonFiniteRow {
   bool fell = false;             // the loss scale fell in this row: it may answer the row before
   bool scaled = false;           // a loss scale is recorded
   bool loss_lost = false;        // a training loss of the row is not finite, or exactly 0
+  bool norm_lost = false;        // a gradient norm of the row is not finite
 };
 
 enum class NonFiniteSays : uint8_t {
@@ -64,6 +66,7 @@ class NonFiniteCourse {
   void TakeFinite(uint64_t count, double last) {
     rows_ += count;
     finite_rows_ += count;
+    finite_streak_ += count;
     skipped_streak_ = 0;
     if (!faulty_) before_ = last;
   }
@@ -71,7 +74,7 @@ class NonFiniteCourse {
   void Persist(Archive& a) {
     a(kind_, attempt_, rows_, finite_rows_, single_, skipped_, skipped_streak_, streak_,
       longest_healed_, onset_, newest_, nan_, before_, count_, told_at_, told_, faulty_, scaled_,
-      singles_told_);
+      singles_told_, finite_streak_, cycle_, cycles_);
   }
 
  private:
@@ -83,6 +86,10 @@ class NonFiniteCourse {
   void Begin(const NonFiniteRow& row);
   void Forget();
   bool Answers(const NonFiniteRow& row) const;
+  void CountCycle(uint64_t bad);
+  bool regular() const { return cycles_ >= kCycles; }
+
+  static constexpr uint64_t kCycles = 3;
 
   Kind kind_;
   uint32_t attempt_ = 0;
@@ -100,6 +107,10 @@ class NonFiniteCourse {
   bool faulty_ = false;   // a training loss that was bad stays so, whatever follows
   bool scaled_ = false;   // the newest row had a loss scale
   uint64_t singles_told_ = 0;
+  // Rows of a training loss that is not due in each: so many finite ones, then so many bad ones.
+  uint64_t finite_streak_ = 0;                 // newest finite rows in a row
+  std::pair<uint64_t, uint64_t> cycle_{0, 0};  // finite, bad
+  uint64_t cycles_ = 0;                        // in a row that were alike
 };
 
 }  // namespace plumbline::rules

@@ -53,8 +53,8 @@ v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,
 v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCounts& now) {
   return Begin(v1::LEVEL_ERROR, rank, kOptimizerStep, before, now)
       .Title("the optimizer begins anew within a run")
-      .Explain(absl::StrFormat("The optimizer has taken %.0f steps in the checkpoint of step %d "
-                               "and %.0f in that of step %d: its moments were not loaded.",
+      .Explain(absl::StrFormat("The optimizer had taken %.0f steps in step %d and %.0f in step "
+                               "%d: its moments began anew.",
                                *before.optimizer, before.step, *now.optimizer, now.step))
       .Cause("optimizer-not-loaded", 0.9)
       .Measured("optimizer's steps lost", *before.optimizer - *now.optimizer, "steps")

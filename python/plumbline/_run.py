@@ -400,6 +400,7 @@ class Run(Observations):
     def _close(self, timeout=2.0):
         if self._kept is not None:  # closed before: the result stays
             return self._kept
+        self._models_watched.run_ends()
         self._step = NO_STEP
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
         if status == DISABLED:

@@ -16,11 +16,13 @@ from ._routers import OnlyHere, Routers, before_forward
 from ._screen import Checksums, combined, look
 from ._shards import shard_names
 from ._tensors import local
+from ._watching.averages import Averages
 from ._watching.clipping import Clip, Clipping
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
 from ._watching.leftover import Leftover
 from ._watching.losses import numbered
+from ._watching.modes import Modes
 from ._watching.modules import Backward, Modules
 from ._watching.passes import Passes, tokens_of
 from ._watching.ratio import Ratio
@@ -80,10 +82,12 @@ class Watch:
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
         self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled)
+        self._modes = Modes(run, self._model, self._prefix, [name for name, _ in self._trained])
+        self._averages = Averages(run, self._model, self._prefix)
         self._kept = Kept(self._trained) if len(found) == 1 else None
         self.thread = None  # of its forward passes
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
-        self._undo, self._routers = [self._untrained.remove, self._passes.remove, self._shares.remove], None
+        self._undo, self._routers = [self._untrained.remove, self._averages.remove, self._passes.remove, self._shares.remove], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
         self.stages = self._loop.stages
@@ -158,6 +162,10 @@ class Watch:
         self.stages.enter(NONE)
         self._clipped, self.clips = self.clips, []
         if updated:
+            self._guarded(self._modes.step_ends)
+            self._charged(self._averages.step_ends)
+            if self._untrained.scans():
+                self._guarded(self._untrained.scan)
             if self._untrained.looks:
                 self._guarded(self._untrained.step_ends)
             if self._shares.open or self._loop.backwards > 1:
@@ -200,6 +208,7 @@ class Watch:
         training = module.training and torch.is_grad_enabled() and not torch.jit.is_tracing()
         if self._routers is not None and self._routers.routers:
             self._routers.forward(training, (*inputs, *words.values()) if words else inputs)
+        self._averages.disarm()
         if not training:
             return self.stages.evaluates()
         if not self._asked and self._run._step == NO_STEP and self._completed_since():
@@ -241,6 +250,7 @@ class Watch:
 
     def _before_backward(self, number, loss):
         loop = self._loop
+        self._averages.disarm()
         if self._run._step == NO_STEP:
             loop.open()
         if not loop.takes(loss):
@@ -256,6 +266,8 @@ class Watch:
             self._guarded(self.standstill.ask, loop.micro)
             if self not in loop.watches:  # another has taken its place
                 return
+        if loop.micro == 1:
+            self._guarded(self._modes.backward_begins)
         self._look_at_left(loop.micro)
 
     def backward_ends(self):
@@ -279,11 +291,14 @@ class Watch:
 
     def _begin_update(self, optimizer):
         self._zeroed.discard(id(optimizer))
+        self._averages.disarm()
         self._loop.begin_update(optimizer)
 
     def _end_update(self, optimizer):
         self.standstill.moved(self._loop.micro)
         self._loop.end_update(optimizer)
+        if self._averages.wants():
+            self._charged(self._averages.arm)
 
     # ---- what is told --------------------------------------------------------------------------
 

@@ -128,6 +128,22 @@ bool LooksUnlearnt(const LossSeries& series) {
   return series.detector.LookForLearning().flat;
 }
 
+std::optional<std::string> MayHaveConverged(const LossSeries& series, double level) {
+  constexpr double kLearnt = 0.9;  // of the loss of a uniform guess
+  const double points = static_cast<double>(series.detector.points());
+  const double every = static_cast<double>(series.step_last - series.step_first) / (points - 1);
+  if (static_cast<double>(series.step_first) > 2 * every + 1)
+    return "the log begins after the run's beginning: the model may have learnt before";
+  if (series.epoch < 1)
+    return "the first epoch is not over: the model may have converged before this run";
+  if (series.classes >= 2 && level < kLearnt * std::log(series.classes))
+    return absl::StrFormat(
+        "the loss began at %.4g, and a uniform guess over %.0f classes has %.4g: the model had "
+        "learnt before this run",
+        level, series.classes, std::log(series.classes));
+  return std::nullopt;
+}
+
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion,
                        FindingBuilder* found) {
   found->Samples(excursion.window)

@@ -104,6 +104,10 @@ bool Overfits(const LossSeries& series, const Excursion& excursion);
 // A training loss that stays where it began, at a rate above 0: health/not-learning's.
 bool LooksUnlearnt(const LossSeries& series);
 
+// Why the model may have learnt before this run, and stands where it had come to; nullopt: nothing
+// shows it. `level`: of the loss at its beginning.
+std::optional<std::string> MayHaveConverged(const LossSeries& series, double level);
+
 // The window, the level and how far above it the peak lies, as witness.
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion, FindingBuilder* found);
 // "the rate restarted in step 80, from 0.0001 to 0.06": what led to it.

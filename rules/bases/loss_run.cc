@@ -22,11 +22,14 @@ bool IsEpoch(const std::string& op) {
   return op == "epoch" || op == "train/epoch" || op == "train_epoch" || op == "epochs";
 }
 
+// Of the cross-entropy: run.watch reports it once.
+bool IsClasses(const std::string& op) { return op == "trained/classes"; }
+
 }  // namespace
 
 bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
   return IsRead(said.Of(site.op())) || SideByName(site.op()) != GameSide::kNone ||
-         IsEpoch(site.op());
+         IsEpoch(site.op()) || IsClasses(site.op());
 }
 
 // To read a name costs more than to judge a point.
@@ -35,6 +38,7 @@ LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
   if (const GameSide side = SideByName(step.site.op()); side != GameSide::kNone)
     sides_.insert(side);
   known.epoch = IsEpoch(step.site.op());
+  known.classes = IsClasses(step.site.op());
   if (!IsRead(known.role)) return known;
   known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
   return known;
@@ -55,11 +59,11 @@ void LossRun::Wait(Entry& entry, const Value& value) {
 void LossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
   const Known known = known_.Of(step, [&] { return Find(step, said); });
-  if (known.entry == nullptr && !known.epoch) return;
+  if (known.entry == nullptr && !known.epoch && !known.classes) return;
   const Item* taken = ItemOf(step);
   if (taken == nullptr) return;
-  if (known.epoch) {
-    epochs_[step.role] = taken->evidence->scalar().value();
+  if (known.epoch || known.classes) {
+    (known.epoch ? epochs_ : classes_)[step.role] = taken->evidence->scalar().value();
     return;
   }
   Wait(*known.entry, {known.role, taken->source->rank(), taken->evidence->scalar().value()});
@@ -155,6 +159,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   for (const ScalarColumn& column : rows.columns) {
     const Known known = known_.Of(column.any(), [&] { return Find(column.any(), said); });
     if (known.epoch) epoch = &column;
+    if (known.classes) classes_[rows.end.role] = column.value(first);
     if (known.entry == nullptr) continue;
     const bool rate = known.role == SeriesRole::kRate;
     Place& place = known.entry->second;
@@ -263,6 +268,8 @@ void LossRun::CountRates(LossSeries* series) {
   series->rated += now.above ? 1 : 0;
   if (const auto epoch = epochs_.find(series->of); epoch != epochs_.end())
     series->epoch = epoch->second;
+  if (const auto classes = classes_.find(series->of); classes != classes_.end())
+    series->classes = classes->second;
 }
 
 // An evaluation beside the training loss.
@@ -345,7 +352,7 @@ const std::vector<LossRun::Told>& LossRun::Finish() {
 void LossRun::Persist(Archive& a) {
   std::map<Key, Value> waiting;
   for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
-  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_);
+  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_);
   if (!a.reading()) return;
   places_.clear();
   waiting_.clear();

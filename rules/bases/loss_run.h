@@ -43,6 +43,7 @@ struct LossSeries {
   // Points with a rate above 0 beside them; the newest value of a logged epoch.
   uint64_t rated = 0;
   double epoch = NAN;
+  double classes = NAN;  // over which the cross-entropy is, as run.watch saw them
 
   // A rule may look at it now (LossRule::Look).
   bool LookIsDue() const {
@@ -63,7 +64,7 @@ struct LossSeries {
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
       training_at_best, training, attempt, resumed_at, resumed_until, resumed_points, overfit, sum,
-      summed, rated, epoch);
+      summed, rated, epoch, classes);
   }
 };
 
@@ -129,6 +130,7 @@ class LossRun {
     SeriesRole role = SeriesRole::kNone;
     Entry* entry = nullptr;  // nullptr: of no role that is read
     bool epoch = false;      // the number of the epoch
+    bool classes = false;    // of the cross-entropy
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
@@ -159,7 +161,7 @@ class LossRun {
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
   std::set<GameSide> sides_;  // that have a series
-  std::map<v1::Role, double> epochs_;
+  std::map<v1::Role, double> epochs_, classes_;
   std::map<Key, Place> places_;
   // A run may name thousands of losses and rates: what all of them have in common is found once.
   std::set<v1::Role> whole_;                          // with a training loss that is no part

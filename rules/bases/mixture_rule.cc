@@ -21,9 +21,12 @@ void MixtureRule::Judge(const SiteStep& step, VerdictSink& out) {
   for (const JoinedMixture& joined : *JoinMixture(step)) {
     Layer& layer = layers_.try_emplace(joined.key, window_steps_).first->second;
     Take(step, joined, layer);
-    if (joined.step == nullptr || !Usable(*joined.step) || !layer.window.enough()) continue;
+    if (joined.step == nullptr || !Usable(*joined.step)) continue;
+    const bool enough = layer.window.enough();
+    if (!enough && !layer.window.enough_of_all()) continue;
     if (layer.window.experts() < 2 || layer.window.choices() == 0) continue;
-    if (auto found = Test(layer.window, layer.fired)) {
+    if (auto found =
+            enough ? Test(layer.window, layer.fired) : TestOfAll(layer.window, layer.fired)) {
       layer.fired.insert(found->finding().cause().id());
       out.Add(Found(joined.key, layer, *std::move(found)));
     }

@@ -37,6 +37,12 @@ class MixtureRule : public Rule {
   // again. Level, title, ... are the rule's; site, details and sample size are filled here.
   virtual std::optional<FindingBuilder> Test(const MixtureWindow& window,
                                              const std::set<std::string>& fired) const = 0;
+  // The finding that a window makes which is not enough for Test, but is for a total collapse
+  // (MixtureWindow::enough_of_all).
+  virtual std::optional<FindingBuilder> TestOfAll(const MixtureWindow& /*window*/,
+                                                  const std::set<std::string>& /*fired*/) const {
+    return std::nullopt;
+  }
   // Pass or inconclusive, of the last window (full) of a layer that never had a finding.
   virtual v1::Verdict Rest(const MixtureWindow& window) const = 0;
   // What the window shows, for verdicts of any kind.

@@ -44,7 +44,9 @@ that is little, and the verdict is inconclusive where it would depend on padding
 
 **Strength.** `heuristic`: a tenth is a customary threshold. That chance does not explain it is sure to 1e-6.
 
-**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more, chance alone could leave an expert so
+An expert that no token chose at all needs 6 steps that span 100 or more, three of them after the first quarter.
+
+**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more (6 for an expert that no token chose), chance alone could leave an expert so
 few (too few choices for that many experts), or padding rows may be all that an expert got.
 
 **What it cannot see.** An expert that gets tokens and returns nothing (gates of zero); deadness
@@ -103,7 +105,20 @@ class DeadExpert : public MixtureRule {
   std::optional<FindingBuilder> Test(const MixtureWindow& w,
                                      const std::set<std::string>& fired) const override {
     if (!fired.empty()) return std::nullopt;
-    const std::vector<size_t> dead = Dead(w);
+    return Found(w, Dead(w));
+  }
+
+  // Nothing at all in each of the steps.
+  std::optional<FindingBuilder> TestOfAll(const MixtureWindow& w,
+                                          const std::set<std::string>& fired) const override {
+    if (!fired.empty()) return std::nullopt;
+    std::vector<size_t> dead = Dead(w);
+    std::erase_if(dead, [&](size_t e) { return w.wanted()[e] > 0; });
+    return Found(w, dead);
+  }
+
+  std::optional<FindingBuilder> Found(const MixtureWindow& w,
+                                      const std::vector<size_t>& dead) const {
     if (dead.empty()) return std::nullopt;
     const auto least = *std::min_element(
         dead.begin(), dead.end(), [&](size_t a, size_t b) { return w.kept()[a] < w.kept()[b]; });

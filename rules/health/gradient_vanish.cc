@@ -38,6 +38,9 @@ newest nineteen points. NaN and infinity do not count. What that means the run i
   less than 1,000 times within its newest points, is a note.
 - It never stood higher: the loss is divided by much. That is said, and accuses nobody.
 
+A norm that is a customary clip (1, 0.5, ...) over a power of two of 256 or more, to five digits and in ten points in a row, is a warning: the gradients are
+clipped before a loss scale is taken from them, so each step has the norm clip / scale.
+
 **Bad.** `grad_norm was below 1e-07 in 10 points in a row, from step 240 on; it is 3.1e-09 in step 249`
 
 **Good.** Norms around 0.1 to 10, however much they fall at the start; a small problem whose loss is minimised with all data at once, down to 10^-9.
@@ -119,13 +122,42 @@ struct LossBeside {
   }
 };
 
+// Customary limits of a clip by norm.
+constexpr double kClips[] = {1, 0.5, 0.25, 0.1, 0.2, 0.3, 2, 5, 10, 0.05, 0.01};
+constexpr double kSameNorm = 1e-5;  // five digits
+constexpr double kFarBelow = 256;   // loss scales are larger
+constexpr double kFewestScaled = 10.0 / kFarBelow;
+
+// If the norm is a customary clip over a power of two, to five digits: that power. Else 0.
+double ScaleUnderClip(double norm) {
+  for (const double clip : kClips) {
+    const double power = std::log2(clip / norm);
+    const double whole = std::round(power);
+    if (norm > 0 && std::exp2(whole) >= kFarBelow && std::fabs(power - whole) <= 2 * kSameNorm)
+      return std::exp2(whole);
+  }
+  return 0;
+}
+
 struct VanishingNorm {
   Standing standing;
+  bool scaled = false;  // a clip of gradients that are still scaled was reported
   uint64_t points = 0;
   bool told = false;
   bool minimum = false;  // it was small, with the loss at its lowest
   int64_t step_first = 0, step_last = 0;
-  void Persist(Archive& a) { a(standing, points, told, minimum, step_first, step_last); }
+  void Persist(Archive& a) { a(standing, scaled, points, told, minimum, step_first, step_last); }
+
+  // All of the newest points are one value, to five digits; 0: they are not.
+  double constant() const {
+    if (standing.newest().size() < Standing::kTen) return 0;
+    const double norm = standing.newest().back().value;
+    const auto same = [&](const Standing::Point& point) {
+      return std::fabs(point.value - norm) <= kSameNorm * norm;
+    };
+    const auto from = standing.newest().end() - static_cast<ptrdiff_t>(Standing::kTen);
+    return std::all_of(from, standing.newest().end(), same) ? norm : 0;
+  }
 
   // NaN: no rank has a number.
   void Take(int64_t step, double value) {
@@ -168,6 +200,7 @@ class GradientVanish : public Rule {
     VanishingNorm& series = *known.norm;
     series.Take(step.step, norm.value_or(NAN));
     if (norm) Look(step, *norm, series, out);
+    if (norm) LookForScale(step, series, out);
   }
 
   const void* judges_apart() const override { return this; }
@@ -180,7 +213,9 @@ class GradientVanish : public Rule {
       if (of.norm == nullptr && of.loss == nullptr) return 0;
       if (of.norm == nullptr || of.norm->told) continue;
       size_t i = 0;
-      while (i < taken && !(column.value(first + i) < norm_)) ++i;
+      // A clip is met by itself, too.
+      const double low = of.norm->scaled ? norm_ : std::max(norm_, kFewestScaled);
+      while (i < taken && !(column.value(first + i) < low)) ++i;
       taken = i;
     }
     for (size_t row = first; row < first + taken; ++row) {
@@ -198,7 +233,7 @@ class GradientVanish : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, series] : series_) {
-      if (series.told) continue;
+      if (series.told || series.scaled) continue;
       v1::Verdict verdict = Rest(series);
       Put(*verdict.mutable_details(), "series", std::get<2>(key));
       Put(*verdict.mutable_details(), "points", static_cast<double>(series.points));
@@ -209,7 +244,7 @@ class GradientVanish : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
+    archive.Version(3, 3);
     archive(series_, losses_);
     if (archive.reading()) known_ = {};
   }
@@ -244,6 +279,34 @@ class GradientVanish : public Rule {
       if (found == nullptr || loss.at_its_minimum()) found = &loss;
     }
     return found;
+  }
+
+  void LookForScale(const SiteStep& step, VanishingNorm& series, VerdictSink& out) const {
+    const double norm = series.scaled ? 0 : series.constant();
+    const double scale = norm > 0 ? ScaleUnderClip(norm) : 0;
+    if (scale == 0) return;
+    series.scaled = true;
+    const int64_t first = (series.standing.newest().end() - Standing::kTen)->step;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found.Title("the clip works on gradients that are still scaled")
+        .Explain(absl::StrFormat(
+            "%s is %.6g in %d points in a row, steps %d to %d: a clip at %g divided by a loss "
+            "scale of %.0f. The gradients are clipped before they are unscaled, so each step has "
+            "this norm.",
+            step.site.op(), norm, Standing::kTen, first, step.step, norm * scale, scale))
+        .Cause("clip-before-unscale", 0.9)
+        .Measured("gradient norm", norm)
+        .Threshold(kSameNorm, "five digits alike, a customary clip over a power of two")
+        .Fix("Unscale before the clip: scaler.unscale_(optimizer), then clip_grad_norm_.")
+        .Samples(Standing::kTen)
+        .Witness("norm", norm)
+        .Witness("scale", scale)
+        .At(step.site.layer(), step.site.op(), first, step.step, std::vector<uint32_t>{});
+    google::protobuf::Struct& details = *found.verdict().mutable_details();
+    Put(details, "series", step.site.op());
+    Put(details, "step", static_cast<double>(first));
+    Put(details, "kind", "clip-before-unscale");
+    out.Add(found.Take());
   }
 
   void Look(const SiteStep& step, double norm, VanishingNorm& series, VerdictSink& out) const {

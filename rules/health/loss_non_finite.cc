@@ -29,7 +29,8 @@ second moment is NaN from then on, and a checkpoint of such a run is of no use, 
 **What it checks.** Each series of a loss (`lm loss`, `train_loss`, `val/loss`, `aux_loss`, `z_loss`; not `loss_scale`, `loss_weight` and the
 like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a map names so), every value of every rank.
 - *A training loss.* The first value that is NaN or infinite is an error as its step closes, with the ranks that have one in that step; the others
-  of the same attempt are counted, and reported again each time their number has doubled.
+  of the same attempt are counted, and reported again each time their number has doubled. If so many finite and so many bad rows follow each other
+  three times alike, and no gradient norm is lost in the bad ones, the series was not due in these: the error becomes a note.
 - *A gradient norm.* An error if the loss of the row is lost, too (not finite, or exactly 0), if three rows in a row are not finite, if none ever was
   (eight rows, or all of the log: "NaN since the first logged step"), or at the end of a run without a loss scaler. One or two rows that are finite
   again after that are steps that a loss scaler skipped: a note, and a pass if the logged scale falls in that row or the next (`loss scale`,
@@ -156,7 +157,7 @@ class LossNonFinite : public Rule {
 
   // roles_ and known_ are found again; waiting_, fell_ and thrown_away_ are of one step.
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);
+    archive.Version(4, 4);
     archive(series_, scales_, causes_, training_finite_, episodes_);
     if (archive.reading()) known_ = {};
   }
@@ -273,6 +274,7 @@ class LossNonFinite : public Rule {
     });
     for (Waiting& one : *row) {
       one.row.loss_lost = lost;
+      one.row.norm_lost = norm == ZeroLoss::Norm::kLost;
       one.row.fell = fell_;
       one.row.skipped = fell_ || thrown_away_;
       one.row.scaled = scaled;

@@ -25,7 +25,8 @@ before somebody compares. A run that has learned and stands still late is anothe
 of the points is cut into at most 96 blocks; through the medians of ln loss against ln n goes a Theil-Sen line. Where the
 99 % interval of its slope reaches 0, the loss stalls: a note. It is a warning only where the run stalls from its
 beginning: the median of the newest half is more than 0.98 of that of the run's first 16 points, and that of no block of the run lies
-lower by more than noise (6 standard errors); a note if `health/not-learning` reports it. A loss whose newest half stands a tenth above its lowest block rose: that is
+lower by more than noise (6 standard errors); a note if `health/not-learning` reports it, or if the model may have learnt before this run
+(its page states by what: a later first step, an epoch below 1, a cross-entropy under 0.9 of a uniform guess's). A loss whose newest half stands a tenth above its lowest block rose: that is
 `health/loss-divergence`'s. The sum of a game, or a part of a loss, as that page has them, is a note at most. It looks at the end of the run, and at 4,096 points and each time they have doubled.
 
 **Bad.** `loss` at 10.81 over the first 16 steps, and at 10.79 over steps 500 to 1,000.
@@ -72,6 +73,8 @@ class LossStall : public LossRule {
     if (beginning) said.of.insert(kBeginning);
     FindingBuilder found = Found(series, stall, beginning);
     if (beginning && MayRise(series)) Soften(series, &found);
+    const std::optional<std::string> converged = MayHaveConverged(series, std::exp(stall.begin));
+    if (beginning && converged) found.Level(v1::LEVEL_NOTE).Assume(*converged);
     // One fault, one warning.
     if (beginning && LooksUnlearnt(series))
       found.Level(v1::LEVEL_NOTE).Assume("health/not-learning reports it");

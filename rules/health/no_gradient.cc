@@ -33,6 +33,9 @@ fault in their experts, and it was not seen for months.
 - some, although their module's forward pass ran: warning;
 - some, and their module never ran (an unused head, LayerDrop): note.
 
+An optimizer that never stepped, while the others made 64 steps and its parameters had gradients in each (`trained/unstepped`): a warning. None that stepped by the run's end, after
+16 backward passes or more (`trained/passes`), and no weight that changed: error.
+
 An optimizer that holds none of the model's trained parameters is an error, if no weight has changed. Parameters that
 were replaced or made trainable after `run.watch`, have gradients and are held by no optimizer (`trained/replaced`) are a warning.
 
@@ -68,8 +71,11 @@ constexpr RuleInfo kInfo = {"health/no-gradient",
                             kPage,
                             {}};
 
-constexpr std::string_view kTrainedPrefix = "trained/", kNeverPrefix = "trained/never:";
+constexpr std::string_view kTrainedPrefix = "trained/",
+                           kNeverPrefix = "trained/never:", kUnsteppedPrefix = "trained/unstepped:";
 constexpr double kStepsWithoutGradient = 3;
+constexpr double kStepsOfOthers = 64;
+constexpr double kFewestPasses = 16;
 constexpr size_t kMostUntrainedNames = 6;
 
 // What one rank reports in one step.
@@ -103,8 +109,8 @@ class NoGradient : public Rule {
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       TrainedCounts& counts = open_[item.source->rank()];
-      if (op.starts_with(kNeverPrefix)) {
-        counts.names.push_back(op.substr(kNeverPrefix.size()));
+      if (op.starts_with(kNeverPrefix) || op.starts_with(kUnsteppedPrefix)) {
+        counts.names.push_back(op.substr(op.find(':') + 1));
       } else {
         counts.values[op.substr(kTrainedPrefix.size())] = item.evidence->scalar().value();
       }
@@ -114,12 +120,24 @@ class NoGradient : public Rule {
   bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     for (const auto& [rank, counts] : open_) {
+      counted_ |= counts.Of("steps").has_value();
+      if (counts.Of("passes") && counts.usable()) {
+        stuck_ = counts.Or("moved", 1) == 0 && counts.Or("passes", 0) >= kFewestPasses
+                     ? std::optional(counts.Or("passes", 0))
+                     : std::nullopt;
+        stuck_rank_ = rank;
+      }
+      if (counts.Or("unstepped", 0) > 0 && counts.usable()) SayUnstepped(step, rank, counts, out);
       if (counts.Of("steps") && counts.Of("held")) JudgeRank(step, rank, counts, out);
     }
     open_.clear();
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
+    if (told_ < static_cast<uint64_t>(v1::LEVEL_ERROR) && stuck_ && !counted_) {
+      told_ = static_cast<uint64_t>(v1::LEVEL_ERROR);
+      SayStuck(run, out);
+    }
     if (told_ > 0 || (judged_ == 0 && few_ == 0 && unusable_ == 0 && copies_ == 0)) return;
     v1::Verdict verdict = judged_ > 0   ? Pass("each trained parameter has had a gradient")
                           : copies_ > 0 ? Inconclusive(
@@ -133,8 +151,9 @@ class NoGradient : public Rule {
 
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(told_, judged_, few_, unusable_, copies_);
+    archive.Version(2, 2);
+    archive(told_, judged_, few_, unusable_, copies_, told_unstepped_, counted_, stuck_,
+            stuck_rank_);
   }
 
  private:
@@ -162,6 +181,50 @@ class NoGradient : public Rule {
     } else {
       ++judged_;
     }
+  }
+
+  // An optimizer that was handed over and is never stepped.
+  void SayUnstepped(const StepEnd& step, uint32_t rank, const TrainedCounts& counts,
+                    VerdictSink& out) {
+    if (std::exchange(told_unstepped_, true)) return;
+    told_ = std::max<uint64_t>(told_, v1::LEVEL_WARNING);
+    const double parameters = counts.Or("unstepped", 0), others = counts.Or("others", 0);
+    const int64_t first = std::max<int64_t>(0, step.step + 1 - static_cast<int64_t>(others));
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title("an optimizer never steps")
+        .Explain(absl::StrFormat(
+            "%s has made no step while the others made %.0f, and its %.0f parameters had gradients "
+            "in these steps: they keep the values that they began with.",
+            counts.names.empty() ? "An optimizer" : absl::StrJoin(counts.names, ", "), others,
+            parameters))
+        .Cause("no-step", 0.9)
+        .Measured("parameters of optimizers that never stepped", parameters, "parameters")
+        .Threshold(kStepsOfOthers, "steps of the other optimizers")
+        .Samples(static_cast<uint64_t>(others))
+        .Witness("unstepped", parameters)
+        .Witness("others", others)
+        .Fix("Call its step() in the loop; if it is to begin later, hand it to run.watch then.")
+        .At("", "gradient", first, step.step, std::vector<uint32_t>{rank});
+    out.Add(found.Take());
+  }
+
+  void SayStuck(const RunSummary& run, VerdictSink& out) const {
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title("no optimizer step was made")
+        .Explain(absl::StrFormat(
+            "The run ended after %.0f backward passes: none of the watched optimizers has stepped, "
+            "and no weight has changed.",
+            *stuck_))
+        .Cause("no-step", 0.95)
+        .Measured("backward passes without a step", *stuck_, "passes")
+        .Threshold(kFewestPasses, "backward passes")
+        .Samples(static_cast<uint64_t>(*stuck_))
+        .Witness("passes", *stuck_)
+        .Fix(
+            "Call optimizer.step() after backward(), with the optimizer that holds the "
+            "parameters of this model.")
+        .At("", "gradient", run.step_first, run.step_last, std::vector<uint32_t>{stuck_rank_});
+    out.Add(found.Take());
   }
 
   // The series that counts the parameters of the finding.
@@ -244,6 +307,9 @@ class NoGradient : public Rule {
   std::map<uint32_t, TrainedCounts> open_;  // by rank, of this step
   uint64_t told_ = 0;                       // the highest level that was reported
   uint64_t judged_ = 0, few_ = 0, unusable_ = 0, copies_ = 0;
+  bool told_unstepped_ = false, counted_ = false;
+  std::optional<double> stuck_;  // backward passes, none of them used
+  uint32_t stuck_rank_ = 0;
 };
 
 }  // namespace

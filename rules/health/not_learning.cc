@@ -34,8 +34,8 @@ rate must be above 0 in half of the points or more; a rate of 0 is `health/learn
 0.3 % and two standard errors), the model guesses uniformly over k classes: the finding states that. If no fall is seen, but noise could hide one of 3 to 10 %: a note.
 
 A model that has converged, and is trained further, shows the same curve. A note, and no warning, is made where the log tells that it may be
-one: its first step is not the run's (more than twice as far from 0 as points are from each other), or it logs an epoch that has not reached 1, unless
-the level is ln k. Within an epoch or more a model that learns fits what it has seen before.
+one: its first step is not the run's (more than twice as far from 0 as points are from each other), it logs an epoch that has not reached 1, or
+`run.watch` saw a cross-entropy over so many classes that the loss is under 0.9 of a uniform guess's; unless the level is ln k. Within an epoch or more a model that learns fits what it has seen before.
 
 **Bad.** `loss` 2.303 = ln 10 over 200 points at a rate of 1e-3.
 
@@ -117,19 +117,8 @@ class NotLearning : public LossRule {
     return !series.rate_known || 2 * series.rated >= series.detector.points();
   }
 
-  // The log may be of a model that had converged before.
-  static std::optional<std::string> MayHaveConverged(const LossSeries& series) {
-    const double points = static_cast<double>(series.detector.points());
-    const double every = static_cast<double>(series.step_last - series.step_first) / (points - 1);
-    if (static_cast<double>(series.step_first) > 2 * every + 1)
-      return "the log begins after the run's beginning: the model may have learnt before";
-    if (series.epoch < 1)
-      return "the first epoch is not over: the model may have converged before this run";
-    return std::nullopt;
-  }
-
   static FindingBuilder Found(const LossSeries& series, const LearningFigures& figures, bool flat) {
-    const std::optional<std::string> converged = MayHaveConverged(series);
+    const std::optional<std::string> converged = MayHaveConverged(series, std::exp(figures.level));
     const bool warns = flat && (figures.classes > 0 || !converged);
     FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     std::string text = absl::StrFormat(

@@ -35,7 +35,10 @@ had it and the optimizer's step does not fall: error. The same of all parameters
 `momentum_buffer: None`, while the groups (series `optimizer.held`) list them; a warning where no step is kept. A bf16 or fp16 weight is not its fp32
 master of the same checkpoint (`master_param`), rounded to nearest: error. Where stochastic rounding is declared, only what rounding in neither direction gives counts.
 
-**Bad.** `the optimizer has taken 12,000 steps in the checkpoint of step 12000 and 500 in that of step 12500`
+`run.watch` reports the steps that the state of a live run's first optimizer has made (at powers of two, and if they fall to 1): a new optimizer, or a
+state that was cleared, within the run is the same error.
+
+**Bad.** `the optimizer had taken 12,000 steps in step 12000 and 500 in step 12500`
 
 **Good.** Both rise. A schedule that is stepped a constant whole number of times (Accelerate: once a process), skipped steps of a loss scale, parameters
 that are frozen, unused or join later: the largest counts.
@@ -147,7 +150,7 @@ class OptimizerState : public Rule {
       if (course.told || course.told_schedule || course.told_moments || course.told_masters)
         continue;
       v1::Verdict verdict =
-          course.pairs > 0    ? Pass("the optimizer's steps rise with the checkpoints'")
+          course.pairs > 0    ? Pass("the optimizer's steps rise with the run's")
           : course.others > 0 ? Pass(
                                     "the schedule's steps and the moments go on; the optimizer "
                                     "keeps no steps that could be compared")

@@ -2,6 +2,7 @@
 #include <memory>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
@@ -38,6 +39,9 @@ collision. f32 values that are all bf16 or fp16 numbers were rounded before they
 - Do not build them with `torch.arange(n, dtype=hidden_states.dtype)`; DeepSpeed and FSDP cast *buffers* too
   (`MixedPrecision(buffer_dtype=torch.float32)`; `model.half()` converts `inv_freq`).
 - Megatron-LM: its rotary embedding is fp32; check ported ones (`--position-embedding-type rope`).
+
+**Inverse frequencies.** Tensors whose name ends in `inv_freq` in bf16 or fp16 (`run.watch` looks at a model's buffers): between the first, 1, and the last
+lie base^(-2i/d), and what rounding took from them grows with the position. If it is half a turn within 1,048,576 positions: a warning, `bounded`, with the first such position.
 
 **Strength.** `proved`: both positions are rounded and give the recorded value.
 
@@ -114,6 +118,9 @@ class PositionCollision : public Rule {
   static std::optional<v1::Verdict> JudgeOne(const Item& item) {
     if (!item.evidence->has_tensor()) return std::nullopt;
     const v1::TensorState& state = item.evidence->tensor();
+    if (item.evidence->site().layer().ends_with("inv_freq")) {
+      return JudgeFrequencies(state);
+    }
     if (state.role() != "positions") return std::nullopt;
     if (IsInteger(static_cast<DType>(state.dtype()))) {
       google::protobuf::Struct details;
@@ -140,6 +147,65 @@ class PositionCollision : public Rule {
     if (looked.counted == 0)
       return Inconclusive("no-count: the values do not count up", Describe(*c, used, looked));
     return Pass("every position has its own value", Describe(*c, used, looked));
+  }
+
+  // RoPE's: f_i = base^(-2i/d), of which the first is 1.
+  static std::optional<v1::Verdict> JudgeFrequencies(const v1::TensorState& state) {
+    constexpr double kMostPositions = 1 << 20;
+    constexpr size_t kFewestFrequencies = 4;
+    const auto c = DecodeTensor(state);
+    if (!c.ok() && absl::StartsWith(c.status().message(), "no-sample")) return std::nullopt;
+    if (!c.ok()) return Inconclusive(std::string(c.status().message()));
+    const std::vector<double>& f = c->values;
+    const DType used = CoarsestDType(f, c->dtype, 8);
+    google::protobuf::Struct details;
+    Put(details, "dtype", DTypeName(used));
+    Put(details, "frequencies", static_cast<double>(f.size()));
+    if (f.size() != state.summary().count() || f.size() < kFewestFrequencies || !(f.front() == 1) ||
+        !(f.back() > 0) || !(f.back() < 1)) {
+      return Inconclusive("not-geometric: no row of frequencies that falls from 1", details);
+    }
+    if (used != DType::kBF16 && used != DType::kF16)
+      return Pass("inverse frequencies are kept in more than 16 bits", details);
+    // The ratio of neighbours, from all of them: rounding errors average out.
+    double sum = 0, squares = 0, error = 0;
+    for (size_t i = 1; i < f.size(); ++i) {
+      sum += static_cast<double>(i) * std::log(f[i]);
+      squares += static_cast<double>(i) * static_cast<double>(i);
+    }
+    size_t worst = 0;
+    for (size_t i = 0; i < f.size(); ++i) {
+      const double exact = std::exp(static_cast<double>(i) * sum / squares);
+      if (!(std::fabs(f[i] - exact) <= 2 * UlpOf(exact, used)))
+        return Inconclusive("not-geometric: the frequencies are no powers of one ratio", details);
+      if (std::fabs(f[i] - exact) > error) {
+        error = std::fabs(f[i] - exact);
+        worst = i;
+      }
+    }
+    const double half_turn = std::acos(-1.0) / error;
+    Put(details, "half_turn_at", half_turn);
+    if (!(half_turn < kMostPositions))
+      return Pass("their rounding turns no position by half a turn", details);
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    found.Title(absl::StrFormat("inverse frequencies are kept in %s", DTypeName(used)))
+        .Explain(absl::StrFormat(
+            "Frequency %d of %d is %.9g in %s and %.9g by the ratio of all of them: from position "
+            "%.0f on the angle is off by half a turn, and positions before it by a share of that.",
+            worst, f.size(), f[worst], DTypeName(used),
+            std::exp(static_cast<double>(worst) * sum / squares), std::ceil(half_turn)))
+        .Cause("coarse-frequencies", 0.9)
+        .Measured("position at which the angle is off by half a turn", half_turn, "positions")
+        .Threshold(kMostPositions, "positions")
+        .Fix(
+            "Keep inv_freq out of .to(torch.bfloat16) and .half() (register it again in fp32, or "
+            "compute it in forward), and make cosine and sine in fp32.")
+        .Samples(f.size())
+        .Witness("frequency", static_cast<double>(worst))
+        .Witness("error", error);
+    *found.verdict().mutable_details() = details;
+    found.verdict().add_assumptions("the frequencies are powers of one ratio");
+    return found.Take();
   }
 
   static v1::Verdict Found(const TensorCase& c, DType used, const Looked& looked) {

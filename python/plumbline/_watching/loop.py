@@ -9,7 +9,10 @@ import sys
 
 from .._library import CAPTURING, NO_STEP
 from .._screen import look
+from .graph import Tokens
+from .leftover import few
 from .losses import Losses
+from .restarts import Restarts
 from .scaling import Scaling
 from .stages import Stages
 
@@ -38,6 +41,8 @@ class Loop:
         self._repeated = False
         self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us, where nothing is cached
         self.losses, self.stages = Losses(), Stages(run)
+        self.restarts, self.tokens = Restarts(run), Tokens(run)
+        self._passes, self._updated, self._began_with = 0, False, None  # of the run; some weights as its first pass found them
         self._pass = None  # the backward pass that was counted last
         self._divided = None  # by what the loss of the last pass was divided: the scale of a scaler that was not asked to scale it
 
@@ -63,6 +68,17 @@ class Loop:
         if self.partly in self._run._at_step_end:
             self._run._at_step_end.remove(self.partly)
         if self.own_step:  # nobody else would end it
+            self.own_step = False
+            self._run._end_step()
+
+    def run_ends(self):
+        """Before it is closed: has no optimizer stepped at all?"""
+        if self._updated or not self.watches or self._run._step == NO_STEP or not self._began_with:
+            return
+        moved = any(not before.equal(p.detach()) for p, before in self._began_with)
+        self._run._own_scalar("trained/passes", self._passes)
+        self._run._own_scalar("trained/moved", moved)
+        if self.own_step:
             self.own_step = False
             self._run._end_step()
 
@@ -104,6 +120,8 @@ class Loop:
         if len(self.watches) == 1 and updated and not carry:
             factor = self.watches[0].loss_factor(self.backwards)
             losses = losses if factor == 1 else [(name, [loss * factor for loss in each]) for name, each in losses]
+        if updated and self.watches and (self.backwards > 1 or self.tokens.several):
+            self.watches[0]._guarded(self.tokens.step_ends, losses, self.backwards)
         self._repeated = False
         Scaling.step_ends()
         self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
@@ -123,10 +141,21 @@ class Loop:
         self._pass = number
         self.backwards += 1
         self.micro += 1
+        if not self._updated:
+            self._not_updated()
+        watch = self.watches[0]
+        watch._guarded(self.tokens.backward_begins, loss, watch._pace.due(self._run._step))
         loss, lost = self._seen(loss)
         if not self._repeated:  # what the step began with is its loss
             self.losses.waiting.append(loss)
         return lost
+
+    def _not_updated(self):
+        """No update has been made so far."""
+        self._passes += 1
+        if self._began_with is None:
+            some = few([p for _, p in self.watches[0]._trained if p.device.type == "cpu"])
+            self._began_with = [(p, p.detach().clone()) for p in some]
 
     def scaler(self):
         """The loss scaler that was given, or the one that has scaled a loss; None if there is none."""
@@ -190,6 +219,8 @@ class Loop:
             self.open()
 
     def end_update(self, optimizer):
+        self._updated, self._began_with = True, None
+        self.watches[0]._guarded(self.restarts.after_update, optimizer)
         self.losses.used(optimizer, bool(self.stepped))
         self.stepped.add(id(optimizer))
         self.micro = 0

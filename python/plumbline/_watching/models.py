@@ -41,6 +41,11 @@ class Models:
         self._live.pop(model, None)
         self._watches.pop(model, None)
 
+    def run_ends(self):
+        """Before the run is closed."""
+        if self._loop is not None and self._loop.watches:
+            self._loop.watches[0]._guarded(self._loop.run_ends)
+
     def remove(self):
         """The run is over: the trainer goes on without hooks."""
         for held in list(self._watches.values()):

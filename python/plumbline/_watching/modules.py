@@ -10,6 +10,7 @@ from .._shards import FSDP
 from .._tensors import Unsupported, local
 from .stages import Weakly
 
+_POSITIONS = ("positions", "position_ids", "pos_ids", "position")
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
 _COMPILED = "torch.compile leaves hooks out: train some steps without it, or tell of what matters by run.observe_routing and run.observe_tensor"
 _NOT_CALLED = ("no forward pass of the model or of its modules was seen before backward: watch the module that the trainer calls, or tell of "
@@ -33,6 +34,12 @@ def _globs(activations):
 def _said(name, kind):
     text = f"{name} ({kind})" if name else kind
     return f"sums of {text}" if kind in FSDP else text
+
+
+def _role(name, buffer):
+    """Of a buffer: positions that count up, in a floating dtype, are named so."""
+    counts = name.rpartition(".")[2] in _POSITIONS and buffer.dim() in (1, 2)
+    return "positions" if counts else None
 
 
 def _first(output):
@@ -118,11 +125,11 @@ class Modules:
             return
         word = self._buffer_word
         if word is None:
-            word = self._buffer_word = self._run._tensor_words.get((self._buffers[0][0], None))
+            word = self._buffer_word = self._run._tensor_words.get((self._buffers[0][0], _role(*self._buffers[0])))
         if word is None or self._run._step >= word[0]:
             with self._run.together():
                 for name, buffer in self._buffers:
-                    self._run.observe_tensor(name, buffer)
+                    self._run.observe_tensor(name, buffer, role=_role(name, buffer))
 
     def remove(self):
         for one in self._undo:

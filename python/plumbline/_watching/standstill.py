@@ -61,4 +61,4 @@ class Standstill:
                                 "run.watch(model, optimizer) with the one that steps now")  # fmt: skip
 
     def _others(self):
-        return holders([p for _, p in self._trained], map(id, self._optimizers))
+        return holders([p for _, p in self._trained], {id(o) for o in self._optimizers})

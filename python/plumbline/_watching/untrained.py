@@ -1,6 +1,7 @@
 """Trained parameters that have had no gradient at any optimizer step so far: the evidence of health/no-gradient."""
 
 import re
+from time import perf_counter
 
 from .._compiled import compiles
 from .._routers import OnlyHere
@@ -10,6 +11,8 @@ from .unwrap import held_by
 
 _FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
 _MOST_NAMES, _MOST_MODULES = 8, 512
+_SCANNED, _SCAN_SHARE = 8, 1e-3  # steps between two scans at least; of the time, what they may cost
+_STEPS_OF_OTHERS = 64  # of the other optimizers, after which one that never stepped is reported
 _MOST_EACH_STEP = 256  # parameters without a gradient: more are looked at in the first steps and at powers of two
 _GROUPS = (re.compile(r"\.lora_[^.]+"), re.compile(r"(?<=experts)\.\d+\..*"))  # what is left of a name without it names a group
 _RAN, _NEVER_RAN, _WHOLE, _REPLACED = 1, 2, 3, 4  # values of trained/never:NAME
@@ -38,11 +41,56 @@ class Untrained:
         self._updates, self._holder = {}, {}  # by id of an optimizer; {id of a parameter: id of the optimizer}
         self._ran, self._undo = set(), None
         self._sums = self._before = None
+        self._scan_at, self._scanned_at, self._new, self._told_new = _SCANNED, None, (), False
+        self._others, self._graded_idle = 0, 0  # steps of the other optimizers; of them, with gradients in one that never stepped
 
     @property
     def looks(self):
         """Is there anything to look at, or to record?"""
-        return self._waiting is None or bool(self._waiting) or self._next == _FIRST
+        several = len(self._found) > 1 and self._others <= _STEPS_OF_OTHERS
+        return self._waiting is None or bool(self._waiting) or self._next == _FIRST or several
+
+    # ---- parameters that come later ------------------------------------------------------------
+
+    def scans(self):
+        return self._waiting is not None and self._run._step >= self._scan_at
+
+    def scan(self):
+        """Are there parameters that are trained now, were not at the watch or are others than then, and are held by no optimizer?
+
+        After an update: gradients are still there."""
+        step, began = self._run._step, perf_counter()
+        held = held_by(self._found.values())
+        new = [(name, p) for name, p in self._named() if id(p) not in held and id(p) not in self._known and p.grad is not None]
+        again = {id(p) for _, p in self._new}
+        self._new = () if self._told_new else new
+        if self._held and any(id(p) in again for _, p in self._new):
+            self._told_new = True
+            tell = self._run._own_scalar
+            tell("trained/steps", max(self._steps, _FIRST))
+            tell("trained/held", self._held)
+            tell("trained/replaced", len(self._new))
+            self._name([(name, _REPLACED) for name, _ in self._new])
+        now = perf_counter()
+        period = (now - self._scanned_at[1]) / max(1, step - self._scanned_at[0]) if self._scanned_at else 0
+        rest = int((now - began) / (_SCAN_SHARE * period)) if period else 0
+        self._scanned_at = (step, now)
+        self._scan_at = step + (3 if self._new and not self._told_new else max(_SCANNED, rest))
+
+    def _look_at_idle(self):
+        """Several optimizers: has one never stepped, though its parameters have gradients?"""
+        idle = [one for of, one in self._found.items() if of not in self._updates]
+        self._others = max(self._updates.values(), default=0)
+        if not idle or self._others > _STEPS_OF_OTHERS or self._others & (self._others - 1):
+            return
+        parameters = [p for one in idle for group in one.groups() for p in group["params"]]
+        self._graded_idle += any(p.grad is not None for p in parameters)
+        if self._others == _STEPS_OF_OTHERS and self._graded_idle > 6:  # of seven looks
+            tell = self._run._own_scalar
+            tell("trained/unstepped", len(parameters))
+            tell("trained/others", self._others)
+            for one in idle:
+                tell(f"trained/unstepped:{type(one.inner).__name__}", 1)
 
     def _named(self):
         return [(self._prefix + name, p) for name, p in self._model.named_parameters() if p.requires_grad]
@@ -82,6 +130,8 @@ class Untrained:
         """After an update, in the open step."""
         if self._waiting is None:
             return
+        if len(self._found) > 1:
+            self._look_at_idle()
         if self._steps == _FIRST - 1 and self._waiting and self._undo is None and not self._compiled and not compiles():
             self._listen()
         if self._steps >= self._next:

@@ -1,0 +1,254 @@
+"""Averages of a model's weights (EMA) that the trainer keeps beside it: the evidence of precision/ema-stall.
+
+No hook tells of them. In a step before one that is due, torch's in-place operations are looked at from the update to the next pass:
+of tensors that have the shape of a weight the operations are repeated in double precision, and it is an average if the result lies
+between what it was and the weight, by one share for all elements."""
+
+import sys
+from threading import get_ident
+
+from .._compiled import compiles
+from .._kinds import KIND_UPDATE
+from .._tensors import local
+
+_ELEMENTS, _MOST, _MOST_TENSORS = 4096, 64, 2048
+_METHODS = ("lerp_", "mul_", "add_", "sub_", "copy_")
+_CLOSE = 1e-3  # of the share, between elements
+_ROUNDING = 2.0**-22  # of what is copied, if it was computed in single precision
+
+
+def _block(tensor):
+    return tensor.detach().reshape(-1)[:_ELEMENTS]
+
+
+class _Touched:
+    """A tensor that was changed in place. `shadow`: what it would be without rounding."""
+
+    __slots__ = ("tensor", "before", "shadow", "from_weight", "share")
+
+    def __init__(self, tensor):
+        self.tensor, self.before, self.from_weight, self.share = tensor, _block(tensor).clone(), None, None
+        self.shadow = self.before.double()
+
+    def take(self, name, arguments, options, declared):
+        """`declared`: the share of the weight in an AveragedModel's own update, or None."""
+        if declared is not None and name == "copy_":  # of what it computes, in its own type
+            self.share, self.shadow = declared, self._value(arguments[0])
+            return
+        other = arguments[0] if arguments else options.get("other", options.get("end"))
+        value = self._value(other)
+        if value is None:
+            self.shadow = None
+        elif name == "copy_":
+            self.shadow = value
+        elif name == "mul_":
+            self.shadow = self.shadow * value
+        elif name == "lerp_":
+            share = arguments[1] if len(arguments) > 1 else options.get("weight")
+            share = self._value(share)
+            self.shadow = None if share is None else self.shadow + share * (value - self.shadow)
+            self.share = None if share is None else float(share)
+        else:
+            factor = float(options.get("alpha", 1)) * (1 if name == "add_" else -1)
+            self.shadow = self.shadow + factor * value
+            self.share = factor if "alpha" in options else None
+
+    def _value(self, other):
+        if isinstance(other, (int, float)):
+            return float(other)
+        if not hasattr(other, "detach") or other.device != self.tensor.device:
+            return None
+        if other.numel() == 1:
+            return other.detach().double().reshape(())
+        if other.shape != self.tensor.shape:
+            return None
+        self.from_weight = other.data_ptr() if self.from_weight is None else self.from_weight
+        return _block(other).double()
+
+
+class Averages:
+    """Of one watch."""
+
+    armed = None  # the one that listens, of the process
+
+    def __init__(self, run, model, prefix):
+        self._run, self._model, self._prefix = run, model, prefix
+        self._touched, self._thread, self._undo, self._seen = {}, None, (), []
+        self._told = {}  # name -> due word
+        self._weights, self._declared = (), None
+        self._empty = 0  # how often nothing was seen
+        self._next = 1
+
+    # ---- when ----------------------------------------------------------------------------------
+
+    def wants(self):
+        """Is the next step one in which averages are due? Seldom, while there are none."""
+        step = self._run._next_step
+        if step < self._next:
+            return False
+        self._next = step + 1
+        if self._told:
+            return any(word[0] <= step for word in self._told.values())
+        due = step & (step - 1) == 0
+        return due and self._empty < _MOST
+
+    def arm(self):
+        if Averages.armed is not None or compiles():
+            return
+        Averages.armed, self._thread, self._touched = self, get_ident(), {}
+        self._weights = [(self._prefix + name, local(p)) for name, p in self._model.named_parameters() if p.is_floating_point()]
+        self._shapes = {p.shape for _, p in self._weights}
+        self._own = {p.data_ptr() for _, p in self._weights}
+        torch, undo = sys.modules["torch"], []
+        for name in _METHODS:
+            undo.append(self._take_place(torch.Tensor, name, self._method(name, getattr(torch.Tensor, name))))
+            many = getattr(torch, f"_foreach_{name}", None)
+            if many is not None:
+                undo.append(self._take_place(torch, f"_foreach_{name}", self._foreach(name, many)))
+        averaged = getattr(sys.modules.get("torch.optim.swa_utils"), "AveragedModel", None)
+        if averaged is not None:
+            undo.append(self._take_place(averaged, "update_parameters", self._averaged(averaged.update_parameters)))
+        self._undo = undo
+
+    def _averaged(self, plain):
+        def update_parameters(module, model):
+            if get_ident() == self._thread:
+                self._declared = self._share_of(module)
+            try:
+                return plain(module, model)
+            finally:
+                self._declared = None
+
+        return update_parameters
+
+    def _share_of(self, module):
+        """Of the weight, in an average's function: what it makes of 0 and 1."""
+        torch = sys.modules["torch"]
+        thread, self._thread = self._thread, None
+        try:
+            if getattr(module, "avg_fn", None) is None or not int(module.n_averaged):
+                return None
+            of = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), module.n_averaged.clone()
+            share = float(module.avg_fn(*of))
+            return share if 0 < share < 1 else None
+        except Exception:  # it is no function of numbers
+            return None
+        finally:
+            self._thread = thread
+
+    @staticmethod
+    def _take_place(owner, name, ours):
+        had, plain = name in owner.__dict__, owner.__dict__.get(name)
+        setattr(owner, name, ours)
+        return lambda: setattr(owner, name, plain) if had else delattr(owner, name)
+
+    def disarm(self):
+        """What was seen waits for the end of the next step."""
+        if Averages.armed is not self:
+            return
+        Averages.armed = None
+        undo, self._undo = self._undo, ()
+        for one in undo:
+            one()
+        touched, self._touched = [one for one in self._touched.values() if one.shadow is not None], {}
+        self._seen = self._matched(touched)
+        self._weights = ()
+        self._empty = 0 if self._seen else self._empty + 1
+
+    # ---- what is changed -----------------------------------------------------------------------
+
+    def _method(self, name, plain):
+        def method(tensor, *arguments, **options):
+            if get_ident() == self._thread:
+                self._take(name, tensor, arguments, options)
+            return plain(tensor, *arguments, **options)
+
+        return method
+
+    def _foreach(self, name, plain):
+        def many(tensors, *arguments, **options):
+            if get_ident() == self._thread:
+                for number, tensor in enumerate(tensors):
+                    mine = tuple(a[number] if isinstance(a, (list, tuple)) else a for a in arguments)
+                    self._take(name, tensor, mine, options)
+            return plain(tensors, *arguments, **options)
+
+        return many
+
+    def _take(self, name, tensor, arguments, options):
+        try:
+            if tensor.shape not in self._shapes or not tensor.is_floating_point() or len(self._touched) >= _MOST_TENSORS:
+                return
+            at = tensor.data_ptr()
+            if at in self._own:
+                return
+            thread, self._thread = self._thread, None  # what is done here is none of the trainer's
+            try:
+                one = self._touched.get(at)
+                if one is None:
+                    one = self._touched[at] = _Touched(tensor)
+                if one.shadow is not None:
+                    one.take(name, arguments, options, self._declared)
+            finally:
+                self._thread = thread
+        except Exception:  # then it is not understood
+            self._touched.pop(at, None) if "at" in locals() else None
+
+    # ---- whether they are averages -------------------------------------------------------------
+
+    def _matched(self, touched):
+        """[(name, before, after, intended, decay)] of those that are the average of a weight."""
+        by_place = {p.data_ptr(): (name, p) for name, p in self._weights}
+        waiting = list(self._weights)
+        found = []
+        for one in touched:
+            pair = by_place.get(one.from_weight)
+            if pair is None:  # the next weight of that shape: averages are updated in the model's order
+                pair = next(((name, p) for name, p in waiting if p.shape == one.tensor.shape), None)
+            if pair is None:
+                continue
+            waiting = [other for other in waiting if other[1] is not pair[1]]
+            share = self._share(one, _block(pair[1]))
+            if share is not None:
+                found.append((pair[0], one.before, _block(one.tensor).clone(), one.shadow - one.before.double(), 1 - share))
+        return found[:_MOST]
+
+    @staticmethod
+    def _share(one, weight):
+        if weight.device != one.before.device:
+            return None
+        before = one.before.double()
+        apart, moved = weight.double() - before, one.shadow - before
+        square, size = float(apart @ apart), float(before.norm())
+        share = one.share or (float(apart @ moved) / square if square > 0 else 0.0)
+        if not 0 < share < 1:
+            return None
+        wrong = float((moved - share * apart).norm())
+        if one.share:  # the weight may have been rounded to the average's type in front of it
+            eps = sys.modules["torch"].finfo(one.tensor.dtype).eps
+            rounding = share * eps * float(weight.double().norm())
+            if wrong <= eps * size:  # what is copied was rounded before
+                one.shadow = before + share * apart
+                return share
+        else:
+            rounding = _ROUNDING * size if float(moved.norm()) > 4 * _ROUNDING * size else 0.0
+        return share if wrong <= max(_CLOSE * float(moved.norm()), rounding) else None
+
+    # ---- what is recorded ----------------------------------------------------------------------
+
+    def step_ends(self):
+        """In the open step."""
+        seen, self._seen = self._seen, []
+        if not seen:
+            return
+        run = self._run
+        with run.together():
+            for name, before, after, intended, decay in seen:
+                layer = f"average.{name}"
+                if layer not in self._told:
+                    self._told[layer] = run._site(KIND_UPDATE, layer, "update").word
+                run.observe_update(layer, before, after, intended, optimizer="ema", decay=decay)
+
+    def remove(self):
+        self.disarm()
+        self._seen = []

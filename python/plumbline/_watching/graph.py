@@ -1,0 +1,71 @@
+"""What the graph of a loss tells: the cross-entropy that it is made of, its classes, and the tokens that it is a mean over."""
+
+import sys
+
+_DEEPEST, _MOST_NODES = 16, 64
+_MEAN = 1  # of a reduction
+
+
+def cross_entropy(loss):
+    """The node of torch's nll_loss nearest to the loss, or None."""
+    waiting, seen = [(loss.grad_fn, 0)], 0
+    while waiting and seen < _MOST_NODES:
+        node, depth = waiting.pop(0)
+        seen += 1
+        if node is None:
+            continue
+        if type(node).__name__ in ("NllLossBackward0", "NllLoss2DBackward0") and hasattr(node, "_saved_target"):
+            return node
+        if depth < _DEEPEST:
+            waiting.extend((one, depth + 1) for one, _ in node.next_functions)
+    return None
+
+
+def classes(node):
+    return node._saved_self.shape[1]
+
+
+def mean(node):
+    """(the mean over the tokens that count, their number); None if it is no plain mean."""
+    torch = sys.modules["torch"]
+    if node._saved_reduction != _MEAN or node._saved_weight is not None or node._saved_self.device.type != "cpu":
+        return None
+    tokens = float(node._saved_total_weight)
+    ignored = node._saved_ignore_index
+    ignored -= 2**64 if ignored >= 2**63 else 0
+    with torch.no_grad():
+        value = torch.nn.functional.nll_loss(node._saved_self, node._saved_target, ignore_index=ignored)
+    return (float(value), tokens) if tokens > 0 else None
+
+
+class Tokens:
+    """Of a loop: over how many tokens each micro-batch's loss is a mean. The evidence of precision/loss-mean-of-means."""
+
+    def __init__(self, run):
+        self._run, self._units, self.several, self._classes = run, [], False, None
+
+    def backward_begins(self, loss, due):
+        """`due`: the step is one in which more is looked at."""
+        if self._classes is None:
+            node = cross_entropy(loss)
+            self._classes = 0 if node is None else classes(node)
+            if self._classes > 1:
+                self._run._own_scalar("trained/classes", self._classes)
+        if not (self.several and due and self._classes > 1):
+            return
+        node = cross_entropy(loss)
+        unit = node is not None and mean(node)
+        self._units.append(unit or None)
+
+    def step_ends(self, losses, passes):
+        """losses: [(series, its losses)] of the step's micro-batches, as backward got them."""
+        self.several = passes > 1
+        losses = [float(loss) for loss in losses[0][1]] if len(losses) == 1 else ()
+        units, self._units = self._units, []
+        if len(units) != passes or None in units or len({tokens for _, tokens in units}) < 2 or not losses:
+            return
+        tell = self._run._own_scalar
+        tell("trained/loss", sum(losses))
+        for value, tokens in units:
+            tell("trained/loss_sum", value * tokens)
+            tell("trained/tokens", tokens)

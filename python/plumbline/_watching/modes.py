@@ -1,0 +1,63 @@
+"""Which modules with dropout or batch norm are trained in eval mode: the evidence of health/eval-mode."""
+
+import sys
+
+_MOST, _MOST_NAMES = 256, 8
+
+
+def _drops(module):
+    """Has it a dropout of its own, as attention and recurrent layers do?"""
+    nn = sys.modules["torch"].nn
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p > 0
+    rate = getattr(module, "dropout", None) if isinstance(module, (nn.MultiheadAttention, nn.RNNBase)) else None
+    return isinstance(rate, float) and rate > 0
+
+
+def _norms(module):
+    return isinstance(module, sys.modules["torch"].nn.modules.batchnorm._BatchNorm) and module.running_mean is not None
+
+
+class Modes:
+    """Of one watch."""
+
+    def __init__(self, run, model, prefix, trained):
+        """trained: names of parameters that are trained, with the prefix."""
+        self._run, self._model = run, model
+        holders = {""}
+        for name in trained:
+            at = name[len(prefix) :]
+            while at:
+                at = at.rpartition(".")[0]
+                holders.add(at)
+        self._modules = [
+            (prefix + name, module, _drops(module)) for name, module in model.named_modules()
+            if (_drops(module) or _norms(module)) and (name.rpartition(".")[0] in holders or name in holders)
+        ][:_MOST]  # fmt: skip
+        self._trained = set()  # ids of those that were in train mode in a backward pass
+        self._now, self._told, self._begun = (), None, False
+
+    def backward_begins(self):
+        """The first pass of a step."""
+        now = [one for one in self._modules if not one[1].training]
+        if len(self._trained) < len(self._modules):
+            self._trained.update(id(module) for _, module, _ in self._modules if module.training)
+        self._now = [one for one in now if id(one[1]) in self._trained] if now else ()
+        self._begun = True
+
+    def step_ends(self):
+        """After an update, in the open step."""
+        if not self._modules or not self._begun:
+            return
+        tell, now, self._begun = self._run._own_scalar, self._now, False
+        if self._told is None:
+            tell("trained/modes", len(self._modules))
+        if now:
+            tell("trained/eval", len(now))
+            tell("trained/eval_whole", not self._model.training or any(drops for _, _, drops in now))
+            if self._told != len(now):
+                for name, _, _ in now[:_MOST_NAMES]:
+                    tell(f"trained/eval:{name}", 1)
+        elif self._told != 0:
+            tell("trained/eval", 0)
+        self._told = len(now)
