@@ -10,10 +10,15 @@ def is_fsdp(module):
     return next((c.__name__ for c in type(module).__mro__ if c.__name__ in FSDP), None)
 
 
+def part(parameter):
+    """What DeepSpeed's ZeRO 3 keeps here of a parameter, which is empty while it is not used; else the parameter."""
+    return getattr(parameter, "ds_tensor", parameter)
+
+
 def shard_names(model):
     """Names of the parameters of which this rank may hold a part alone."""
     named = list(model.named_parameters())
-    names = {name for name, p in named if local(p) is not p}
+    names = {name for name, p in named if local(p) is not p or part(p) is not p}
     inside = [f"{name}." if name else "" for name, module in model.named_modules() if is_fsdp(module)]
     return names | {name for name, _ in named if name.startswith(tuple(inside))}
 
