@@ -14,7 +14,7 @@ from ._pace import Pace
 from ._process_groups import describe_group
 from ._routers import OnlyHere, Routers, before_forward
 from ._screen import Checksums, combined, look
-from ._shards import part, shard_names
+from ._shards import named_parameters, part, shard_names
 from ._tensors import local
 from ._watching.clipping import Clip, Clipping
 from ._watching.frames import Framed
@@ -50,7 +50,7 @@ class Watch:
         self._ddp = None
         self._replicas = None if ddp is None else "world"
         self._ddp_pending = ddp is not None
-        named = [name for name, _ in self._model.named_parameters()]
+        named = [name for name, _ in named_parameters(self._model)]
         self._number, self._prefix = run._models_watched.enter(self._given, optimizers, named)
         if ddp is not None:
             self._ddp = Hook(run, ddp, f"{self._prefix}gradients")
@@ -68,7 +68,7 @@ class Watch:
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE)
         self._ignored = getattr(ddp, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
-        self._copies = [(self._prefix + name, part(p)) for name, p in self._model.named_parameters() if name not in self._ignored]
+        self._copies = [(self._prefix + name, part(p)) for name, p in named_parameters(self._model) if name not in self._ignored]
         self._names = [name for name, _ in self._copies]
         self._checksums = Checksums(run._library.short, [p for _, p in self._copies])
         self._checksum_name = f"weights_checksum{self._prefix and '.' + self._prefix[:-1]}"
@@ -103,7 +103,7 @@ class Watch:
         return not {id(o) for o in optimizers} & {id(o) for o in self.optimizers}
 
     def _named(self):
-        return ((self._prefix + name, p) for name, p in self._model.named_parameters())
+        return ((self._prefix + name, p) for name, p in named_parameters(self._model))
 
     # ---- what is hooked ------------------------------------------------------------------------
 

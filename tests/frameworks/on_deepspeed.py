@@ -50,7 +50,7 @@ def train(run, stage, bf16=False, given=True, several=True, model=None, clip=0.1
         engine.backward(loss)
         engine.step()
         losses.append(loss.detach())
-        if len(losses) % MICRO == 0:
+        if len(losses) % MICRO == 0:  # the norm is not kept at stage 0
             means.append(torch.stack(losses[-MICRO:]).float().mean())
             norms.append(engine.get_global_grad_norm())
     torch.distributed.destroy_process_group()

@@ -7,6 +7,7 @@ from .._screen import Screen, look, norms, total_norm
 from .._shards import gradients, is_idle
 from .clipping import Before
 from .losses import numbered
+from .words import processes
 
 
 class Gradients:
@@ -102,7 +103,8 @@ class Gradients:
         total = total_norm(norm for _, norm in kept) if total is None else total
         self.poisoned |= not math.isfinite(total)
         if self._framed is None:
-            self._run._own_scalar(self._series[id(optimizer)], total)
+            whole = bool(clips) or not self._shards or processes() == 1
+            self._run._own_scalar(self._series[id(optimizer)] if whole else f"shard_{self._series[id(optimizer)]}", total)
         else:
             self._framed_total = math.hypot(self._framed_total or 0.0, total)
         self.moving.update(name for name, norm in zip(names, each) if norm > 0)

@@ -5,6 +5,7 @@ import re
 from .._compiled import compiles
 from .._routers import OnlyHere
 from .._screen import Checksums
+from .._shards import named_parameters
 from .._tensors import local
 from .unwrap import held_by
 
@@ -46,7 +47,7 @@ class Untrained:
         return self._waiting is None or bool(self._waiting) or self._next == _FIRST
 
     def _named(self):
-        return [(self._prefix + name, p) for name, p in self._model.named_parameters() if p.requires_grad]
+        return [(self._prefix + name, p) for name, p in named_parameters(self._model) if p.requires_grad]
 
     def _begin(self):
         """At the first update: what FSDP2 and new heads replaced since the watch is in place."""
