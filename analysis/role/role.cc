@@ -317,6 +317,8 @@ bool IsPerplexity(const Words& words) {
 SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
+  if (name.starts_with("batch_facts/")) return SeriesRole::kNone;  // and of batches
+  if (name.starts_with("settings/")) return SeriesRole::kNone;     // of a trainer
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   if (const SeriesRole loss = LossRole(name, words); loss != SeriesRole::kNone) return loss;

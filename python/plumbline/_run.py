@@ -370,6 +370,18 @@ class Run(Observations):
     def _end_span(self, span):
         self._check("span", self._short.plumbline_span_end(self._handle, span))
 
+    # ---- stopping ------------------------------------------------------------------------------
+
+    _stopping = None  # of stop_on
+
+    @property
+    def should_stop(self):
+        """True behind the first finding of the level that init's stop_on names, on each rank behind the same step."""
+        return self._stops(max(0, self._next_step - 1))
+
+    def _stops(self, step):
+        return self._stopping is not None and self._stopping.due(step)
+
     # ---- delivery ------------------------------------------------------------------------------
 
     def flush(self, timeout=10.0):
@@ -401,6 +413,8 @@ class Run(Observations):
         if self._kept is not None:  # closed before: the result stays
             return self._kept
         self._step = NO_STEP
+        if self._stopping is not None:
+            self._stopping.end()
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
         if status == DISABLED:
             self._kept = False

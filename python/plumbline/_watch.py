@@ -16,6 +16,7 @@ from ._routers import OnlyHere, Routers, before_forward
 from ._screen import Checksums, combined, look
 from ._shards import named_parameters, part, shard_names
 from ._tensors import local
+from ._watching.batches import Batches
 from ._watching.clipping import Clip, Clipping
 from ._watching.frames import Framed
 from ._watching.gradients import Gradients
@@ -88,6 +89,7 @@ class Watch:
         self._kept = Kept(self._trained) if len(found) == 1 and not self._frames else None
         self.thread = None  # of its forward passes
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
+        self._batches = Batches(run, self._model)
         self._undo, self._routers = [self._untrained.remove, self._passes.remove, self._shares.remove], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
@@ -166,6 +168,7 @@ class Watch:
         """At a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.enter(NONE)
         self._clipped, self.clips = self.clips, []
+        self._guarded(self._batches.step_ends)
         if updated:
             if self._untrained.looks:
                 self._guarded(self._untrained.step_ends)
@@ -220,6 +223,7 @@ class Watch:
             self._loop.open()
         self.stages.enter(FORWARD)
         self.tokens += tokens_of(inputs, words)
+        self._guarded(self._batches.begins, words)
         self._shares.labelled(words)
         return None
 
@@ -259,6 +263,7 @@ class Watch:
         if loop.backward(number, loss):
             for watch in loop.watches:
                 watch._observe_used_weights()
+                watch._guarded(watch._batches.is_nan)
         if loop.losses.waiting:
             self._shares.backward(loop.losses.waiting[-1])
         if self.standstill.suspect(loop.micro):
