@@ -355,6 +355,8 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
   if (const SeriesRole boosted = BoostingRole(name); boosted != SeriesRole::kNone) return boosted;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
+  if (name.starts_with("batch_facts/")) return SeriesRole::kNone;  // and of batches
+  if (name.starts_with("settings/")) return SeriesRole::kNone;     // of a trainer
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   if (IsPerplexity(words)) return SeriesRole::kPerplexity;  // "lm loss PPL"

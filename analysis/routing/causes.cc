@@ -5,9 +5,10 @@ namespace {
 
 constexpr RoutingCause kCauses[] = {
     {"drop-by-score", "full experts keep the best scores",
-     "Drop by position instead of by score (Megatron-LM: --moe-token-drop-policy position), or "
-     "route without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: "
-     "drop_tokens=False)."},
+     "Drop by position instead of by score, or route without capacity (Megatron-LM: no "
+     "--moe-expert-capacity-factor; DeepSpeed: drop_tokens=False). Megatron-LM's "
+     "drop policy \"position\" takes the top of ties: it helps only if causality/moe-tie-order "
+     "passes with it."},
     {"lowest-score-first", "full experts keep the lowest scores",
      "Drop by position instead of by score, or route without capacity."},
     {"batch-prioritised", "tokens queue by their best score",

@@ -6,6 +6,7 @@ import os
 import sys
 
 from ._open import init
+from ._stopping import checked
 
 
 def named(folder, options, name=None):
@@ -40,8 +41,9 @@ class Session:
     """The run of one callback, over all trainings of its trainer."""
 
     def __init__(self, options):
+        checked(options.get("stop_on"))
         self._options, self._attempt = options, options.get("attempt")
-        self.run, self._watched, self._pair = None, None, None
+        self.run, self._watched, self._pair, self._settings = None, None, None, {}
 
     def begin(self, folder, name, model, optimizers, scaler=None, step=0):
         """A training begins, whose next step has the number `step`. One that starts again from an earlier step is another attempt."""
@@ -58,6 +60,21 @@ class Session:
         if self._watched is None or len(pair) != len(self._pair) or any(a is not b for a, b in zip(pair, self._pair)):
             self.end()
             self._watched, self._pair = self.run.watch(model, list(optimizers), scaler=scaler), pair
+
+    def settings(self, values):
+        """The trainer's own, for the first step that begins: numbers and switches, `settings/NAME`."""
+        self._settings = values
+
+    def tell_settings(self):
+        """In the open step, once."""
+        values, self._settings = self._settings, {}
+        for name, value in values.items():
+            if isinstance(value, (bool, int, float)):
+                self.run._own_scalar(f"settings/{name}", float(value))
+
+    def stops(self, step):
+        """Has a finding of the level that stop_on names ended the training, behind this step?"""
+        return self.run is not None and self.run._stops(step)
 
     def scalars(self, metrics, prefix=""):
         """Numbers of a dictionary, in the open step."""

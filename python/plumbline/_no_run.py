@@ -38,6 +38,13 @@ class NoRun(Run):
     def end_step(self):
         return None
 
+    @property
+    def should_stop(self):
+        return False
+
+    def _stops(self, step):
+        return False
+
     def watch(self, model=None, optimizer=None, scaler=None, activations=None, **_):
         return NOTHING
 

@@ -8,6 +8,7 @@ from ._library import DISABLED, LibraryMissing, OpenOptions
 from ._no_run import NoRun
 from ._ranks import Ranks
 from ._run import PlumblineError, Run, _callers_frame, _warn
+from ._stopping import checked, stopping
 
 _ROLES = {"trainer": 1, "rollout": 2}
 
@@ -96,7 +97,7 @@ def _refused(strict, text):
 
 def init(run=None, server=None, record=None, *, rank=None, world_size=None, attempt=None,
          role="trainer", every=None, budget=None, spool=None, spool_bytes=None, redact=None,
-         strict=False, **unknown):  # fmt: skip
+         stop_on=None, strict=False, **unknown):  # fmt: skip
     """Opens a run and returns it.
 
     run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
@@ -111,6 +112,9 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     (or PLUMBLINE_REDACT=1): token and sequence ids leave this process as keyed hashes, under
     PLUMBLINE_REDACT_KEY, else a key from the access token, else a random one of this process; ids of
     two processes are equal under one key alone.
+
+    stop_on: "error" or "warning": at the first finding of that level run.should_stop is True, and a callback of plumbline.transformers or
+    plumbline.lightning ends the training. The server finds it: its page is asked every 2 s (port 7434 of its host, or PLUMBLINE_PAGE).
 
     How the process ends goes with its goodbye: exceptions that nobody catches, a status of sys.exit,
     SIGTERM where it has its default action. Hooks and handlers of the trainer's own run as before.
@@ -129,6 +133,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     handle = ctypes.c_void_p()
     try:
         _check_keywords(unknown)
+        checked(stop_on)
         ranks = _ranks(rank, world_size)
         options = _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes,
                            redact)
@@ -142,6 +147,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
             raise PlumblineError(library.last_error())
         return NoRun(refused=_forked())
     opened = Run(library, handle.value, strict, ranks)
+    opened._stopping = stopping(stop_on, server, run, attempt)
     ranks.say(opened)
     _endings.watch(opened)
     _ddp.prepare()

@@ -370,6 +370,18 @@ class Run(Observations):
     def _end_span(self, span):
         self._check("span", self._short.plumbline_span_end(self._handle, span))
 
+    # ---- stopping ------------------------------------------------------------------------------
+
+    _stopping = None  # of stop_on
+
+    @property
+    def should_stop(self):
+        """True behind the first finding of the level that init's stop_on names, on each rank behind the same step."""
+        return self._stops(max(0, self._next_step - 1))
+
+    def _stops(self, step):
+        return self._stopping is not None and self._stopping.due(step)
+
     # ---- delivery ------------------------------------------------------------------------------
 
     def flush(self, timeout=10.0):
@@ -402,6 +414,8 @@ class Run(Observations):
             return self._kept
         self._models_watched.run_ends()
         self._step = NO_STEP
+        if self._stopping is not None:
+            self._stopping.end()
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
         if status == DISABLED:
             self._kept = False

@@ -10,10 +10,27 @@ def is_fsdp(module):
     return next((c.__name__ for c in type(module).__mro__ if c.__name__ in FSDP), None)
 
 
+def part(parameter):
+    """What DeepSpeed's ZeRO 3 keeps here of a parameter, which is empty while it is not used; else the parameter."""
+    return getattr(parameter, "ds_tensor", parameter)
+
+
+def named_parameters(model):
+    """(name, parameter) pairs, as an optimizer holds them: around a forward pass FSDP2 puts whole ones in the place of its shards."""
+    shards = {}
+    for module in model.modules():
+        state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
+        group = getattr(state, "_fsdp_param_group", None) if not hasattr(state, "_fsdp_param_groups") else None
+        for one in (p for g in (getattr(state, "_fsdp_param_groups", None) or [group]) if g is not None for p in g.fsdp_params):
+            if hasattr(one, "_unsharded_param"):
+                shards[id(one._unsharded_param)] = one.sharded_param
+    return [(name, shards.get(id(p), p)) for name, p in model.named_parameters()]
+
+
 def shard_names(model):
     """Names of the parameters of which this rank may hold a part alone."""
-    named = list(model.named_parameters())
-    names = {name for name, p in named if local(p) is not p}
+    named = named_parameters(model)
+    names = {name for name, p in named if local(p) is not p or part(p) is not p}
     inside = [f"{name}." if name else "" for name, module in model.named_modules() if is_fsdp(module)]
     return names | {name for name, _ in named if name.startswith(tuple(inside))}
 

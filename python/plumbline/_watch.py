@@ -14,10 +14,12 @@ from ._pace import Pace
 from ._process_groups import describe_group
 from ._routers import OnlyHere, Routers, before_forward
 from ._screen import Checksums, combined, look
-from ._shards import shard_names
+from ._shards import named_parameters, part, shard_names
 from ._tensors import local
 from ._watching.averages import Averages
+from ._watching.batches import Batches
 from ._watching.clipping import Clip, Clipping
+from ._watching.frames import Framed
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
 from ._watching.leftover import Leftover
@@ -51,21 +53,25 @@ class Watch:
         self._ddp = None
         self._replicas = None if ddp is None else "world"
         self._ddp_pending = ddp is not None
-        named = [name for name, _ in self._model.named_parameters()]
+        named = [name for name, _ in named_parameters(self._model)]
         self._number, self._prefix = run._models_watched.enter(self._given, optimizers, named)
         if ddp is not None:
             self._ddp = Hook(run, ddp, f"{self._prefix}gradients")
-        self._updates = {id(o): Updates(run, o, {id(p): name for name, p in self._named()}) for o in optimizers}
+        names = {id(p): name for name, p in self._named()}
+        self._updates = {id(one.inner): Updates(run, one.inner, names, one.pieces) for one in found}
         self._trained = [(name, p) for name, p in self._named() if p.requires_grad]
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
         self._shards = {self._prefix + name for name in shard_names(self._model)}
         self._leftover = Leftover(run, self._trained, self._shards)
-        self._gradients = Gradients(run, found, self._trained, self._shards, self._number)
+        parts = {names.get(id(piece.parameter)) for one in found for piece in one.pieces if not piece.whole}
+        self._gradients = Gradients(run, found, self._trained, self._shards | parts, self._number)
+        self._frames = {id(one.frame): one.frame for one in found if one.frame is not None}
+        self.framed_due = False  # within a framework's step: updates are due
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE)
         self._ignored = getattr(ddp, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
-        self._copies = [(self._prefix + name, p) for name, p in self._model.named_parameters() if name not in self._ignored]
+        self._copies = [(self._prefix + name, part(p)) for name, p in named_parameters(self._model) if name not in self._ignored]
         self._names = [name for name, _ in self._copies]
         self._checksums = Checksums(run._library.short, [p for _, p in self._copies])
         self._checksum_name = f"weights_checksum{self._prefix and '.' + self._prefix[:-1]}"
@@ -84,9 +90,10 @@ class Watch:
         self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled)
         self._modes = Modes(run, self._model, self._prefix, [name for name, _ in self._trained])
         self._averages = Averages(run, self._model, self._prefix)
-        self._kept = Kept(self._trained) if len(found) == 1 else None
+        self._kept = Kept(self._trained) if len(found) == 1 and not self._frames else None
         self.thread = None  # of its forward passes
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
+        self._batches = Batches(run, self._model)
         self._undo, self._routers = [self._untrained.remove, self._averages.remove, self._passes.remove, self._shares.remove], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
@@ -102,7 +109,7 @@ class Watch:
         return not {id(o) for o in optimizers} & {id(o) for o in self.optimizers}
 
     def _named(self):
-        return ((self._prefix + name, p) for name, p in self._model.named_parameters())
+        return ((self._prefix + name, p) for name, p in named_parameters(self._model))
 
     # ---- what is hooked ------------------------------------------------------------------------
 
@@ -113,7 +120,11 @@ class Watch:
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
         for one in self.found:
-            self._undo.append(hook(self, one, self._updates[id(one.inner)]))
+            if one.frame is None:
+                self._undo.append(hook(self, one, self._updates[id(one.inner)]))
+        for frame in self._frames.values():
+            parts = [(one, self._updates[id(one.inner)]) for one in self.found if one.frame is frame]
+            self._undo.append(Framed(self, frame, parts).remove)
         if self._ddp is not None:
             self._undo.append(self._ddp.remove)
         for source in (Backward, Clipping):
@@ -161,6 +172,7 @@ class Watch:
         """At a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.enter(NONE)
         self._clipped, self.clips = self.clips, []
+        self._guarded(self._batches.step_ends)
         if updated:
             self._guarded(self._modes.step_ends)
             self._charged(self._averages.step_ends)
@@ -220,6 +232,7 @@ class Watch:
             self._loop.open()
         self.stages.enter(FORWARD)
         self.tokens += tokens_of(inputs, words)
+        self._guarded(self._batches.begins, words)
         self._shares.labelled(words)
         return None
 
@@ -260,6 +273,7 @@ class Watch:
         if loop.backward(number, loss):
             for watch in loop.watches:
                 watch._observe_used_weights()
+                watch._guarded(watch._batches.is_nan)
         if loop.losses.waiting:
             self._shares.backward(loop.losses.waiting[-1])
         if self.standstill.suspect(loop.micro):
@@ -279,6 +293,8 @@ class Watch:
 
     def _look_at_left(self, micro):
         """Gradients that the step before has left, and those of several backward passes, add up."""
+        if self._frames:  # they are in buffers of the framework
+            return
         cleared = len(self._zeroed) == len(self.optimizers) > 0
         left = micro == 1 and self._run._step > 0 and not cleared and self._leftover.found()
         if self._accumulation is None and (left or micro == 2):
@@ -299,6 +315,43 @@ class Watch:
         self._loop.end_update(optimizer)
         if self._averages.wants():
             self._charged(self._averages.arm)
+
+    # ---- a framework's step ---------------------------------------------------------------------
+
+    def frame_scale(self):
+        """By which a framework has made the loss larger, out of sight of torch's scalers."""
+        return next((frame.scale() for frame in self._frames.values()), 1.0)
+
+    def framework_steps(self):
+        """What a framework itself has counted, if it does."""
+        return [frame.owner.global_steps for frame in self._frames.values() if hasattr(frame.owner, "global_steps")]
+
+    def frame_begins(self):
+        """Its inner optimizers are about to step, each perhaps several times: what is due is asked once."""
+        if self._run._step == NO_STEP:
+            self._loop.open()
+        step = self._run._step
+        self.scale, self.framed_due = 1.0, any(updates.due(step) for updates in self._updates.values())
+        self._gradients.frame_begins()
+        if self._pace.due(step):
+            began = perf_counter()
+            self._ratio.before()
+            self._screening = perf_counter() - began
+
+    def observe_framed(self, optimizer):
+        """In front of a step of an inner optimizer."""
+        if self._untrained.looks:
+            self._guarded(self._untrained.before_update, optimizer)
+        self._gradients.observe(optimizer, self._pace.due(self._run._step), 1.0)
+
+    def frame_ends(self, optimizers, made, norm):
+        """`made`: not a step that was skipped."""
+        self._gradients.frame_ends(made, norm)
+        if made:
+            for one in optimizers:
+                self._end_update(one)
+        elif self._loop.backwards and not self._loop.stepped:
+            self._loop.close()
 
     # ---- what is told --------------------------------------------------------------------------
 

@@ -15,11 +15,13 @@ else:
 
 from ._callbacks import Session, guarded
 
+_SETTINGS = ("max_steps", "max_epochs", "accumulate_grad_batches", "gradient_clip_val", "num_devices", "num_nodes", "log_every_n_steps")
+
 
 class PlumblineCallback(Callback):
     """Watches the Trainer's module and optimizers; a step has the number that Lightning's loggers give it.
 
-    Keyword arguments are those of plumbline.init. Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the
+    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error. Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the
     record is <default_root_dir>/plumbline, and the run is called as that folder.
     """
 
@@ -36,6 +38,7 @@ class PlumblineCallback(Callback):
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         step = getattr(trainer.fit_loop.epoch_loop, "_batches_that_stepped", trainer.global_step)
         self._session.begin(trainer.default_root_dir, None, pl_module, trainer.optimizers, scaler, step)
+        self._session.settings({name: getattr(trainer, name, None) for name in _SETTINGS})
 
     @guarded
     def on_validation_end(self, trainer, pl_module):
@@ -46,8 +49,14 @@ class PlumblineCallback(Callback):
     @guarded
     def on_before_backward(self, trainer, pl_module, loss):
         """Lightning's loggers give an evaluation the number of the step that comes next."""
+        self._session.tell_settings()
         evaluated, self._evaluated = self._evaluated, {}
         self._session.scalars(evaluated, "eval/")
+
+    @guarded
+    def on_train_batch_end(self, trainer, pl_module, *_, **__):
+        if self._session.stops(trainer.global_step):
+            trainer.should_stop = True
 
     @guarded
     def on_train_end(self, trainer, pl_module):

@@ -13,11 +13,15 @@ from ._callbacks import Session, guarded
 
 _SAID_BY_ALL = ("epoch", "runtime", "samples_per_second", "steps_per_second")  # no metrics of the model
 
+_SETTINGS = ("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
+             "adam_epsilon", "max_grad_norm", "num_train_epochs", "warmup_steps", "logging_steps", "logging_nan_inf_filter", "seed", "bf16", "fp16",
+             "gradient_checkpointing")  # fmt: skip
+
 
 class PlumblineCallback(TrainerCallback):
     """Watches the Trainer's model and optimizer; a step has the number that the Trainer logs.
 
-    Keyword arguments are those of plumbline.init. Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the
+    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error. Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the
     record is <output_dir>/plumbline. The run is called args.run_name, else as the folder.
     """
 
@@ -33,14 +37,18 @@ class PlumblineCallback(TrainerCallback):
     @guarded
     def on_train_begin(self, args, state, control, model=None, optimizer=None, **_):
         self._session.begin(args.output_dir, args.run_name, model, [optimizer], step=state.global_step + 1)
+        self._session.settings({"max_steps": state.max_steps, **{name: getattr(args, name, None) for name in _SETTINGS}})
 
     @guarded
     def on_step_begin(self, args, state, control, **_):
         self._end_step()
         self.run.begin_step(state.global_step + 1)
+        self._session.tell_settings()
 
     @guarded
     def on_step_end(self, args, state, control, **_):
+        if self._session.stops(state.global_step):
+            control.should_training_stop = True
         self._evaluates = control.should_evaluate
         if not self._evaluates:
             self._end_step()

@@ -39,7 +39,8 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
 **Good.** Dropless token choice; first come first served in time order; a stored balancing bias.
 
 **How to fix it.**
-- Megatron-LM: `--moe-token-drop-policy position` instead of `probs`, or no `--moe-expert-capacity-factor`.
+- Megatron-LM: no `--moe-expert-capacity-factor`. `--moe-token-drop-policy position` takes the top of ties in 0.16.1,
+  which is no queue: use it only if `causality/moe-tie-order` passes with it.
 - DeepSpeed: `drop_tokens=False`; with capacity, `use_rts=False`, and top-1 only (its second choices
   queue behind all first choices).
 - Tutel: `batch_prioritized_routing=False`, or capacity factor 0 (dropless).

@@ -41,9 +41,9 @@ replaced by copies of the strongest tokens before`.
 
 **How to fix it.**
 - Choose by the token's own scores: dropless top-k with a stored balancing bias.
-- With capacity, queue tokens in time order, each token's choices together (Megatron-LM:
-  `--moe-token-drop-policy position`; DeepSpeed: `use_rts=False` and top-1; Tutel:
-  `batch_prioritized_routing=False`), and give each sequence its own capacity.
+- With capacity, queue tokens in time order, each token's choices together (DeepSpeed:
+  `use_rts=False` and top-1; Tutel: `batch_prioritized_routing=False`), and give each sequence its own
+  capacity.
 - Expert choice, mixture of depths over the sequence, Sinkhorn and balanced assignment are for encoders.
 
 **Strength.** With the router in hand `proved`: the flip was repeated, and the batch as given still routes

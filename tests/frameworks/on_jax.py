@@ -1,4 +1,7 @@
-"""JAX: plain calls, arrays by DLPack."""
+"""JAX: plain calls, arrays by DLPack; the example of the tree."""
+
+import importlib.util
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -40,3 +43,26 @@ def plain_calls(run):
             weights = after
             losses.append(float(loss))
     return losses, jax.tree.leaves(weights)
+
+
+def example(run, fault):
+    path = pathlib.Path(__file__).resolve().parents[2] / "examples/watch_jax/train.py"
+    spec = importlib.util.spec_from_file_location("watch_jax", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.train(run, 120, fault)
+
+
+@case(steps=120, level="warning", says="^$")
+def the_example(run):
+    return example(run, "none")
+
+
+@case(steps=120, finds={"health/loss-non-finite": 31, "precision/non-finite": 30}, says="^$")
+def the_example_with_nan(run):
+    return example(run, "nan")
+
+
+@case(steps=120, level="warning", finds={"health/update-ratio": None}, says="^$")
+def the_example_with_a_frozen_layer(run):
+    return example(run, "frozen")

@@ -9,11 +9,13 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy
 from plumbline.transformers import PlumblineCallback
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from transformers import Trainer
 
-from harness import Wrong, case
+from harness import Wrong, case, expect
 from on_lightning import Module
 from on_transformers import arguments, llama, rows
 from small import Language, words
@@ -44,6 +46,7 @@ def of_ranks(body):
 def run_rank(rank, body):
     import traceback
 
+    torch.set_num_threads(1)  # makes the thread pool again that the fork has lost, before two threads do
     try:
         torch.save(body(), f"rank{rank}.pt")
     except BaseException:
@@ -108,6 +111,55 @@ def bare_module_same_data(_):
 @case(steps=STEPS, level="warning", says="AdamW, " + SUMS, opens=False)
 def zero_redundancy(_):
     return of_ranks(lambda: own_loop(lambda model: ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)))
+
+
+def sharded(run_steps=STEPS, evaluated=False, early_optimizer=False, clip=None):
+    """FSDP2. `evaluated`: a forward pass without backward in front of the watch. `early_optimizer`: made before the model is sharded."""
+    dist.init_process_group("gloo")
+    mesh = init_device_mesh("cpu", (RANKS,))
+    run, model = opened(), Language()
+    optimizer = adamw(model)
+    for part in (model.block, model):
+        fully_shard(part, mesh=mesh)
+    optimizer = optimizer if early_optimizer else adamw(model)
+    parts = words(run_steps * RANKS * 8).split(8)
+    if evaluated:
+        model.eval()
+        with torch.no_grad():
+            model(parts[0])
+        model.train()
+    run.watch(model, optimizer)
+    norms = []
+    for step in range(run_steps):
+        model(parts[RANKS * step + dist.get_rank()]).backward()
+        if clip:
+            norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), clip).full_tensor())
+        optimizer.step()
+        model.zero_grad() if early_optimizer else optimizer.zero_grad()
+    if norms and dist.get_rank() == 0:
+        expect(grad_norm=norms)
+    finish(run)
+    state = {name: p.full_tensor() for name, p in model.state_dict().items()}
+    dist.destroy_process_group()
+    return state
+
+
+NO_SUMS = {"meta/probe-coverage": None}  # of FSDP2 the sums over the ranks are not watched
+
+
+@case(steps=STEPS, level="warning", says="AdamW", finds=NO_SUMS, opens=False)
+def fsdp2_watched_after_an_evaluation(_):
+    return of_ranks(lambda: sharded(evaluated=True))
+
+
+@case(steps=STEPS, level="warning", says="AdamW", finds=NO_SUMS, opens=False)
+def fsdp2_norm_of_all_shards(_):
+    return of_ranks(lambda: sharded(clip=0.1))
+
+
+@case(level="warning", says="no optimizer holds any of them", finds={"health/no-gradient": None, **NO_SUMS}, opens=False)
+def fsdp2_optimizer_made_before_the_shards(_):
+    return of_ranks(lambda: sharded(early_optimizer=True))
 
 
 class Watch(lightning.Callback):

@@ -216,3 +216,56 @@ def mixture_with_a_small_vocabulary(_):
 @case(says=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
 def mixture_whose_gate_is_a_router(_):
     return routed(mixture(PhimoeForCausalLM, PhimoeConfig, num_local_experts=4))
+
+
+def labelled(change, level="warning"):
+    """Fine-tuning on rows that `change(ids, labels, mask)` has made."""
+    data = []
+    for number, ids in enumerate(words(STEPS * 4)):
+        row = {"input_ids": ids, "labels": ids.clone(), "attention_mask": torch.ones_like(ids)}
+        change(number, row)
+        data.append(row)
+    callback = PlumblineCallback()
+    return finish(callback, fit(llama(), [callback], data=data, train_sampling_strategy="sequential"))
+
+
+def unlabel(row):
+    row["labels"][:] = -100
+
+
+@case(level="warning", finds={"health/batch-facts": 1}, says="2 rows have no label", opens=False)
+def rows_without_a_label(_):
+    return labelled(lambda number, row: unlabel(row) if number in (1, 2) else None)
+
+
+@case(level="warning", finds={"health/batch-facts": 3, "health/loss-non-finite": 3}, says="4 rows have no label", opens=False)
+def a_batch_without_a_label(_):
+    return labelled(lambda number, row: unlabel(row) if 8 <= number < 12 else None)
+
+
+@case(level="warning", finds={"health/batch-facts": 1}, says="labels are at positions that the attention mask excludes", opens=False)
+def padding_is_learned(_):
+    return labelled(lambda number, row: row["attention_mask"][-4:].zero_())
+
+
+@case(level="warning", opens=False)
+def padding_is_ignored(_):
+    def change(number, row):
+        row["attention_mask"][-4:] = 0
+        row["labels"][-4:] = -100
+
+    return labelled(change)
+
+
+@case(level="error", finds={"health/batch-facts": 2}, says="the model shifts labels itself", opens=False)
+def labels_are_shifted_twice(_):
+    def change(number, row):
+        row["labels"] = torch.cat([row["input_ids"][1:], torch.tensor([-100])])
+
+    return labelled(change)
+
+
+@case(steps=STEPS, level="warning", says='stop_on="error" needs a server', opens=False)
+def stop_on_without_a_server(_):
+    callback = PlumblineCallback(stop_on="error")
+    return finish(callback, fit(llama(), [callback]))

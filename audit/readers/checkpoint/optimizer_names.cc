@@ -78,14 +78,19 @@ class OrderedFit {
 
 }  // namespace
 
-std::map<int64_t, std::string> NamesOfParameters(const std::vector<const NamedTensor*>& model,
-                                                 const std::vector<const NamedTensor*>& state,
-                                                 const std::vector<ParameterGroup>& groups) {
+std::map<int64_t, Shape> ShapesOfState(const std::vector<const NamedTensor*>& state) {
   std::map<int64_t, Shape> shapes;
   for (const NamedTensor* tensor : state) {
     if (tensor->parameter && HasShapeOfParameter(tensor->name))
       shapes.emplace(*tensor->parameter, tensor->place.shape);
   }
+  return shapes;
+}
+
+std::map<int64_t, std::string> NamesOfParameters(const std::vector<const NamedTensor*>& model,
+                                                 const std::vector<const NamedTensor*>& state,
+                                                 const std::vector<ParameterGroup>& groups) {
+  const std::map<int64_t, Shape> shapes = ShapesOfState(state);
   const std::vector<const NamedTensor*> candidates = Candidates(model);
   std::map<int64_t, std::string> names;
   for (const ParameterGroup& group : groups) {

@@ -18,4 +18,7 @@ std::map<int64_t, std::string> NamesOfParameters(const std::vector<const NamedTe
                                                  const std::vector<const NamedTensor*>& state,
                                                  const std::vector<ParameterGroup>& groups);
 
+// The shape of each parameter that has state of its own shape.
+std::map<int64_t, std::vector<int64_t>> ShapesOfState(const std::vector<const NamedTensor*>& state);
+
 }  // namespace plumbline::audit

@@ -9,6 +9,7 @@
 
 #include "audit/readers/checkpoint/master_check.h"
 #include "audit/readers/checkpoint/optimizer_names.h"
+#include "audit/readers/checkpoint/transformers_order.h"
 
 namespace plumbline::audit {
 namespace {
@@ -97,6 +98,8 @@ class Assembly {
       std::map<int64_t, std::string> names;
       if (from != nullptr)
         names = NamesOfParameters(Of(*from, Part::kModel), state, share.contents.groups);
+      const bool sorted = names.empty() && from == nullptr;
+      if (sorted) names = NamesInTransformersOrder(SortedModel(), state, share.contents.groups);
       Recall(share, &names);
       size_t parameters = 0;
       for (const ParameterGroup& group : share.contents.groups)
@@ -104,10 +107,23 @@ class Assembly {
       if (parameters > 0) {
         share.plan->report->Note("optimizer state: " + std::to_string(names.size()) + " of " +
                                  std::to_string(parameters) +
-                                 " parameters named by order and shape");
+                                 (sorted && !names.empty()
+                                      ? " parameters named by the order of transformers' modules"
+                                      : " parameters named by order and shape"));
       }
       names_[&share] = std::move(names);
     }
+  }
+
+  // The tensors of all files of a model that are sorted by name.
+  std::vector<const NamedTensor*> SortedModel() const {
+    std::vector<const NamedTensor*> model;
+    for (const Share& share : shares_) {
+      if (share.contents.ordered) continue;
+      const std::vector<const NamedTensor*> part = Of(share, Part::kModel);
+      model.insert(model.end(), part.begin(), part.end());
+    }
+    return model;
   }
 
   // Averages that are a list (diffusers' and torch_ema's shadow_params) are of the parameters in

@@ -155,7 +155,12 @@ def find(model):
     for one in _outermost(found):
         why = next((w for w in map(_unhookable, one.modules) if w), None)
         (refused.append((one.name, why)) if why else hooked.append(one))
-    return hooked, refused + _hidden(model, names, found)
+    return hooked, refused + [(name, why) for name, why in _hidden(model, names, found) if not _within(name, hooked)]
+
+
+def _within(name, hooked):
+    """The experts of a router that was found, which say their number themselves."""
+    return any(name.startswith(f"{one.name}.") for one in hooked)
 
 
 def _vocabularies(model):

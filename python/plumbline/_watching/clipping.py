@@ -5,11 +5,22 @@ import sys
 
 from .._compiled import is_compiling
 from .._screen import total_norm
+from .._tensors import local
 from .stages import Weakly
 
 # torch from 2.6 on makes clip_grad_norm_ of two functions that it looks up at call time; callers may have imported it long before.
 _HOMES = ("torch.nn.utils.clip_grad", "torch.nn.utils")
+_OTHERS = ("deepspeed.runtime.engine",)  # whose clip_grad_norm_ is of their own
 _NORMS, _CLIPS = ("_get_total_norm", "get_total_norm"), ("_clip_grads_with_norm_", "clip_grads_with_norm_")
+
+
+def _replicated(total):
+    """Of a DTensor the norm of all ranks. The clip would make this sum next: it is made here, once."""
+    if local(total) is total or all(one.is_replicate() for one in total.placements):
+        return total
+    torch = sys.modules["torch"]
+    with torch.no_grad():
+        return total.redistribute(placements=[torch.distributed.tensor.Replicate()] * len(total.placements))
 
 
 class Clip:
@@ -53,6 +64,10 @@ class Clipping:
         else:
             plain = homes[0].clip_grad_norm_
             cls._take_place(homes, ("clip_grad_norm_",), plain, cls._of_whole(plain))
+        for home in filter(None, map(sys.modules.get, _OTHERS)):
+            plain = getattr(home, "clip_grad_norm_", None)
+            if plain is not None and plain is not homes[0].clip_grad_norm_:
+                cls._take_place([home], ("clip_grad_norm_",), plain, cls._of_whole(plain))
 
     @classmethod
     def _take_place(cls, homes, names, plain, ours):
@@ -90,7 +105,8 @@ class Clipping:
 
         def clip_grads_with_norm_(parameters, max_norm, total_norm, *arguments, **options):
             if not compiling():
-                parameters = cls._tell(parameters, max_norm, total_norm, total_norm is cls._norm)
+                known, total_norm = total_norm is cls._norm, _replicated(total_norm)
+                parameters = cls._tell(parameters, max_norm, local(total_norm), known)
             return plain(parameters, max_norm, total_norm, *arguments, **options)
 
         return clip_grads_with_norm_
@@ -113,8 +129,7 @@ class Clipping:
     def _tell(cls, parameters, max_norm, total, known):
         parameters = cls._listed(parameters)
         cls._norm = None
-        whole = type(total).__name__ == "Tensor"  # a DTensor's number may need the other ranks
-        for held in cls.watches.refs if known and whole else ():
+        for held in cls.watches.refs if known and type(total).__name__ == "Tensor" else ():
             watch = held()
             if watch is not None:
                 watch._guarded(watch.clip, parameters, total, max_norm)

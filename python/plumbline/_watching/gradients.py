@@ -7,6 +7,7 @@ from .._screen import Screen, look, norms, total_norm
 from .._shards import gradients, is_idle
 from .clipping import Before
 from .losses import numbered
+from .words import processes
 
 
 class Gradients:
@@ -26,23 +27,25 @@ class Gradients:
         self.moving = ()  # those whose gradient was not zero in the step that was screened last
         self.screened = None  # that step
         self.seconds = 0.0  # that it took
+        self._framed, self._framed_total = None, None  # within a framework's step: {id of an optimizer: due}; the norm of those that stepped
         self.poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
 
     def _divide(self):
         """Who holds what. A gradient that no optimizer holds is cleared by nobody, often: it is no part of a norm.
 
         Where none is held, optimizers have copies of the weights (masters, shards): all count then."""
-        holder = {id(p): id(one.inner) for one in reversed(self._found) for group in one.groups() for p in group["params"]}
+        holder = {id(p): id(one.inner) for one in reversed(self._found) for p in one.parameters()}
+        pieces = {id(piece.parameter): piece for one in self._found for piece in one.pieces}
         free = {name for name, p in self._trained if id(p) not in holder}
         self._free = free if len(free) < len(self._trained) else set()
         self._parts = {}
         for o in self._optimizers:
             none = id(o) if o is self._optimizers[0] else None
-            self._parts[id(o)] = [(name, p) for name, p in self._trained if holder.get(id(p), none) == id(o)]
+            self._parts[id(o)] = [(name, pieces.get(id(p), p)) for name, p in self._trained if holder.get(id(p), none) == id(o)]
         self._groups = self._count()
 
     def _count(self):
-        return sum(len(one.groups()) for one in self._found)  # add_param_group: layers that are let go later
+        return sum(len(one.groups()) for one in self._found if one.frame is None)  # add_param_group: layers that are let go later
 
     def due(self, optimizer):
         """All of one optimizer's are due at the same steps, but for their first one."""
@@ -57,8 +60,8 @@ class Gradients:
 
     def observe(self, optimizer, paced, scale, clips=()):
         """Why the weights should be looked at as they were used, or None. `paced`: this step is screened."""
-        due = self.due(optimizer)
-        if not paced and clips:
+        due = self.due(optimizer) if self._framed is None else self._framed.get(id(optimizer), False)
+        if not paced and clips and self._framed is None:
             clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
             if clip is not None:
                 self._run._own_scalar(self._series[id(optimizer)], clip.value())
@@ -73,6 +76,16 @@ class Gradients:
                     if not is_idle(name, gradient, self._shards):
                         self._run.observe_tensor(name, gradient if scale == 1 else gradient / scale, role="gradient")
         return why
+
+    def frame_begins(self):
+        """A framework's step, in which an optimizer may step several times: once for each part of what it holds."""
+        self._framed, self._framed_total = {id(o): self.due(o) for o in self._optimizers}, None
+
+    def frame_ends(self, made, norm):
+        """`norm`: the framework's own, over all ranks and before its clip, or None."""
+        self._framed, total = None, self._framed_total if norm is None else float(norm)
+        if made and total is not None:
+            self._run._own_scalar(self._series[id(self._optimizers[0])], total)
 
     def _screened(self, optimizer, names, gradients, scale, clips):
         began = perf_counter()
@@ -89,7 +102,11 @@ class Gradients:
             total = self._before.total(clips, id(optimizer), self._parts[id(optimizer)], *zip(*kept), self._shards)
         total = total_norm(norm for _, norm in kept) if total is None else total
         self.poisoned |= not math.isfinite(total)
-        self._run._own_scalar(self._series[id(optimizer)], total)
+        if self._framed is None:
+            whole = bool(clips) or not self._shards or processes() == 1
+            self._run._own_scalar(self._series[id(optimizer)] if whole else f"shard_{self._series[id(optimizer)]}", total)
+        else:
+            self._framed_total = math.hypot(self._framed_total or 0.0, total)
         self.moving.update(name for name, norm in zip(names, each) if norm > 0)
         why = self.screen.gradients(names, each)
         look(self._run, why)

@@ -44,6 +44,7 @@ class Loop:
         self.restarts, self.tokens = Restarts(run), Tokens(run)
         self._passes, self._updated, self._began_with = 0, False, None  # of the run; some weights as its first pass found them
         self._pass = None  # the backward pass that was counted last
+        self.given_loss = None  # a framework's, of the pass that begins: what backward gets is scaled
         self._divided = None  # by what the loss of the last pass was divided: the scale of a scaler that was not asked to scale it
 
     # ---- who is in it --------------------------------------------------------------------------
@@ -100,7 +101,8 @@ class Loop:
 
     def _go_on(self):
         """Behind a resume the steps go on where the loaded optimizer stands, if it counts its own."""
-        made = max(map(_steps_made, self.optimizers), default=0)
+        counted = [steps for watch in self.watches for steps in watch.framework_steps()]
+        made = max(counted or map(_steps_made, self.optimizers), default=0)
         if made > 0:
             self._run._next_step = made
             print(f"plumbline: steps go on at {made}: the optimizer's state has made so many", file=sys.stderr)
@@ -170,6 +172,9 @@ class Loop:
         given = self._given_scaler()
         if given is None and Scaling.scales_this_step():  # scaler.scale(loss) / k
             given = Scaling.scaler()
+        if given is None:
+            scale = next((watch.frame_scale() for watch in self.watches), 1.0)
+            return None if scale == 1 else scale
         return getattr(given, "_scale", None)
 
     def applied_scale(self):
@@ -186,7 +191,7 @@ class Loop:
 
     def _seen(self, loss):
         """(the loss, whether it is no number). On a device nobody waits for it."""
-        made_of = Scaling.source(loss)
+        made_of = Scaling.source(loss) if self.given_loss is None else self.given_loss
         scale = self._divided = self._scale() if made_of is None else None
         loss = loss if made_of is None else made_of
         if not (loss.is_cpu if self._knows_cpu else loss.device.type == "cpu"):

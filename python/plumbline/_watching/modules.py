@@ -137,37 +137,83 @@ class Modules:
 
 
 class Backward:
-    """Tensor.backward, which tells the watches whose trainer calls it on a scalar."""
+    """Tensor.backward, and what frameworks call instead, which tell the watches whose trainer calls them on a scalar."""
 
     watches = Weakly()
-    original, running, number = None, 0, 0
+    running, number = 0, 0
+    _undo, _inside = [], set()  # threads within a pass of its own
 
     @classmethod
     def add(cls, watch):
         cls.watches.add(watch)
-        tensor = sys.modules["torch"].Tensor
-        if cls.original is None:
-            original = cls.original = tensor.backward
+        if not cls._undo:
+            torch, schedules = sys.modules["torch"], sys.modules.get("megatron.core.pipeline_parallel.schedules")
+            cls._take_place(torch.Tensor, "backward", cls._of_tensor)
+            cls._take_place(torch.autograd, "backward", cls._of_losses)  # of pipelines, and Megatron-core
+            if hasattr(schedules, "custom_backward"):  # which calls the engine itself
+                cls._take_place(schedules, "custom_backward", cls._of_losses)
 
-            def backward(self, *arguments, **options):
-                told = cls.watches.refs if len(cls.watches.refs) == 1 else cls.of_thread()
-                cls.number += 1
-                for one in told:
-                    watch = one()
-                    if watch is not None:
-                        watch.backward_begins(cls.number, self)
-                cls.running += 1
-                try:
-                    return original(self, *arguments, **options)
-                finally:
-                    cls.running -= 1
-                    for one in told:
-                        watch = one()
-                        if watch is not None:
-                            watch.backward_ends()
+    @classmethod
+    def _take_place(cls, home, name, make):
+        plain = getattr(home, name)
+        ours = make(plain)
+        ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
+        setattr(home, name, ours)
 
-            backward.__doc__ = original.__doc__
-            tensor.backward = backward
+        def undo():
+            if home.__dict__.get(name) is ours:
+                setattr(home, name, plain)
+
+        cls._undo.append(undo)
+
+    @classmethod
+    def _pass(cls, loss, plain, arguments, options):
+        told = cls.watches.refs if len(cls.watches.refs) == 1 else cls.of_thread()
+        cls.number += 1
+        for one in told:
+            watch = one()
+            if watch is not None:
+                watch.backward_begins(cls.number, loss)
+        cls.running += 1
+        here = get_ident()
+        nested = here in cls._inside
+        cls._inside.add(here)
+        try:
+            return plain(*arguments, **options)
+        finally:
+            cls.running -= 1
+            if not nested:
+                cls._inside.discard(here)
+            for one in told:
+                watch = one()
+                if watch is not None:
+                    watch.backward_ends()
+
+    @classmethod
+    def _of_tensor(cls, plain):
+        def backward(self, *arguments, **options):
+            return cls._pass(self, plain, (self, *arguments), options)
+
+        return backward
+
+    @classmethod
+    def _of_losses(cls, plain):
+        """Of a function that gets tensors, and gradients of them: none for a loss."""
+
+        def backward(tensors, *arguments, **options):
+            loss = None if get_ident() in cls._inside else cls._loss(tensors, arguments, options)
+            return plain(tensors, *arguments, **options) if loss is None else cls._pass(loss, plain, (tensors, *arguments), options)
+
+        return backward
+
+    @staticmethod
+    def _loss(tensors, arguments, options):
+        """The one that is a loss, or None."""
+        given = arguments[0] if arguments else next((options[name] for name in ("grad_tensors", "grad_output") if name in options), None)
+        if isinstance(tensors, (list, tuple)) and len(tensors) == 1:
+            tensors = tensors[0]
+            given = given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given
+        return tensors if given is None and hasattr(tensors, "numel") and tensors.numel() == 1 else None
 
     @classmethod
     def of_thread(cls):
@@ -180,6 +226,7 @@ class Backward:
     @classmethod
     def remove(cls, watch):
         cls.watches.discard(watch)
-        if not cls.watches.refs and cls.original is not None:
-            sys.modules["torch"].Tensor.backward = cls.original
-            cls.original = None
+        if not cls.watches.refs:
+            undo, cls._undo = cls._undo, []
+            for one in undo:
+                one()

@@ -4,6 +4,7 @@ import sys
 
 from .._tensors import Unsupported
 from .._watch import Watch
+from .frames import complete, own_optimizer
 from .unwrap import Model, holders, opened
 from .words import describe
 
@@ -11,18 +12,23 @@ from .words import describe
 def watch(run, model, optimizer, scaler, activations=None):
     """A Watch, or Unsupported."""
     torch = sys.modules.get("torch")
+    if isinstance(model, (list, tuple)) and model and torch is not None and all(isinstance(one, torch.nn.Module) for one in model):
+        model = model[0] if len(model) == 1 else torch.nn.ModuleList(model)  # parts of a pipeline
     if torch is None or not isinstance(model, torch.nn.Module):
         raise Unsupported(f"expected a torch.nn.Module, not {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
         raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
     models = run._models_watched
     model = Model(model)
+    if optimizer is None:
+        optimizer = own_optimizer(model.given)
     if optimizer is None:  # those that there are; else the first forward pass asks again
         optimizer = holders([p for p in model.module.parameters() if p.requires_grad])
     for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
         if not opened(one):
             raise Unsupported(f"expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not {type(one).__name__}")
     found = opened(optimizer)
+    complete(found, model)
     before = models.watch_of(model.given)
     if before is not None:
         if not before.held_by_none_of([one.inner for one in found]):

@@ -6,6 +6,7 @@ from time import perf_counter
 from .._compiled import compiles
 from .._routers import OnlyHere
 from .._screen import Checksums
+from .._shards import named_parameters
 from .._tensors import local
 from .unwrap import held_by
 
@@ -38,6 +39,7 @@ class Untrained:
         self._waiting = None  # {id of a parameter: (name, parameter)}, held and without a gradient so far
         self._late, self._graded = [], set()  # trained now, not at the watch, and held by none; ids of those that have a gradient
         self._steps, self._next, self._counted = 0, _FIRST, None
+        self._last = {}  # by id of an optimizer: its newest step
         self._updates, self._holder = {}, {}  # by id of an optimizer; {id of a parameter: id of the optimizer}
         self._ran, self._undo = set(), None
         self._sums = self._before = None
@@ -93,15 +95,15 @@ class Untrained:
                 tell(f"trained/unstepped:{type(one.inner).__name__}", 1)
 
     def _named(self):
-        return [(self._prefix + name, p) for name, p in self._model.named_parameters() if p.requires_grad]
+        return [(self._prefix + name, p) for name, p in named_parameters(self._model) if p.requires_grad]
 
     def _begin(self):
         """At the first update: what FSDP2 and new heads replaced since the watch is in place."""
         named = self._named()
         held = held_by(self._found.values())
-        named = [(name, p) for name, p in named if local(p).numel()]  # other ranks hold all of it, and its gradient
+        named = [(name, p) for name, p in named if local(p).numel() or id(p) in held]  # other ranks hold all of it, and its gradient
         self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
-        self._holder = {id(p): of for of, one in self._found.items() for group in one.groups() for p in group["params"]}
+        self._holder = {id(p): of for of, one in self._found.items() for p in one.parameters()}
         self._held, self._trained = len(self._waiting), len(named)
         self._late = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known]
         if not self._held and named:
@@ -115,16 +117,16 @@ class Untrained:
         if self._counted != self._run._step:  # of several optimizers the first one's
             self._counted = self._run._step
             self._steps += bool(self._held) or any(group.get("lr", 1) for group in optimizer.param_groups)
-        self._updates[id(optimizer)] = self._updates.get(id(optimizer), 0) + 1
+        if self._last.get(id(optimizer)) != self._run._step:  # DeepSpeed's steps once for each group
+            self._last[id(optimizer)] = self._run._step
+            self._updates[id(optimizer)] = self._updates.get(id(optimizer), 0) + 1
         if self._late and self._steps <= _FIRST:
             self._graded.update(id(p) for _, p in self._late if p.grad is not None)
         waiting = self._waiting
         if not waiting or (len(waiting) > _MOST_EACH_STEP and self._steps > 16 and self._steps & (self._steps - 1)):
             return
-        for group in self._found[id(optimizer)].groups():
-            for p in group["params"]:
-                if p.grad is not None:
-                    waiting.pop(id(p), None)
+        for p in self._found[id(optimizer)].graded(waiting):
+            waiting.pop(id(p), None)
 
     def step_ends(self):
         """After an update, in the open step."""

@@ -6,6 +6,7 @@ import sys
 
 from .._compiled import is_compiled, unwrapped
 from .._ddp import around, is_ddp
+from .._tensors import local
 
 _DEPTH = 8  # wrappers around one another, at most
 _CAPTURED = "_optimizer_original_step_method"  # of accelerate's wrapper with a scaler
@@ -16,21 +17,34 @@ class Opened:
     """One optimizer of torch.optim. `stepping`: the object whose step() makes the update whole; else `inner` itself.
 
     `captured`: the wrapper kept inner.step from before, so a method that takes its place is lost; torch's own hooks are used.
+    `frame`: of frames.py, if the framework's own step is made of steps of this one. `pieces`: what it holds in the place of parameters.
     """
 
-    __slots__ = ("inner", "stepping", "captured", "wrappers")
+    __slots__ = ("inner", "stepping", "captured", "wrappers", "frame", "pieces")
 
     def __init__(self, inner, stepping, captured, wrappers):
         self.inner, self.stepping, self.captured, self.wrappers = inner, stepping, captured, wrappers
+        self.frame, self.pieces = None, []
 
     def groups(self):
         """Its parameters: the inner one of ZeroRedundancyOptimizer holds this rank's alone."""
         return getattr(self.stepping, "param_groups", self.inner.param_groups)
 
+    def parameters(self):
+        """Those of the model that it updates, also if it holds copies or parts of them."""
+        return [piece.parameter for piece in self.pieces] or [p for group in self.groups() for p in group["params"]]
+
+    def graded(self, ids):
+        """Those of `ids` that have a gradient. Where a framework keeps gradients in a buffer of its own, zeros are none."""
+        if self.frame is None:
+            return [p for p in self.parameters() if p.grad is not None and id(p) in ids]
+        held = [(piece.parameter, piece) for piece in self.pieces] or [(p, p) for p in self.parameters()]
+        return [p for p, piece in held if id(p) in ids and piece.grad is not None and bool(local(piece.grad).any())]
+
 
 def held_by(found):
     """Ids of the parameters that optimizers hold."""
-    return {id(p) for one in found for group in one.groups() for p in group["params"]}
+    return {id(p) for one in found for p in one.parameters()}
 
 
 def _inside(optimizer, base):
@@ -109,12 +123,19 @@ def _module_in(module):
     """What it wraps, or None."""
     if unwrapped(module) is not module:
         return unwrapped(module)
-    if is_ddp(module):
+    if is_ddp(module) or _is_wrapper(module):
         return module.module
     inner = module._modules.get("_forward_module")  # Fabric; its .module is the original of what strategies wrap
     if inner is not None and type(module).__name__ == "_FabricModule":
         return inner
     return None
+
+
+def _is_wrapper(module):
+    """DeepSpeed's engine, or Megatron-core's DistributedDataParallel, Float16Module and the like."""
+    if "module" not in module._modules:
+        return False
+    return type(module).__module__.startswith("megatron.core.") or any(kind.__name__ == "DeepSpeedEngine" for kind in type(module).__mro__)
 
 
 def holders(parameters, known=()):

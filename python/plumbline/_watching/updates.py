@@ -14,25 +14,35 @@ _MOMENTS = ("momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 class _Kept:
     """One parameter whose site is due, before the step."""
 
-    __slots__ = ("name", "parameter", "group", "block", "before", "gradient", "moment")
+    __slots__ = ("name", "parameter", "group", "block", "before", "gradient", "moment", "piece")
 
-    def __init__(self, name, parameter, group, step, moment, scale):
-        self.name, self.parameter, self.group = name, parameter, group
-        first = step * _STRIDE % max(1, local(parameter).numel() - _MOST + 1)
+    def __init__(self, name, parameter, group, step, moment, scale, piece=None):
+        """`parameter`: the optimizer's own. `piece`: the part of it that is meant."""
+        self.name, self.parameter, self.group, self.piece = name, parameter, group, piece
+        first = step * _STRIDE % max(1, self._all_of(parameter).numel() - _MOST + 1)
         self.block = slice(first, first + _MOST)
         self.before = self.of(parameter).clone()
-        self.gradient = self.of(parameter.grad).clone() if scale == 1 else self.of(parameter.grad) / scale
+        held = parameter.grad if piece is None else None
+        gradient = self.of(held) if held is not None else piece.grad[self.block]
+        self.gradient = gradient.clone() if scale == 1 else gradient / scale
         self.moment = None if moment is None else self.of(moment).clone()
 
+    def _all_of(self, tensor):
+        return local(tensor).detach().reshape(-1) if self.piece is None else self.piece.of(local(tensor))
+
     def of(self, tensor):
-        return local(tensor).detach().reshape(-1)[self.block]
+        return self._all_of(tensor)[self.block]
 
 
 class Updates:
     """One optimizer's."""
 
-    def __init__(self, run, optimizer, names):
-        self._run, self._optimizer, self._names = run, optimizer, names
+    def __init__(self, run, optimizer, names, pieces=()):
+        """names: {id of a parameter: name}. pieces: what the optimizer holds in their place."""
+        self._run, self._optimizer, self._names, self._pieces = run, optimizer, names, {}
+        for piece in pieces:
+            if id(piece.parameter) in names:
+                self._pieces.setdefault(id(piece.held), []).append((names[id(piece.parameter)], piece))
         self.kind = _intended.kind_of(optimizer)
         self.kept = []  # of the step that is being made
         self._word = None
@@ -40,37 +50,42 @@ class Updates:
     def _parameters(self):
         for group in self._optimizer.param_groups:
             for parameter in group["params"]:
-                name = self._names.get(id(parameter))
-                if name is not None:
-                    yield name, parameter, group
+                if id(parameter) in self._pieces:
+                    for name, piece in self._pieces[id(parameter)]:
+                        yield name, parameter, group, piece
+                elif id(parameter) in self._names:
+                    yield self._names[id(parameter)], parameter, group, None
 
     def due(self, step):
         return self.kind is not None and (self._word is None or step >= self._word[0])
 
-    def before(self, scale=1.0):
-        """In front of the optimizer's step. Nothing is kept where no site is due. `scale`: by which the gradients are too large."""
+    def before(self, scale=1.0, asked=False):
+        """In front of the optimizer's step. Nothing is kept where no site is due. `scale`: by which the gradients are too large.
+
+        `asked`: the caller knows that some are due."""
         self.kept = []
-        if not self.due(self._run._step):
+        if not asked and not self.due(self._run._step):
             return
-        for name, parameter, group in self._parameters():
-            if parameter.grad is None or parameter.grad.is_sparse or not parameter.is_floating_point():
+        for name, parameter, group, piece in self._parameters():
+            gradient = (piece or parameter).grad
+            if gradient is None or gradient.is_sparse or not parameter.is_floating_point():
                 continue
             if not local(parameter).numel():  # other ranks hold all of it
                 continue
             if self._run.due(name):
                 moment = self._optimizer.state.get(parameter, {}).get("exp_avg_sq")
-                self.kept.append(_Kept(name, parameter, group, self._run._step, moment, scale))
+                self.kept.append(_Kept(name, parameter, group, self._run._step, moment, scale, piece))
             if self._word is None:  # all are due at the same steps
                 self._word = self._run._site(KIND_UPDATE, name, "update").word
 
     def observe_moments(self):
         """As the step found them: was it one of them that made a weight no number?"""
         torch = sys.modules["torch"]
-        for name, parameter, _ in self._parameters():
+        for name, parameter, _, piece in self._parameters():
             held = self._optimizer.state.get(parameter, {})
             for moment in _MOMENTS:
                 if torch.is_tensor(held.get(moment)) and local(held[moment]).numel():
-                    self._run._observe_state(name, held[moment], moment)
+                    self._run._observe_state(name, held[moment] if piece is None else piece.of(held[moment]), moment)
 
     def after(self):
         kept, self.kept = self.kept, []

@@ -1,0 +1,123 @@
+"""What is wrong with a batch that the model is trained on: the evidence of health/batch-facts.
+
+Of models that are called by keyword. Looked at in the first steps, then ever more rarely, and where a loss is NaN.
+"""
+
+import sys
+
+_FIRST, _LONGEST = 8, 64  # steps that are looked at on the CPU; then each power of two, and one of so many
+_FEW = 64  # labels of which a shift can be told
+_IDS, _MASKS = ("input_ids", "decoder_input_ids"), ("attention_mask",)
+FACTS = ("rows", "unlabelled_rows", "labelled_padding", "beyond_vocabulary", "shifted_labels", "non_finite")
+_WORDS = {
+    "unlabelled_rows": "rows have no label that counts (all are -100): a micro-batch of such rows has the loss NaN",
+    "labelled_padding": "labels are at positions that the attention mask excludes; expected -100 there",
+    "beyond_vocabulary": "ids or labels are outside of the model's vocabulary",
+    "shifted_labels": "labels, all of them, are the token after their own, and the model shifts labels itself",
+    "non_finite": "elements of the inputs are NaN or infinite",
+}
+
+
+def _vocabulary(model):
+    embeddings = getattr(model, "get_input_embeddings", None)
+    try:
+        return embeddings().num_embeddings if embeddings is not None else None
+    except Exception:  # a model without
+        return None
+
+
+def _shifts(model):
+    """Does its forward compare the logits with the next label? Causal models of transformers do."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return "ForCausalLM" in type(inner).__name__ and type(inner).__module__.startswith("transformers.")
+
+
+class Batches:
+    """Of one watch."""
+
+    def __init__(self, run, model):
+        self._run, self._model, self._vocabulary, self._shifts = run, model, _vocabulary(model), _shifts(model)
+        self._counts, self._words, self._seen = {}, {}, False
+        self._step, self._told = None, set()
+        self._shifted = 0  # labels seen so far that are the token after their own
+
+    def due(self, step, on_cpu):
+        first = _FIRST if on_cpu else 2
+        return step < first or step & (step - 1) == 0 or (on_cpu and step % _LONGEST == 0)
+
+    def begins(self, words):
+        """In front of a forward pass that is trained on."""
+        if not words:
+            return
+        self._words, self._seen = words, False
+        tensor = next((value for value in words.values() if hasattr(value, "is_cuda")), None)
+        if tensor is not None and self.due(self._run._step, tensor.device.type == "cpu"):
+            self._look(words)
+
+    def is_nan(self):
+        """The loss of that pass."""
+        if self._words and not self._seen:
+            self._look(self._words)
+
+    def _look(self, words):
+        self._seen = True
+        torch = sys.modules["torch"]
+        with torch.no_grad():
+            found = self._facts(torch, words)
+        if "rows" not in found:
+            return
+        if self._step != self._run._step:
+            self._step, self._counts = self._run._step, {}
+        for name, value in found.items():
+            self._counts[name] = self._counts.get(name, 0) + int(value)
+        if found.get("beyond_vocabulary"):  # the trainer is about to fail
+            self._tell()
+        for name, text in _WORDS.items():
+            if found.get(name) and name not in self._told:
+                self._told.add(name)
+                print(f"plumbline: step {self._run._step}: {int(found[name])} {text}", file=sys.stderr)
+
+    def _facts(self, torch, words):
+        ids = next((words[n] for n in _IDS if torch.is_tensor(words.get(n)) and words[n].dim() == 2), None)
+        labels, mask = words.get("labels"), next((words[n] for n in _MASKS if torch.is_tensor(words.get(n))), None)
+        floats = [v for v in words.values() if torch.is_tensor(v) and v.is_floating_point() and v.dim() > 1]
+        first = ids if ids is not None else floats[0] if floats else labels if torch.is_tensor(labels) else None
+        if first is None or not first.dim():
+            return {}
+        facts = {"rows": len(first)}
+        # An attention mask may be given as floats, and hold -inf on purpose.
+        data = [v for n, v in words.items() if any(v is f for f in floats) and "mask" not in n and "bias" not in n]
+        facts["non_finite"] = sum(int((~torch.isfinite(v)).sum()) for v in data)
+        if ids is not None and self._vocabulary:
+            facts["beyond_vocabulary"] = int(((ids < 0) | (ids >= self._vocabulary)).sum())
+        if torch.is_tensor(labels) and not labels.is_floating_point() and labels.dim() == 2:
+            facts.update(self._of_labels(ids, labels, mask))
+        return facts
+
+    def _of_labels(self, ids, labels, mask):
+        """Of a label for each token."""
+        counts = labels != -100
+        facts = {"unlabelled_rows": int((~counts.any(dim=1)).sum())}
+        if mask is not None and mask.shape == labels.shape:
+            facts["labelled_padding"] = int((counts & (mask == 0)).sum())
+        if ids is None or ids.shape != labels.shape:
+            return facts
+        if self._shifts and labels.shape[1] > 1:
+            counted = counts[:, :-1] & (ids[:, :-1] != ids[:, 1:])  # where the two readings differ
+            number = int(counted.sum())
+            self._shifted += number
+            self._shifts = bool((labels[:, :-1] == ids[:, 1:])[counts[:, :-1]].all())  # a single other label settles it
+            facts["shifted_labels"] = number if self._shifts and self._shifted >= _FEW else 0
+        return facts
+
+    def step_ends(self):
+        """In the open step."""
+        if self._step != self._run._step or not self._counts:
+            return
+        self._tell()
+        self._counts, self._words = {}, {}
+
+    def _tell(self):
+        for name in FACTS:
+            if name in self._counts:
+                self._run._own_scalar(f"batch_facts/{name}", self._counts[name])

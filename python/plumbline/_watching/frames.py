@@ -1,0 +1,194 @@
+"""The step of a framework that is made of steps of inner optimizers: DeepSpeed's engine.step, Megatron-core's optimizer.step.
+
+The inner ones step once for each group, for each part of one, or not at all. The framework decides what was a step.
+"""
+
+import gc
+import sys
+import types
+
+from .pieces import pieces_of
+from .stages import NONE, OPTIMIZER
+
+
+class _Megatron:
+    """`owner`: the outermost of its optimizers, a ChainedOptimizer as a rule. step() returns (made, norm before the clip, zeros)."""
+
+    def __init__(self, owner, model):
+        self.owner, self._config = owner, getattr(model, "config", None)
+
+    def will_step(self):
+        return True
+
+    def made(self, result):
+        return bool(result[0]) if isinstance(result, tuple) and result else True
+
+    def norm(self, result):
+        norm = result[1] if isinstance(result, tuple) and len(result) > 1 else None
+        return norm or None  # 0.0: it does not clip, and has not computed one
+
+    def scale(self):
+        """By which the loss that backward gets is too large."""
+        scaled = getattr(self._config, "grad_scale_func", None) is not None
+        return float(self.owner.get_loss_scale()) if scaled else 1.0
+
+
+class _DeepSpeed:
+    """`owner`: the engine, which counts its steps, also skipped ones."""
+
+    def __init__(self, owner):
+        self.owner, self._before = owner, (0, 0)
+
+    def will_step(self):
+        self._before = (self.owner.global_steps, self.owner.skipped_steps)
+        return self.owner.is_gradient_accumulation_boundary() or not self._managed()
+
+    def _managed(self):
+        managed = getattr(self.owner, "managed_gradient_accumulation", None)
+        return managed is None or managed()
+
+    def made(self, _result):
+        """None: a micro-batch of a step that is not complete."""
+        steps, skipped = self._before
+        if self.owner.global_steps == steps:
+            return None
+        return self.owner.skipped_steps == skipped
+
+    def norm(self, _result):
+        norm = self.owner.get_global_grad_norm()
+        return norm if not hasattr(norm, "device") or norm.device.type == "cpu" else None
+
+    def scale(self):
+        return 1.0  # of what engine.backward is called with
+
+    def loss(self, loss, scale_wrt_gas=True):
+        """What engine.backward is called with, of which the losses of a step add up to their mean."""
+        return loss.detach() / self.owner.gradient_accumulation_steps() if scale_wrt_gas else loss.detach()
+
+
+def _is_kind(one, name):
+    return any(kind.__name__ == name for kind in type(one).__mro__)
+
+
+def _engine(optimizer, model):
+    """The DeepSpeed engine that steps it: the given model, or a living one."""
+    if "deepspeed" not in sys.modules:
+        return None
+    if _is_kind(model, "DeepSpeedEngine"):
+        return model
+    for one in gc.get_objects():
+        if _is_kind(one, "DeepSpeedEngine") and any(o is optimizer for o in (one.__dict__.get("optimizer"), one.__dict__.get("basic_optimizer"))):
+            return one
+    return None
+
+
+def own_optimizer(model):
+    """Of DeepSpeed's engine the optimizer that it steps; else None."""
+    return getattr(model, "optimizer", None) if _is_kind(model, "DeepSpeedEngine") else None
+
+
+def complete(found, model):
+    """Gives each unwrap.Opened its frame and its pieces. model: an unwrap.Model."""
+    frames = {}
+    for one in found:
+        wrappers = list(one.wrappers)
+        owner = next((each for each in wrappers if _is_kind(each, "MegatronOptimizer")), None)
+        engine = None if owner is not None else _engine(wrappers[-1] if wrappers else one.inner, model.given)
+        if engine is not None:
+            wrappers.append(engine.optimizer)  # the trainer may have given the one inside
+        if owner is not None or engine is not None:
+            make = (lambda: _Megatron(owner, model.module)) if engine is None else (lambda: _DeepSpeed(engine))  # noqa: B023
+            one.frame = frames[id(owner or engine)] = frames.get(id(owner or engine)) or make()
+            one.pieces = next((pieces for pieces in map(pieces_of, reversed(wrappers)) if pieces), [])
+
+
+def _take_place(owner, name, ours):
+    plain = getattr(owner, name)
+    had = owner.__dict__.get(name)
+    method = types.MethodType(ours(plain), owner)
+    object.__setattr__(owner, name, method)
+
+    def undo():
+        if owner.__dict__.get(name) is method:
+            if had is None:
+                object.__delattr__(owner, name)
+            else:
+                object.__setattr__(owner, name, had)
+
+    return undo
+
+
+class Framed:
+    """The hooks of one frame in a watch."""
+
+    def __init__(self, watch, frame, parts):
+        """parts: [(unwrap.Opened, Updates)] of the optimizers inside."""
+        self._watch, self._frame, self._parts = watch, frame, parts
+        self._undo = [_take_place(frame.owner, "step", self._stepping)]
+        if hasattr(frame, "loss"):
+            self._undo.append(_take_place(frame.owner, "backward", self._backward))
+        for opened, updates in parts:
+            self._undo.append(self._hook(opened.inner, updates))
+
+    def _stepping(self, plain):
+        def step(_owner, *arguments, **options):
+            watch = self._watch
+            steps = True
+            try:
+                steps = self._frame.will_step()
+                if steps:
+                    watch.frame_begins()
+                    watch.stages.enter(OPTIMIZER)
+            except Exception as error:  # nothing of ours may end the trainer's step
+                watch._failed("frame", error)
+            result = plain(*arguments, **options)
+            if steps:
+                watch.stages.enter(NONE)
+                watch._guarded(self._ends, result)
+            return result
+
+        return step
+
+    def _ends(self, result):
+        made = self._frame.made(result)
+        if made is not None:
+            self._watch.frame_ends([opened.inner for opened, _ in self._parts], made, self._frame.norm(result))
+
+    def _backward(self, plain):
+        def backward(_owner, loss, *arguments, **options):
+            loop = self._watch._loop
+            try:
+                by_gas = options.get("scale_wrt_gas", arguments[1] if len(arguments) > 1 else True)
+                loop.given_loss = self._frame.loss(loss, by_gas)
+            except Exception as error:
+                self._watch._failed("engine's loss", error)
+            try:
+                return plain(loss, *arguments, **options)
+            finally:
+                loop.given_loss = None
+
+        return backward
+
+    def _hook(self, optimizer, updates):
+        watch = self._watch
+
+        def before(*_):
+            watch._guarded(self._before_inner, optimizer, updates)
+
+        def after(*_):
+            if updates.kept:
+                watch._guarded(watch._charged, updates.after)
+
+        handles = (optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after))
+        return lambda: [handle.remove() for handle in handles]
+
+    def _before_inner(self, optimizer, updates):
+        try:
+            self._watch.observe_framed(optimizer)
+        finally:  # each by itself
+            if self._watch.framed_due:
+                self._watch._charged(updates.before, 1.0, True)
+
+    def remove(self):
+        for one in reversed(self._undo):
+            one()

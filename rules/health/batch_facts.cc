@@ -1,0 +1,166 @@
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/batch-facts
+
+A batch that the model is trained on is malformed: rows without a label, padding that is learned, ids beyond the vocabulary, labels
+shifted twice, inputs that are not finite.
+
+**Why.** A micro-batch whose labels are all ignored has the loss 0/0: NaN. Padding with labels teaches the model to pad. Labels that
+the collator shifted, for a model that shifts them itself, train it to predict the token after the next.
+
+**What it checks.** `run.watch` looks at the keyword arguments of the model's forward pass (`input_ids`, `labels`, `attention_mask`) in
+the first steps, then ever more rarely, and in each step whose loss is NaN. It counts rows (`batch_facts/rows`), rows whose labels are
+all -100 (`batch_facts/unlabelled_rows`), labels where the attention mask is 0 (`batch_facts/labelled_padding`), ids and labels outside of the
+vocabulary (`batch_facts/beyond_vocabulary`), labels that all are the token after their own, for a causal model of transformers
+(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`).
+
+**Bad.** `8 of 8 rows have no label: the loss of such a micro-batch is NaN`
+
+**Good.** Each row has a label; padding is -100; labels are a copy of the ids.
+
+**How to fix it.**
+- Rows without a label: truncation cut the answer off, or the collator masks all of it (a chat template whose markers do not fit). Filter such rows.
+- Padding: give the collator a padding token that is not the end-of-text token, and labels of -100 there.
+- Shifted twice: give `labels=input_ids`; the model shifts.
+
+**Strength.** `proved`: facts of the batch. Rows without a label are a warning, an error if a whole micro-batch has none; padding is a warning, the others errors.
+
+**Inconclusive when** a count is NaN or infinite.
+
+**What it cannot see.** Models that are called by position; batches that it did not look at.
+
+**Cost.** A few comparisons of ids and labels in a step that is looked at.
+
+**Sources.** transformers, `DataCollatorForLanguageModeling`; PyTorch, `cross_entropy` ("ignore_index": the mean of nothing is NaN).
+)page";
+
+constexpr RuleInfo kInfo = {
+    "health/batch-facts", "the batch is malformed", v1::LEVEL_ERROR, "0.2.0", kPage, {}};
+
+struct BatchFact {
+  std::string_view series;
+  const char* title;
+  const char* text;  // after the count
+  const char* fix;
+  v1::Level level;
+};
+
+constexpr std::string_view kBatchRows = "batch_facts/rows",
+                           kBatchUnlabelled = "batch_facts/unlabelled_rows";
+constexpr std::array kBatchFacts = {
+    BatchFact{kBatchUnlabelled, "rows have no label", " rows have no label that counts.",
+              "Filter rows whose labels are all -100: truncation cut the answer off, or the "
+              "collator masked all of it.",
+              v1::LEVEL_WARNING},
+    BatchFact{"batch_facts/labelled_padding", "padding is learned",
+              " labels are at positions that the attention mask excludes.",
+              "Set labels to -100 where attention_mask is 0.", v1::LEVEL_WARNING},
+    BatchFact{"batch_facts/beyond_vocabulary", "ids are beyond the vocabulary",
+              " ids or labels are negative or not below the size of the vocabulary.",
+              "Use the tokenizer of this model, or resize its embeddings.", v1::LEVEL_ERROR},
+    BatchFact{"batch_facts/shifted_labels", "labels are shifted twice",
+              " labels, all of them, are the token after their own, and the model shifts labels "
+              "itself: it learns the token after the next.",
+              "Give labels that are a copy of input_ids.", v1::LEVEL_ERROR},
+    BatchFact{"batch_facts/non_finite", "inputs are not finite",
+              " elements of floating inputs are NaN or infinite.",
+              "Look for the row in the data, or at its normalisation (a variance of 0).",
+              v1::LEVEL_ERROR},
+};
+
+class BatchFacts : public Rule {
+ public:
+  explicit BatchFacts(const Options& /*options*/) {}
+
+  bool ReadsScalar(const v1::Site& site) const override { return site.op().starts_with("batch_facts/"); }
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_scalar() || !ReadsScalar(step.site)) continue;
+      open_[item.source->rank()][step.site.op()] = item.evidence->scalar().value();
+    }
+  }
+
+  bool judges_unseen_steps() const override { return false; }
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    for (const auto& [rank, values] : open_) {
+      ++batches_;
+      for (size_t i = 0; i < kBatchFacts.size(); ++i) {
+        const auto count = values.find(std::string(kBatchFacts[i].series));
+        if (count == values.end()) continue;
+        if (!std::isfinite(count->second)) ++unusable_;
+        if (!(count->second > 0) || std::isinf(count->second)) continue;
+        const auto rows = values.find(std::string(kBatchRows));
+        Say(i, step.step, rank, count->second, rows == values.end() ? 0 : rows->second, out);
+      }
+    }
+    open_.clear();
+  }
+
+  void JudgeRun(const RunSummary& run, VerdictSink& out) override {
+    if (told_ != 0 || batches_ == 0) return;
+    v1::Verdict verdict = unusable_ > 0
+                              ? Inconclusive("poisoned: a count is NaN or infinite")
+                              : Pass(absl::StrFormat("%d batches were looked at", batches_));
+    SetPlace(verdict, "", "batch", run.step_first, run.step_last, std::vector<uint32_t>{});
+    out.Add(std::move(verdict));
+  }
+
+  // Between steps open_ is empty.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(told_, batches_, unusable_);
+  }
+
+ private:
+  // Each fact once; rows without a label again if later none has one.
+  void Say(size_t i, int64_t step, uint32_t rank, double count, double rows, VerdictSink& out) {
+    const BatchFact& fact = kBatchFacts[i];
+    const bool none = fact.series == kBatchUnlabelled && rows > 0 && count >= rows;
+    const uint64_t bit = uint64_t{1} << (none ? kBatchFacts.size() : i);
+    if ((told_ & bit) != 0) return;
+    told_ |= bit;
+    FindingBuilder found(none ? v1::LEVEL_ERROR : fact.level, v1::STRENGTH_PROVED);
+    std::string text = absl::StrFormat("%.0f%s", count, fact.text);
+    if (none) text += " No row of the step has one: the loss of such a micro-batch is NaN.";
+    found.Title(fact.title)
+        .Explain(text)
+        .Cause("data", 0.95)
+        .Measured("elements or rows", count)
+        .Threshold(0, "a batch that is well formed")
+        .Samples(1)
+        .Witness("rows", rows)
+        .Fix(fact.fix)
+        .At("", std::string(fact.series), step, step, std::vector<uint32_t>{rank});
+    out.Add(found.Take());
+  }
+
+  std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, of this step
+  uint64_t told_ = 0;                                       // a bit for each fact
+  uint64_t batches_ = 0, unusable_ = 0;
+};
+
+}  // namespace
+
+CatalogueEntry batch_facts() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<BatchFacts>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
