@@ -108,7 +108,11 @@ class CapsuleKeeper {
   // capsule_taking.cc: who is asked
   Capsule* Begin(const v1::Finding& finding);
   void BeginWaiting();
-  bool MayTake(const Capsule& capsule) const;
+  // Sites of capsules that are being taken, by run.
+  using Taking = std::map<std::string, std::vector<std::pair<std::string, std::string>>>;
+  static void Note(const Capsule& capsule, Taking* taking);
+  Taking FindTaking() const;
+  bool MayTake(const Capsule& capsule, const Taking& taking) const;
   void Look(Capsule* capsule, Clock::time_point now);
   void Take(Capsule* capsule);
   void AddRanks(Capsule* capsule);

@@ -16,7 +16,7 @@ namespace {
 // Steps beyond the newest that is known.
 constexpr int64_t kFirstMargin = 4;
 constexpr int64_t kLastMargin = 4096;
-constexpr int kMostTaking = 2;  // of one run at once
+constexpr size_t kMostTaking = 2;  // of one run at once
 
 uint64_t RandomId() {
   std::random_device random;
@@ -52,7 +52,7 @@ CapsuleKeeper::Capsule* CapsuleKeeper::Begin(const v1::Finding& finding) {
   capsule.begun = Clock::now();
   info.set_max_rank_bytes(options_.rank_bytes);
   info.set_state(v1::CapsuleInfo::STATE_WAITING);
-  if (MayTake(capsule)) {
+  if (MayTake(capsule, FindTaking())) {
     Take(&capsule);
   } else {
     Save(capsule);
@@ -60,28 +60,40 @@ CapsuleKeeper::Capsule* CapsuleKeeper::Begin(const v1::Finding& finding) {
   return &capsule;
 }
 
+void CapsuleKeeper::Note(const Capsule& capsule, Taking* taking) {
+  const v1::FindingSite& of = capsule.info.finding().site();
+  if (capsule.info.state() == v1::CapsuleInfo::STATE_TAKING)
+    (*taking)[of.run()].emplace_back(of.layer(), of.op());
+}
+
+CapsuleKeeper::Taking CapsuleKeeper::FindTaking() const {
+  Taking taking;
+  for (const auto& [fingerprint, capsule] : capsules_) Note(capsule, &taking);
+  return taking;
+}
+
 void CapsuleKeeper::BeginWaiting() {
+  Taking taking = FindTaking();
   for (auto& [fingerprint, capsule] : capsules_) {
-    if (capsule.info.state() == v1::CapsuleInfo::STATE_WAITING && MayTake(capsule)) Take(&capsule);
+    if (capsule.info.state() != v1::CapsuleInfo::STATE_WAITING || !MayTake(capsule, taking))
+      continue;
+    Take(&capsule);
+    Note(capsule, &taking);
   }
 }
 
 // A site of a process is taken once at a time, and few sites at once.
-bool CapsuleKeeper::MayTake(const Capsule& capsule) const {
+bool CapsuleKeeper::MayTake(const Capsule& capsule, const Taking& taking) const {
   const v1::FindingSite& site = capsule.info.finding().site();
+  if (const auto of_run = taking.find(site.run()); of_run != taking.end()) {
+    const std::pair<std::string, std::string> place(site.layer(), site.op());
+    if (of_run->second.size() >= kMostTaking ||
+        std::find(of_run->second.begin(), of_run->second.end(), place) != of_run->second.end())
+      return false;
+  }
   const auto now = Clock::now();
-  if (now < capsule.begun + 2 * options_.grace &&
-      run_processes_.MoreMayCome(site, known_(site.run()).worlds, now)) {
-    return false;
-  }
-  int taking = 0;
-  for (const auto& [fingerprint, other] : capsules_) {
-    const v1::FindingSite& of = other.info.finding().site();
-    if (other.info.state() != v1::CapsuleInfo::STATE_TAKING || of.run() != site.run()) continue;
-    if (of.layer() == site.layer() && of.op() == site.op()) return false;
-    ++taking;
-  }
-  return taking < kMostTaking;
+  return now >= capsule.begun + 2 * options_.grace ||
+         !run_processes_.MoreMayCome(site, known_(site.run()).worlds, now);
 }
 
 void CapsuleKeeper::Take(Capsule* capsule) {

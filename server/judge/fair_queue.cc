@@ -30,7 +30,6 @@ FairQueue::Flow* FairQueue::FlowOf(const Work& work) {
 
 FairQueue::Flow* FairQueue::NewFlow() {
   auto fresh = std::make_unique<Flow>();
-  fresh->tag = now_tag_ - kCredit;
   Flow* const flow = fresh.get();
   flows_.emplace(flow, std::move(fresh));
   return flow;
@@ -46,7 +45,7 @@ FairQueue::Flow* FairQueue::TieRun(Flow* flow, const std::string& run) {
   const auto tag = tags_.find(run);
   if (tag == tags_.end()) return flow;
   Unlist(flow);
-  flow->tag = std::max(flow->tag, tag->second);
+  GoOnFrom(tag->second, flow);
   tags_.erase(tag);
   List(flow);
   return flow;
@@ -74,7 +73,12 @@ FairQueue::Flow* FairQueue::Tie(Flow* a, Flow* b) {
   a->since.merge(b->since);
   a->going_on += b->going_on;
   if (busy_.erase(b) > 0) busy_.insert(a);
-  a->tag = std::max(a->tag, b->tag);
+  if (a->fresh == b->fresh) {
+    a->tag = std::max(a->tag, b->tag);
+  } else if (a->fresh) {
+    a->fresh = false;
+    a->tag = b->tag;
+  }
   const auto merge = [](std::deque<Waiting>* into, std::deque<Waiting>* from) {
     std::deque<Waiting> merged;
     std::merge(std::make_move_iterator(into->begin()), std::make_move_iterator(into->end()),
@@ -98,18 +102,32 @@ const FairQueue::Flow* FairQueue::Find(const std::string& run) const {
 void FairQueue::Forget(Flow* flow) {
   for (const std::string& run : flow->runs) {
     by_run_.erase(run);
-    KeepTag(run, flow->tag);
+    KeepTag(run, *flow);
   }
   for (const uint64_t stream : flow->streams) by_stream_.erase(stream);
   flows_.erase(flow);
 }
 
-void FairQueue::KeepTag(const std::string& run, Nanos tag) {
+// What is left of its credit it has when it comes again.
+void FairQueue::KeepTag(const std::string& run, const Flow& flow) {
+  const Nanos tag = flow.fresh ? now_tag_ - kCredit + flow.tag : flow.tag;
   if (tag <= now_tag_ - kCredit) return;
   tags_[run] = tag;
   if (tags_.size() <= most_tags_) return;
   std::erase_if(tags_, [this](const auto& t) { return t.second <= now_tag_ - kCredit; });
   most_tags_ = std::max<size_t>(64, 2 * tags_.size());
+}
+
+// A run of the flow stood there when it went: it has used no less.
+void FairQueue::GoOnFrom(Nanos tag, Flow* flow) const {
+  if (!flow->fresh) {
+    flow->tag = std::max(flow->tag, tag);
+  } else if (tag >= now_tag_) {
+    flow->fresh = false;
+    flow->tag = tag;
+  } else {
+    flow->tag = std::max(flow->tag, tag - (now_tag_ - kCredit));
+  }
 }
 
 // ---- who is next ------------------------------------------------------------------------------
@@ -124,9 +142,9 @@ void FairQueue::List(Flow* flow) {
   if (flow->listed || flow->going_on > 0 || !flow->waits() || HeldBack(*flow)) return;
   flow->listed = true;
   flow->order = flow->front().order;
-  flow->listed_tag = flow->tag;
+  flow->turn = {!flow->fresh, flow->tag, flow->order};
   by_order_[flow->order] = flow;
-  by_tag_.insert({flow->listed_tag, flow->order, flow});
+  by_turn_[flow->turn] = flow;
   if (flow->front().work.room) by_room_[flow->order] = flow;
 }
 
@@ -134,7 +152,7 @@ void FairQueue::Unlist(Flow* flow) {
   if (!flow->listed) return;
   flow->listed = false;
   by_order_.erase(flow->order);
-  by_tag_.erase({flow->listed_tag, flow->order, flow});
+  by_turn_.erase(flow->turn);
   by_room_.erase(flow->order);
 }
 
@@ -154,7 +172,7 @@ std::optional<FairQueue::Begun> FairQueue::Next(Time now, Which which) {
       if (due == by_order_.end()) return std::nullopt;
       flow = due->second;
     } else if (now - flow->front().work.since >= kPatience) {
-      flow = std::get<Flow*>(*by_tag_.begin());
+      flow = by_turn_.begin()->second;
     }
   }
   Unlist(flow);
@@ -165,7 +183,7 @@ std::optional<FairQueue::Begun> FairQueue::Next(Time now, Which which) {
 }
 
 FairQueue::Begun FairQueue::Begin(Flow* flow, Work work) {
-  now_tag_ = std::max(now_tag_, flow->tag);
+  if (!flow->fresh) now_tag_ = std::max(now_tag_, flow->tag);
   ++flow->going_on;
   ++going_on_;
   busy_.insert(flow);
@@ -195,6 +213,10 @@ void FairQueue::Done(const Begun& begun, Nanos used) {
   --going_on_;
   flow->since.erase(flow->since.find(begun.since));
   flow->tag += used;
+  if (flow->fresh && flow->tag >= kCredit) {
+    flow->fresh = false;
+    flow->tag += now_tag_ - kCredit;
+  }
   if (flow->going_on == 0 && !flow->waits()) {
     Forget(flow);
   } else {

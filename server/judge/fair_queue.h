@@ -7,8 +7,8 @@
 // While nothing waits long all is begun in the order in which it came. Once the oldest that could
 // begin has waited for kPatience, flows take turns by the time that they used: who used little is
 // not behind what others pile up. (Start-time fair queueing: a flow's tag is the time that it used,
-// and one that was away begins where the others are, less kCredit: before those who wait for their
-// next turn.)
+// and one that was away begins where the others are. Until it has used kCredit it goes before those
+// that have, however many they are; of several such the one that used least.)
 #pragma once
 
 #include <chrono>
@@ -95,21 +95,24 @@ class FairQueue {
     Work work;
     uint64_t order = 0;
   };
+  // Not fresh, tag, order of the first work.
+  using Turn = std::tuple<bool, Nanos, uint64_t>;
   struct Flow {
     std::deque<Waiting> first, rest;
     size_t going_on = 0;
     std::multiset<Time> since;  // of what goes on
+    // In its credit: the time that it used of it. Else it counts on from where the others are.
+    bool fresh = true;
     Nanos tag{0};
     std::set<std::string> runs;
     std::set<uint64_t> streams;
     bool listed = false;  // among those that can begin, with these two
     uint64_t order = 0;
-    Nanos listed_tag{0};
+    Turn turn;
 
     const Waiting& front() const { return first.empty() ? rest.front() : first.front(); }
     bool waits() const { return !first.empty() || !rest.empty(); }
   };
-  using ByTag = std::tuple<Nanos, uint64_t, Flow*>;
 
   void Add(Work work, bool first);
   Flow* FlowOf(const Work& work);
@@ -124,7 +127,8 @@ class FairQueue {
   const Flow* Find(const std::string& run) const;
   void Forget(Flow* flow);
   void NoteDone(const Work& work);
-  void KeepTag(const std::string& run, Nanos tag);
+  void KeepTag(const std::string& run, const Flow& flow);
+  void GoOnFrom(Nanos tag, Flow* flow) const;
 
   std::unordered_map<const Flow*, std::unique_ptr<Flow>> flows_;
   uint64_t last_order_ = 0;
@@ -132,7 +136,7 @@ class FairQueue {
   std::unordered_map<std::string, Flow*, absl::Hash<std::string>> by_run_;
   std::unordered_map<uint64_t, Flow*, absl::Hash<uint64_t>> by_stream_;
   std::map<uint64_t, Flow*> by_order_;  // that can begin, by their first work
-  std::set<ByTag> by_tag_;              // the same
+  std::map<Turn, Flow*> by_turn_;       // the same
   std::map<uint64_t, Flow*> by_room_;   // those whose first work makes room
   Nanos now_tag_{0};                    // of what was begun last, the greatest
   // Of runs without a flow that had used more than the others.

@@ -16,6 +16,7 @@ namespace {
 
 // Ranks that are gone and runs that are over are looked for this often.
 constexpr std::chrono::milliseconds kTimerPeriod{100};
+constexpr std::chrono::milliseconds kLongestTimerPeriod{2000};
 constexpr std::chrono::milliseconds kStopLook{1};
 // So many runs are judged at one time at most; each has its place in the mark.
 constexpr size_t kMostAtOnce = JudgingMarkPage::kPlaces - 1;
@@ -111,7 +112,10 @@ bool Judge::Step() {
     rule_bytes_ = engine_->rule_bytes();
     rules_set_aside_ = engine_->rules_set_aside();
     series_left_out_ = engine_->series_left_out();
-    next_timers_ = now + kTimerPeriod;
+    // With ten thousand runs a look at all of them takes long: it stays a small share of the work.
+    const auto took = JudgeQueue::Clock::now() - now;
+    next_timers_ = now + std::min(std::max<JudgeQueue::Clock::duration>(kTimerPeriod, 20 * took),
+                                  JudgeQueue::Clock::duration(kLongestTimerPeriod));
   }
   CheckpointIfDue();
   if (stopping()) return WaitForWork();
@@ -213,10 +217,13 @@ bool Judge::WaitForWork() {
 
 // ---- what waits -------------------------------------------------------------------------------
 
-// All that is there, so that whoever is next is known.
+// All that is there, so that whoever is next is known; a part of it if there is much, since as much
+// may come meanwhile.
 void Judge::TakeIn() {
+  constexpr int kMost = 256;
   JudgeItem item;
-  while (queue_.Pop({}, &item) == JudgeQueue::Popped::kItem) TakeIn(std::move(item));
+  for (int i = 0; i < kMost && queue_.Pop({}, &item) == JudgeQueue::Popped::kItem; ++i)
+    TakeIn(std::move(item));
 }
 
 void Judge::TakeIn(JudgeItem item) {

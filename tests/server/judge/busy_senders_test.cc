@@ -39,9 +39,12 @@ class Sender {
   // The sources of each stream, whose ids begin with `stream`.
   Sender(const Plumbd& server, uint64_t stream, const std::vector<std::vector<v1::Source>>& sources,
          Make make) {
-    const auto channel = server.Channel();
-    for (const std::vector<v1::Source>& of : sources)
+    constexpr size_t kOfAConnection = 50;  // streams; a server takes no more than 100
+    std::shared_ptr<grpc::Channel> channel;
+    for (const std::vector<v1::Source>& of : sources) {
+      if (streams_.size() % kOfAConnection == 0) channel = server.Channel();
       streams_.push_back(std::make_unique<AgentStream>(channel, stream + streams_.size(), of));
+    }
     thread_ = std::thread([this, make = std::move(make)] {
       for (uint64_t number = 0; !stop_; ++number) {
         AgentStream& to = *streams_[number % streams_.size()];

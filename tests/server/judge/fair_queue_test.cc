@@ -167,6 +167,42 @@ TEST_F(LanesTest, WhoUsesLittleIsNotBehindWhatOthersPileUp) {
   EXPECT_EQ(longest, 0) << "but for what goes on already";
 }
 
+// A thousand flows that had each used less than one that took its turn long ago were all before it:
+// a NaN of a new run waited for more than a minute.
+TEST_F(LanesTest, ANewRunGoesBeforeManyWhoseTurnsDiffer) {
+  constexpr uint64_t kRuns = 50;
+  uint64_t entry = 0;
+  Push({"slow"}, ++entry);
+  ASSERT_EQ(Begin(0), 1);
+  End(1, 1000);
+  Push({"slow"}, ++entry);
+  for (uint64_t run = 0; run < kRuns; ++run) {
+    for (int i = 0; i < 4; ++i) Push({"busy" + std::to_string(run)}, ++entry);
+  }
+  const auto turn = [&](int64_t ms, int64_t took) {
+    const int64_t begun = Begin(ms);
+    End(static_cast<uint64_t>(begun), took);
+    return begun;
+  };
+  EXPECT_EQ(turn(0, 1), 2) << "while nothing waits long, the slow one has its turn, too";
+  for (uint64_t i = 0; i < kRuns; ++i) turn(100, 30);
+  Push({"new"}, ++entry, 100);
+  EXPECT_EQ(turn(100, 1), static_cast<int64_t>(entry));
+  Push({"slow"}, ++entry, 100);
+  Push({"new"}, ++entry, 100);
+  EXPECT_EQ(turn(100, 18), static_cast<int64_t>(entry)) << "within its credit";
+  // Of several that are new each has its turn, first come, first served.
+  Push({"newer"}, ++entry, 100);
+  Push({"newest"}, ++entry, 100);
+  EXPECT_EQ(turn(100, 1), static_cast<int64_t>(entry - 1));
+  EXPECT_EQ(turn(100, 1), static_cast<int64_t>(entry));
+  // Beyond its credit it takes turns with the others.
+  Push({"new"}, ++entry, 100);
+  EXPECT_EQ(turn(100, 5), static_cast<int64_t>(entry));
+  Push({"new"}, ++entry, 100);
+  EXPECT_NE(turn(100, 5), static_cast<int64_t>(entry));
+}
+
 TEST_F(LanesTest, RunsThatSendAsMuchAsTheyCanTakeTurnsByTime) {
   uint64_t entry = 0;
   for (int i = 0; i < 400; ++i) Push({"small"}, ++entry);
