@@ -60,7 +60,7 @@ class Watch:
         self._zeroed = set()  # optimizers that have cleared their gradients since they stepped
         self._shards = {self._prefix + name for name in shard_names(self._model)}
         self._leftover = Leftover(run, self._trained, self._shards)
-        self._gradients = Gradients(run, found, self._trained, self._shards, self._number)
+        self._gradients = Gradients(run, found, self._trained, self._shards, self._number, self._named)
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE)
@@ -81,11 +81,13 @@ class Watch:
         self.clips, self._clipped = [], []  # of this step's gradients, by clip_grad_norm_; of the step that ends
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
-        self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled)
+        self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled, self._gradients.divide_again)
         self._modes = Modes(run, self._model, self._prefix, [name for name, _ in self._trained])
         self._averages = Averages(run, self._model, self._prefix)
         self._kept = Kept(self._trained) if len(found) == 1 else None
         self.thread = None  # of its forward passes
+        self.passed, self.idle = False, 0  # called since the step began; steps of others in a row without that, and without an update
+        self.kind = (type(self._model), tuple(named))
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
         self._undo, self._routers = [self._untrained.remove, self._averages.remove, self._passes.remove, self._shares.remove], None
         self._loop.join(self, optimizers, self._number)
@@ -162,8 +164,10 @@ class Watch:
         self.stages.enter(NONE)
         self._clipped, self.clips = self.clips, []
         if updated:
-            self._guarded(self._modes.step_ends)
-            self._charged(self._averages.step_ends)
+            if self._modes.modules:
+                self._guarded(self._modes.step_ends)
+            if self._averages.seen:
+                self._charged(self._averages.step_ends)
             if self._untrained.scans():
                 self._guarded(self._untrained.scan)
             if self._untrained.looks:
@@ -213,7 +217,7 @@ class Watch:
             return self.stages.evaluates()
         if not self._asked and self._run._step == NO_STEP and self._completed_since():
             return None
-        self._passes.begun, self.thread = True, get_ident()
+        self._passes.begun, self.thread, self.passed = True, get_ident(), True
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         if self._run._step == NO_STEP:
@@ -266,7 +270,7 @@ class Watch:
             self._guarded(self.standstill.ask, loop.micro)
             if self not in loop.watches:  # another has taken its place
                 return
-        if loop.micro == 1:
+        if loop.micro == 1 and self._modes.modules:
             self._guarded(self._modes.backward_begins)
         self._look_at_left(loop.micro)
 
