@@ -295,6 +295,7 @@ class Watch:
 
     def _begin_update(self, optimizer):
         self._zeroed.discard(id(optimizer))
+        self._leftover.before_update()
         self._averages.disarm()
         self._loop.begin_update(optimizer)
 
