@@ -3,6 +3,7 @@
 
   watch_cost.py                  # a transformer of 10 M parameters
   watch_cost.py --width 64       # 0.1 M parameters; --pause fills its steps up to 50 ms
+  watch_cost.py --paired 12      # user and system CPU time of all threads, of pairs of processes in random order
 
 Every hook of ours is timed with the thread's CPU clock; our threads are read by name. A figure of wall time
 (steps with the watch beside steps of a process without it, medians) is printed beside it: on a shared machine it
@@ -12,7 +13,9 @@ is the noisier one. The last line gives the same as JSON.
 import argparse
 import glob
 import json
+import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -108,11 +111,12 @@ def train(options, record):
     if record:
         import plumbline
 
-        hooks.everywhere()
+        if not options.paired or options.attribute:
+            hooks.everywhere()
         run = plumbline.init(run="cost", record=record)
         run.watch(model, optimizer)
     tokens = torch.randint(0, WORDS, (BATCH, LENGTH + 1))
-    times, began, spent, ours = [], 0.0, 0, 0
+    times, began, spent, ours, cpu = [], 0.0, 0, 0, [time.process_time()]
     for step in range(options.steps + options.warm_up):
         if step == options.warm_up:
             began, spent, ours = time.monotonic(), hooks.spent, threads()
@@ -124,6 +128,12 @@ def train(options, record):
         optimizer.step()
         optimizer.zero_grad()
         times.append(time.monotonic() - start)
+        cpu.append(time.process_time())
+    if options.paired:
+        if record:
+            run.finish()
+        fifth = len(times) // 5
+        return cpu[fifth] - cpu[0], time.process_time() - cpu[0], hooks.spent / 1e9, len(times)
     wall = time.monotonic() - began
     parts = (hooks.spent - spent) / 1e9 / wall, (threads() - ours) / 1e9 / wall
     if record:
@@ -139,14 +149,39 @@ def arguments():
     parser.add_argument("--warm-up", type=int, default=40)
     parser.add_argument("--pause", type=float, default=0.0, help="the least seconds of a step before its update")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--paired", type=int, default=0, help="pairs of processes")
+    parser.add_argument("--attribute", action="store_true", help="with --paired: time our hooks, too")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # a record's folder, or "none": one process's part
     return parser.parse_args()
+
+
+def paired(options):
+    """CPU time with the watch over that without it, of the whole run with its finish and of its first fifth."""
+    ratios, step, hooks, order = [], [], [], random.Random(1)
+    for _ in range(options.paired):
+        both = {}
+        for record in order.sample([False, True], 2):
+            with tempfile.TemporaryDirectory() as folder:
+                one = [sys.executable, __file__, *sys.argv[1:], "--one", folder if record else "none"]
+                both[record] = json.loads(subprocess.run(one, capture_output=True, text=True, check=True).stdout)
+        ratios.append([both[True][k] / both[False][k] - 1 for k in (0, 1)])
+        step.append(both[False][1] / both[False][3])
+        hooks.append(both[True][2] / both[True][3])
+    middle = statistics.median
+    result = {"step_cpu_ms": 1e3 * middle(step), "steps": both[True][3], "first_fifth": middle(r[0] for r in ratios), "run": middle(r[1] for r in ratios),
+              "run_quartiles": statistics.quantiles([r[1] for r in ratios], n=4)[::2], "hooks_ms": 1e3 * middle(hooks), "load": os.getloadavg()[0]}  # fmt: skip
+    print(f"{options.paired} pairs of {result['steps']} steps of {result['step_cpu_ms']:.2f} CPU ms, load {result['load']:.1f}: {100 * result['run']:+.1f} % CPU, "
+          f"{100 * result['first_fifth']:+.1f} % in the first fifth")  # fmt: skip
+    print(json.dumps(result))
 
 
 def main():
     options = arguments()
     if options.one:
         print(json.dumps(train(options, None if options.one == "none" else options.one)))
+        return
+    if options.paired:
+        paired(options)
         return
     rounds = []
     for _ in range(options.rounds):

@@ -64,7 +64,7 @@ class Watch:
         self._shards = {self._prefix + name for name in shard_names(self._model)}
         self._leftover = Leftover(run, self._trained, self._shards)
         parts = {names.get(id(piece.parameter)) for one in found for piece in one.pieces if not piece.whole}
-        self._gradients = Gradients(run, found, self._trained, self._shards | parts, self._number)
+        self._gradients = Gradients(run, found, self._trained, self._shards | parts, self._number, self._named)
         self._frames = {id(one.frame): one.frame for one in found if one.frame is not None}
         self.framed_due = False  # within a framework's step: updates are due
         self.screen = self._gradients.screen
@@ -87,11 +87,13 @@ class Watch:
         self.clips, self._clipped = [], []  # of this step's gradients, by clip_grad_norm_; of the step that ends
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
-        self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled)
+        self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled, self._gradients.divide_again)
         self._modes = Modes(run, self._model, self._prefix, [name for name, _ in self._trained])
         self._averages = Averages(run, self._model, self._prefix)
         self._kept = Kept(self._trained) if len(found) == 1 and not self._frames else None
         self.thread = None  # of its forward passes
+        self.passed, self.idle = False, 0  # called since the step began; steps of others in a row without that, and without an update
+        self.kind = (type(self._model), tuple(named))
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
         self._batches = Batches(run, self._model)
         self._undo, self._routers = [self._untrained.remove, self._averages.remove, self._passes.remove, self._shares.remove], None
@@ -174,8 +176,10 @@ class Watch:
         self._clipped, self.clips = self.clips, []
         self._guarded(self._batches.step_ends)
         if updated:
-            self._guarded(self._modes.step_ends)
-            self._charged(self._averages.step_ends)
+            if self._modes.modules:
+                self._guarded(self._modes.step_ends)
+            if self._averages.seen:
+                self._charged(self._averages.step_ends)
             if self._untrained.scans():
                 self._guarded(self._untrained.scan)
             if self._untrained.looks:
@@ -225,7 +229,7 @@ class Watch:
             return self.stages.evaluates()
         if not self._asked and self._run._step == NO_STEP and self._completed_since():
             return None
-        self._passes.begun, self.thread = True, get_ident()
+        self._passes.begun, self.thread, self.passed = True, get_ident(), True
         if self._ddp_pending:
             self._ddp_pending = not self._ddp.observe()
         if self._run._step == NO_STEP:
@@ -280,7 +284,7 @@ class Watch:
             self._guarded(self.standstill.ask, loop.micro)
             if self not in loop.watches:  # another has taken its place
                 return
-        if loop.micro == 1:
+        if loop.micro == 1 and self._modes.modules:
             self._guarded(self._modes.backward_begins)
         self._look_at_left(loop.micro)
 
@@ -307,6 +311,7 @@ class Watch:
 
     def _begin_update(self, optimizer):
         self._zeroed.discard(id(optimizer))
+        self._leftover.before_update()
         self._averages.disarm()
         self._loop.begin_update(optimizer)
 

@@ -278,7 +278,9 @@ class NonFinite : public Rule {
         .Threshold(0, "none is expected")
         .Fix(backed_off ? "Nothing, while it stays rare (health/loss-scale counts it)."
              : s.first.at_start()
-                 ? "Look at what writes to this weight: the update of the step before, loading, "
+                 ? "Look at the gradient of the step before, if it was not observed, and at what "
+                   "else writes "
+                   "to this weight: the update of the step before, loading, "
                    "averaging, an initialisation, code between two steps; on one rank alone, "
                    "test that device."
                  : "Compute what lies between the last finite tensor and the first bad one in "

@@ -18,13 +18,22 @@ for name in [n for n in os.environ if n.startswith("PLUMBLINE_") and n != "PLUMB
     del os.environ[name]
 sys.path[:0] = [str(HERE.parent / "frameworks"), str(pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"]) / "python")]
 
+try:
+    import torch  # noqa: F401
+except ImportError:
+    print("skipped: there is no torch")
+    sys.exit(77)
+
 import harness  # noqa: E402
 import plumbline  # noqa: E402
 
 from faults import FAULTS  # noqa: E402
 from healthy import RECIPES  # noqa: E402
 
-SHORT = ("fault/language_nan_at_fifty", "fault/dropout_left_in_eval", "fault/classifier_never_cleared", "fault/classifier_two_heads_replaced", "healthy/language_accumulated", "healthy/dropout_validated")
+SHORT = (
+    "fault/language_nanatfifty", "fault/dropout_leftineval", "fault/classifier_nevercleared", "fault/classifier_twoheadsreplaced",
+    "healthy/language_accumulated", "healthy/dropout_validated",
+)
 
 
 class Exhibit(harness.Case):

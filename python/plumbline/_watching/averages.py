@@ -73,7 +73,7 @@ class Averages:
 
     def __init__(self, run, model, prefix):
         self._run, self._model, self._prefix = run, model, prefix
-        self._touched, self._thread, self._undo, self._seen = {}, None, (), []
+        self._touched, self._thread, self._undo, self.seen = {}, None, (), []
         self._told = {}  # name -> due word
         self._weights, self._declared = (), None
         self._empty = 0  # how often nothing was seen
@@ -151,9 +151,9 @@ class Averages:
         for one in undo:
             one()
         touched, self._touched = [one for one in self._touched.values() if one.shadow is not None], {}
-        self._seen = self._matched(touched)
+        self.seen = self._matched(touched)
         self._weights = ()
-        self._empty = 0 if self._seen else self._empty + 1
+        self._empty = 0 if self.seen else self._empty + 1
 
     # ---- what is changed -----------------------------------------------------------------------
 
@@ -238,9 +238,7 @@ class Averages:
 
     def step_ends(self):
         """In the open step."""
-        seen, self._seen = self._seen, []
-        if not seen:
-            return
+        seen, self.seen = self.seen, []
         run = self._run
         with run.together():
             for name, before, after, intended, decay in seen:
@@ -251,4 +249,4 @@ class Averages:
 
     def remove(self):
         self.disarm()
-        self._seen = []
+        self.seen = []

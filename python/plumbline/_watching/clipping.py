@@ -145,6 +145,11 @@ class Before:
         self._covered = {}  # (optimizer, how many, the first, the last) of a clip -> whether it is of this optimizer's gradients alone
         self._trusted = False  # what the clip left is what the optimizer got, in the step that was screened last
 
+    def add(self, pairs):
+        """(name, parameter) pairs that came later."""
+        self._parameters.update(pairs)
+        self._covered.clear()
+
     def _covers(self, clip, optimizer, part):
         """Are its parameters all of `part`, (name, parameter) pairs, that have a gradient, and no others?"""
         given = clip.parameters

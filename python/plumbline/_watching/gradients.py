@@ -13,15 +13,16 @@ from .words import processes
 class Gradients:
     """Of one watch's optimizers."""
 
-    def __init__(self, run, found, trained, shards, first):
-        """found: [unwrap.Opened]. trained: (name, parameter) pairs; those that nobody holds are looked at with the first optimizer's."""
-        self._run, self._shards, self._found = run, shards, found
+    def __init__(self, run, found, trained, shards, first, named):
+        """found: [unwrap.Opened]. trained: (name, parameter) pairs; those that nobody holds are looked at with the first optimizer's.
+        named: returns such pairs of all parameters."""
+        self._run, self._shards, self._found, self._named = run, shards, found, named
         optimizers = [one.inner for one in found]
         self.screen = Screen()
         self._series = {id(o): numbered("grad_norm", first + k) for k, o in enumerate(optimizers)}
         self._optimizers, self._trained, self._groups = optimizers, trained, 0
-        self._divide()
         self._before = Before(dict(trained))
+        self._divide()
         self._words = {}  # id of an optimizer -> the due word of a gradient
         self._heard = set()  # names
         self.moving = ()  # those whose gradient was not zero in the step that was screened last
@@ -36,6 +37,10 @@ class Gradients:
         Where none is held, optimizers have copies of the weights (masters, shards): all count then."""
         holder = {id(p): id(one.inner) for one in reversed(self._found) for p in one.parameters()}
         pieces = {id(piece.parameter): piece for one in self._found for piece in one.pieces}
+        known = {id(p) for _, p in self._trained}
+        late = [(name, p) for name, p in self._named() if p.requires_grad and id(p) in holder and id(p) not in known] if self._groups else ()
+        self._trained.extend(late)  # let go since, or added
+        self._before.add(late)
         free = {name for name, p in self._trained if id(p) not in holder}
         self._free = free if len(free) < len(self._trained) else set()
         self._parts = {}
@@ -46,6 +51,11 @@ class Gradients:
 
     def _count(self):
         return sum(len(one.groups()) for one in self._found if one.frame is None)  # add_param_group: layers that are let go later
+
+    def divide_again(self):
+        """Parameters that an optimizer holds are trained now that were not."""
+        self._divide()
+        self._words.clear()
 
     def due(self, optimizer):
         """All of one optimizer's are due at the same steps, but for their first one."""
@@ -60,6 +70,8 @@ class Gradients:
 
     def observe(self, optimizer, paced, scale, clips=()):
         """Why the weights should be looked at as they were used, or None. `paced`: this step is screened."""
+        if self._groups != self._count():
+            self.divide_again()
         due = self.due(optimizer) if self._framed is None else self._framed.get(id(optimizer), False)
         if not paced and clips and self._framed is None:
             clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
@@ -91,8 +103,6 @@ class Gradients:
         began = perf_counter()
         if self.screened != self._run._step:
             self.screened, self.moving, self.seconds = self._run._step, set(), 0.0
-        if self._groups != self._count():
-            self._divide()
         each = norms(self._run._library.short, gradients)
         if scale != 1:
             each = [norm / scale for norm in each]

@@ -4,6 +4,7 @@ import sys
 
 _DEEPEST, _MOST_NODES = 16, 64
 _MEAN = 1  # of a reduction
+_ENOUGH_PASSES = 3  # of a step: two may be two losses that are meant to add up
 
 
 def cross_entropy(loss):
@@ -62,10 +63,21 @@ class Tokens:
         self.several = passes > 1
         losses = [float(loss) for loss in losses[0][1]] if len(losses) == 1 else ()
         units, self._units = self._units, []
+        if len(units) == passes == len(losses) >= _ENOUGH_PASSES and None not in units:
+            self._tell_share(units, losses)
         if len(units) != passes or None in units or len({tokens for _, tokens in units}) < 2 or not losses:
             return
         tell = self._run._own_scalar
         tell("trained/loss", sum(losses))
-        for value, tokens in units:
+        for value, tokens in units:  # in the order of the passes
             tell("trained/loss_sum", value * tokens)
             tell("trained/tokens", tokens)
+
+    def _tell_share(self, units, losses):
+        """Of each micro-batch's mean, in the gradient that the optimizer got: the evidence of health/accumulation-scale in a loop of one's own."""
+        shares = [loss / value for loss, (value, _) in zip(losses, units) if value > 0]
+        if len(shares) == len(units) and max(shares) - min(shares) <= 1e-4 * max(shares):
+            tell = self._run._own_scalar
+            tell("trained/micro", len(units))
+            tell("trained/share", shares[0])
+            tell("trained/own_loop", 1)

@@ -22,10 +22,18 @@ class Leftover:
 
     def __init__(self, run, trained, shards):
         self._run, self._trained, self._shards = run, trained, shards
-        self._smallest = few([p for _, p in trained])
+        self._smallest, self._count = few([p for _, p in trained]), len(trained)
+        self._graded = False  # one of them had a gradient at an update: they speak for all
+
+    def before_update(self):
+        self._graded = self._graded or any(p.grad is not None for p in self._smallest)
 
     def found(self):
         """On a device nobody waits for the answer: False."""
+        if len(self._trained) != self._count:  # more are trained now
+            self._smallest, self._count = few([p for _, p in self._trained]), len(self._trained)
         some = [g for _, g in gradients([("", p) for p in self._smallest], ("",))]
-        held = [g for g in some or [g for _, g in gradients(self._trained, self._shards)][:1] if g.device.type == "cpu"]
+        if not some and not self._graded:
+            some = [g for pair in self._trained for _, g in gradients([pair], self._shards)][:1]
+        held = [g for g in some if g.device.type == "cpu"]
         return bool(held) and any(norm != 0 for norm in norms(self._run._library.short, held))

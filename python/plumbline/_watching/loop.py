@@ -17,6 +17,7 @@ from .scaling import Scaling
 from .stages import Stages
 
 _FARTHEST = 2.0**53  # step
+_IDLE = 3  # steps of others in which a model is neither called nor updated: one of the same kind has taken its place
 
 
 def _steps_made(optimizer):
@@ -115,6 +116,8 @@ class Loop:
     def close(self, carry=False):
         """`carry`: what has been computed since the last update is of the next step."""
         updated = bool(self.stepped)
+        if len(self.watches) > 1 and updated:
+            self._retire()
         for watch in self.watches:
             watch.observe_step(not watch.ids.isdisjoint(self.stepped))
         self.stepped.clear()
@@ -133,6 +136,16 @@ class Loop:
         if self.own_step:
             self.own_step = False
             self._run._end_step()
+
+    def _retire(self):
+        """A model that was watched before others, and has not been trained since: they have taken its place."""
+        for watch in self.watches:
+            watch.idle = 0 if watch.passed or not watch.ids.isdisjoint(self.stepped) else watch.idle + 1
+            watch.passed = False
+        newest = self.watches[-1]
+        gone = [w for w in self.watches if w is not newest and w.idle >= _IDLE and w.kind == newest.kind] if newest.idle == 0 else ()
+        for watch in gone:
+            self.losses.retire(watch.optimizers)
 
     # ---- backward passes and updates -----------------------------------------------------------
 

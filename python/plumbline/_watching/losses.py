@@ -16,7 +16,7 @@ class Losses:
         self.apart = False  # has each optimizer its own? None: it has not been seen yet
         self.waiting = []  # of backward passes that nobody's update has used
         self._used = {}  # number of an optimizer -> its losses of this step
-        self._one = False
+        self._one, self._retired = False, {}
 
     def join(self, optimizers, first):
         """first: the number of the first of them."""
@@ -28,10 +28,23 @@ class Losses:
     def leave(self, optimizers):
         for one in optimizers:
             self.optimizers.pop(id(one), None)
+            self._retired.pop(id(one), None)
         self._one = len(self.optimizers) == 1 and not self.apart
+
+    def retire(self, optimizers):
+        """They step no more: the losses of the others are the loop's."""
+        gone = {id(o) for o in optimizers} & set(self.optimizers)
+        if not gone or len(gone) == len(self.optimizers):
+            return
+        self._retired.update({of: self.optimizers.pop(of) for of in gone})
+        self._one = len(self.optimizers) == 1
+        self.apart = False if self._one else self.apart
 
     def used(self, optimizer, behind_others):
         """Its update is made; in this step `behind_others`, or it is the first."""
+        if id(optimizer) in self._retired:  # it steps again
+            self.optimizers[id(optimizer)] = self._retired.pop(id(optimizer))
+            self._one, self.apart = False, None
         if self._one:
             return
         if behind_others and not self.apart:
@@ -46,7 +59,8 @@ class Losses:
     def take(self, carry):
         """[(series, losses)] of the step that ends. `carry`: those that are waiting are of the next one."""
         if self._one and not carry:  # of most trainers
-            told, self.waiting = self.waiting, []
+            told = [*(loss for losses in self._used.values() for loss in losses), *self.waiting] if self._used else self.waiting
+            self._used, self.waiting = {}, []
             return [("loss", told)] if told else []
         used, self._used = self._used, {}
         if not carry:

@@ -30,7 +30,7 @@ class Modes:
             while at:
                 at = at.rpartition(".")[0]
                 holders.add(at)
-        self._modules = [
+        self.modules = [
             (prefix + name, module, _drops(module)) for name, module in model.named_modules()
             if (_drops(module) or _norms(module)) and (name.rpartition(".")[0] in holders or name in holders)
         ][:_MOST]  # fmt: skip
@@ -39,19 +39,19 @@ class Modes:
 
     def backward_begins(self):
         """The first pass of a step."""
-        now = [one for one in self._modules if not one[1].training]
-        if len(self._trained) < len(self._modules):
-            self._trained.update(id(module) for _, module, _ in self._modules if module.training)
+        now = [one for one in self.modules if not one[1].training]
+        if len(self._trained) < len(self.modules):
+            self._trained.update(id(module) for _, module, _ in self.modules if module.training)
         self._now = [one for one in now if id(one[1]) in self._trained] if now else ()
         self._begun = True
 
     def step_ends(self):
         """After an update, in the open step."""
-        if not self._modules or not self._begun:
+        if not self._begun:
             return
         tell, now, self._begun = self._run._own_scalar, self._now, False
         if self._told is None:
-            tell("trained/modes", len(self._modules))
+            tell("trained/modes", len(self.modules))
         if now:
             tell("trained/eval", len(now))
             tell("trained/eval_whole", not self._model.training or any(drops for _, _, drops in now))

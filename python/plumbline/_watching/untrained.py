@@ -32,10 +32,11 @@ def _group(name):
 class Untrained:
     """Of one watch."""
 
-    def __init__(self, run, model, prefix, trained, found, compiled):
+    def __init__(self, run, model, prefix, trained, found, compiled, let_go):
+        """let_go(): parameters that are held are trained now, and were not."""
         self._run, self._model, self._prefix, self._compiled = run, model, prefix, compiled
         self._found = {id(one.inner): one for one in found}
-        self._known = {id(p) for _, p in trained}
+        self._known, self._trained_now, self._let_go = {id(p) for _, p in trained}, trained, let_go
         self._waiting = None  # {id of a parameter: (name, parameter)}, held and without a gradient so far
         self._late, self._graded = [], set()  # trained now, not at the watch, and held by none; ids of those that have a gradient
         self._steps, self._next, self._counted = 0, _FIRST, None
@@ -63,7 +64,10 @@ class Untrained:
         After an update: gradients are still there."""
         step, began = self._run._step, perf_counter()
         held = held_by(self._found.values())
-        new = [(name, p) for name, p in self._named() if id(p) not in held and id(p) not in self._known and p.grad is not None]
+        named, seen = self._named(), {id(p) for _, p in self._trained_now}
+        new = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known and p.grad is not None]
+        if any(id(p) in held and id(p) not in seen for _, p in named):
+            self._let_go()
         again = {id(p) for _, p in self._new}
         self._new = () if self._told_new else new
         if self._held and any(id(p) in again for _, p in self._new):
