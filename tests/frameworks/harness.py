@@ -173,10 +173,13 @@ def audit(folder, path="record"):
     return json.loads(done.stdout)
 
 
-def recorded(folder):
-    """{series: {step: value}} of the record."""
+def recorded(folder, kinds=None):
+    """{series: {step: value}} of the record. `kinds`: a set that gets what else is in it, "gradient" or "routing" say."""
     done = subprocess.run([BUILD / "bin/agent_record_json", *(folder / "record").iterdir()], capture_output=True, text=True, check=True)
-    items = (json.loads(line) for line in done.stdout.splitlines())
+    items = [json.loads(line) for line in done.stdout.splitlines()]
+    if kinds is not None:
+        kinds.update(item["evidence"]["site"].get("op") for item in items if {"tensor", "update", "routing", "reduction"} & item.get("evidence", {}).keys())
+        kinds.update("sums" for item in items if item.get("evidence", {}).get("reduction", {}) and item["evidence"]["site"].get("op") != "accumulation")
     series = {}
     for evidence in (item["evidence"] for item in items if "scalar" in item.get("evidence", {})):
         values = series.setdefault(evidence["site"].get("op"), {})
@@ -199,6 +202,17 @@ def check_expected(folder, series):
         require(not wrong, f"{name} is {wrong}, expected {[values[step] for step in wrong]}")
 
 
+def state(one, folder, series, kinds):
+    """What of the table in docs/frameworks.md this case has shown; table.py puts them together."""
+    expected = json.loads((folder / "expected.json").read_text()) if (folder / "expected.json").exists() else {}
+    shown = {
+        "steps": one.steps is not None or "loss" in expected, "loss": "loss" in expected, "gradient norm": "grad_norm" in expected,
+        "gradients": "gradient" in kinds, "weights": "weight" in kinds, "updates": "update" in kinds, "sums": "sums" in kinds,
+        "routers": "routing" in kinds, "tokens": "tokens" in series, "silent": one.level != "error" and not one.finds, "finds": sorted(one.finds),
+    }  # fmt: skip
+    (folder / "shown.json").write_text(json.dumps(shown))
+
+
 def check_record(one, folder):
     text = (folder / "stderr").read_text()
     require(re.search(one.says, text, re.M), f"stderr has no line like {one.says!r}")
@@ -215,11 +229,13 @@ def check_record(one, folder):
     if one.others:
         found = {rule: step for rule, step in found.items() if rule in steps}
     require(found == steps and None not in found.values(), f"found is {found}, expected {one.finds}")
-    series = recorded(folder)
+    kinds = set()
+    series = recorded(folder, kinds)
     check_expected(folder, series)
     if one.steps is not None:
         seen = series.get("loss", {})
         require(len(seen) == one.steps, f"losses of {len(seen)} steps are recorded, expected {one.steps}")
+    state(one, folder, series, kinds)
     return f"{report['coverage']['judged']} judged"
 
 

@@ -47,6 +47,49 @@ def compiled(run):
     return train(run, torch.compile(model, backend="aot_eager"), optimizer)
 
 
+def graphs():
+    """What the compiler has made, and where it broke: with Plumbline the same as without."""
+    counters = torch._dynamo.utils.counters
+    return [sorted(counters["graph_break"].items()), counters["stats"]["unique_graphs"], counters["frames"]["total"], counters["frames"]["ok"]]
+
+
+@case(steps=STEPS)
+def compiled_in_one_graph(run):
+    model = Language()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return *train(run, torch.compile(model, backend="aot_eager", fullgraph=True), optimizer, micro=2), graphs()
+
+
+@case(steps=STEPS)
+def compiled_in_place(run):
+    model = Language()
+    model.compile(backend="aot_eager")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return *train(run, model, optimizer), graphs()
+
+
+@case(says="watching [1-9]")
+def compiled_step(run):
+    """Loss, backward and clip in a compiled function, which breaks at backward by itself."""
+    model = Language()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    run.watch(model, optimizer)
+
+    @torch.compile(backend="aot_eager")
+    def step(batch):
+        loss = model(batch)
+        loss.backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        return loss.detach()
+
+    losses = []
+    for batch in batches(10):
+        losses.append(step(batch))
+        optimizer.step()
+        optimizer.zero_grad()
+    return losses, model.state_dict(), graphs()
+
+
 @case(steps=STEPS, finds={"health/loss-non-finite": 20, "precision/non-finite": 20})
 def loss_is_nan(run):
     model = Language()

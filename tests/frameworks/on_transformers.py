@@ -7,6 +7,8 @@ import torch
 from transformers import (
     BertConfig,
     BertForMaskedLM,
+    DeepseekV4Config,
+    DeepseekV4ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MixtralConfig,
@@ -269,3 +271,12 @@ def labels_are_shifted_twice(_):
 def stop_on_without_a_server(_):
     callback = PlumblineCallback(stop_on="error")
     return finish(callback, fit(llama(), [callback]))
+
+
+@case(says=r"1 router \(model.layers.1.mlp: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
+def deepseek_v4_whose_first_layer_is_a_table(_):
+    config = DeepseekV4Config(vocab_size=VOCABULARY, hidden_size=32, moe_intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                              max_position_embeddings=64, pad_token_id=0, num_experts_per_tok=2, n_routed_experts=4, head_dim=16, q_lora_rank=16,
+                              o_lora_rank=16, o_groups=2, index_n_heads=2, index_head_dim=16, index_topk=8, mlp_layer_types=["hash_moe", "moe"],
+                              layer_types=["sliding_attention", "sliding_attention"])  # fmt: skip
+    return routed(DeepseekV4ForCausalLM(config))

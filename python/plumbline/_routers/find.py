@@ -144,7 +144,7 @@ def find(model):
         for gate, count, holder, weight in _gates(module):
             if not 2 <= count <= _MOST or not _evidence(module, parent, gate, count):
                 continue
-            if _is_head(module, parent, getattr(holder, weight), count, heads):
+            if _is_head(module, parent, getattr(holder, weight), count, heads) or _by_table(module, count):
                 continue
             if id(module) not in found:
                 outer = parent if _outer(module, parent, count, found) else module
@@ -175,6 +175,12 @@ def _is_head(module, parent, weight, count, heads):
     if tuple(weight.shape) not in heads:
         return False
     return not any(True for m in (module, parent) if m is not None for _ in _lists(m, count))
+
+
+def _by_table(module, count):
+    """Its experts are those of a table of token ids (DeepSeek-V4's first layers): no score decides, so there is no choice to judge."""
+    tables = [b for _, b in module.named_buffers(recurse=False) if b.dim() == 2 and not b.is_floating_point() and not b.is_complex()]
+    return any(table.shape[0] > count >= table.shape[1] for table in tables)
 
 
 def _outermost(found):
