@@ -63,6 +63,7 @@ log says so (`number of skipped iterations`). `grad_norm: inf` in one row of an 
 - Make the trainer stop or skip: Megatron-LM `--check-for-nan-in-loss-and-grad`, OLMo's check of the loss.
 
 **Strength.** `proved`: the value is there to be read. A loss of 0 without a logged norm is `bounded`: hinge losses that reach 0 at once look alike.
+A NaN is found at its row in a run of any length; rows of a count or a norm as stated above (docs/measurements/short_runs.md).
 
 **Inconclusive when** steps were closed over a rank that had reported this loss before: what it had to say is not known.
 
