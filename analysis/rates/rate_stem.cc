@@ -13,8 +13,8 @@ size_t RateTold::TakeRows(const ScalarRows& rows, const ScalarColumn& column, si
   size_t row = first;
   for (; row < rows.size(); ++row) {
     const double value = column.value(row);
-    if (!std::isfinite(value) || value == 0) break;
-    const double size = std::fabs(value);
+    if (!std::isfinite(value) || value <= 0) break;
+    const double size = value;
     if (course->JumpsFromFloor(size)) break;
     of_rank->second.Take(rows.end.attempt, rows.steps[row], size);
     course->Take(attempt, rows.end.world_size, rows.steps[row], size);

@@ -8,6 +8,7 @@
 
 #include "analysis/frame/frame.h"
 #include "analysis/rates/apart.h"
+#include "analysis/rates/odd_rate.h"
 #include "analysis/rates/rank_rate.h"
 #include "analysis/rates/rate_course.h"
 #include "base/archive.h"
@@ -20,12 +21,12 @@ struct RateStem {
   std::string op;  // the first group's name
   bool told_zero = false;
   bool told_apart = false;
-  bool nan = false;
+  OddRate odd;
   uint64_t at_rest = 0;  // ranks' zeros that the declared length explains
   int64_t step_first = 0;
   int64_t step_last = -1;
   void Persist(Archive& a) {
-    a(ranks, op, told_zero, told_apart, nan, at_rest, step_first, step_last);
+    a(ranks, op, told_zero, told_apart, odd, at_rest, step_first, step_last);
   }
 };
 

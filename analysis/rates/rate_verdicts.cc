@@ -178,6 +178,31 @@ FindingBuilder AnewFinding(const std::string& op, const RateAnew& a) {
 
 // ---- ranks that do not agree ----
 
+std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,
+                                         OddRate* odd) {
+  const bool negative = odd->negative.Begins();
+  if (!negative && !odd->nan.Begins()) return std::nullopt;
+  const OddRate::Kind& kind = negative ? odd->negative : odd->nan;
+  FindingBuilder found = Begun(op, kind.first, kind.last, negative ? "negative" : "nan",
+                               negative ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
+  found.verdict().mutable_site()->set_layer(layer);
+  found.Title(negative ? "the learning rate is negative" : "the learning rate is NaN")
+      .Explain(negative ? absl::StrFormat("%s is below 0 from step %d on, %.6g at least: each step "
+                                          "climbs the loss.",
+                                          op, kind.first, odd->lowest)
+                        : absl::StrFormat("%s is NaN from step %d on.", op, kind.first))
+      .Cause(negative ? "negative" : "nan", 1)
+      .Measured("steps", static_cast<double>(kind.steps), "steps")
+      .Threshold(OddRate::kFewest, "steps")
+      .Samples(kind.steps)
+      .Witness("step", static_cast<double>(kind.first))
+      .Fix(negative
+               ? "Give the schedule its real length, or a floor: a line that falls to 0 goes on "
+                 "below it."
+               : "Look at the schedule: a division by 0 steps of warm-up, or a logarithm.");
+  return found;
+}
+
 FindingBuilder ApartFinding(int64_t step, const ApartRates& apart) {
   FindingBuilder found = Begun(apart.op, step, step, "ranks-differ");
   found.Title("ranks have different learning rates")

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "analysis/frame/frame.h"
 #include "analysis/rates/apart.h"
+#include "analysis/rates/odd_rate.h"
 #include "analysis/rates/rank_rate.h"
 #include "analysis/rates/rate_course.h"
 #include "analysis/rates/rate_neighbours.h"
@@ -25,6 +27,9 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
 FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
                                  const std::string& who, const RateNeighbours& neighbours);
 FindingBuilder AnewFinding(const std::string& op, const RateAnew& anew);
+// The rate is NaN or negative in a few steps; nullopt: it was not, or that was told.
+std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,
+                                         OddRate* odd);
 FindingBuilder ApartFinding(int64_t step, const ApartRates& apart);
 FindingBuilder FasterFinding(const std::string& op, const RateFaster& faster, uint32_t world_size);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "analysis/rates/apart.h"            // IWYU pragma: export
+#include "analysis/rates/odd_rate.h"         // IWYU pragma: export
 #include "analysis/rates/print_grain.h"      // IWYU pragma: export
 #include "analysis/rates/rank_rate.h"        // IWYU pragma: export
 #include "analysis/rates/rate_course.h"      // IWYU pragma: export

@@ -251,7 +251,7 @@ bool IsOfBoxes(const Words& words) {
 }
 
 SeriesRole LossRole(std::string_view name, const Words& words) {
-  if (!Has(words, "loss")) return SeriesRole::kNone;
+  if (!Has(words, "loss") && !InARow(words, "cross", "entropy")) return SeriesRole::kNone;
   const bool of_gradients =
       InARow(words, "policy", "gradient") || InARow(words, "gradient", "penalty");
   const bool constant = HasAny(words, kNotTheValue) && !IsOfMasks(words);
@@ -384,6 +384,7 @@ struct Meaning {
 };
 
 Meaning FindMeaning(std::string_view name) {
+  if (name.starts_with("data/")) name.remove_prefix(5);  // DLLogger's object of values
   const Words words = WordsOf(name);
   Meaning meaning{FindRole(name, words)};
   if (meaning.role == SeriesRole::kAuxiliaryLoss) meaning.side = SideOf(name, words);

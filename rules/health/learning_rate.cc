@@ -53,6 +53,7 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
   run of several processes the multiple divides their number, or is by how much it grew. With a declared length (`--set
   health/learning-rate.steps=100000`) or warm-up (`health/learning-rate.warmup=2000`): the rate comes to rest at a quarter of its maximum or less, or reaches its maximum, in a
   half, a third, ... of it.
+- *Never right.* NaN (a warning) or below 0 (an error) in three steps.
 - *Different.* The same series has values on two ranks in one step that are more than a millionth apart.
 
 **Bad.** `the rate is 0 in steps 10,000 to 10,009, and was 3e-7 before`.
@@ -154,6 +155,7 @@ class LearningRate : public Rule {
       rate.step_last = std::max(rate.step_last, step.step);
       if (rate.op.empty()) rate.op = told.groups.begin()->first;
       Take(step, told, rate);
+      if (auto odd = OddFinding(std::get<1>(key), rate.op, &rate.odd)) out.Add(odd->Take());
       JudgeZero(std::get<1>(key), rate, false, out);
       JudgeApart(step, std::get<1>(key), told, rate, out);
       JudgeCourse(step, key, told, rate, out);
@@ -188,7 +190,8 @@ class LearningRate : public Rule {
       std::optional<v1::Verdict> printed;
       if (!rate.told_zero) printed = Printed(std::get<1>(key), rate);
       if (printed) out.Add(*std::move(printed));
-      if (printed || rate.told_zero || rate.told_apart || told_course_.contains(key)) continue;
+      const bool told = rate.told_zero || rate.told_apart || rate.odd.told();
+      if (printed || told || told_course_.contains(key)) continue;
       uint64_t points = 0;
       std::vector<uint32_t> ranks;
       for (const auto& [rank, of_rank] : rate.ranks) {
@@ -204,7 +207,7 @@ class LearningRate : public Rule {
 
   // Between steps open_ and largest_ are empty; names_, stems_ and known_ are found again.
   void Persist(Archive& archive) override {
-    archive.Version(5, 5);
+    archive.Version(6, 6);
     archive(rates_, courses_, told_course_, resumes_, neighbours_);
     if (!archive.reading()) return;
     stems_.clear();
@@ -247,10 +250,8 @@ class LearningRate : public Rule {
     for (const auto& [op, values] : told.groups) {
       auto at = largest_.begin();
       for (const auto& [rank, value] : values) {
-        if (std::isnan(value)) {
-          rate.nan = true;
-          continue;
-        }
+        rate.odd.Take(step.step, value);
+        if (std::isnan(value)) continue;
         while (at != largest_.end() && at->first < rank) ++at;
         if (at == largest_.end() || at->first != rank) at = largest_.insert(at, {rank, 0});
         at->second = std::max(at->second, std::fabs(value));

@@ -40,7 +40,7 @@ like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a ma
 - *Exactly 0.* transformers logs a loss that is NaN as 0 (`logging_nan_inf_filter`). An error if the gradient norm is not finite there, or no norm
   is logged and the loss is 0 in the last three rows or more (while the run goes on, 32), at once from far above 0. If the norm is 0, too, over
   eight rows, a warning: no label is left.
-  A loss that fades to 0, one that was 0 before, and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning.
+  A loss that fades to 0, one that was 0 before, one next to another training loss that is above 0 (a part that is switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning.
 
 - *A perplexity or a likelihood.* As an evaluation loss. An infinite perplexity next to a finite loss is none: it overflows at a loss of 89 (fp32) or 12 (fp16).
 - *A count of NaN* (`number of nan iterations`). A row that counts one is not finite, and is judged as a gradient norm; a single one is a warning, or none if the
@@ -64,6 +64,7 @@ log says so (`number of skipped iterations`). `grad_norm: inf` in one row of an 
 - Make the trainer stop or skip: Megatron-LM `--check-for-nan-in-loss-and-grad`, OLMo's check of the loss.
 
 **Strength.** `proved`: the value is there to be read. A loss of 0 without a logged norm is `bounded`: hinge losses that reach 0 at once look alike.
+A NaN is found at its row in a run of any length; rows of a count or a norm as stated above (docs/measurements/short_runs.md).
 
 **Inconclusive when** steps were closed over a rank that had reported this loss before: what it had to say is not known.
 
@@ -252,12 +253,13 @@ class LossNonFinite : public Rule {
   }
 
   void JudgeRow(uint32_t attempt, v1::Role of, std::vector<Waiting>* row, VerdictSink& out) {
-    bool lost = false, training = false, finite = false;
+    bool lost = false, training = false, finite = false, alive = false;
     ZeroLoss::Norm norm = ZeroLoss::Norm::kAbsent;
     for (const Waiting& one : *row) {
       if (one.series->role == SeriesRole::kLoss) {
         training = true;
         finite |= one.row.bad == 0;
+        alive |= one.row.bad == 0 && one.row.finite != 0;
         lost |= one.row.bad > 0 || (one.row.finite == 0 && !episodes_);
       } else if (one.series->role == SeriesRole::kGradientNorm) {
         norm = Stronger(norm, NormOf(one.row));
@@ -269,6 +271,8 @@ class LossNonFinite : public Rule {
       if (overflows && finite) one.row.bad = 0;
     }
     if (training) training_finite_ = finite;
+    // A part of a loss that is switched off is 0 next to one that is not.
+    if (alive && norm != ZeroLoss::Norm::kLost) norm = ZeroLoss::Norm::kFinite;
     const bool scaled = std::any_of(scales_.begin(), scales_.end(), [&](const auto& scale) {
       return std::get<0>(scale.first) == of;
     });
@@ -280,7 +284,12 @@ class LossNonFinite : public Rule {
       one.row.scaled = scaled;
       if (!one.bad_ranks.empty()) one.series->bad_ranks = std::move(one.bad_ranks);
       const auto& [role, layer, op] = one.key;
-      const NonFiniteSays says = one.series->course.Take(attempt, one.row);
+      NonFiniteCourse& course = one.series->course;
+      if (attempt != course.attempt() && course.rows() > 0) {
+        const NonFiniteSays ended = course.End();  // of the attempt before
+        if (ended != NonFiniteSays::kNothing) Tell(ended, role, layer, op, one.series, out);
+      }
+      const NonFiniteSays says = course.Take(attempt, one.row);
       if (says != NonFiniteSays::kNothing) Tell(says, role, layer, op, one.series, out);
       if (one.series->role == SeriesRole::kLoss) TakeZero(one, norm, out);
     }

@@ -67,7 +67,8 @@ as hard, as others were before it.
 
 **Strength.** `statistical`, `measured`: at most 1.2 warnings in a million points at 95 % confidence: 27 of 28,000 simulated healthy
 curves (33.6 million points), none of 48 small models trained for this; none of them was used to choose a number. The
-simulations are part of the tests (docs/measurements/losses.md has the families and the faults found).
+simulations are part of the tests (docs/measurements/losses.md has the families and the faults found). docs/measurements/short_runs.md has
+what excursions find of runs of 10 to 1,000 points (its columns *before*), next to `health/loss-divergence`.
 
 **Inconclusive when** the series has under 100 points. Findings are made from 17 points on.
 

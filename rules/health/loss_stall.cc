@@ -39,7 +39,7 @@ lower by more than noise (6 standard errors); a note if `health/not-learning` re
 - Late: lower the rate, a larger batch, more data, or an end.
 
 **Strength.** `statistical`, `measured`: no warning on the healthy curves of `health/loss-spike` (docs/measurements/losses.md); the
-interval itself is one of 99 % for independent blocks.
+interval itself is one of 99 % for independent blocks. Under 500 points it judges nothing; `health/not-learning` does from 60 on (docs/measurements/short_runs.md).
 
 **Inconclusive when** the series has under 500 points, or values of 0 and less, of which there is no logarithm.
 

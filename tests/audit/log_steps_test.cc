@@ -241,6 +241,22 @@ TEST(LogSteps, ShapesOfTools) {
        "100 per-step time 0.500000\n100 per-step time 0.500000\n100 Loss/a_loss 1.500000\n"
        "100 Loss/total_loss 2.500000\n100 learning_rate 0.500000\n"},
       {"Step 1,390: loss 2.5\n", "1390 loss 2.500000\n"},
+      // Swin: an epoch and a batch; no sign stands between a time and a name.
+      {"[2024-05-14 03:22:10 swin](main.py 226): INFO Train: [4/300][40/200]\teta 0:12:03 lr "
+       "0.5\t loss 2.5 (2.5)\n"
+       "[2024-05-14 03:22:10 swin](main.py 226): INFO Train: [5/300][0/200]\teta 0:12:03 lr "
+       "0.5\t loss 2.25 (2.5)\n",
+       "40 lr 0.500000\n40 loss 2.500000\n200 lr 0.500000\n200 loss 2.250000\n"},
+      // SlowFast
+      {"json_stats: {\"epoch\": \"1/100\", \"iter\": \"50/200\", \"loss\": 2.5}\n"
+       "json_stats: {\"epoch\": \"2/100\", \"iter\": \"50/200\", \"loss\": 2.25}\n",
+       "50 epoch 1.000000\n50 loss 2.500000\n250 epoch 2.000000\n250 loss 2.250000\n"},
+      {"Cost after iteration 100: 0.5\n", "100 Cost 0.500000\n"},
+      {"Cost after epoch 10: 0.5\n", "10 Cost 0.500000\n"},
+      {"Losses: [2.5, 1.5], step: 200, lr: 0.5, reference_loss: 38\n",
+       "200 lr 0.500000\n200 reference_loss 38.000000\n"},
+      {"Epoch[0] Batch [50]\tSpeed: 100.0 samples/sec\tcross-entropy=2.5\n",
+       "50 Speed 100.000000\n50 cross-entropy 2.500000\n"},
   };
   for (const Shape& shape : shapes) {
     EXPECT_EQ(ReadPoints(TrainerLogFormat(), shape.lines).Text(), shape.points) << shape.lines;

@@ -93,7 +93,9 @@ bool HasTrainingWord(std::string_view name) {
   const std::string lower = Lower(name);
   if (lower.find("learning rate") != std::string::npos ||
       lower.find("learning_rate") != std::string::npos ||
-      lower.find("learningrate") != std::string::npos)
+      lower.find("learningrate") != std::string::npos ||
+      lower.find("cross-entropy") != std::string::npos ||
+      lower.find("cross_entropy") != std::string::npos)
     return true;
   if (lower == "train-error" || lower == "eval-error" || lower == "val-error") return true;
   for (size_t begin = 0; begin < lower.size();) {

@@ -226,6 +226,14 @@ std::optional<LogMark> PhaseIn(std::string_view text) {
     at = Passed(text, epoch);
     mark.end = ReadBracket(text, at, &mark);
     if (mark.end == at) continue;
+    // "Train: [4/300][40/200]"
+    LogMark batches;
+    if (const size_t second = ReadBracket(text, mark.end, &batches); second != mark.end) {
+      mark.epoch = mark.step;
+      mark.step = batches.step;
+      mark.total = batches.total;
+      mark.end = second;
+    }
     mark.batches = true;
     return mark;
   }

@@ -129,6 +129,10 @@ bool LogDictionary::ReadOther() {
     Add(*number, at_end);
   } else if (const std::optional<int64_t> step = QuotedStep(value)) {
     Add(static_cast<double>(*step), at_end);
+    const size_t slash = value.find('/');
+    if (slash != std::string_view::npos && !members_.empty())
+      members_.back().total =
+          NumberOf(value.substr(slash + 1, value.size() - slash - 2)).value_or(0);
   } else {
     static constexpr Bytes kOpens("'\"[");
     others_ += !value.empty() && kOpens[value.front()] ? 1 : 0;

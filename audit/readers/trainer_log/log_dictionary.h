@@ -19,6 +19,7 @@ class LogDictionary {
     std::string name;
     double value;
     bool at_end;
+    double total = 0;  // "50/200": of a count; 0: none
   };
 
   // False: it is none, or cut; what was read before that is in members() all the same.

@@ -84,16 +84,6 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   return false;
 }
 
-// "Step 100 per-step time 0.6s" right above a dictionary states its step, too. Always true.
-bool LogParser::KeepAbove(const LogRecord& record) {
-  const bool training =
-      std::any_of(record.values.begin(), record.values.end(),
-                  [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
-  above_ = record.how == LogRecord::Step::kSaid && !training ? record.mark.step : -1;
-  above_lines_ = 0;
-  return true;
-}
-
 bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) {
   line = WithoutSource(line, &sourced_);
   record->line = line;
@@ -192,8 +182,21 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
     brace = rest.find('{', brace + 1);
   TakePairs(rest.substr(0, brace), ended || brace != std::string_view::npos, record);
   if (brace != std::string_view::npos) TakeDictionary(rest.substr(brace), ended, record);
+  if (record->values.empty()) TakeAfter(rest, ended, record);
   if (mark.alone || (record->values.empty() && !HasLetter(rest))) OpenBlock(*record);
   return !record->values.empty();
+}
+
+// "Cost after iteration 100: 0.6487": the name stands before the step.
+void LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) {
+  constexpr std::string_view kAfter = " after";
+  std::string_view name = record->prefix;
+  Trim(&name, kSpaces, kSpaces);
+  if (!ended || !name.ends_with(kAfter) || !rest.starts_with(':')) return;
+  name.remove_suffix(kAfter.size());
+  const std::optional<double> value = NumberOf(rest.substr(1));
+  if (value && HasTrainingWord(name) && name.find(' ') == std::string_view::npos)
+    record->values.push_back({name, *value});
 }
 
 // A line that counts epochs, or batches within one.
@@ -215,6 +218,7 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
   const size_t before = record->values.size();
   const std::string_view rest = line.substr(mark.end);
   TakeParts(rest, ended, record);
+  if (record->values.empty()) TakeAfter(rest, ended, record);
   if (!record->evaluation && before == 0 && !record->values.empty()) {
     const char* name = record->values[0].name.data();
     if (name >= rest.data() && name <= rest.data() + rest.size())
@@ -296,51 +300,6 @@ bool LogParser::TakeEvaluationAlone(std::string_view line, bool ended, LogRecord
     return record->values.size() == 1;
   }
   return false;
-}
-
-bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* record) {
-  record->how = LogRecord::Step::kCounted;
-  TakeDictionary(text, ended, record);
-  // It may say its step itself.
-  int best = -1;
-  for (const LogRecord::Value& v : record->values) {
-    const int rank = IsEpochName(v.name) ? -1 : StepNameRank(v.name);
-    if (rank < 0 || !IsWhole(v.value) || (best >= 0 && rank >= best)) continue;
-    best = rank;
-    record->how = LogRecord::Step::kSaid;
-    record->mark.step = static_cast<int64_t>(v.value);
-  }
-  std::erase_if(record->values, [](const LogRecord::Value& v) {
-    return !IsEpochName(v.name) && StepNameRank(v.name) >= 0;
-  });
-  if (record->how == LogRecord::Step::kSaid) return !record->values.empty();
-  if (IsSample()) return false;
-  if (above_ >= 0) {
-    record->how = LogRecord::Step::kSaid;
-    record->mark.step = above_;
-  } else if (shown_ >= 0) {
-    record->how = LogRecord::Step::kShown;
-    record->mark.step = shown_;
-  }
-  // Without a step only what surely tells of training counts: settings are printed alike.
-  return std::any_of(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
-    return HasTrainingWord(v.name) && v.name.find("rate") == std::string_view::npos &&
-           v.name != "lr";
-  });
-}
-
-// One example of an evaluation and how it went (lm-eval's samples): a number of its own, or mostly
-// texts. It is no step of a training.
-bool LogParser::IsSample() const {
-  static constexpr std::string_view kNumbers[] = {
-      "id",  "doc_id",    "sample_id",   "idx",    "index",  "example_id",
-      "doc", "prompt_id", "question_id", "sample", "task_id"};
-  if (dictionary_.others() > dictionary_.members().size()) return true;
-  return std::any_of(dictionary_.members().begin(), dictionary_.members().end(),
-                     [](const auto& member) {
-                       return std::find(std::begin(kNumbers), std::end(kNumbers), member.name) !=
-                              std::end(kNumbers);
-                     });
 }
 
 bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
@@ -430,17 +389,6 @@ void LogParser::TakeParts(std::string_view text, bool ended, LogRecord* record) 
   const size_t first = record->values.size();
   TakePairs(text.substr(valid + 8), ended, record);
   for (size_t i = first; i < record->values.size(); ++i) record->values[i].evaluation = true;
-}
-
-void LogParser::TakeDictionary(std::string_view text, bool ended, LogRecord* record) {
-  dictionary_.Read(text);
-  for (const LogDictionary::Member& member : dictionary_.members()) {
-    if (!ended && member.at_end && std::isfinite(member.value)) {
-      record->cut = true;
-    } else {
-      record->values.push_back({member.name, member.value});
-    }
-  }
 }
 
 }  // namespace plumbline::audit

@@ -24,7 +24,7 @@ struct LogRecord {
     double value;
     std::string_view group = {};  // "tot_loss" of "tot_loss[loss=0.5]"
     bool evaluation = false;      // of a part of the line: "[valid] loss=0.5"
-    double limit = 0;             // of memory, bytes; 0: not stated
+    double limit = 0;             // of memory, bytes; of a count its total; 0: not stated
   };
 
   Step how = Step::kSaid;
@@ -78,6 +78,7 @@ class LogParser {
   bool ParseBar(std::string_view line, bool ended, LogRecord* record);
   void TakeBefore(std::string_view text, LogRecord* record);
   void TakeGlobalStep(LogRecord* record);
+  void TakeAfter(std::string_view rest, bool ended, LogRecord* record);
   void TakePairs(std::string_view text, bool ended, LogRecord* record);
   void TakeParts(std::string_view text, bool ended, LogRecord* record);
   void TakeDictionary(std::string_view text, bool ended, LogRecord* record);

@@ -75,6 +75,15 @@ std::string_view NameIn(std::string_view text) {
   const size_t digits = text.find_first_not_of("0123456789");
   if (digits != std::string_view::npos && digits > 0 && text[digits] == '-')
     text.remove_prefix(digits + 1);
+  // "eta 0:12:03 lr": what stands behind a time.
+  for (size_t at = text.find(':'); at != std::string_view::npos; at = text.find(':', at + 1)) {
+    const size_t space = text.find(' ', at);
+    const bool time = at > 0 && at + 1 < text.size() && IsPairDigit(text[at - 1]) &&
+                      IsPairDigit(text[at + 1]) && space != std::string_view::npos;
+    if (!time) continue;
+    text.remove_prefix(space + 1);
+    break;
+  }
   // "completed (loss": what a parenthesis opens that nothing closes.
   if (const size_t open = text.rfind('(');
       open != std::string_view::npos && open > 0 && text.find(')', open) == std::string_view::npos)

@@ -173,6 +173,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
                           return kParting[c];
                         });
   if (name.name.empty() && pair->behind_sign && !nameless) Refuse(before);
+  const bool listed = at_ != begin_ && at_[-1] == '[';
   at_ = ratio ? total : unit_end;
   if (tight == "m") at_ = AddSeconds(at_, end_, &pair->value);
   // "250.0 ms": a unit behind a space.
@@ -184,6 +185,12 @@ bool LogPairs::TryNumber(LogPair* pair) {
       unit = behind;
       at_ = far;
     }
+  }
+  // "Losses: [2.3, 2.5]": several things, of which none is the loss.
+  if (listed && name.name.ends_with("osses") && at_ != end_ && *at_ == ',') {
+    Refuse(before);
+    name_ = at_;
+    return false;
   }
   name_ = at_;
   if (unit != nullptr && !ratio) pair->value *= unit->factor;

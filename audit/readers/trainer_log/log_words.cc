@@ -48,7 +48,7 @@ size_t ReadCount(std::string_view text, size_t at, int64_t* count) {
 namespace {
 
 // The longest first.
-constexpr std::string_view kMarkWords[] = {"iterations", "iteration", "iter",    "it",
+constexpr std::string_view kMarkWords[] = {"iterations", "iteration", "iters",   "iter",  "it",
                                            "steps",      "step",      "updates", "update"};
 
 // In front of '_' or of a space these say that the number is no step, or that it is one.

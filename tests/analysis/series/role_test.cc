@@ -127,8 +127,8 @@ TEST(SeriesRole, NamesInTheTable) {
         "val_nll"}},
       {SeriesRole::kRate, {"L.r.", "optim/LR (group 0)", "LearningRate"}},
       {SeriesRole::kLoss,
-       {"Cost", "xent", "train-logloss", "train-rmse", "train-error", "training's l2", "learn",
-        "nll", "neg_log_likelihood_loss"}},
+       {"Cost", "xent", "cross-entropy", "data/train_loss", "train-logloss", "train-rmse",
+        "train-error", "training's l2", "learn", "nll", "neg_log_likelihood_loss"}},
   };
   for (const auto& [role, names] : known) {
     for (const char* name : names) EXPECT_STREQ(NameOf(RoleByName(name)), NameOf(role)) << name;

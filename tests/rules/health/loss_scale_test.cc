@@ -126,6 +126,36 @@ TEST(LossScale, AScalerThatNeverSettles) {
   }
 }
 
+// Flags of healthy scalers, which skip up to twenty steps in a row as they look for their scale,
+// also behind a resume.
+TEST(LossScale, HealthyFlagsAreNoStorm) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    ScaledRun run = Healthy(seed);
+    run.skipped_flag = true;
+    run.steps = 1000;
+    if (run.resume >= 0) run.resume %= 1000;
+    EXPECT_EQ(testing::Findings(VerdictsOf(kRule, run.Batches()), kRule), 0) << seed;
+  }
+}
+
+// Every step is skipped from one on: found in its tenth row, however short the run.
+TEST(LossScale, AStormOfSkippedStepsInAShortRun) {
+  const auto findings = [](int steps, int from, double value) {
+    v1::Batch batch = test::BatchOf(test::SourceOf("run"));
+    for (int step = 0; step < steps; ++step)
+      test::AddScalar(&batch, "number of skipped iterations", step, step >= from ? value : 0);
+    return testing::Findings(VerdictsOf(kRule, {batch}), kRule);
+  };
+  for (const int steps : {20, 60, 200}) {
+    EXPECT_GT(findings(steps, steps - 10, 1), 0) << steps;
+    EXPECT_EQ(findings(steps, steps - 9, 1), 0) << steps;
+    EXPECT_EQ(findings(steps, 3, std::nan("")), 0) << steps;
+  }
+  EXPECT_EQ(findings(10, 0, 1), 0);
+  EXPECT_EQ(findings(49, 0, 1), 0);
+  EXPECT_GT(findings(60, 0, 1), 0);
+}
+
 // Flags of what was skipped: 3 % is silent, 10 % is not.
 TEST(LossScale, ShareOfSkippedSteps) {
   const auto findings = [](double share, uint64_t seed) {

@@ -1,0 +1,46 @@
+// Values that no learning rate may have: NaN, and below 0. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+struct OddRate {
+  static constexpr uint64_t kFewest = 3;      // steps
+  static constexpr double kRounded = -1e-12;  // what cosines come to
+
+  struct Kind {
+    uint64_t steps = 0;
+    int64_t first = 0, last = 0;
+    bool told = false;
+    void Take(int64_t step) {
+      if (steps++ == 0) first = step;
+      last = std::max(last, step);
+    }
+    // True once.
+    bool Begins() {
+      if (told || steps < kFewest) return false;
+      return told = true;
+    }
+    void Persist(Archive& a) { a(steps, first, last, told); }
+  };
+  Kind nan, negative;
+  double lowest = 0;
+
+  bool told() const { return nan.told || negative.told; }
+  void Take(int64_t step, double value) {
+    if (std::isnan(value)) {
+      nan.Take(step);
+    } else if (value < kRounded) {
+      negative.Take(step);
+      lowest = std::min(lowest, value);
+    }
+  }
+  void Persist(Archive& a) { a(nan, negative, lowest); }
+};
+
+}  // namespace plumbline::rules

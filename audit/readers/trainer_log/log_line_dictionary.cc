@@ -1,0 +1,85 @@
+// Lines of a log that print a dictionary: what is in it, and its step.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
+#include "audit/readers/trainer_log/log_line.h"
+
+namespace plumbline::audit {
+
+// "Step 100 per-step time 0.6s" right above a dictionary states its step, too. Always true.
+bool LogParser::KeepAbove(const LogRecord& record) {
+  const bool training =
+      std::any_of(record.values.begin(), record.values.end(),
+                  [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
+  above_ = record.how == LogRecord::Step::kSaid && !training ? record.mark.step : -1;
+  above_lines_ = 0;
+  return true;
+}
+
+bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* record) {
+  record->how = LogRecord::Step::kCounted;
+  TakeDictionary(text, ended, record);
+  // It may say its step itself.
+  int best = -1;
+  for (const LogRecord::Value& v : record->values) {
+    const int rank = IsEpochName(v.name) ? -1 : StepNameRank(v.name);
+    if (rank < 0 || !IsWhole(v.value) || (best >= 0 && rank >= best)) continue;
+    best = rank;
+    record->how = LogRecord::Step::kSaid;
+    record->mark.step = static_cast<int64_t>(v.value);
+    record->mark.total = static_cast<int64_t>(v.limit);
+  }
+  // SlowFast: {"epoch": "5/100", "iter": "50/200"}.
+  for (const LogRecord::Value& v : record->values) {
+    if (!IsEpochName(v.name) || !(v.limit > 0) || record->mark.total == 0) continue;
+    record->mark.batches = true;
+    record->mark.epoch = static_cast<int64_t>(v.value);
+  }
+  std::erase_if(record->values, [](const LogRecord::Value& v) {
+    return !IsEpochName(v.name) && StepNameRank(v.name) >= 0;
+  });
+  if (record->how == LogRecord::Step::kSaid) return !record->values.empty();
+  if (IsSample()) return false;
+  if (above_ >= 0) {
+    record->how = LogRecord::Step::kSaid;
+    record->mark.step = above_;
+  } else if (shown_ >= 0) {
+    record->how = LogRecord::Step::kShown;
+    record->mark.step = shown_;
+  }
+  // Without a step only what surely tells of training counts: settings are printed alike.
+  return std::any_of(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
+    return HasTrainingWord(v.name) && v.name.find("rate") == std::string_view::npos &&
+           v.name != "lr";
+  });
+}
+
+// One example of an evaluation and how it went (lm-eval's samples): a number of its own, or mostly
+// texts. It is no step of a training.
+bool LogParser::IsSample() const {
+  static constexpr std::string_view kNumbers[] = {
+      "id",  "doc_id",    "sample_id",   "idx",    "index",  "example_id",
+      "doc", "prompt_id", "question_id", "sample", "task_id"};
+  if (dictionary_.others() > dictionary_.members().size()) return true;
+  return std::any_of(dictionary_.members().begin(), dictionary_.members().end(),
+                     [](const auto& member) {
+                       return std::find(std::begin(kNumbers), std::end(kNumbers), member.name) !=
+                              std::end(kNumbers);
+                     });
+}
+
+void LogParser::TakeDictionary(std::string_view text, bool ended, LogRecord* record) {
+  dictionary_.Read(text);
+  for (const LogDictionary::Member& member : dictionary_.members()) {
+    if (!ended && member.at_end && std::isfinite(member.value)) {
+      record->cut = true;
+    } else {
+      record->values.push_back({member.name, member.value, {}, false, member.total});
+    }
+  }
+}
+
+}  // namespace plumbline::audit
