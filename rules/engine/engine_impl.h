@@ -22,7 +22,6 @@
 #include "rules/engine/rows_judge.h"
 #include "rules/engine/run_rules.h"
 #include "rules/engine/run_state.h"
-#include "rules/engine/verdict_site.h"
 
 namespace plumbline::rules {
 

@@ -1,4 +1,4 @@
-#include "rules/engine/verdict_site.h"
+#include "rules/engine/run_state.h"
 
 namespace plumbline::rules {
 namespace {

@@ -1,12 +1,11 @@
-#include "audit/readers/checkpoint/transformers_order.h"
+// The order in which transformers makes the parameters of a model whose files are sorted by name.
+#include "audit/readers/checkpoint/optimizer_names.h"
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
-
-#include "audit/readers/checkpoint/optimizer_names.h"
 
 namespace plumbline::audit {
 namespace {
