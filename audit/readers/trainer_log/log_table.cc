@@ -45,7 +45,7 @@ bool IsRule(std::string_view line) {
 }
 
 // "3/100", "2.61G", "0.5s", "45.3%"; nothing: no number. A time ("00:12") is none.
-std::optional<double> CellNumber(std::string_view cell) {
+std::optional<double> NumberOfCell(std::string_view cell) {
   if (const std::optional<double> number = NumberOf(cell)) return number;
   struct Suffix {
     char letter;
@@ -123,7 +123,7 @@ bool LogTable::TakeRow(std::string_view line) {
   row_.texts = 0;
   for (size_t i = step_at_ == 0 ? 1 : 0; i < cells.size(); ++i) {
     if (i == step_at_) continue;
-    const std::optional<double> number = CellNumber(cells[i]);
+    const std::optional<double> number = NumberOfCell(cells[i]);
     if (!number && !IsFiller(cells[i])) return false;
     row_.texts += number || cells[i].empty() ? 0 : 1;
     if (number) row_.values.push_back({columns_[i], *number});
@@ -158,7 +158,7 @@ bool LogTable::TakeBox(std::string_view line, bool* whole) {
     group_ = name.ends_with('/') ? name : std::string(name) + "/";
     return true;
   }
-  const std::optional<double> number = CellNumber(value);
+  const std::optional<double> number = NumberOfCell(value);
   if (!number) return !box_.empty();
   const bool grouped = indented && !group_.empty();
   box_.push_back({(grouped ? group_ : "") + std::string(name), *number});
