@@ -59,7 +59,7 @@ std::optional<int64_t> StatusAt(std::string_view text) {
   return error == std::errc() && end != text.data() ? std::optional(status) : std::nullopt;
 }
 
-std::optional<uint32_t> NumberBehind(std::string_view line, std::string_view word) {
+std::optional<uint32_t> WordNumber(std::string_view line, std::string_view word) {
   const size_t at = line.find(word);
   if (at == std::string_view::npos) return std::nullopt;
   const std::optional<int64_t> number = StatusAt(line.substr(at + word.size()));
@@ -101,12 +101,12 @@ std::optional<EndingSign> OfLauncher(std::string_view line) {
     }
   }
   if (!sign) {
-    if (const auto signal = NumberBehind(line, "exited on signal ")) sign = BySignal(*signal);
+    if (const auto signal = WordNumber(line, "exited on signal ")) sign = BySignal(*signal);
   }
   if (!sign) return std::nullopt;
   sign->by_launcher = true;
   for (const std::string_view words : {": task ", "process rank ", "local_rank: "}) {
-    if (!sign->rank) sign->rank = NumberBehind(line, words);
+    if (!sign->rank) sign->rank = WordNumber(line, words);
   }
   return sign;
 }

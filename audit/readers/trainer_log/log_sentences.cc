@@ -14,14 +14,14 @@ namespace {
 
 constexpr size_t kMostSentence = 1024;  // bytes
 
-bool Holds(std::string_view line, std::string_view word) {
+bool LineHas(std::string_view line, std::string_view word) {
   return memmem(line.data(), line.size(), word.data(), word.size()) != nullptr;
 }
 
 template <size_t N>
-bool HoldsAny(std::string_view line, const std::string_view (&words)[N]) {
+bool LineHasAny(std::string_view line, const std::string_view (&words)[N]) {
   return std::any_of(std::begin(words), std::end(words),
-                     [&](std::string_view word) { return Holds(line, word); });
+                     [&](std::string_view word) { return LineHas(line, word); });
 }
 
 }  // namespace
@@ -43,10 +43,10 @@ bool StatesResume(std::string_view line) {
   static constexpr std::string_view kNot[] = {"none",          "scratch", "false",  "not ",
                                               "no checkpoint", "cannot",  "failed", "could",
                                               "will be",       "disabled"};
-  if (line.size() > kMostSentence || !HoldsAny(line, kParts)) return false;
+  if (line.size() > kMostSentence || !LineHasAny(line, kParts)) return false;
   std::string lower(line);
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return HoldsAny(lower, kSays) && !HoldsAny(lower, kNot);
+  return LineHasAny(lower, kSays) && !LineHasAny(lower, kNot);
 }
 
 std::optional<double> MemoryLimitIn(std::string_view line) {
