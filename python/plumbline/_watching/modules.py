@@ -4,7 +4,7 @@ import fnmatch
 import sys
 from threading import get_ident
 
-from .._compiled import is_compiling
+from .._compiled import is_compiling, outside
 from .._kinds import KIND_TENSOR
 from .._shards import FSDP
 from .._tensors import Unsupported, local
@@ -149,7 +149,7 @@ class Backward:
     @classmethod
     def _take_place(cls, home, name, make):
         plain = getattr(home, name)
-        ours = make(plain)
+        ours = outside(make(plain))
         ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
         setattr(home, name, ours)
 
