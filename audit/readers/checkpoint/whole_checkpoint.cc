@@ -9,7 +9,6 @@
 
 #include "audit/readers/checkpoint/master_check.h"
 #include "audit/readers/checkpoint/optimizer_names.h"
-#include "audit/readers/checkpoint/transformers_order.h"
 
 namespace plumbline::audit {
 namespace {
