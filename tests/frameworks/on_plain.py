@@ -334,6 +334,22 @@ def clip_of_ones_own(run):
     return losses, model.state_dict()
 
 
+@case(steps=10, level="warning")
+def several_losses_by_autograd(run):
+    model = Language()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    run.watch(model, optimizer)
+    sums = []
+    for batch in batches(10):
+        one, other = model(batch), 0.1 * model(batch.flip(0))
+        torch.autograd.backward([one, other])
+        optimizer.step()
+        optimizer.zero_grad()
+        sums.append((one + other).detach())
+    expect(loss=sums)
+    return sums, model.state_dict()
+
+
 def without_dropout():
     model = Language()
     model.block.self_attn.dropout = 0.0

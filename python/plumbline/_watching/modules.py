@@ -201,11 +201,13 @@ class Backward:
 
     @staticmethod
     def _loss(tensors, arguments, options):
-        """The one that is a loss, or None."""
+        """The one that is a loss, of several their sum; or None."""
         given = arguments[0] if arguments else next((options[name] for name in ("grad_tensors", "grad_output") if name in options), None)
         if isinstance(tensors, (list, tuple)) and len(tensors) == 1:
             tensors = tensors[0]
             given = given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given
+        if isinstance(tensors, (list, tuple)) and given is None and tensors and all(getattr(t, "numel", int)() == 1 for t in tensors):
+            return sum(t.detach().reshape(()) for t in tensors)
         return tensors if given is None and hasattr(tensors, "numel") and tensors.numel() == 1 else None
 
     @classmethod
