@@ -17,6 +17,12 @@ def is_compiling():
     return getattr(getattr(torch, "compiler", None), "is_compiling", _never)
 
 
+def outside(function):
+    """The function, so that nothing in it is compiled where a compiled one calls it between two graphs. Without a compiler loaded: itself."""
+    disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
+    return function if disable is None else disable(function)
+
+
 def unwrapped(model):
     """The trainer's module, of what torch.compile has made of it."""
     return model._orig_mod if type(model).__name__ == "OptimizedModule" else model

@@ -34,6 +34,7 @@ from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
 from ._watching.unwrap import holders
 from ._watching.updates import Updates
+from ._watching.words import NO_WRAPPER, alone, processes
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
@@ -247,6 +248,8 @@ class Watch:
         ddp = around(self._model) if self._ddp is None else None
         optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found] or holders([p for _, p in self._trained])
         if ddp is None and (self.found or not optimizers):
+            if alone(self):
+                self._run._declare_site(KIND_TENSOR, f"{self._prefix}sums over {processes()} processes", f"unhooked: {NO_WRAPPER}")
             return False
         self.remove()
         self._run.watch(self._given if ddp is None else ddp, optimizers, scaler=self.scaler, activations=self._activations)

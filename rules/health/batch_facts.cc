@@ -87,7 +87,9 @@ class BatchFacts : public Rule {
  public:
   explicit BatchFacts(const Options& /*options*/) {}
 
-  bool ReadsScalar(const v1::Site& site) const override { return site.op().starts_with("batch_facts/"); }
+  bool ReadsScalar(const v1::Site& site) const override {
+    return site.op().starts_with("batch_facts/");
+  }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     for (const Item& item : step.items) {

@@ -98,6 +98,26 @@ def bare_module(_):
     return of_ranks(lambda: own_loop(adamw))
 
 
+def without_a_wrapper():
+    """Each rank trains by itself: nothing is summed."""
+    dist.init_process_group("gloo")
+    run, model = opened(), Language()
+    optimizer = adamw(model)
+    run.watch(model, optimizer)
+    for batch in words(STEPS * RANKS * 8).split(8)[dist.get_rank() :: RANKS]:
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    finish(run)
+    dist.destroy_process_group()
+    return model.state_dict()
+
+
+@case(steps=STEPS, level="warning", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+def no_wrapper(_):
+    return of_ranks(without_a_wrapper)
+
+
 @case(steps=STEPS, level="warning", says="one of 2 processes(.|\n)*" + SUMS, opens=False)
 def watched_before_the_wrapper(_):
     return of_ranks(lambda: own_loop(adamw, early=True))

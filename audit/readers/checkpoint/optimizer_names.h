@@ -18,9 +18,6 @@ std::map<int64_t, std::string> NamesOfParameters(const std::vector<const NamedTe
                                                  const std::vector<const NamedTensor*>& state,
                                                  const std::vector<ParameterGroup>& groups);
 
-// The shape of each parameter that has state of its own shape.
-std::map<int64_t, std::vector<int64_t>> ShapesOfState(const std::vector<const NamedTensor*>& state);
-
 // Names of the parameters of an optimizer that Hugging Face's Trainer made: a group with weight
 // decay (matrices) and one without (biases, gains), or one of all, each in the order of the model.
 // safetensors sorts by name, so the order is made again from names that are known (Llama, Qwen,

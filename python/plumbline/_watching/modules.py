@@ -4,7 +4,7 @@ import fnmatch
 import sys
 from threading import get_ident
 
-from .._compiled import is_compiling
+from .._compiled import is_compiling, outside
 from .._kinds import KIND_TENSOR
 from .._shards import FSDP
 from .._tensors import Unsupported, local
@@ -156,7 +156,7 @@ class Backward:
     @classmethod
     def _take_place(cls, home, name, make):
         plain = getattr(home, name)
-        ours = make(plain)
+        ours = outside(make(plain))
         ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
         setattr(home, name, ours)
 
@@ -208,11 +208,13 @@ class Backward:
 
     @staticmethod
     def _loss(tensors, arguments, options):
-        """The one that is a loss, or None."""
+        """The one that is a loss, of several their sum; or None."""
         given = arguments[0] if arguments else next((options[name] for name in ("grad_tensors", "grad_output") if name in options), None)
         if isinstance(tensors, (list, tuple)) and len(tensors) == 1:
             tensors = tensors[0]
             given = given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given
+        if isinstance(tensors, (list, tuple)) and given is None and tensors and all(getattr(t, "numel", int)() == 1 for t in tensors):
+            return sum(t.detach().reshape(()) for t in tensors)
         return tensors if given is None and hasattr(tensors, "numel") and tensors.numel() == 1 else None
 
     @classmethod

@@ -30,7 +30,8 @@ class Standstill:
     def scaled(self):
         """Does this process scale losses? Asked once: then a step that is not made is one that was skipped."""
         if self._has_scaler is None:
-            self._has_scaler = bool(_alive(lambda kind: kind.__name__.endswith(_SCALERS)))
+            alive = _alive(lambda kind: kind.__name__.endswith(_SCALERS))
+            self._has_scaler = any(getattr(one, "is_enabled", lambda: True)() for one in alive)
         return self._has_scaler
 
     def moved(self, passes):

@@ -32,6 +32,15 @@ def _adapters(watch):
     return text
 
 
+NO_WRAPPER = ("no DistributedDataParallel around the model was found: the processes' sums and copies are not watched; give run.watch the wrapper, "
+              "or tell of the sums by run.observe_reduction")  # fmt: skip
+
+
+def alone(watch):
+    """One of several processes, without a wrapper that is known and without shards."""
+    return watch._replicas is None and not watch._shards and processes() > 1
+
+
 def describe(watch):
     """One line: what is watched, and what is not."""
     kinds = [type(o).__name__ for o in watch.optimizers]
@@ -46,8 +55,7 @@ def describe(watch):
     elif missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         text += f" (no optimizer holds {missing[0]}{more}: requires_grad_(False) if they are frozen)"
-    alone = watch._replicas is None and not watch._shards and processes() > 1
-    if alone:
+    if alone(watch):
         text += f", one of {processes()} processes (no DistributedDataParallel around it was found: their sums and copies are not watched)"
     if watch._replicas:
         text += ", the ranks' copies and sums of DistributedDataParallel"
