@@ -20,11 +20,11 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/series/boxed.h"
 #include "analysis/series/excursion.h"
 #include "analysis/series/growing_ring.h"
 #include "analysis/series/level_window.h"
 #include "base/archive.h"
-#include "base/boxed.h"
 
 namespace plumbline::rules {
 
