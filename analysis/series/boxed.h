@@ -6,7 +6,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline {
+namespace plumbline::rules {
 
 // Copies copy the value. Written and read as a std::optional is. Not thread-safe.
 template <typename T>
@@ -40,4 +40,4 @@ class Boxed {
   std::unique_ptr<T> value_;
 };
 
-}  // namespace plumbline
+}  // namespace plumbline::rules

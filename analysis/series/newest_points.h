@@ -1,5 +1,5 @@
-// The newest points of a series, oldest first, at most a fixed number of them. Memory grows with the
-// points: a std::deque takes half a KiB before its first one.
+// The newest points of a series, oldest first, at most a fixed number of them. Memory grows with
+// the points: a std::deque takes half a KiB before its first one.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class NewestPoints {
     first_ = 0;
   }
 
-  // As any sequence.
+  // As any sequence, oldest first: first_ is 0 then.
   void Persist(Archive& a) {
     Straighten();
     a(points_);

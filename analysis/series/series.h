@@ -6,6 +6,7 @@
 #include "analysis/series/creep.h"              // IWYU pragma: export
 #include "analysis/series/detector.h"           // IWYU pragma: export
 #include "analysis/series/excursion.h"          // IWYU pragma: export
+#include "analysis/series/judged_series.h"      // IWYU pragma: export
 #include "analysis/series/non_finite_course.h"  // IWYU pragma: export
 #include "analysis/series/norm_series.h"        // IWYU pragma: export
 #include "analysis/series/overfit.h"            // IWYU pragma: export

@@ -109,7 +109,8 @@ std::string RunJson(const v1::RunInfo& run) {
       ",\"samples\":", run.samples(), ",\"lost\":", run.lost(),
       ",\"lost_by_cause\":", JsonCounts(CausesOf(run)), ",\"late\":", run.late(),
       ",\"late_by_cause\":", JsonCounts(LateOf(run)),
-      ",\"series_not_judged\":", run.series_not_judged(), ",\"liveness\":", JsonCounts(StatesOf(run)));
+      ",\"series_not_judged\":", run.series_not_judged(),
+      ",\"liveness\":", JsonCounts(StatesOf(run)));
   const char* comma = "";
   absl::StrAppend(&json, ",\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",
                   Rfc3339(run.first_seen_unix_ns()), "\",\"attempts\":[");

@@ -59,17 +59,20 @@ void LossRule::Say(const LossSeries& series, const Make& make, VerdictSink& out)
 void LossRule::TellAll(const std::vector<LossRun::Told>& told,
                        const std::vector<const LossSeries*>& touched, VerdictSink& out) {
   for (const LossRun::Told& one : told) {
-    Say(*one.series, [&](Said& said) { return Tell(*one.series, one.event, said); }, out);
+    Say(
+        *one.series, [&](Said& said) { return Tell(*one.series, one.event, said); }, out);
   }
   for (const LossSeries* series : touched) {
-    Say(*series, [&](Said& said) { return Look(*series, false, said); }, out);
+    Say(
+        *series, [&](Said& said) { return Look(*series, false, said); }, out);
   }
 }
 
 void LossRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
   LossRun& run = shared_.run();
   for (const LossRun::Told& told : run.Finish()) {
-    Say(*told.series, [&](Said& said) { return Tell(*told.series, told.event, said); }, out);
+    Say(
+        *told.series, [&](Said& said) { return Tell(*told.series, told.event, said); }, out);
   }
   for (const auto& [key, series] : run.series()) {
     bool found = false;

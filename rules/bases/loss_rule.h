@@ -26,7 +26,8 @@ class LossRule : public Rule {
   bool judges_late() const override { return true; }
   void JudgeLate(const RunSummary& run, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
-  // What derives from it keeps nothing else. Between calls heard_late_ has heard all.
+  // What derives from it keeps nothing else. Between calls heard_late_ has heard all; nothing_ is
+  // empty.
   void Persist(Archive& archive) final;
 
  protected:

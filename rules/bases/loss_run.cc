@@ -330,9 +330,9 @@ void LossRun::KeepTraining(const LossSeries& series, uint64_t points_before) {
   }
   // Of equals the first by name.
   const auto name_of = [](const LossSeries& it) { return std::tie(it.layer, it.op); };
-  const bool better = best == nullptr || RankAsTraining(series) > RankAsTraining(*best) ||
-                      (RankAsTraining(series) == RankAsTraining(*best) &&
-                       name_of(series) < name_of(*best));
+  const bool better =
+      best == nullptr || RankAsTraining(series) > RankAsTraining(*best) ||
+      (RankAsTraining(series) == RankAsTraining(*best) && name_of(series) < name_of(*best));
   if (better) best = &series;
 }
 

@@ -108,7 +108,8 @@ class LossRun {
   bool MayRise(const LossSeries& series, const SeriesRoles& said) const;
 
   // told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ are of one call, taken_
-  // and taken_from_ of one batch; places_, known_, whole_, rates_now_ and training_ are found again.
+  // and taken_from_ of one batch; places_, known_, whole_, rates_now_ and training_ are found
+  // again.
   void Persist(Archive& a);
 
  private:
@@ -164,9 +165,9 @@ class LossRun {
   std::map<v1::Role, double> epochs_, classes_;
   std::map<Key, Place> places_;
   // A run may name thousands of losses and rates: what all of them have in common is found once.
-  std::set<v1::Role> whole_;                          // with a training loss that is no part
-  std::map<v1::Role, RatesNow> rates_now_;            // since a rate came last
-  std::map<v1::Role, const LossSeries*> training_;    // Training, while it holds
+  std::set<v1::Role> whole_;                               // with a training loss that is no part
+  std::map<v1::Role, RatesNow> rates_now_;                 // since a rate came last
+  std::map<v1::Role, const LossSeries*> training_;         // Training, while it holds
   std::vector<Entry*> waiting_;                            // of places_: those that wait, by key
   using Moment = std::tuple<uint32_t, v1::Role, int64_t>;  // attempt, role, step
   Moment closed_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};

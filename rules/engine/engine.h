@@ -7,9 +7,9 @@
 // Calls that speak of different runs may be made at the same time: Add (of batches that have no run
 // and no stream in common), Tell, JudgeEnds, MarkGone, MarkAbsent, CloseThrough, MakeRoom, Drop,
 // FinishRun, and what asks about one run. The callbacks and the guard are then called at the same
-// time, too. Runs, open_bytes, LargestRun, series_left_out and SuppressionsAre may always be called; the rest is for
-// one thread that has the engine alone. What runs have in common (the sets of streams,
-// suppressions, sums) has locks.
+// time, too. Runs, open_bytes, LargestRun, series_left_out and SuppressionsAre may always be
+// called; the rest is for one thread that has the engine alone. What runs have in common (the sets
+// of streams, suppressions, sums) has locks.
 #pragma once
 
 #include <cstdint>

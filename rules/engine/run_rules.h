@@ -5,7 +5,7 @@
 // checkpoint would write it: by what was shown alone, so that it happens at the same place live,
 // after a restart and in an audit. Where it is too much, the rule that remembers most says so and
 // judges this run no further; what it found stays. Series that are followed point by point have a
-// bound of their own (judged_series.h), and count from their first point on.
+// bound of their own (analysis/series/judged_series.h), and count from their first point on.
 #pragma once
 
 #include <bit>
@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/series/series.h"
 #include "base/archive.h"
 #include "rules/engine/active_rules.h"
-#include "rules/engine/judged_series.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
@@ -114,7 +114,7 @@ class RunRules {
   std::vector<uint64_t> judges_unseen_;  // Rule::judges_unseen_steps
   uint64_t shown_ = 0;                   // bytes since they were weighed
   uint64_t bytes_ = 0;
-  std::set<std::string> set_aside_;                               // ids
+  std::set<std::string> set_aside_;  // ids
   JudgedSeries series_;
   uint64_t fresh_series_ = 0;  // admitted since the rules were weighed
   // Found again: the lists of rules that read a site, each once, and which of them a site has.

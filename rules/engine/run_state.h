@@ -124,8 +124,8 @@ class RunState {
   // numbers_ and plans are found again, missing_, lists_ and spare_ are memory. The version that
   // was written.
   uint32_t Persist(Archive& archive);
-  static constexpr uint32_t kRulesCounted = 5;  // from this one on RunRules stands behind it
-  static constexpr uint32_t kReturnsKept = 6;   // ... and what follows a return is written
+  static constexpr uint32_t kRulesCounted = 5;   // from this one on RunRules stands behind it
+  static constexpr uint32_t kReturnsKept = 6;    // ... and what follows a return is written
   static constexpr uint32_t kSeriesCounted = 7;  // ... and which series the rules judge
 
  private:

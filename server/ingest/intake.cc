@@ -274,7 +274,8 @@ void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1:
   item.stream_id = stream->id;
   item.batch = std::move(declaration);
   item.charged_run = ChargedRunOf(*item.batch.batch);
-  judge_->Admit(item.charged_run, item.batch.bytes, nullptr);
+  item.batch.Weigh();
+  judge_->Admit(item.charged_run, item.batch.weight(), nullptr);
   journal_->Append(std::move(entry),
                    [judge = judge_, item = Share(std::move(item))](const EntryPrefix& prefix) {
                      item->entry = prefix.number;
@@ -392,7 +393,8 @@ void Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   item.stream_id = stream->id;
   item.batch = std::move(batch);
   item.charged_run = ChargedRunOf(*item.batch.batch);
-  handed->room = judge_->Admit(item.charged_run, item.batch.bytes, std::move(resume));
+  item.batch.Weigh();
+  handed->room = judge_->Admit(item.charged_run, item.batch.weight(), std::move(resume));
   journal_->Append(std::move(entry), [judge = judge_, stream, at_once,
                                       item = Share(std::move(item))](const EntryPrefix& prefix) {
     item->entry = prefix.number;

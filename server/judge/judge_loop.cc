@@ -220,7 +220,7 @@ bool Judge::WaitForWork() {
 // All that is there, so that whoever is next is known; a part of it if there is much, since as much
 // may come meanwhile.
 void Judge::TakeIn() {
-  constexpr int kMost = 256;
+  constexpr int kMost = 4096;
   JudgeItem item;
   for (int i = 0; i < kMost && queue_.Pop({}, &item) == JudgeQueue::Popped::kItem; ++i)
     TakeIn(std::move(item));

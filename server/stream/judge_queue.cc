@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kItemOverhead = 512;
 
 size_t Cost(const JudgeItem& item) {
-  return item.kind == JudgeItem::Kind::kBatch ? item.batch.bytes + kItemOverhead : 0;
+  return item.kind == JudgeItem::Kind::kBatch ? item.batch.weight() + kItemOverhead : 0;
 }
 
 }  // namespace

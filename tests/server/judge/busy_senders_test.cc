@@ -83,15 +83,16 @@ std::unique_ptr<Sender> SenderOfNames(const Plumbd& server, uint64_t stream, uin
   for (uint64_t i = 0; i < kRuns; ++i)
     sources.push_back(SourceOf("big-" + std::to_string(stream) + "-" + std::to_string(i)));
   const uint64_t of_a_run = names / kRuns;
-  return std::make_unique<Sender>(server, stream, std::vector<std::vector<v1::Source>>{sources}, [=](uint64_t number) {
-    const uint64_t first = number * kOfABatch, run = first / of_a_run % kRuns;
-    const auto step = static_cast<int64_t>(first / (of_a_run * kRuns));
-    v1::Batch batch = BatchOf(sources[run]);
-    for (uint64_t i = first; i < first + kOfABatch; ++i)
-      AddScalar(&batch, "loss/" + std::to_string(i % names), step, 1.0);
-    AddProgress(&batch, step);
-    return batch;
-  });
+  return std::make_unique<Sender>(
+      server, stream, std::vector<std::vector<v1::Source>>{sources}, [=](uint64_t number) {
+        const uint64_t first = number * kOfABatch, run = first / of_a_run % kRuns;
+        const auto step = static_cast<int64_t>(first / (of_a_run * kRuns));
+        v1::Batch batch = BatchOf(sources[run]);
+        for (uint64_t i = first; i < first + kOfABatch; ++i)
+          AddScalar(&batch, "loss/" + std::to_string(i % names), step, 1.0);
+        AddProgress(&batch, step);
+        return batch;
+      });
 }
 
 // A NaN of each run in turn, of 8 runs a stream.
@@ -147,10 +148,11 @@ class BusySenders : public ::testing::Test {
       batches += sender->sent();
       EXPECT_EQ(sender->why_over(), "") << "a sender was refused";
     }
-    std::printf("%s: median %.3f s, p99 %.3f s, largest %.3f s of %d; at most %lld MiB; %llu "
-                "batches of the senders\n",
-                what, took[took.size() / 2], p99, took.back(), trials,
-                static_cast<long long>(peak), static_cast<unsigned long long>(batches));
+    std::printf(
+        "%s: median %.3f s, p99 %.3f s, largest %.3f s of %d; at most %lld MiB; %llu "
+        "batches of the senders\n",
+        what, took[took.size() / 2], p99, took.back(), trials, static_cast<long long>(peak),
+        static_cast<unsigned long long>(batches));
     EXPECT_LT(p99, Long() ? 0.5 : 20);
     EXPECT_LT(peak, most_mib);
   }
@@ -176,6 +178,14 @@ TEST_F(BusySenders, OfRunsWithoutEnd) {
   ASSERT_FALSE(server_.address().empty()) << server_.process().errors();
   std::vector<std::unique_ptr<Sender>> senders;
   senders.push_back(SenderOfRuns(server_, 1, Long() ? 9600 : 400));
+  // Its runs are all new, too: each has its first turn, and its first incident, before one that
+  // came later.
+  const std::string last = "many-" + std::to_string((Long() ? 9600 : 400) - 1);
+  const auto begin = Clock::now();
+  while (server_.Incidents(last).empty() && Clock::now() - begin < std::chrono::seconds(300))
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::printf("each of its runs has an incident after %.1f s\n",
+              std::chrono::duration<double>(Clock::now() - begin).count());
   Measure("a sender of runs", senders, Long() ? 4000 : 1500);
 }
 

@@ -1,4 +1,4 @@
-#include "rules/engine/judged_series.h"
+#include "analysis/series/judged_series.h"
 
 #include <string_view>
 #include <utility>
