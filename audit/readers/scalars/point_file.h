@@ -76,5 +76,8 @@ const PointFormat& JsonLinesFormat();  // also one JSON document: trainer_state.
 const PointFormat& TrainerLogFormat();
 const PointFormat& MlflowFormat();
 const PointFormat& DatabaseFormat();  // of MLflow or trackio, in SQLite
+const PointFormat& SwanlabFormat();
+const PointFormat& CometFormat();   // offline experiments
+const PointFormat& SacredFormat();  // a FileStorageObserver's metrics.json
 
 }  // namespace plumbline::audit
