@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "analysis/role/booster_name.h"
 #include "analysis/role/name_memo.h"
 #include "analysis/role/role_names.h"
 
@@ -316,6 +317,7 @@ bool IsPerplexity(const Words& words) {
 
 SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
+  if (const std::optional<SeriesRole> booster = BoosterRole(name)) return *booster;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
@@ -344,7 +346,8 @@ Meaning FindMeaning(std::string_view name) {
   if ((reward || meaning.role == SeriesRole::kNone) && IsOfEpisodes(words))
     meaning.side = GameSide::kEpisodes;
   meaning.part = meaning.role == SeriesRole::kLoss &&
-                 (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || IsOfBoxes(words));
+                 (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || IsOfBoxes(words) ||
+                  BoosterRole(name).has_value());
   return meaning;
 }
 

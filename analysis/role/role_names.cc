@@ -178,6 +178,8 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"next token accuracy", SeriesRole::kAccuracy},
     {"accuracy", SeriesRole::kAccuracy},
     {"acc", SeriesRole::kAccuracy},
+    {"learn", SeriesRole::kAuxiliaryLoss},  // CatBoost's console, which names no metric
+    {"test", SeriesRole::kAuxiliaryLoss},
     {"train speed(iter s)", SeriesRole::kNone},
     {"hparam *", SeriesRole::kNone},
 };
@@ -221,6 +223,8 @@ std::optional<SeriesRole> RoleInTable(std::string_view name) {
                                             "val ",   "metrics ", "eval "};
   if (name.size() > kLongest) return std::nullopt;
   const std::string normal = NormalName(name);
+  // TensorBoard's hparams stand in a folder whose name is a time.
+  if (normal.find(" hparam ") != std::string::npos) return SeriesRole::kNone;
   std::string_view rest = normal;
   while (true) {
     if (const std::optional<SeriesRole> role = Find(rest)) return role;

@@ -1,8 +1,10 @@
 #include "audit/render/nothing_judged.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "audit/render/text_util.h"
+#include "audit/session/refusals.h"
 
 namespace plumbline::audit {
 namespace {
@@ -37,6 +39,8 @@ std::string WhyNothingWasJudged(const AuditResult& result) {
     return "nothing was judged: no rule knows what these series are: " + ReasonNames(series) +
            "; --map FILE with [series] \"NAME\" = \"loss\" states it (docs/scalars.md)";
   }
+  const auto aim = std::find_if(unknown.begin(), unknown.end(), IsOfAim);
+  if (read == 0 && aim != unknown.end()) return "nothing was judged: found " + RefusalOfAim(*aim);
   if (read == 0) {
     return "nothing was judged: " + Plural(unknown.size(), "file") +
            " of no format that this version reads: " + ReasonNames(unknown);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/processes/processes.h"
 #include "audit/session/log_endings.h"
+#include "audit/session/repeats.h"
 
 namespace plumbline::audit {
 namespace {
@@ -222,6 +223,9 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
     }
     result_.report.Add(verdict);
   }
+  const Repeats repeats = FindRepeats(result_.inputs, result_.report.findings(), result_.roles);
+  result_.selection.repeated = repeats.fingerprints;
+  if (!repeats.note.empty()) result_.notes.push_back(repeats.note);
   result_.coverage = engine_->coverage();
   result_.judged_any = judged_any_;
   return std::move(result_);

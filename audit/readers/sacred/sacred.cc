@@ -82,7 +82,7 @@ class SacredFile : public TextPointFile {
       large_ = true;
       document_.clear();
     }
-    if (!large_) document_.append(line.text).append("\n");
+    if (!large_) document_.append(line.text).append(line.ended ? "\n" : "");
   }
 
   void Finish(PointSink* sink) override {

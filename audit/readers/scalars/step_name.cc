@@ -4,6 +4,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "analysis/role/booster_name.h"
 #include "audit/readers/scalars/number_text.h"
 
 namespace plumbline::audit {
@@ -107,7 +108,7 @@ bool HasTrainingWord(std::string_view name) {
       return true;
     begin = end;
   }
-  return false;
+  return BoosterRole(name).has_value();
 }
 
 bool IsNestedStep(std::string_view name) {

@@ -151,10 +151,6 @@ bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record)
 bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
-  if (notebook_) {
-    line = cells_.Text(line);
-    if (line.empty()) return false;
-  }
   line = WithoutEscapes(line, &plain_);
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
     std::string colours;

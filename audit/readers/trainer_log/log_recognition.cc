@@ -10,11 +10,13 @@
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
+#include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_wrapping.h"
+#include "audit/readers/trainer_log/notebook.h"
 
 namespace plumbline::audit {
 namespace {
@@ -106,9 +108,7 @@ class LogEvidence {
   explicit LogEvidence(std::string_view path)
       : named_(path.ends_with(".log") || path.ends_with(".out") || path.ends_with(".err")),
         text_(path.ends_with(".txt")),
-        notes_(IsNotes(path)) {
-    parser_.SetNotebook(path.ends_with(".ipynb"));
-  }
+        notes_(IsNotes(path)) {}
 
   // Lines up to the one that decides.
   void Look(std::string_view text, bool all) {
@@ -186,16 +186,25 @@ bool IsBinary(std::string_view head) {
 
 }  // namespace
 
-// A collector's lines of a log, an object each, and a notebook with the output of its cells.
+// A collector's lines of a log, an object each.
 static bool IsCollected(std::string_view path, std::string_view head) {
   std::string scratch;
-  if (path.ends_with(".ipynb")) return head.find("\"cells\"") != std::string_view::npos;
   return path.ends_with(".json") && !LineInJson(head.substr(0, head.find('\n')), &scratch).empty();
+}
+
+// A notebook whose cells have the output of a training.
+static bool IsTrainedNotebook(std::string_view path, std::string_view head) {
+  constexpr size_t kLookInto = 16 << 20;  // pictures are large
+  LogEvidence evidence(path);
+  evidence.Look(OutputOfNotebook(FirstBytes(path, head, kLookInto)), true);
+  return evidence.IsLog();
 }
 
 bool IsTrainerLog(std::string_view path, std::string_view head) {
   constexpr size_t kLook = 1 << 20;
   constexpr size_t kTail = 64 << 10;
+  if (path.ends_with(".ipynb")) return IsTrainedNotebook(path, head);
+  if (!KnownMapFor(head).empty()) return false;
   if ((IsDocument(path) && !IsCollected(path, head)) || JsonLinesFormat().recognise(path, head) ||
       CsvFormat().recognise(path, head))
     return false;

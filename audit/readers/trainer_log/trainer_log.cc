@@ -14,11 +14,15 @@
 #include "audit/readers/scalars/text_file.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_recognition.h"
+#include "audit/readers/trainer_log/notebook.h"
 
 namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostLogLine = 1u << 20;
+constexpr size_t kMostNotebook = 256u << 20;
+
+bool IsNotebook(const std::string& path) { return path.ends_with(".ipynb"); }
 constexpr std::string_view kEvaluation = "val/";
 
 // Steps that begin anew with each epoch or bar are counted on.
@@ -91,9 +95,11 @@ struct LeftOut {
 class TrainerLogFile : public TextPointFile {
  public:
   TrainerLogFile(InputReport* report, std::unique_ptr<ByteStream> stream)
-      : TextPointFile(report, std::move(stream), kMostLogLine, LineEnds::kNewlineOrReturn) {
-    parser_.SetDecimals(DecimalsOf(report->path));
-    parser_.SetNotebook(report->path.ends_with(".ipynb"));
+      : TextPointFile(report, std::move(stream),
+                      IsNotebook(report->path) ? kMostNotebook : kMostLogLine,
+                      LineEnds::kNewlineOrReturn),
+        notebook_(IsNotebook(report->path)) {
+    if (!notebook_) parser_.SetDecimals(DecimalsOf(report->path));
   }
 
  protected:
@@ -107,8 +113,8 @@ class TrainerLogFile : public TextPointFile {
       told_long_ = true;
       return;
     }
-    if (parser_.Parse(line.text, line.ended, &record_)) Emit(sink);
-    evaluation_batches_ += record_.evaluation_batch ? 1 : 0;
+    if (notebook_) return Gather(line);
+    TakeLine(line.text, line.ended, sink);
     if (record_.cut)
       report().Add(line.offset,
                    "expected a newline behind the last line, found the end of the file: its last "
@@ -118,7 +124,8 @@ class TrainerLogFile : public TextPointFile {
 
   bool ZerosAreDamage() const override { return false; }
 
-  void Finish(PointSink* /*sink*/) override {
+  void Finish(PointSink* sink) override {
+    if (notebook_) TakeNotebook(sink);
     if (refused_.count > 0) {
       report().Note("expected a name and a sign before each number, found " +
                     std::to_string(refused_.count) +
@@ -142,6 +149,25 @@ class TrainerLogFile : public TextPointFile {
   }
 
  private:
+  void TakeLine(std::string_view line, bool ended, PointSink* sink) {
+    if (parser_.Parse(line, ended, &record_)) Emit(sink);
+    evaluation_batches_ += record_.evaluation_batch ? 1 : 0;
+  }
+
+  void Gather(const TextLine& line) {
+    if (document_.size() + line.text.size() < kMostNotebook) document_.append(line.text);
+  }
+
+  // It is one JSON document: its lines are no more than its layout.
+  void TakeNotebook(PointSink* sink) {
+    const std::string output = OutputOfNotebook(std::exchange(document_, {}));
+    for (std::string_view rest = output; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find_first_of("\r\n"));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      TakeLine(line, true, sink);
+    }
+  }
+
   // One line counts a sample of the file, since a number such as "4,507" is both.
   static Decimals DecimalsOf(const std::string& path) {
     constexpr size_t kSample = 64 << 10;
@@ -242,6 +268,8 @@ class TrainerLogFile : public TextPointFile {
     return counted_;
   }
 
+  const bool notebook_;
+  std::string document_;  // of a notebook
   LogParser parser_;
   LogRecord record_;
   StepCount steps_;
