@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analysis/role/booster_name.h"
+#include "analysis/role/name_memo.h"
 #include "audit/readers/scalars/number_text.h"
 
 namespace plumbline::audit {
@@ -64,7 +65,7 @@ bool IsWordLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '
 
 }  // namespace
 
-int StepNameRank(std::string_view name) {
+static int FindStepNameRank(std::string_view name) {
   constexpr size_t kLongest = 24;
   if (name.size() > kLongest) return -1;
   const std::string lower = Lower(name);
@@ -74,6 +75,18 @@ int StepNameRank(std::string_view name) {
   if (epoch == std::end(kEpochNames)) return -1;
   return static_cast<int>(std::size(kStepNames) +
                           static_cast<size_t>(epoch - std::begin(kEpochNames)));
+}
+
+int StepNameRank(std::string_view name) {
+  thread_local NameMemo<int> memo;
+  return memo.Of(name, FindStepNameRank);
+}
+
+bool BeginsStepName(std::string_view word) {
+  const std::string lower = Lower(word);
+  const auto begins = [&](std::string_view name) { return name.starts_with(lower); };
+  return std::any_of(std::begin(kStepNames), std::end(kStepNames), begins) ||
+         std::any_of(std::begin(kEpochNames), std::end(kEpochNames), begins);
 }
 
 bool IsEpochName(std::string_view name) {
@@ -87,7 +100,7 @@ bool IsBatchName(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), Lower(name)) != std::end(kNames);
 }
 
-bool HasTrainingWord(std::string_view name) {
+static bool FindTrainingWord(std::string_view name) {
   const std::string lower = Lower(name);
   if (lower.find("learning rate") != std::string::npos ||
       lower.find("learning_rate") != std::string::npos ||
@@ -109,6 +122,11 @@ bool HasTrainingWord(std::string_view name) {
     begin = end;
   }
   return BoosterRole(name).has_value();
+}
+
+bool HasTrainingWord(std::string_view name) {
+  thread_local NameMemo<bool> memo;
+  return memo.Of(name, FindTrainingWord);
 }
 
 bool IsNestedStep(std::string_view name) {
