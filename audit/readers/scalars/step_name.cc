@@ -83,6 +83,9 @@ int StepNameRank(std::string_view name) {
 }
 
 bool BeginsStepName(std::string_view word) {
+  static constexpr std::string_view kFirst = "_ceginostu";  // of all names
+  if (word.empty() || kFirst.find(static_cast<char>(word[0] | 0x20)) == std::string_view::npos)
+    return word.starts_with('_');
   const std::string lower = Lower(word);
   const auto begins = [&](std::string_view name) { return name.starts_with(lower); };
   return std::any_of(std::begin(kStepNames), std::end(kStepNames), begins) ||
