@@ -109,6 +109,43 @@ std::string Written(const std::string& name) {
   return test::ReadFile(std::string(PLUMBLINE_SOURCE_DIR) + "/tests/audit/data/loggers/" + name);
 }
 
+// What log services export as one document or one table.
+TEST(LoggerFiles, ExportsOfLogServices) {
+  const std::pair<const char*, const char*> files[] = {
+      {"events.json",
+       "{\"events\": [{\"timestamp\": 1, \"message\": \"step 1 loss 2.5 lr 1e-4\"},\n"
+       "{\"timestamp\": 2, \"message\": \"step 2 loss nan lr 1e-4\"}]}"},
+      {"read.json",
+       "[\n {\n  \"insertId\": \"a\",\n  \"textPayload\": \"step 1 loss 2.5 lr 1e-4\"\n },\n"
+       " {\n  \"textPayload\": \"step 2 loss nan lr 1e-4\"\n }\n]\n"},
+      {"export.csv",
+       "timestamp,message\n1700000000000,step 1 loss 2.5 lr 1e-4\n"
+       "1700000000001,step 2 loss nan lr 1e-4\n"}};
+  for (const auto& [name, bytes] : files) {
+    EXPECT_TRUE(Recognises(TrainerLogFormat(), bytes, name)) << name;
+    const PointsRead read = ReadPoints(TrainerLogFormat(), bytes, {}, name);
+    EXPECT_EQ(read.Steps("loss"), (Steps{1, 2})) << name << read.Text();
+    EXPECT_TRUE(std::isnan(read.Values("loss").back()));
+  }
+  EXPECT_FALSE(Recognises(TrainerLogFormat(), "[{\"message\": \"hello 1\"}]", "chat.json"));
+}
+
+// A log that was cut while the trainer had it open begins with zeros; a crash leaves a block.
+TEST(LoggerFiles, ZerosInALog) {
+  for (const size_t zeros : {1, 64, 100, 500, 5000, 20000}) {
+    const std::string block(zeros, '\0');
+    for (const bool first : {true, false}) {
+      const std::string line = "step 1 loss 2.5 lr 1e-4\n";
+      const std::string log =
+          (first ? block + line : line + block + "\n") + "step 2 loss nan lr 1e-4\n";
+      EXPECT_TRUE(Recognises(TrainerLogFormat(), log, "train.log")) << zeros;
+      const PointsRead read = ReadPoints(TrainerLogFormat(), log, {}, "train.log");
+      EXPECT_EQ(read.Steps("loss"), (Steps{1, 2})) << zeros << read.Text();
+    }
+  }
+  EXPECT_FALSE(Recognises(TrainerLogFormat(), std::string(8000, '\0'), "train.log"));
+}
+
 // Ten rows, ten steps apart; the loss of the eighth is NaN.
 void ExpectTenRows(const PointsRead& read, const std::string& loss, bool norms = true) {
   EXPECT_EQ(read.Steps(loss), (Steps{0, 10, 20, 30, 40, 50, 60, 70, 80, 90})) << read.Text();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -177,11 +178,25 @@ std::string LastBytes(std::string_view path, size_t size) {
   return file->ReadAt(file->size() - size, bytes.data(), size).ok() ? bytes : "";
 }
 
-// Containers of other formats are full of zeros; a log has stray ones, and some at its end where
-// the host crashed.
-bool IsBinary(std::string_view head) {
+// Containers of other formats are full of zeros. A log has stray ones, and by its name also a block
+// of them where the host crashed, or at its beginning if it was cut while the trainer had it open
+// (copytruncate).
+bool IsBinary(std::string_view path, std::string_view head) {
+  constexpr std::ptrdiff_t kMostZeros = 64;
+  constexpr size_t kMostBlocks = 16, kFar = 1 << 20;
+  static constexpr std::string_view kLogs[] = {".log", ".out", ".err", ".txt"};
+  const bool named = std::any_of(std::begin(kLogs), std::end(kLogs),
+                                 [&](std::string_view ending) { return path.ends_with(ending); });
+  std::string more;
+  if (named && head.find_first_not_of('\0') == std::string_view::npos) {
+    more = FirstBytes(path, head, kFar);
+    head = more;
+  }
   while (head.ends_with('\0')) head.remove_suffix(1);
-  return head.empty() || std::count(head.begin(), head.end(), '\0') > 64;
+  if (!named) return head.empty() || std::count(head.begin(), head.end(), '\0') > kMostZeros;
+  size_t blocks = 0;
+  for (size_t i = 1; i < head.size(); ++i) blocks += head[i] == '\0' && head[i - 1] != '\0' ? 1 : 0;
+  return head.empty() || blocks > kMostBlocks;
 }
 
 }  // namespace
@@ -192,24 +207,36 @@ static bool IsCollected(std::string_view path, std::string_view head) {
   return path.ends_with(".json") && !LineInJson(head.substr(0, head.find('\n')), &scratch).empty();
 }
 
-// A notebook whose cells have the output of a training.
-static bool IsTrainedNotebook(std::string_view path, std::string_view head) {
-  constexpr size_t kLookInto = 16 << 20;  // pictures are large
+// A document whose texts are the log of a training.
+static bool IsTrainedDocument(LogDocument document, std::string_view path, std::string_view head) {
+  constexpr size_t kLookInto = 16 << 20;  // a notebook's pictures are large
   LogEvidence evidence(path);
-  evidence.Look(OutputOfNotebook(FirstBytes(path, head, kLookInto)), true);
+  evidence.Look(LinesOf(document, FirstBytes(path, head, kLookInto)), true);
   return evidence.IsLog();
+}
+
+// A table of messages, as log services export it: "timestamp,message".
+static bool IsTableOfMessages(std::string_view path, std::string_view head) {
+  if (!path.ends_with(".csv") && !path.ends_with(".tsv")) return false;
+  std::string header(head.substr(0, std::min<size_t>(head.find('\n'), 256)));
+  std::transform(header.begin(), header.end(), header.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return header.find("message") != std::string::npos ||
+         header.find("textpayload") != std::string::npos;
 }
 
 bool IsTrainerLog(std::string_view path, std::string_view head) {
   constexpr size_t kLook = 1 << 20;
   constexpr size_t kTail = 64 << 10;
-  if (path.ends_with(".ipynb")) return IsTrainedNotebook(path, head);
+  const LogDocument document = DocumentOf(path, head);
+  if (document != LogDocument::kNone) return IsTrainedDocument(document, path, head);
   if (!KnownMapFor(head).empty()) return false;
-  if ((IsDocument(path) && !IsCollected(path, head)) || JsonLinesFormat().recognise(path, head) ||
+  const bool collected = IsCollected(path, head) || IsTableOfMessages(path, head);
+  if ((IsDocument(path) && !collected) || JsonLinesFormat().recognise(path, head) ||
       CsvFormat().recognise(path, head))
     return false;
   const bool packed = IsCompressed(head);
-  if (!packed && IsBinary(head)) return false;
+  if (!packed && IsBinary(path, head)) return false;
   const bool short_file = !packed && head.size() < Reader::kHeadBytes;
   if (!packed) {
     LogEvidence first(path);

@@ -20,9 +20,12 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostLogLine = 1u << 20;
-constexpr size_t kMostNotebook = 256u << 20;
+constexpr size_t kMostDocumentBytes = 256u << 20;
 
-bool IsNotebook(const std::string& path) { return path.ends_with(".ipynb"); }
+// What the file is, by its first bytes.
+LogDocument DocumentAt(const std::string& path) {
+  return DocumentOf(path, FirstBytes(path, "", Reader::kHeadBytes));
+}
 constexpr std::string_view kEvaluation = "val/";
 
 // Steps that begin anew with each epoch or bar are counted on.
@@ -94,12 +97,12 @@ struct LeftOut {
 
 class TrainerLogFile : public TextPointFile {
  public:
-  TrainerLogFile(InputReport* report, std::unique_ptr<ByteStream> stream)
+  TrainerLogFile(InputReport* report, std::unique_ptr<ByteStream> stream, LogDocument kind)
       : TextPointFile(report, std::move(stream),
-                      IsNotebook(report->path) ? kMostNotebook : kMostLogLine,
+                      kind == LogDocument::kNone ? kMostLogLine : kMostDocumentBytes,
                       LineEnds::kNewlineOrReturn),
-        notebook_(IsNotebook(report->path)) {
-    if (!notebook_) parser_.SetDecimals(DecimalsOf(report->path));
+        kind_(kind) {
+    if (kind_ == LogDocument::kNone) parser_.SetDecimals(DecimalsOf(report->path));
   }
 
  protected:
@@ -113,7 +116,7 @@ class TrainerLogFile : public TextPointFile {
       told_long_ = true;
       return;
     }
-    if (notebook_) return Gather(line);
+    if (kind_ != LogDocument::kNone) return Gather(line);
     TakeLine(line.text, line.ended, sink);
     if (record_.cut)
       report().Add(line.offset,
@@ -125,7 +128,7 @@ class TrainerLogFile : public TextPointFile {
   bool ZerosAreDamage() const override { return false; }
 
   void Finish(PointSink* sink) override {
-    if (notebook_) TakeNotebook(sink);
+    if (kind_ != LogDocument::kNone) TakeDocument(sink);
     if (refused_.count > 0) {
       report().Note("expected a name and a sign before each number, found " +
                     std::to_string(refused_.count) +
@@ -155,12 +158,12 @@ class TrainerLogFile : public TextPointFile {
   }
 
   void Gather(const TextLine& line) {
-    if (document_.size() + line.text.size() < kMostNotebook) document_.append(line.text);
+    if (document_.size() + line.text.size() < kMostDocumentBytes) document_.append(line.text);
   }
 
   // It is one JSON document: its lines are no more than its layout.
-  void TakeNotebook(PointSink* sink) {
-    const std::string output = OutputOfNotebook(std::exchange(document_, {}));
+  void TakeDocument(PointSink* sink) {
+    const std::string output = LinesOf(kind_, std::exchange(document_, {}));
     for (std::string_view rest = output; !rest.empty();) {
       const std::string_view line = rest.substr(0, rest.find_first_of("\r\n"));
       rest.remove_prefix(std::min(rest.size(), line.size() + 1));
@@ -268,8 +271,8 @@ class TrainerLogFile : public TextPointFile {
     return counted_;
   }
 
-  const bool notebook_;
-  std::string document_;  // of a notebook
+  const LogDocument kind_;
+  std::string document_;  // unless it is kNone
   LogParser parser_;
   LogRecord record_;
   StepCount steps_;
@@ -290,7 +293,7 @@ class TrainerLogFile : public TextPointFile {
 std::unique_ptr<PointFile> OpenLog(InputReport* report, const ScalarOptions& /*options*/) {
   std::unique_ptr<ByteStream> stream = OpenText(report);
   if (stream == nullptr) return nullptr;
-  return std::make_unique<TrainerLogFile>(report, std::move(stream));
+  return std::make_unique<TrainerLogFile>(report, std::move(stream), DocumentAt(report->path));
 }
 
 }  // namespace
