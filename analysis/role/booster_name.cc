@@ -101,4 +101,6 @@ std::optional<SeriesRole> BoosterRole(std::string_view name) {
   return test ? SeriesRole::kEvaluationLoss : SeriesRole::kLoss;
 }
 
+bool IsOfBooster(std::string_view name) { return BoosterRole(name).has_value(); }
+
 }  // namespace plumbline

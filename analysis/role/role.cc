@@ -10,8 +10,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "analysis/role/booster_name.h"
-#include "analysis/role/name_memo.h"
 #include "analysis/role/role_names.h"
+#include "base/names/name_memo.h"
 
 namespace plumbline {
 namespace {

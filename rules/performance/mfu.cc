@@ -13,8 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "analysis/frame/frame.h"
-#include "analysis/role/name_memo.h"
 #include "analysis/series/series.h"
+#include "base/names/name_memo.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

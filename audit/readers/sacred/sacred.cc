@@ -9,9 +9,9 @@
 
 #include "audit/readers/input/json_cursor.h"
 #include "audit/readers/scalars/number_text.h"
-#include "audit/readers/scalars/plain_config.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/text_file.h"
+#include "audit/readers/settings/plain_config.h"
 
 namespace plumbline::audit {
 namespace {

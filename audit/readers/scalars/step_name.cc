@@ -4,9 +4,9 @@
 #include <iterator>
 #include <tuple>
 
-#include "analysis/role/booster_name.h"
-#include "analysis/role/name_memo.h"
+#include "analysis/role/role.h"
 #include "audit/readers/scalars/number_text.h"
+#include "base/names/name_memo.h"
 
 namespace plumbline::audit {
 namespace {
@@ -124,7 +124,7 @@ static bool FindTrainingWord(std::string_view name) {
       return true;
     begin = end;
   }
-  return BoosterRole(name).has_value();
+  return IsOfBooster(name);
 }
 
 bool HasTrainingWord(std::string_view name) {

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "audit/readers/scalars/plain_config.h"
 #include "audit/readers/scalars/point_file.h"
+#include "audit/readers/settings/plain_config.h"
 #include "audit/readers/swanlab/swanlab_record.h"
 #include "audit/readers/wandb/wandb_log.h"
 

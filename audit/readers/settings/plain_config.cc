@@ -1,4 +1,4 @@
-#include "audit/readers/scalars/plain_config.h"
+#include "audit/readers/settings/plain_config.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
