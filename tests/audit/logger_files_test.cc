@@ -32,6 +32,11 @@ TEST(LoggerFiles, MlflowsStore) {
   // Stores of old have no step.
   EXPECT_EQ(Mlflow("1700000000000 2.5\n1700000001000 2.25\n").Steps("train/loss"), (Steps{0, 1}));
   EXPECT_NE(Mlflow("1700000000000 2.5 0\nno metric\n").Problems(), "");
+  // A trainer that gives no step writes 0 each time.
+  const PointsRead zeros =
+      Mlflow("1700000000000 2.5 0\n1700000001000 2.25 0\n1700000002000 nan 0\n");
+  EXPECT_EQ(zeros.Steps("train/loss"), (Steps{0, 1, 2}));
+  EXPECT_NE(zeros.Problems().find("found 2 more points of step 0"), std::string::npos);
   EXPECT_TRUE(Recognises(MlflowFormat(), "1700000000000 2.5 0\n", "run/metrics/loss"));
   EXPECT_FALSE(Recognises(MlflowFormat(), "1700000000000 2.5 0\n", "loss"));
   EXPECT_FALSE(Recognises(MlflowFormat(), "step,loss\n1,2\n", "run/metrics/loss"));
@@ -59,6 +64,13 @@ TEST(LoggerFiles, DatabasesOfTrackers) {
   EXPECT_EQ(read.Steps("loss"), (Steps{10, 20}));
   EXPECT_TRUE(std::isnan(read.Values("loss").back()));
   EXPECT_TRUE(std::isinf(read.Values("lr").back()));
+  const std::string zeros = MakeDatabase(
+      "CREATE TABLE metrics (key TEXT, value REAL, timestamp INTEGER, run_uuid TEXT, step INTEGER, "
+      "is_nan BOOLEAN); INSERT INTO metrics VALUES ('loss', 2.5, 1, 'abc', 0, 0), "
+      "('loss', 2, 2, 'abc', 0, 0), ('lr', 1, 1, 'abc', 0, 0), ('lr', 1, 2, 'abc', 10, 0);");
+  const PointsRead counted = ReadPoints(DatabaseFormat(), zeros, {}, "mlflow.db");
+  EXPECT_EQ(counted.Steps("loss"), (Steps{0, 1}));
+  EXPECT_EQ(counted.Steps("lr"), (Steps{0, 10}));
   const std::string trackio = MakeDatabase(
       "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, "
       "metrics TEXT); INSERT INTO metrics VALUES (1, 't', 'a', 0, '{\"loss\": 2.5}'), "

@@ -82,6 +82,7 @@ TEST(LoggerFolder, TwoFoldersAreComparedLoggerByLogger) {
     EXPECT_THAT(run.output, HasSubstr(std::string("loss of ") + logger +
                                       ", 120 common steps: first "
                                       "differs at step 73"));
+  EXPECT_THAT(run.output, HasSubstr("B is NaN from step 73 on; no departure; "));
   const Output copy;
   const auto same = RunPlumb({"diff", healthy.path(), copy.path()});
   EXPECT_EQ(same.status, 0) << same.errors;
