@@ -9,8 +9,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
-#include "analysis/role/name_memo.h"
+#include "analysis/role/booster_name.h"
 #include "analysis/role/role_names.h"
+#include "base/names/name_memo.h"
 
 namespace plumbline {
 namespace {
@@ -339,21 +340,9 @@ bool IsNegative(const Words& words) {
   return Has(words, "neg") || Has(words, "negative") || Has(words, "minus");
 }
 
-// LightGBM's "training's l2", "valid_0's quantile"; kNone: another metric, or none.
-SeriesRole BoostingRole(std::string_view name) {
-  constexpr std::string_view kMinimised[] = {
-      "l1",      "l2",    "rmse",    "huber", "quantile",     "mape",       "fair",
-      "poisson", "gamma", "tweedie", "error", "binary_error", "multi_error"};
-  const size_t at = name.find("'s ");
-  if (at == std::string_view::npos) return SeriesRole::kNone;
-  const auto* metric = std::find(std::begin(kMinimised), std::end(kMinimised), name.substr(at + 3));
-  if (metric == std::end(kMinimised)) return SeriesRole::kNone;
-  return name.starts_with("train") ? SeriesRole::kLoss : SeriesRole::kEvaluationLoss;
-}
-
 SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
-  if (const SeriesRole boosted = BoostingRole(name); boosted != SeriesRole::kNone) return boosted;
+  if (const std::optional<SeriesRole> booster = BoosterRole(name)) return *booster;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
   if (name.starts_with("batch_facts/")) return SeriesRole::kNone;  // and of batches
   if (name.starts_with("settings/")) return SeriesRole::kNone;     // of a trainer
@@ -393,9 +382,10 @@ Meaning FindMeaning(std::string_view name) {
   if ((reward || meaning.role == SeriesRole::kNone) && IsOfEpisodes(words))
     meaning.side = GameSide::kEpisodes;
   meaning.evaluation = HasAny(words, kEvaluations);
-  meaning.part = meaning.role == SeriesRole::kLoss &&
-                 (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") ||
-                  Has(words, "metric") || IsOfBoxes(words) || HasAny(words, kOfDetector));
+  meaning.part =
+      meaning.role == SeriesRole::kLoss &&
+      (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || Has(words, "metric") ||
+       IsOfBoxes(words) || HasAny(words, kOfDetector) || BoosterRole(name).has_value());
   return meaning;
 }
 

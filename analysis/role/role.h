@@ -80,6 +80,8 @@ bool IsOfEvaluation(std::string_view name);
 // A loss by its name that is but a part where there is another: L1, L2, boxes of a detector, the
 // likelihood beside what prefers one answer to another.
 bool MayBePart(std::string_view name);
+// A metric of boosted trees by its name: "train-rmse", "valid_0's l2", "RMSE".
+bool IsOfBooster(std::string_view name);
 
 // What the user said of names, before what they say themselves. Immutable once rules have it.
 class SeriesRoles {

@@ -178,27 +178,13 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"next token accuracy", SeriesRole::kAccuracy},
     {"accuracy", SeriesRole::kAccuracy},
     {"acc", SeriesRole::kAccuracy},
+    {"learn", SeriesRole::kAuxiliaryLoss},  // CatBoost's console, which names no metric
+    {"test", SeriesRole::kAuxiliaryLoss},
     {"train speed(iter s)", SeriesRole::kNone},
     {"time batch", SeriesRole::kNone},  // Composer's counts
     {"time epoch", SeriesRole::kNone},
     {"time token", SeriesRole::kNone},
     {"time sample", SeriesRole::kNone},
-    // Trees: what is minimised of the data that is learnt, and of other data.
-    {"train error", SeriesRole::kLoss},
-    {"train merror", SeriesRole::kLoss},
-    {"training error", SeriesRole::kLoss},
-    {"learn", SeriesRole::kLoss},
-    {"test", SeriesRole::kEvaluationLoss},
-    {"val error", SeriesRole::kEvaluationLoss},
-    {"val merror", SeriesRole::kEvaluationLoss},
-    {"valid error", SeriesRole::kEvaluationLoss},
-    {"eval error", SeriesRole::kEvaluationLoss},
-    {"eval merror", SeriesRole::kEvaluationLoss},
-    {"test error", SeriesRole::kEvaluationLoss},
-    {"test merror", SeriesRole::kEvaluationLoss},
-    {"* auc", SeriesRole::kAccuracy},
-    {"* aucpr", SeriesRole::kAccuracy},
-    {"validation 0 *", SeriesRole::kEvaluationLoss},
     {"hparam *", SeriesRole::kNone},
 };
 
@@ -241,6 +227,8 @@ std::optional<SeriesRole> RoleInTable(std::string_view name) {
                                             "val ",   "metrics ", "eval "};
   if (name.size() > kLongest) return std::nullopt;
   const std::string normal = NormalName(name);
+  // TensorBoard's hparams stand in a folder whose name is a time.
+  if (normal.find(" hparam ") != std::string::npos) return SeriesRole::kNone;
   std::string_view rest = normal;
   while (true) {
     if (const std::optional<SeriesRole> role = Find(rest)) return role;

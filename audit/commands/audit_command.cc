@@ -140,7 +140,8 @@ void SayProblems(const AuditArguments& arguments, const AuditResult& result) {
 int Report(const AuditArguments& arguments, const Selection& selection,
            absl::StatusOr<AuditResult> result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
-  result->selection = selection;
+  result->selection.baseline = selection.baseline;
+  result->selection.since = selection.since;
   for (InputReport& input : result->inputs) {
     if (input.path == arguments.standard_input) input.path = "standard input";
   }

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <set>
+#include <string>
 
 #include "analysis/series/series.h"
 
@@ -233,13 +235,50 @@ class Pairing {
   std::vector<Points> tokens_;
 };
 
+using Runs = std::vector<const RecordedRun*>;
+
+// By what wrote them.
+std::map<std::string, Runs> ByFormat(const DiffSide& side) {
+  std::map<std::string, Runs> runs;
+  for (const RecordedRun& run : side.runs) runs[run.format].push_back(&run);
+  return runs;
+}
+
+std::map<std::string, const RecordedRun*> ByPlace(const Runs& runs) {
+  std::map<std::string, const RecordedRun*> places;
+  for (const RecordedRun* run : runs) places.emplace(run->place, run);
+  return places;
+}
+
+bool SamePlaces(const Runs& a, const Runs& b) {
+  const auto of_a = ByPlace(a), of_b = ByPlace(b);
+  return of_a.size() == a.size() && of_b.size() == b.size() &&
+         std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(),
+                    [](const auto& one, const auto& other) { return one.first == other.first; });
+}
+
 // A folder of a run may hold a log, event files and tables, each a run of its own name; the other
-// side is such a folder, too.
-bool SameFolder(const DiffSide& a, const DiffSide& b) {
-  if (a.paths.size() != 1 || b.paths.size() != 1 || a.runs.size() < 2) return false;
-  return std::equal(
-      a.runs.begin(), a.runs.end(), b.runs.begin(), b.runs.end(),
-      [](const RecordedRun& one, const RecordedRun& other) { return one.run == other.run; });
+// side is such a folder, too: what lies at one place there is compared with what lies there here,
+// or all runs of a format with all of the other side.
+void CompareFolders(const DiffSide& a, const DiffSide& b, std::vector<SeriesDiff>* out) {
+  const auto of_a = ByFormat(a), of_b = ByFormat(b);
+  for (const auto& [format, runs] : of_a) {
+    const auto other = of_b.find(format);
+    if (other == of_b.end()) continue;
+    if (!SamePlaces(runs, other->second)) {
+      Pairing(runs, other->second, a.roles).CompareAll(format, out);
+      continue;
+    }
+    const auto places = ByPlace(other->second);
+    for (const auto& [place, run] : ByPlace(runs))
+      Pairing({run}, {places.at(place)}, a.roles).CompareAll(place.empty() ? format : place, out);
+  }
+}
+
+// Each side is one folder, and what it holds was written by several loggers.
+bool AreFolders(const DiffSide& a, const DiffSide& b) {
+  const auto several = [](const DiffSide& side) { return ByFormat(side).size() > 1; };
+  return a.paths.size() == 1 && b.paths.size() == 1 && (several(a) || several(b));
 }
 
 }  // namespace
@@ -259,13 +298,13 @@ DiffRole DiffRoleOf(const std::string& name, const SeriesRoles& roles) {
 std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b) {
   std::vector<SeriesDiff> out;
   if (a.runs.empty() || b.runs.empty()) return out;
-  std::vector<const RecordedRun*> of_a, of_b;
+  if (AreFolders(a, b)) CompareFolders(a, b, &out);
+  if (!out.empty()) return out;
+  Runs of_a, of_b;
   for (const RecordedRun& run : a.runs) of_a.push_back(&run);
   for (const RecordedRun& run : b.runs) of_b.push_back(&run);
   Pairing(of_a, of_b, a.roles).CompareAll("", &out);
-  if (!out.empty() || !SameFolder(a, b)) return out;
-  for (size_t i = 0; i < a.runs.size(); ++i)
-    Pairing({&a.runs[i]}, {&b.runs[i]}, a.roles).CompareAll(a.runs[i].run, &out);
+  if (out.empty() && a.paths.size() == 1 && b.paths.size() == 1) CompareFolders(a, b, &out);
   return out;
 }
 

@@ -75,8 +75,11 @@ class DiffWriter {
     }
     if (!first) return;
     if (count > kMargin) absl::StrAppend(&names, " and ", count - kMargin, " more");
-    Line(0, absl::StrCat(name, " is ", std::isnan(first->value) ? "NaN" : "infinite", " from step ",
-                         first->step, " on: ", names));
+    const std::string broken =
+        absl::StrCat(name, " is ", std::isnan(first->value) ? "NaN" : "infinite", " from step ",
+                     first->step, " on");
+    absl::StrAppend(&broken_, broken, "; ");
+    Line(0, absl::StrCat(broken, ": ", names));
   }
 
   // By series: the first value that is not finite.
@@ -270,7 +273,7 @@ class DiffWriter {
         });
     const std::string none = judged ? "no departure" : "no loss could be compared for a departure";
     Line(0,
-         absl::StrCat(departs.empty() ? none : "departure: " + departs, "; ",
+         absl::StrCat(broken_, departs.empty() ? none : "departure: " + departs, "; ",
                       Plural(result_.settings.size(), "setting"), ", ",
                       Plural(result_.numerics.size(), "model"), " and ",
                       Plural(result_.only_a.size() + result_.only_b.size(), "finding"), " differ"));
@@ -279,6 +282,7 @@ class DiffWriter {
   const DiffResult& result_;
   const TextStyle& style_;
   std::string out_;
+  std::string broken_;  // of the sides that break, for the last line
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "audit/diff/side.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -14,6 +15,19 @@ namespace {
 
 std::string NameOf(const v1::Site& site) {
   return site.layer().empty() ? site.op() : site.layer() + "/" + site.op();
+}
+
+// Of formats whose files are named anew with each run (by its id, by the time), the format alone.
+bool NamesItsFilesAnew(const std::string& format) {
+  return format == "wandb" || format == "swanlab" || format == "comet" || format == "mlflow" ||
+         format == "tracker-database";
+}
+
+std::string PlaceBelow(const std::string& path, const InputReport& report) {
+  if (NamesItsFilesAnew(report.format)) return "";
+  std::filesystem::path place = std::filesystem::path(report.path).lexically_relative(path);
+  if (report.format == "tensorboard") place = place.parent_path();
+  return place.string();
 }
 
 // Values of one series of one run as they come.
@@ -30,6 +44,19 @@ struct Values {
 class Collector {
  public:
   Collector(std::string path, DiffSide* side) : path_(std::move(path)), side_(side) {}
+
+  // Which file a run is of.
+  void TakePlace(const InputReport& report) {
+    for (const std::string& name : report.runs) {
+      const auto run = runs_.find(name);
+      if (run == runs_.end()) continue;
+      RecordedRun& recorded = run->second.recorded;
+      const std::string place = PlaceBelow(path_, report);
+      if (!recorded.format.empty() && recorded.place <= place) continue;
+      recorded.format = report.format;
+      recorded.place = place;
+    }
+  }
 
   // What a file states of the settings of its runs.
   void TakeSettings(const InputReport& report) {
@@ -241,7 +268,10 @@ void Collect(const std::string& path, const AuditOptions& options, DiffSide* sid
       }
     }
   }
-  for (const InputReport& report : inputs.reports) collector.TakeSettings(report);
+  for (const InputReport& report : inputs.reports) {
+    collector.TakePlace(report);
+    collector.TakeSettings(report);
+  }
   collector.Finish();
 }
 

@@ -20,6 +20,9 @@ struct SeriesPoint {
 // A run of one PATH. Two paths are two runs, also where their runs have one name.
 struct RecordedRun {
   std::string path, run;
+  // What wrote it: the format of its files, and where they lie below `path`, as two folders of one
+  // trainer's output have it alike. Empty: of formats that hold more than series.
+  std::string format, place;
   // By name ("layer/op", or op alone): one value a step, ascending. Of the lowest rank that has it;
   // a step that a later attempt repeats has that attempt's value, one that has several the last.
   std::map<std::string, std::vector<SeriesPoint>> series;

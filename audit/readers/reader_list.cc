@@ -40,9 +40,10 @@ const Reader* FindReader(std::string_view format) {
 
 bool IsFormatName(std::string_view format) {
   static constexpr std::string_view kNames[] = {
-      "safetensors", "rollout-jsonl",   "prime-rl", "nemo-rl",         "kineto",      "tensorboard",
-      "csv",         "flight-recorder", "jsonl",    "nccl-log",        "trainer-log", "run-record",
-      "wandb",       "checkpoint",      "mlflow",   "tracker-database"};
+      "safetensors",      "rollout-jsonl", "prime-rl",        "nemo-rl",    "kineto",
+      "tensorboard",      "csv",           "flight-recorder", "jsonl",      "nccl-log",
+      "trainer-log",      "run-record",    "wandb",           "checkpoint", "mlflow",
+      "tracker-database", "swanlab",       "comet",           "sacred"};
   return std::find(std::begin(kNames), std::end(kNames), format) != std::end(kNames);
 }
 

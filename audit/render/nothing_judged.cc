@@ -1,8 +1,10 @@
 #include "audit/render/nothing_judged.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "audit/render/text_util.h"
+#include "audit/session/refusals.h"
 
 namespace plumbline::audit {
 namespace {
@@ -42,6 +44,8 @@ std::string WhyNothingWasJudged(const AuditResult& result) {
   if (read == 0 && unknown.empty() && spooled > 0)
     return "nothing was judged: an audit reads a run record (record= of init), and this is a spool "
            "for a server";
+  const auto aim = std::find_if(unknown.begin(), unknown.end(), IsOfAim);
+  if (read == 0 && aim != unknown.end()) return "nothing was judged: found " + RefusalOfAim(*aim);
   if (read == 0) {
     return "nothing was judged: " + Plural(unknown.size(), "file") +
            " of no format that this version reads: " + ReasonNames(unknown);

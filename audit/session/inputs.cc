@@ -56,19 +56,24 @@ class Spools {
 class UnreadFiles {
  public:
   void Add(const std::string& path, const std::string& head) {
-    Count(path, &files_, &names_);
-    if (LooksLikeLog(path, head)) Count(path, &logs_, &log_names_);
+    if (IsOfAim(path)) {
+      if (aim_.empty()) aim_ = "found " + RefusalOfAim(path);
+      return;
+    }
+    const bool log = LooksLikeLog(path, head);
+    Count(path, log ? &logs_ : &files_, log ? &log_names_ : &names_);
   }
 
   std::vector<std::string> Notes() const {
     std::vector<std::string> notes;
+    if (!aim_.empty()) notes.push_back(aim_);
     if (logs_ > 0) {
       notes.push_back((logs_ == 1 ? "1 file looks like a log and was"
                                   : std::to_string(logs_) + " files look like logs and were") +
                       (" not read: " + log_names_) +
                       "; a line needs a step, a name and a number, such as \"step 10: loss 2.5\"");
     }
-    if (files_ > logs_)
+    if (files_ > 0)
       notes.push_back((files_ == 1 ? "1 file is" : std::to_string(files_) + " files are") +
                       (" of no format that this version reads: " + names_));
     return notes;
@@ -87,6 +92,7 @@ class UnreadFiles {
 
   size_t files_ = 0, logs_ = 0;
   std::string names_, log_names_;
+  std::string aim_;  // what is stated of an aim repository
 };
 
 // Goes through what the user has named, and gives each file to the reader that knows it.

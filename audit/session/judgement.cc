@@ -11,6 +11,7 @@
 #include "audit/session/counted_rows.h"
 #include "audit/session/emptied_columns.h"
 #include "audit/session/log_endings.h"
+#include "audit/session/repeats.h"
 
 namespace plumbline::audit {
 namespace {
@@ -227,6 +228,9 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
     result_.report.Add(verdict);
   }
   StateCountedRows(result_.inputs, &result_.report);
+  const Repeats repeats = FindRepeats(result_.inputs, result_.report.findings(), result_.roles);
+  result_.selection.repeated = repeats.fingerprints;
+  if (!repeats.note.empty()) result_.notes.push_back(repeats.note);
   result_.coverage = engine_->coverage();
   result_.judged_any = judged_any_;
   return std::move(result_);

@@ -1,6 +1,7 @@
 #include "audit/session/log_endings.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string_view>
@@ -70,6 +71,18 @@ EndingWords EndingWordsOf(const LogEnding& ending) {
   }
 }
 
+// As find does. The word ends in the letter that logs have least of, and a whole log is searched.
+size_t FindByEnd(std::string_view text, std::string_view word, size_t from) {
+  size_t at = from + word.size() - 1;
+  while (at < text.size()) {
+    const void* found = std::memchr(text.data() + at, word.back(), text.size() - at);
+    if (found == nullptr) return std::string_view::npos;
+    at = static_cast<size_t>(static_cast<const char*>(found) - text.data()) + 1;
+    if (text.substr(0, at).ends_with(word)) return at - word.size();
+  }
+  return std::string_view::npos;
+}
+
 // Every line of a text file, cut where it is longer than a block.
 ScalerSentences SentencesOf(const std::string& path, uint64_t* bytes) {
   constexpr size_t kBlock = 1 << 20;
@@ -84,13 +97,13 @@ ScalerSentences SentencesOf(const std::string& path, uint64_t* bytes) {
     const std::string_view text(block.data(), size);
     size_t end = text.rfind('\n');
     if (end == std::string_view::npos || !in) end = size;
-    size_t lower = text.find("erflow"), upper = text.find("ERFLOW");
+    size_t lower = FindByEnd(text, "erflow", 0), upper = FindByEnd(text, "ERFLOW", 0);
     for (size_t at = std::min(lower, upper); at < end; at = std::min(lower, upper)) {
       const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
       const size_t stop = std::min(text.find('\n', at), end);
       said.Take(text.substr(begin, stop - begin), *bytes + begin);
-      if (lower < stop) lower = text.find("erflow", stop);
-      if (upper < stop) upper = text.find("ERFLOW", stop);
+      if (lower < stop) lower = FindByEnd(text, "erflow", stop);
+      if (upper < stop) upper = FindByEnd(text, "ERFLOW", stop);
     }
     *bytes += std::min(end + 1, size);
     kept = size - std::min(end + 1, size);

@@ -4,6 +4,8 @@
 #include <cctype>
 
 #include "audit/readers/input/file.h"
+#include "audit/readers/rollout/known_maps.h"
+#include "audit/readers/scalars/step_name.h"
 
 namespace plumbline::audit {
 namespace {
@@ -65,7 +67,54 @@ std::string_view FirstLineWithNumber(std::string_view text) {
   return {};
 }
 
+// A file that a tool writes beside one that is read: by its name, not where it is read itself.
+struct KnownName {
+  std::string_view ending, found;
+};
+constexpr KnownName kKnownNames[] = {
+    {"all_results.json",
+     "the last values of a run of transformers: audit trainer_state.json beside it, which has all"},
+    {"train_results.json",
+     "the last values of a run of transformers: audit trainer_state.json beside it, which has all"},
+    {"eval_results.json",
+     "the last values of a run of transformers: audit trainer_state.json beside it, which has all"},
+    {"catboost_training.json",
+     "a copy of what CatBoost writes beside it: audit the folder, or learn_error.tsv"},
+};
+
+std::string RefusalOfRollout(std::string_view head) {
+  const std::string_view map = KnownMapFor(head);
+  if (!map.empty())
+    return "a rollout file of " + std::string(map) + ": audit it with --map " + std::string(map);
+  if (HoldsSamplesAlone(head))
+    return "samples (prompts and answers) without log-probabilities: audit the run's log or the "
+           "files of its tracker; for records that have them, --map FILE states their columns "
+           "(docs/rollout_records.md)";
+  return "";
+}
+
+bool HasTrainingLine(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (HasDigitAndLetter(line) && HasTrainingWord(line)) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool IsOfAim(std::string_view path) {
+  return path.find("/.aim/") != std::string_view::npos || path.starts_with(".aim/");
+}
+
+std::string RefusalOfAim(std::string_view path) {
+  const size_t at = path.find(".aim/");
+  const std::string repository(at == 0 ? "." : path.substr(0, at - 1));
+  return "a part of the aim repository " + repository +
+         ", a store of its own: write its metrics as CSV with aim's Python package "
+         "(docs/scalars.md, aim), then audit that";
+}
 
 bool LooksLikeText(std::string_view head) {
   return !head.empty() && std::count_if(head.begin(), head.end(), [](char c) {
@@ -75,14 +124,21 @@ bool LooksLikeText(std::string_view head) {
 }
 
 bool LooksLikeLog(std::string_view path, std::string_view head) {
-  static constexpr std::string_view kEndings[] = {".log", ".out",   ".err", ".txt",
-                                                  ".csv", ".jsonl", ".tsv"};
-  return LooksLikeText(head) && !FirstLineWithNumber(head).empty() &&
-         std::any_of(std::begin(kEndings), std::end(kEndings),
-                     [&](std::string_view ending) { return path.ends_with(ending); });
+  static constexpr std::string_view kLogs[] = {".log", ".out", ".err"};
+  static constexpr std::string_view kOthers[] = {".txt", ".csv", ".jsonl", ".tsv"};
+  const auto ends = [&](std::string_view ending) { return path.ends_with(ending); };
+  if (!LooksLikeText(head) || FirstLineWithNumber(head).empty()) return false;
+  if (std::any_of(std::begin(kLogs), std::end(kLogs), ends)) return true;
+  // requirements.txt is none.
+  return std::any_of(std::begin(kOthers), std::end(kOthers), ends) && HasTrainingLine(head);
 }
 
 std::string RefusalOf(std::string_view path, std::string_view head) {
+  if (IsOfAim(path)) return RefusalOfAim(path);
+  for (const KnownName& known : kKnownNames) {
+    if (path.ends_with(known.ending)) return std::string(known.found);
+  }
+  if (std::string rollout = RefusalOfRollout(head); !rollout.empty()) return rollout;
   if (head.size() > 262 && head.substr(257, 5) == "ustar")
     return "something packed: unpack it with tar -xf FILE, then audit what it held";
   for (const Known& known : kKnown) {

@@ -104,6 +104,7 @@ Selection::Result Selection::Of(const std::vector<const v1::Finding*>& findings)
   Result result;
   for (const v1::Finding* finding : findings) {
     const bool whole_run = finding->rule().rfind("meta/", 0) == 0;
+    if (repeated.contains(finding->fingerprint())) continue;
     if (SaysThatNothingWasJudged(*finding)) {
       result.shown.push_back(finding);
     } else if (baseline && baseline->Knows(*finding)) {

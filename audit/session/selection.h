@@ -33,7 +33,8 @@ class Baseline {
 
 struct Selection {
   std::optional<Baseline> baseline;
-  std::optional<int64_t> since;  // findings that end before this step are left out
+  std::optional<int64_t> since;    // findings that end before this step are left out
+  std::set<std::string> repeated;  // fingerprints of what another finding stands for (repeats.h)
 
   struct Result {
     std::vector<const v1::Finding*> shown;

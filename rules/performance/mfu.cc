@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
+#include "base/names/name_memo.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -95,9 +96,21 @@ bool HasWords(const std::string& op, std::initializer_list<const char*> all) {
   });
 }
 
-bool TellsMfu(const std::string& op) { return HasWords(op, {"mfu"}); }
-bool TellsSpeed(const std::string& op) { return HasWords(op, {"tokens", "per", "second"}); }
-bool OfOneGpu(const std::string& op) { return HasWords(op, {"per", "gpu"}); }
+// What a name states, kept: it is asked for at each step of each series.
+struct MfuName {
+  bool mfu = false, speed = false, one_gpu = false;
+};
+MfuName NameOfMfu(const std::string& op) {
+  thread_local NameMemo<MfuName> memo;
+  return memo.Of(op, [&op](std::string_view) {
+    return MfuName{HasWords(op, {"mfu"}), HasWords(op, {"tokens", "per", "second"}),
+                   HasWords(op, {"per", "gpu"})};
+  });
+}
+
+bool TellsMfu(const std::string& op) { return NameOfMfu(op).mfu; }
+bool TellsSpeed(const std::string& op) { return NameOfMfu(op).speed; }
+bool OfOneGpu(const std::string& op) { return NameOfMfu(op).one_gpu; }
 
 // What the user said of model and cluster.
 struct Facts {

@@ -361,7 +361,8 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
        "expected one of flight-recorder, kineto, checkpoint, safetensors, run-record, nccl-log, "
        "rollout-jsonl, prime-rl, nemo-rl, "
        "tensorboard, "
-       "wandb, mlflow, tracker-database, jsonl, csv, trainer-log, found parquet"},
+       "wandb, swanlab, comet, sacred, mlflow, tracker-database, jsonl, csv, trainer-log, found "
+       "parquet"},
       {{"audit", clean_, "--rules", "causality/nope"}, "no rule matches 'causality/nope'"},
       {{"audit", clean_, "--rules", "meta/*,nope"}, "no rule matches 'nope'"},
       {{"audit", clean_, "--set", "nonsense"}, "expected RULE.OPTION=VALUE"},

@@ -32,6 +32,11 @@ TEST(LoggerFiles, MlflowsStore) {
   // Stores of old have no step.
   EXPECT_EQ(Mlflow("1700000000000 2.5\n1700000001000 2.25\n").Steps("train/loss"), (Steps{0, 1}));
   EXPECT_NE(Mlflow("1700000000000 2.5 0\nno metric\n").Problems(), "");
+  // A trainer that gives no step writes 0 each time.
+  const PointsRead zeros =
+      Mlflow("1700000000000 2.5 0\n1700000001000 2.25 0\n1700000002000 nan 0\n");
+  EXPECT_EQ(zeros.Steps("train/loss"), (Steps{0, 1, 2}));
+  EXPECT_NE(zeros.Problems().find("found 2 more points of step 0"), std::string::npos);
   EXPECT_TRUE(Recognises(MlflowFormat(), "1700000000000 2.5 0\n", "run/metrics/loss"));
   EXPECT_FALSE(Recognises(MlflowFormat(), "1700000000000 2.5 0\n", "loss"));
   EXPECT_FALSE(Recognises(MlflowFormat(), "step,loss\n1,2\n", "run/metrics/loss"));
@@ -59,6 +64,13 @@ TEST(LoggerFiles, DatabasesOfTrackers) {
   EXPECT_EQ(read.Steps("loss"), (Steps{10, 20}));
   EXPECT_TRUE(std::isnan(read.Values("loss").back()));
   EXPECT_TRUE(std::isinf(read.Values("lr").back()));
+  const std::string zeros = MakeDatabase(
+      "CREATE TABLE metrics (key TEXT, value REAL, timestamp INTEGER, run_uuid TEXT, step INTEGER, "
+      "is_nan BOOLEAN); INSERT INTO metrics VALUES ('loss', 2.5, 1, 'abc', 0, 0), "
+      "('loss', 2, 2, 'abc', 0, 0), ('lr', 1, 1, 'abc', 0, 0), ('lr', 1, 2, 'abc', 10, 0);");
+  const PointsRead counted = ReadPoints(DatabaseFormat(), zeros, {}, "mlflow.db");
+  EXPECT_EQ(counted.Steps("loss"), (Steps{0, 1}));
+  EXPECT_EQ(counted.Steps("lr"), (Steps{0, 10}));
   const std::string trackio = MakeDatabase(
       "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, "
       "metrics TEXT); INSERT INTO metrics VALUES (1, 't', 'a', 0, '{\"loss\": 2.5}'), "
@@ -72,24 +84,163 @@ TEST(LoggerFiles, DatabasesOfTrackers) {
   EXPECT_NO_FATAL_FAILURE(ReadPoints(DatabaseFormat(), cut, {}, "cut.db"));
 }
 
+// The layout of the JSON does not matter: lists of lines or one string, on one line or many.
 TEST(LoggerFiles, ANotebooksOutput) {
-  const std::string notebook =
-      "{\n \"cells\": [\n  {\n   \"outputs\": [\n    {\n     \"text\": [\n"
-      "      \"Epoch 1, Loss: 2.5\\n\",\n      \"Epoch 2, Loss: nan\\n\"\n     ]\n    },\n"
-      "    {\n     \"data\": {\n      \"text/html\": [\n       \"<table>\\n\",\n"
-      "       \"  <tr style=\\\"text-align: left;\\\">\\n\",\n       \"   <th>Step</th>\\n\",\n"
-      "       \"   <th>Training Loss</th>\\n\",\n       \"  </tr>\\n\",\n       \"  <tr>\\n\",\n"
-      "       \"   <td>500</td>\\n\",\n       \"   <td>1.25</td>\\n\",\n       \"  </tr>\\n\"\n"
-      "      ]\n     }\n    }\n   ],\n   \"source\": [\n"
-      "    \"print(f'Epoch {epoch}, Loss: {loss}')\\n\"\n   ]\n  }\n ],\n \"nbformat\": 4\n}\n";
-  EXPECT_TRUE(Recognises(TrainerLogFormat(), notebook, "train.ipynb"));
-  const PointsRead read = ReadPoints(TrainerLogFormat(), notebook, {}, "train.ipynb");
-  EXPECT_EQ(read.Steps("Loss"), (Steps{1, 2}));
-  EXPECT_TRUE(std::isnan(read.Values("Loss").back()));
-  EXPECT_EQ(read.Steps("Training Loss"), (Steps{500}));
-  EXPECT_EQ(read.Values("Training Loss"), (Values{1.25}));
+  const std::string lines = R"(["Epoch 1, Loss: 2.5\n", "Epoch 2, Loss: nan\n"])";
+  const std::string one = R"("Epoch 1, Loss: 2.5\nEpoch 2, Loss: nan\n")";
+  const std::string row = R"(<tr>\n   <td>500</td>\n   <td class=\"a\">1.25</td>\n  </tr>\n)";
+  const std::string html =
+      R"(<table>\n <thead>\n  <tr style=\"text-align: left;\">\n   <th>Step</th>\n)"
+      R"(   <th>Training Loss</th>\n  </tr>\n)" +
+      row + "</table>";
+  for (const std::string& text : {lines, one}) {
+    for (const char* gap : {"", "\n  "}) {
+      const std::string space(gap);
+      const std::string notebook =
+          "{" + space + "\"cells\": [" + space +
+          "{\"source\": [\"print(f'Epoch {epoch}, Loss: {loss}')\"], \"outputs\": [" + space +
+          "{\"text\": " + text + "}," + space + "{\"data\": {\"text/html\": [\"" + html +
+          "\"]}}]}]," + space + "\"nbformat\": 4}";
+      EXPECT_TRUE(Recognises(TrainerLogFormat(), notebook, "train.ipynb")) << notebook;
+      const PointsRead read = ReadPoints(TrainerLogFormat(), notebook, {}, "train.ipynb");
+      EXPECT_EQ(read.Steps("Loss"), (Steps{1, 2})) << read.Text();
+      EXPECT_TRUE(std::isnan(read.Values("Loss").back()));
+      EXPECT_EQ(read.Steps("Training Loss"), (Steps{500}));
+      EXPECT_EQ(read.Values("Training Loss"), (Values{1.25}));
+      // Cut anywhere, it is no error.
+      for (size_t size = 0; size < notebook.size(); size += 7)
+        EXPECT_NO_FATAL_FAILURE(
+            ReadPoints(TrainerLogFormat(), notebook.substr(0, size), {}, "train.ipynb"));
+    }
+  }
   EXPECT_FALSE(
       Recognises(TrainerLogFormat(), "{\n \"cells\": [],\n \"nbformat\": 4\n}\n", "empty.ipynb"));
+}
+
+std::string Written(const std::string& name) {
+  return test::ReadFile(std::string(PLUMBLINE_SOURCE_DIR) + "/tests/audit/data/loggers/" + name);
+}
+
+// What log services export as one document or one table.
+TEST(LoggerFiles, ExportsOfLogServices) {
+  const std::pair<const char*, const char*> files[] = {
+      {"events.json",
+       "{\"events\": [{\"timestamp\": 1, \"message\": \"step 1 loss 2.5 lr 1e-4\"},\n"
+       "{\"timestamp\": 2, \"message\": \"step 2 loss nan lr 1e-4\"}]}"},
+      {"read.json",
+       "[\n {\n  \"insertId\": \"a\",\n  \"textPayload\": \"step 1 loss 2.5 lr 1e-4\"\n },\n"
+       " {\n  \"textPayload\": \"step 2 loss nan lr 1e-4\"\n }\n]\n"},
+      {"export.csv",
+       "timestamp,message\n1700000000000,step 1 loss 2.5 lr 1e-4\n"
+       "1700000000001,step 2 loss nan lr 1e-4\n"}};
+  for (const auto& [name, bytes] : files) {
+    EXPECT_TRUE(Recognises(TrainerLogFormat(), bytes, name)) << name;
+    const PointsRead read = ReadPoints(TrainerLogFormat(), bytes, {}, name);
+    EXPECT_EQ(read.Steps("loss"), (Steps{1, 2})) << name << read.Text();
+    EXPECT_TRUE(std::isnan(read.Values("loss").back()));
+  }
+  EXPECT_FALSE(Recognises(TrainerLogFormat(), "[{\"message\": \"hello 1\"}]", "chat.json"));
+}
+
+// A log that was cut while the trainer had it open begins with zeros; a crash leaves a block.
+TEST(LoggerFiles, ZerosInALog) {
+  for (const size_t zeros : {1, 64, 100, 500, 5000, 20000}) {
+    const std::string block(zeros, '\0');
+    for (const bool first : {true, false}) {
+      const std::string line = "step 1 loss 2.5 lr 1e-4\n";
+      const std::string log =
+          (first ? block + line : line + block + "\n") + "step 2 loss nan lr 1e-4\n";
+      EXPECT_TRUE(Recognises(TrainerLogFormat(), log, "train.log")) << zeros;
+      const PointsRead read = ReadPoints(TrainerLogFormat(), log, {}, "train.log");
+      EXPECT_EQ(read.Steps("loss"), (Steps{1, 2})) << zeros << read.Text();
+    }
+  }
+  EXPECT_FALSE(Recognises(TrainerLogFormat(), std::string(8000, '\0'), "train.log"));
+}
+
+// Ten rows, ten steps apart; the loss of the eighth is NaN.
+void ExpectTenRows(const PointsRead& read, const std::string& loss, bool norms = true) {
+  EXPECT_EQ(read.Steps(loss), (Steps{0, 10, 20, 30, 40, 50, 60, 70, 80, 90})) << read.Text();
+  const Values values = read.Values(loss);
+  ASSERT_EQ(values.size(), 10u);
+  for (size_t i = 0; i < 10; ++i) {
+    if (i == 7) {
+      EXPECT_TRUE(std::isnan(values[i]));
+    } else {
+      EXPECT_DOUBLE_EQ(values[i], 2.5 - 0.125 * static_cast<double>(i));
+    }
+  }
+  EXPECT_EQ(read.Values("grad_norm").size(), norms ? 10u : 0u);
+  EXPECT_EQ(read.Problems(), "");
+}
+
+// Written by SwanLab 0.10.3 and 0.6.8.
+TEST(LoggerFiles, SwanlabsRuns) {
+  for (const char* name : {"run-2.swanlab", "backup.swanlab"}) {
+    const std::string bytes = Written(name);
+    EXPECT_TRUE(Recognises(SwanlabFormat(), bytes, name));
+    EXPECT_FALSE(Recognises(WandbFormat(), bytes, name));
+    const PointsRead read = ReadPoints(SwanlabFormat(), bytes, {}, name);
+    ExpectTenRows(read, "train/loss");
+    EXPECT_EQ(read.run.substr(0, 8), "run-nan ") << read.run;
+    // A piece at a time; cut; damaged.
+    ExpectTenRows(ReadPoints(SwanlabFormat(), bytes, {}, name, 100), "train/loss");
+    const PointsRead cut = ReadPoints(SwanlabFormat(), bytes.substr(0, bytes.size() - 5), {}, name);
+    EXPECT_NE(cut.Problems().find("note"), std::string::npos);
+    std::string damaged = bytes;
+    damaged[bytes.size() / 2] ^= 1;
+    EXPECT_NE(ReadPoints(SwanlabFormat(), damaged, {}, name).Problems().find("error"),
+              std::string::npos);
+  }
+  EXPECT_FALSE(Recognises(SwanlabFormat(), std::string(":SWL\xd6\xe1\x07", 7), "run.swanlab"));
+}
+
+// Written by comet_ml 3.
+TEST(LoggerFiles, CometsExperiments) {
+  const std::string archive = Written("comet.zip");
+  EXPECT_TRUE(Recognises(CometFormat(), archive, "comet.zip"));
+  const PointsRead read = ReadPoints(CometFormat(), archive, {}, "comet.zip");
+  ExpectTenRows(read, "train_loss");
+  EXPECT_EQ(read.run, "run-nan");
+  EXPECT_EQ(read.report.settings.at("config: lr"), "0.001");
+  EXPECT_FALSE(read.report.settings.contains("config: curr_step"));
+  // What it holds, unpacked.
+  const size_t begin = archive.find("{\"payload\"");
+  const std::string messages = archive.substr(begin, archive.rfind("}\n") + 2 - begin);
+  EXPECT_TRUE(Recognises(CometFormat(), messages, "messages.json"));
+  ExpectTenRows(ReadPoints(CometFormat(), messages, {}, "messages.json"), "train_loss");
+  EXPECT_NE(ReadPoints(CometFormat(), messages + "no message\n", {}, "messages.json")
+                .Problems()
+                .find("error"),
+            std::string::npos);
+  const PointsRead cut = ReadPoints(CometFormat(), archive.substr(0, 3000), {}, "comet.zip");
+  EXPECT_NE(cut.Problems().find("end record"), std::string::npos) << cut.Problems();
+}
+
+// Written by sacred 0.8.7.
+TEST(LoggerFiles, SacredsMetrics) {
+  const std::string metrics = Written("sacred_metrics.json");
+  EXPECT_TRUE(Recognises(SacredFormat(), metrics, "metrics.json"));
+  EXPECT_FALSE(Recognises(JsonLinesFormat(), metrics, "metrics.json"));
+  const PointsRead read = ReadPoints(SacredFormat(), metrics, {}, "metrics.json");
+  ExpectTenRows(read, "train.loss", false);
+  EXPECT_EQ(read.Steps("val.loss"), (Steps{0, 50}));
+  EXPECT_EQ(ReadPoints(SacredFormat(),
+                       "{\"loss\": {\"steps\": [1, 2], \"values\": [{\"dtype\": \"float64\", "
+                       "\"value\": 2.5}, Infinity], \"timestamps\": []}}")
+                .Values("loss")[0],
+            2.5);
+  const PointsRead cut = ReadPoints(SacredFormat(), metrics.substr(0, metrics.size() / 2));
+  EXPECT_NE(cut.Problems().find("note"), std::string::npos) << cut.Problems();
+  const PointsRead other = ReadPoints(SacredFormat(), "{\"loss\": {\"steps\": [1] x}}");
+  EXPECT_NE(other.Problems().find("error"), std::string::npos);
+}
+
+TEST(LoggerFiles, CatboostsTables) {
+  const std::string table = Written("learn_error.tsv");
+  EXPECT_TRUE(Recognises(CsvFormat(), table, "learn_error.tsv"));
+  const PointsRead read = ReadPoints(CsvFormat(), table, {}, "learn_error.tsv");
+  EXPECT_EQ(read.Steps("RMSE"), (Steps{0, 1, 2, 3, 4}));
 }
 
 TEST(LoggerFiles, KerassHistory) {

@@ -63,7 +63,11 @@ std::string ReadPointBytes(const uint8_t* data, size_t size, const PointFormat& 
   format.recognise(report.path, bytes.substr(0, Reader::kHeadBytes));
   CheckingSink sink(names);
   const std::unique_ptr<PointFile> file = format.open(&report, {});
-  RequireOfPoints(file != nullptr, "a file that is there can be opened");
+  if (file == nullptr) {
+    RequireOfPoints(report.failed(), "a file that cannot be opened has a problem");
+    close(fd);
+    return "";
+  }
   while (file->Read(&sink)) {
   }
   file->Close(&sink);

@@ -84,6 +84,41 @@ TEST(TextScalarsMutation, RandomGrammar) {
   }
 }
 
+// Files that loggers wrote, as themselves.
+struct LoggerFile {
+  const char* name;
+  const PointFormat& (*format)();
+};
+constexpr LoggerFile kLoggerFiles[] = {{"run-2.swanlab", SwanlabFormat},
+                                       {"backup.swanlab", SwanlabFormat},
+                                       {"comet.zip", CometFormat},
+                                       {"sacred_metrics.json", SacredFormat}};
+
+std::string Written(const LoggerFile& file) {
+  return test::ReadFile(std::string(PLUMBLINE_SOURCE_DIR) + "/tests/audit/data/loggers/" +
+                        file.name);
+}
+
+TEST(LoggerFilesMutation, Bytes) {
+  std::mt19937 random(5);
+  for (const LoggerFile& file : kLoggerFiles) {
+    const std::string good = Written(file);
+    for (size_t i = 0; i < 200; ++i) Read(Mutate(good, random), file.format());
+  }
+}
+
+TEST(LoggerFilesMutation, EachByteFlippedAndEachLength) {
+  for (const LoggerFile& file : kLoggerFiles) {
+    std::string bytes = Written(file);
+    for (size_t at = 0; at < bytes.size(); at += 1 + bytes.size() / 1500) {
+      Read(bytes.substr(0, at), file.format());
+      bytes[at] = static_cast<char>(bytes[at] ^ 0x41);
+      Read(bytes, file.format());
+      bytes[at] = static_cast<char>(bytes[at] ^ 0x41);
+    }
+  }
+}
+
 std::string NcclLog() {
   std::string bytes;
   for (int rank = 0; rank < 2; ++rank) {

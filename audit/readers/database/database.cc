@@ -106,6 +106,9 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
     if (damaged_ > 0)
       report_->Add(0, "expected JSON in each row of metrics, found " + std::to_string(damaged_) +
                           " rows with something else");
+    if (numbered_ > 0)
+      report_->Note("expected a step with each point, found " + std::to_string(numbered_) +
+                    " more points of step 0: a series' points are counted, from 0");
     if (runs_ > 1)
       report_->Note("it holds " + std::to_string(runs_) +
                     " runs: the name of each stands before its series");
@@ -139,7 +142,16 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
     // MLflow stores infinities as the largest double.
     if (std::fabs(value) >= std::numeric_limits<double>::max())
       value = std::copysign(std::numeric_limits<double>::infinity(), value);
-    Take(TextOf(row, 2), nan ? std::numeric_limits<double>::quiet_NaN() : value);
+    const std::string_view key = TextOf(row, 2);
+    // A trainer that gives no step writes 0 each time. Rows are in the order of run and key.
+    const bool same = series_ == prefix_ + std::string(key);
+    if (!same) series_ = prefix_ + std::string(key);
+    zeros_ = same ? zeros_ + 1 : 0;
+    if (step_ == 0 && zeros_ > 0) {
+      step_ = zeros_;
+      ++numbered_;
+    }
+    Take(key, nan ? std::numeric_limits<double>::quiet_NaN() : value);
   }
 
   void Take(std::string_view name, double value) override {
@@ -154,6 +166,9 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
   PointSink* sink_ = nullptr;
   int64_t step_ = 0, runs_ = 0;
   std::string prefix_;
+  std::string series_;     // of the row before
+  int64_t zeros_ = 0;      // rows of that series before this one
+  uint64_t numbered_ = 0;  // rows of step 0 whose step is their number
   uint64_t damaged_ = 0, bytes_ = 0;
   bool done_ = false;
 };

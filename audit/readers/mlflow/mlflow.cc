@@ -69,15 +69,26 @@ class MlflowFile : public TextPointFile {
                    line.ended);
       return;
     }
+    // A trainer that gives no step writes 0 each time.
+    stepped_ |= point->step != 0;
+    const bool again = !stepped_ && counted_ > 0;
+    numbered_ += again ? 1 : 0;
+    sink->Add(again ? counted_ : point->step, column_, point->value);
     ++counted_;
     ++report().records;
-    sink->Add(point->step, column_, point->value);
+  }
+
+  void Finish(PointSink* /*sink*/) override {
+    if (numbered_ > 0)
+      report().Note("expected a step with each point, found " + std::to_string(numbered_) +
+                    " more points of step 0: the points are counted, from 0");
   }
 
  private:
   bool begun_ = false;
   uint32_t column_ = PointSink::kNoColumn;
-  int64_t counted_ = 0;
+  int64_t counted_ = 0, numbered_ = 0;  // points; those whose step is their number
+  bool stepped_ = false;                // some point has a step other than 0
 };
 
 bool IsMlflow(std::string_view path, std::string_view head) {

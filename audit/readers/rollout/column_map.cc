@@ -12,6 +12,7 @@
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/spelling.h"
+#include "audit/readers/rollout/known_maps.h"
 
 namespace plumbline::audit {
 namespace {
@@ -204,6 +205,8 @@ class MapReader {
 absl::StatusOr<ColumnMap> ReadColumnMap(const std::string& path) {
   constexpr uint64_t kMost = 1 << 20;
   const absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (const std::optional<std::string_view> known = KnownMap(path); !file.ok() && known)
+    return MapReader(path).Read(std::string(*known));
   if (!file.ok())
     return absl::InvalidArgumentError(path + ": " + std::string(file.status().message()));
   if (file->size() > kMost)

@@ -9,7 +9,8 @@
 
 namespace plumbline::audit {
 
-// docs/rollout_records.md says what the file may hold. InvalidArgument "FILE:LINE: expected ..." on
+// docs/rollout_records.md says what the file may hold. A path at which no file lies may be the name
+// of a map that is in the program (known_maps.h). InvalidArgument "FILE:LINE: expected ..." on
 // anything else: an option that is not read would be missing from the verdict.
 absl::StatusOr<ColumnMap> ReadColumnMap(const std::string& path);
 

@@ -17,7 +17,9 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr std::string_view kSplits[] = {"train", "training",   "val",  "valid", "validation",
-                                        "eval",  "evaluation", "test", "dev"};
+                                        "eval",  "evaluation", "test", "dev",   "learn"};
+// Behind the split's name in those of files: CatBoost's learn_error.tsv and test_error.tsv.
+constexpr std::string_view kErrorFile = "_error";
 
 std::string LowerCase(std::string_view text) {
   std::string lower(text);
@@ -29,7 +31,9 @@ bool IsSplit(std::string_view name) {
   return std::find(std::begin(kSplits), std::end(kSplits), LowerCase(name)) != std::end(kSplits);
 }
 
-bool IsTraining(std::string_view name) { return LowerCase(name).starts_with("train"); }
+bool IsTraining(std::string_view name) {
+  return LowerCase(name).starts_with("train") || LowerCase(name) == "learn";
+}
 
 bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 bool IsNumeral(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
@@ -147,13 +151,27 @@ bool PlaceOfMetric(Path* path) {
   return false;
 }
 
+// "val.csv": "val"; "test_error.tsv": "test". The rest tells which files belong together.
+std::string SplitOf(const std::string& file, std::string* rest) {
+  std::string stem = file.substr(0, file.find('.'));
+  if (stem.ends_with(kErrorFile)) {
+    stem.resize(stem.size() - kErrorFile.size());
+    *rest = kErrorFile;
+  } else {
+    rest->clear();
+  }
+  return stem;
+}
+
 // train.csv and val.csv of one folder are one run, named after the first.
 void PlaceByFile(std::vector<Path>* paths) {
-  std::map<Names, std::string> training;  // folder -> its training file
+  std::map<std::pair<Names, std::string>, std::string> training;  // folder, rest -> training file
+  std::string rest;
   for (const Path& path : *paths) {
     const std::string& file = path.names.back();
-    if (IsTraining(file.substr(0, file.find('.'))) && IsSplit(file.substr(0, file.find('.'))))
-      training.emplace(FolderOf(path), file);
+    const std::string split = SplitOf(file, &rest);
+    if (IsTraining(split) && IsSplit(split))
+      training.emplace(std::pair(FolderOf(path), rest), file);
   }
   for (Path& path : *paths) {
     if (PlaceOfMetric(&path)) continue;
@@ -164,11 +182,11 @@ void PlaceByFile(std::vector<Path>* paths) {
       const std::string& folder = path.names[path.names.size() - 2];
       if (IsSplit(folder) && !IsTraining(folder)) path.place.prefix = folder;
     }
-    const std::string stem = file.substr(0, file.find('.'));
-    const auto main = training.find(FolderOf(path));
-    if (!IsSplit(stem) || main == training.end() || main->second == file) continue;
+    const std::string split = SplitOf(file, &rest);
+    const auto main = training.find({FolderOf(path), rest});
+    if (!IsSplit(split) || main == training.end() || main->second == file) continue;
     path.key.back() = main->second;
-    path.place.prefix = stem;
+    path.place.prefix = split;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "audit/readers/input/json_cursor.h"
+#include "audit/readers/scalars/text_file.h"
 #include "base/printable.h"
 
 namespace plumbline::audit {
@@ -121,6 +122,13 @@ void FileSink::BeginAttempt(OfRank* of) {
     run_->begun.resize(part.attempt, std::numeric_limits<double>::quiet_NaN());
   double& begun = run_->begun[part.attempt - 1];
   if (with_file && !(begun <= begun_)) begun = begun_;
+}
+
+void FileSink::Setting(std::string_view name, std::string_view value) {
+  constexpr size_t kMostSettings = 4096, kMostBytes = 1024;
+  if (value.empty() || value.size() > kMostBytes || report_->settings.size() >= kMostSettings)
+    return;
+  report_->settings["config: " + PlainName(name)] = PlainName(value);
 }
 
 void FileSink::Resumed() {

@@ -40,6 +40,7 @@ class FileSink final : public PointSink {
   void Unplaced(uint64_t values) override { unplaced_ += values; }
   void Belongs(std::string_view run, int64_t rank) override;
   void Ended(int32_t status) override;
+  void Setting(std::string_view name, std::string_view value) override;
 
   void Finish();
   // Points that were left out, and tell nothing of it but their number.

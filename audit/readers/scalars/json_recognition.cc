@@ -7,6 +7,7 @@
 #include "audit/readers/input/json_cursor.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/rollout/jsonl.h"
+#include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/json_record.h"
 #include "audit/readers/scalars/step_name.h"
 
@@ -112,7 +113,7 @@ bool LooksLikeColumns(std::string_view text) {
 
 bool IsRollout(std::string_view path, std::string_view head) {
   return NativeRollouts().Recognise(path, head) || PrimeRlRollouts().Recognise(path, head) ||
-         NemoRlRollouts().Recognise(path, head);
+         NemoRlRollouts().Recognise(path, head) || !KnownMapFor(head).empty();
 }
 
 }  // namespace

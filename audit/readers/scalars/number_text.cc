@@ -69,7 +69,11 @@ const char* PassType(const char* from, const char* to) {
 }  // namespace
 
 const char* ScanNumber(const char* from, const char* to, double* value) {
-  if (const char* other = ScanOtherWord(from, to, value); other != from) return other;
+  // Nearly all begin with a digit, and "1.#" alone needs a look then.
+  const bool digit = from != to && *from >= '0' && *from <= '9';
+  if (!digit || (to - from > 2 && from[2] == '#')) {
+    if (const char* other = ScanOtherWord(from, to, value); other != from) return other;
+  }
   const char* start = from;
   if (start != to && *start == '+') {
     ++start;

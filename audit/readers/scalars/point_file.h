@@ -37,6 +37,8 @@ class PointSink {
   virtual void Belongs(std::string_view run, int64_t rank) = 0;
   // How the process ended, where the file says it: its exit status.
   virtual void Ended(int32_t /*status*/) {}
+  // A setting of the run that the file states.
+  virtual void Setting(std::string_view /*name*/, std::string_view /*value*/) {}
 
   static constexpr uint32_t kNoColumn = UINT32_MAX;
 };
@@ -76,5 +78,8 @@ const PointFormat& JsonLinesFormat();  // also one JSON document: trainer_state.
 const PointFormat& TrainerLogFormat();
 const PointFormat& MlflowFormat();
 const PointFormat& DatabaseFormat();  // of MLflow or trackio, in SQLite
+const PointFormat& SwanlabFormat();
+const PointFormat& CometFormat();   // offline experiments
+const PointFormat& SacredFormat();  // a FileStorageObserver's metrics.json
 
 }  // namespace plumbline::audit

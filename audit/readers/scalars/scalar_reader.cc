@@ -205,8 +205,9 @@ const Reader* ReaderByStep(std::string_view path, std::string_view head, const s
 
 std::vector<const Reader*> ScalarReaders() {
   static const ScalarReader json_lines(JsonLinesFormat()), csv(CsvFormat()),
-      trainer_log(TrainerLogFormat()), mlflow(MlflowFormat()), database(DatabaseFormat());
-  return {&TensorBoardReader(), &WandbReader(), &mlflow,     &database,
+      trainer_log(TrainerLogFormat()), mlflow(MlflowFormat()), database(DatabaseFormat()),
+      swanlab(SwanlabFormat()), comet(CometFormat()), sacred(SacredFormat());
+  return {&TensorBoardReader(), &WandbReader(), &swanlab,    &comet, &sacred, &mlflow, &database,
           &json_lines,          &csv,           &trainer_log};
 }
 

@@ -4,7 +4,9 @@
 #include <iterator>
 #include <tuple>
 
+#include "analysis/role/role.h"
 #include "audit/readers/scalars/number_text.h"
+#include "base/names/name_memo.h"
 
 namespace plumbline::audit {
 namespace {
@@ -66,7 +68,7 @@ bool IsWordLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '
 
 }  // namespace
 
-int StepNameRank(std::string_view name) {
+static int FindStepNameRank(std::string_view name) {
   constexpr size_t kLongest = 24;
   if (name.size() > kLongest) return -1;
   const std::string lower = Lower(name);
@@ -76,6 +78,21 @@ int StepNameRank(std::string_view name) {
   if (epoch == std::end(kEpochNames)) return -1;
   return static_cast<int>(std::size(kStepNames) +
                           static_cast<size_t>(epoch - std::begin(kEpochNames)));
+}
+
+int StepNameRank(std::string_view name) {
+  thread_local NameMemo<int> memo;
+  return memo.Of(name, FindStepNameRank);
+}
+
+bool BeginsStepName(std::string_view word) {
+  static constexpr std::string_view kFirst = "_ceginostu";  // of all names
+  if (word.empty() || kFirst.find(static_cast<char>(word[0] | 0x20)) == std::string_view::npos)
+    return word.starts_with('_');
+  const std::string lower = Lower(word);
+  const auto begins = [&](std::string_view name) { return name.starts_with(lower); };
+  return std::any_of(std::begin(kStepNames), std::end(kStepNames), begins) ||
+         std::any_of(std::begin(kEpochNames), std::end(kEpochNames), begins);
 }
 
 bool IsEpochName(std::string_view name) {
@@ -89,7 +106,7 @@ bool IsBatchName(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), Lower(name)) != std::end(kNames);
 }
 
-bool HasTrainingWord(std::string_view name) {
+static bool FindTrainingWord(std::string_view name) {
   const std::string lower = Lower(name);
   if (lower.find("learning rate") != std::string::npos ||
       lower.find("learning_rate") != std::string::npos ||
@@ -113,7 +130,12 @@ bool HasTrainingWord(std::string_view name) {
       return true;
     begin = end;
   }
-  return false;
+  return IsOfBooster(name);
+}
+
+bool HasTrainingWord(std::string_view name) {
+  thread_local NameMemo<bool> memo;
+  return memo.Of(name, FindTrainingWord);
 }
 
 bool IsNestedStep(std::string_view name) {

@@ -11,6 +11,8 @@ namespace plumbline::audit {
 
 // 0 is asked first: step, _step, global_step, iteration, iter, ... in any case; -1: no such name.
 int StepNameRank(std::string_view name);
+// Whether such a name may begin with this word: "global" of "global step".
+bool BeginsStepName(std::string_view word);
 // A step within an object of a record: "fields/step", "record/extra/step".
 bool IsNestedStep(std::string_view name);
 // An epoch is a step where there is no other.

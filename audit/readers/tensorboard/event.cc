@@ -6,13 +6,15 @@
 #include <cstring>
 
 #include "audit/readers/scalars/wire.h"
+#include "audit/readers/tensorboard/hparams.h"
 #include "base/half.h"
 
 namespace plumbline::audit {
 namespace {
 
 enum EventField : uint32_t { kWallTime = 1, kStep = 2, kSummary = 5, kSessionLog = 7 };
-enum ValueField : uint32_t { kTag = 1, kSimpleValue = 2, kTensor = 8 };
+enum ValueField : uint32_t { kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9 };
+constexpr std::string_view kHparamsTag = "_hparams_/session_start_info";
 enum DType : uint64_t {
   kFloat = 1,
   kDouble = 2,
@@ -197,7 +199,7 @@ bool ReadTensor(std::string_view bytes, std::optional<double>* value) {
 
 bool ReadValue(std::string_view bytes, int64_t step, PointSink* sink) {
   WireReader summary(bytes);
-  std::string_view tag, tensor;
+  std::string_view tag, tensor, metadata;
   std::optional<double> value;
   uint32_t field = 0, type = 0;
   while (summary.Next(&field, &type)) {
@@ -210,12 +212,15 @@ bool ReadValue(std::string_view bytes, int64_t step, PointSink* sink) {
       value = std::bit_cast<float>(bits);
     } else if (field == kTensor && type == WireReader::kBytes) {
       read = summary.Bytes(&tensor) && ReadTensor(tensor, &value);
+    } else if (field == kMetadata && type == WireReader::kBytes) {
+      read = summary.Bytes(&metadata);
     } else {
       read = summary.Skip(type);
     }
     if (!read) return false;
   }
   if (summary.failed()) return false;
+  if (tag == kHparamsTag) return ReadHparams(metadata, sink);
   if (value && !tag.empty()) sink->Add(step, sink->Column(tag), *value);
   return true;
 }

@@ -65,6 +65,9 @@ class CountedSteps : public PointSink {
   void Resumed() override { sink_->Resumed(); }
   void Unplaced(uint64_t values) override { sink_->Unplaced(values); }
   void Belongs(std::string_view run, int64_t rank) override { sink_->Belongs(run, rank); }
+  void Setting(std::string_view name, std::string_view value) override {
+    sink_->Setting(name, value);
+  }
 
  private:
   PointSink* sink_ = nullptr;

@@ -11,16 +11,18 @@ namespace {
 
 constexpr int64_t kMostEpoch = int64_t{1} << 40;
 
-char LowerByte(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+inline char LowerByte(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-bool IsPartOfName(char c) { return IsPairLetter(c) || IsPairDigit(c) || c == '_'; }
+inline bool IsPartOfName(char c) { return IsPairLetter(c) || IsPairDigit(c) || c == '_'; }
 
-size_t Passed(std::string_view text, size_t at) {
+inline size_t Passed(std::string_view text, size_t at) {
   while (at < text.size() && IsSpaceByte(text[at])) ++at;
   return at;
 }
 
-bool At(std::string_view text, size_t at, char c) { return at < text.size() && text[at] == c; }
+inline bool At(std::string_view text, size_t at, char c) {
+  return at < text.size() && text[at] == c;
+}
 
 // "100/5005", spaces allowed; the end, or `at` if there is none. A date ("2024/01/02") is none.
 size_t ReadRatio(std::string_view text, size_t at, LogMark* mark) {
@@ -203,39 +205,44 @@ std::optional<LogMark> UpdateIn(std::string_view text) {
   return mark.end == number ? std::nullopt : std::optional(mark);
 }
 
-// "Train: 0 [  50/1251 (  4%)]", "Test:  [49/50]".
+// "Train: 0 [  50/1251 (  4%)]" behind the word: its epoch and batches.
+std::optional<LogMark> PhaseAt(std::string_view text, size_t at, std::string_view phase) {
+  LogMark mark;
+  mark.begin = at;
+  mark.evaluation = !phase.starts_with("train");
+  at = Passed(text, at + phase.size());
+  if (!At(text, at, ':')) return std::nullopt;
+  at = Passed(text, at + 1);
+  const size_t epoch = ReadCount(text, at, &mark.epoch);
+  if (epoch == at) mark.epoch = -1;
+  at = Passed(text, epoch);
+  mark.end = ReadBracket(text, at, &mark);
+  if (mark.end == at) return std::nullopt;
+  // "Train: [4/300][40/200]"
+  LogMark batches;
+  if (const size_t second = ReadBracket(text, mark.end, &batches); second != mark.end) {
+    mark.epoch = mark.step;
+    mark.step = batches.step;
+    mark.total = batches.total;
+    mark.end = second;
+  }
+  mark.batches = true;
+  return mark;
+}
+
+// "Train: 0 [  50/1251 (  4%)]", "Test:  [49/50]": a word behind a space, near the beginning.
 std::optional<LogMark> PhaseIn(std::string_view text) {
   static constexpr std::string_view kPhases[] = {"train", "training",   "test", "val",
                                                  "valid", "validation", "eval", "evaluation"};
+  constexpr size_t kFar = 96;
+  static constexpr Bytes kFirst("tTvVeE");
   if (text.find('[') == std::string_view::npos) return std::nullopt;
-  for (const std::string_view phase : kPhases) {
-    size_t at = 0;
-    while (at < text.size() && !HasWordAt(text, at, phase)) {
-      const size_t space = text.find(' ', at);
-      at = space == std::string_view::npos || space > 96 ? text.size() : space + 1;
+  for (size_t at = 0; at < text.size() && at <= kFar + 1; ++at) {
+    if (!kFirst[text[at]] || (at > 0 && text[at - 1] != ' ')) continue;
+    for (const std::string_view phase : kPhases) {
+      if (!HasWordAt(text, at, phase)) continue;
+      if (const std::optional<LogMark> mark = PhaseAt(text, at, phase)) return mark;
     }
-    if (at >= text.size()) continue;
-    LogMark mark;
-    mark.begin = at;
-    mark.evaluation = !phase.starts_with("train");
-    at = Passed(text, at + phase.size());
-    if (!At(text, at, ':')) continue;
-    at = Passed(text, at + 1);
-    const size_t epoch = ReadCount(text, at, &mark.epoch);
-    if (epoch == at) mark.epoch = -1;
-    at = Passed(text, epoch);
-    mark.end = ReadBracket(text, at, &mark);
-    if (mark.end == at) continue;
-    // "Train: [4/300][40/200]"
-    LogMark batches;
-    if (const size_t second = ReadBracket(text, mark.end, &batches); second != mark.end) {
-      mark.epoch = mark.step;
-      mark.step = batches.step;
-      mark.total = batches.total;
-      mark.end = second;
-    }
-    mark.batches = true;
-    return mark;
   }
   return std::nullopt;
 }

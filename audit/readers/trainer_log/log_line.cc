@@ -63,10 +63,6 @@ bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record)
 bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
-  if (notebook_) {
-    line = cells_.Text(line);
-    if (line.empty()) return false;
-  }
   line = open_dictionary_.Take(WithoutEscapes(line, &plain_));
   if (line.empty()) return false;
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {

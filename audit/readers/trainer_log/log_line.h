@@ -53,8 +53,6 @@ class LogParser {
  public:
   // How fractions are written in the whole log.
   void SetDecimals(Decimals decimals) { decimals_ = decimals; }
-  // The lines are those of a Jupyter notebook.
-  void SetNotebook(bool notebook) { notebook_ = notebook; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
   // The step of the newest bar of the training; -1: none was shown.
@@ -90,8 +88,6 @@ class LogParser {
   OpenDictionary open_dictionary_;
   LogTable table_;
   Decimals decimals_ = Decimals::kPoint;
-  bool notebook_ = false;
-  NotebookLines cells_;
   int64_t epoch_ = -1;                    // that a line began last; -1: none
   bool headed_ = false;                   // by a line of its own: "Epoch 3/10"
   bool under_evaluation_ = false;         // "Test Error:" stands above

@@ -30,7 +30,9 @@ class LogNames {
     std::string text;
     size_t begin = 0, size = 0;  // of the name
     double factor = 1;
+    Place* next = nullptr;  // of the text that came behind it last
   };
+  Place* last_ = nullptr;  // of the text before
   std::vector<Place> places_ = std::vector<Place>(kPlaces);
 };
 

@@ -55,7 +55,7 @@ const char* GroupsEnd(const char* from, const char* to) {
 const UnitOf* FindUnit(std::string_view name) {
   if (name.empty() || name.size() > 7) return nullptr;
   for (const UnitOf& unit : kUnits) {
-    if (unit.name == name) return &unit;
+    if (unit.name[0] == name[0] && unit.name == name) return &unit;
   }
   return nullptr;
 }

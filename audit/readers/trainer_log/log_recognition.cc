@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
+#include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_wrapping.h"
+#include "audit/readers/trainer_log/notebook.h"
 
 namespace plumbline::audit {
 namespace {
@@ -106,9 +109,7 @@ class LogEvidence {
   explicit LogEvidence(std::string_view path)
       : named_(path.ends_with(".log") || path.ends_with(".out") || path.ends_with(".err")),
         text_(path.ends_with(".txt")),
-        notes_(IsNotes(path)) {
-    parser_.SetNotebook(path.ends_with(".ipynb"));
-  }
+        notes_(IsNotes(path)) {}
 
   // Lines up to the one that decides.
   void Look(std::string_view text, bool all) {
@@ -168,34 +169,74 @@ class LogEvidence {
   size_t others_ = 0, sentences_ = 0;     // lines that tell nothing; those that are prose
 };
 
-// Containers of other formats are full of zeros, in many places; a log has stray ones, a stretch
-// where a host crashed, and some at its end.
-bool IsBinary(std::string_view head) {
-  constexpr size_t kMostStretches = 16;
+// The banner before the first step may be long: a file that has none in its first megabyte may
+// still have some at its end.
+std::string LastBytes(std::string_view path, size_t size) {
+  absl::StatusOr<InputFile> file = InputFile::Open(std::string(path));
+  if (!file.ok() || file->size() < size) return "";
+  std::string bytes(size, '\0');
+  return file->ReadAt(file->size() - size, bytes.data(), size).ok() ? bytes : "";
+}
+
+// Containers of other formats are full of zeros. A log has stray ones, and by its name also a block
+// of them where the host crashed, or at its beginning if it was cut while the trainer had it open
+// (copytruncate).
+bool IsBinary(std::string_view path, std::string_view head) {
+  constexpr std::ptrdiff_t kMostZeros = 64;
+  constexpr size_t kMostBlocks = 16, kFar = 1 << 20;
+  static constexpr std::string_view kLogs[] = {".log", ".out", ".err", ".txt"};
+  const bool named = std::any_of(std::begin(kLogs), std::end(kLogs),
+                                 [&](std::string_view ending) { return path.ends_with(ending); });
+  std::string more;
+  if (named && head.find_first_not_of('\0') == std::string_view::npos) {
+    more = FirstBytes(path, head, kFar);
+    head = more;
+  }
   while (head.ends_with('\0')) head.remove_suffix(1);
-  size_t stretches = 0;
-  for (size_t i = 0; i < head.size(); ++i)
-    stretches += head[i] == '\0' && (i == 0 || head[i - 1] != '\0') ? 1 : 0;
-  return head.empty() || stretches > kMostStretches;
+  if (!named) return head.empty() || std::count(head.begin(), head.end(), '\0') > kMostZeros;
+  size_t blocks = 0;
+  for (size_t i = 1; i < head.size(); ++i) blocks += head[i] == '\0' && head[i - 1] != '\0' ? 1 : 0;
+  return head.empty() || blocks > kMostBlocks;
 }
 
 }  // namespace
 
-// A collector's lines of a log, an object each, and a notebook with the output of its cells.
+// A collector's lines of a log, an object each.
 static bool IsCollected(std::string_view path, std::string_view head) {
   std::string scratch;
-  if (path.ends_with(".ipynb")) return head.find("\"cells\"") != std::string_view::npos;
   return path.ends_with(".json") && !LineInJson(head.substr(0, head.find('\n')), &scratch).empty();
+}
+
+// A document whose texts are the log of a training.
+static bool IsTrainedDocument(LogDocument document, std::string_view path, std::string_view head) {
+  constexpr size_t kLookInto = 16 << 20;  // a notebook's pictures are large
+  LogEvidence evidence(path);
+  evidence.Look(LinesOf(document, FirstBytes(path, head, kLookInto)), true);
+  return evidence.IsLog();
+}
+
+// A table of messages, as log services export it: "timestamp,message".
+static bool IsTableOfMessages(std::string_view path, std::string_view head) {
+  if (!path.ends_with(".csv") && !path.ends_with(".tsv")) return false;
+  std::string header(head.substr(0, std::min<size_t>(head.find('\n'), 256)));
+  std::transform(header.begin(), header.end(), header.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return header.find("message") != std::string::npos ||
+         header.find("textpayload") != std::string::npos;
 }
 
 bool IsTrainerLog(std::string_view path, std::string_view head) {
   constexpr size_t kLook = 1 << 20;
   constexpr size_t kTail = 64 << 10;
-  if ((IsDocument(path) && !IsCollected(path, head)) || JsonLinesFormat().recognise(path, head) ||
+  const LogDocument document = DocumentOf(path, head);
+  if (document != LogDocument::kNone) return IsTrainedDocument(document, path, head);
+  if (!KnownMapFor(head).empty()) return false;
+  const bool collected = IsCollected(path, head) || IsTableOfMessages(path, head);
+  if ((IsDocument(path) && !collected) || JsonLinesFormat().recognise(path, head) ||
       CsvFormat().recognise(path, head))
     return false;
   const bool packed = IsCompressed(head);
-  if (!packed && IsBinary(head)) return false;
+  if (!packed && IsBinary(path, head)) return false;
   const bool short_file = !packed && head.size() < Reader::kHeadBytes;
   if (!packed) {
     LogEvidence first(path);

@@ -91,6 +91,11 @@ bool LogTable::Take(std::string_view line, bool* whole) {
 }
 
 bool LogTable::TakeHeader(std::string_view line) {
+  // Most lines are none: their first word says so.
+  std::string_view word = line;
+  Trim(&word, kTableEdges, kTableEdges);
+  word = word.substr(0, word.find_first_of(" \t|"));
+  if (!BeginsStepName(word) && word != "Round" && word != "round") return false;
   std::vector<std::string_view> cells = CellsOf(line, false);
   if (cells.size() == 1) cells = CellsOf(line, true);
   if (cells.size() < 2 || cells.size() > kMostColumns ||

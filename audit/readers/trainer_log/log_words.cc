@@ -8,10 +8,10 @@
 namespace plumbline::audit {
 namespace {
 
-bool IsLogDigit(char c) { return c >= '0' && c <= '9'; }
-char Small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-bool IsLogLetter(char c) { return Small(c) >= 'a' && Small(c) <= 'z'; }
-bool IsNameByte(char c) { return IsLogLetter(c) || IsLogDigit(c) || c == '_'; }
+inline bool IsLogDigit(char c) { return c >= '0' && c <= '9'; }
+inline char Small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+inline bool IsLogLetter(char c) { return Small(c) >= 'a' && Small(c) <= 'z'; }
+inline bool IsNameByte(char c) { return IsLogLetter(c) || IsLogDigit(c) || c == '_'; }
 
 }  // namespace
 

@@ -95,31 +95,6 @@ std::string_view LineInJson(std::string_view line, std::string* scratch) {
   return {};
 }
 
-std::string_view NotebookLines::Text(std::string_view line) {
-  constexpr size_t kMostRow = 4096;
-  const size_t first = line.find_first_not_of(" \t");
-  if (first == std::string_view::npos || line[first] != '"') return {};
-  // A member ("text": ...) is no string of a list, unless its value is one.
-  std::string_view inside = line.substr(first + 1);
-  if (const size_t value = inside.find("\": \""); value != std::string_view::npos && value < 32)
-    inside.remove_prefix(value + 4);
-  if (!Unescape(inside, &text_)) return {};
-  if (text_.find("<tr") != std::string::npos) {
-    in_row_ = true;
-    row_.clear();
-  }
-  if (!in_row_) return text_;
-  for (const std::string_view tag : {"<td>", "<th>"}) {
-    const size_t at = text_.find(tag);
-    const size_t end = text_.find('<', at == std::string::npos ? at : at + tag.size());
-    if (at == std::string::npos || end == std::string::npos || row_.size() > kMostRow) continue;
-    row_.append(row_.empty() ? "" : "\t").append(text_, at + 4, end - at - 4);
-  }
-  if (text_.find("</tr>") == std::string::npos) return {};
-  in_row_ = false;
-  return row_;
-}
-
 std::string_view WithoutSource(std::string_view line, bool* had) {
   *had = false;
   size_t end = line.size();

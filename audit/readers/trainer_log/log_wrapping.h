@@ -11,18 +11,6 @@ namespace plumbline::audit {
 // object.
 std::string_view LineInJson(std::string_view line, std::string* scratch);
 
-// The text of a notebook's line: "  \"Epoch 1, Loss: 2.5\\n\"," has one string of a cell's output.
-// A row of an HTML table is gathered from its cells and given out, tabs between them, at its end.
-class NotebookLines {
- public:
-  // Valid until the next call; empty: nothing whole.
-  std::string_view Text(std::string_view line);
-
- private:
-  std::string text_, row_;
-  bool in_row_ = false;
-};
-
 // "step 10 loss 2.5      train.py:52" (rich's handler): the line without its source; *had: it had
 // one.
 std::string_view WithoutSource(std::string_view line, bool* had);

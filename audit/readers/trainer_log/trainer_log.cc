@@ -19,6 +19,7 @@
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_recognition.h"
 #include "audit/readers/trainer_log/log_sentences.h"
+#include "audit/readers/trainer_log/notebook.h"
 #include "audit/readers/trainer_log/row_steps.h"
 #include "audit/readers/trainer_log/step_count.h"
 
@@ -26,6 +27,12 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostLogLine = 1u << 20;
+constexpr size_t kMostDocumentBytes = 256u << 20;
+
+// What the file is, by its first bytes.
+LogDocument DocumentAt(const std::string& path) {
+  return DocumentOf(path, FirstBytes(path, "", Reader::kHeadBytes));
+}
 constexpr std::string_view kEvaluation = "val/";
 constexpr std::string_view kMemoryLimit = "memory limit";
 
@@ -42,10 +49,12 @@ struct LeftOut {
 
 class TrainerLogFile : public TextPointFile {
  public:
-  TrainerLogFile(InputReport* report, std::unique_ptr<ByteStream> stream)
-      : TextPointFile(report, std::move(stream), kMostLogLine, LineEnds::kNewlineOrReturn) {
-    parser_.SetDecimals(DecimalsOf(report->path));
-    parser_.SetNotebook(report->path.ends_with(".ipynb"));
+  TrainerLogFile(InputReport* report, std::unique_ptr<ByteStream> stream, LogDocument kind)
+      : TextPointFile(report, std::move(stream),
+                      kind == LogDocument::kNone ? kMostLogLine : kMostDocumentBytes,
+                      LineEnds::kNewlineOrReturn),
+        kind_(kind) {
+    if (kind_ == LogDocument::kNone) parser_.SetDecimals(DecimalsOf(report->path));
   }
 
  protected:
@@ -59,15 +68,8 @@ class TrainerLogFile : public TextPointFile {
       told_long_ = true;
       return;
     }
-    const bool whole = parser_.Parse(line.text, line.ended, &record_);
-    if (!held_.empty() && line.text.find_first_not_of(" \t") != std::string_view::npos)
-      Release(parser_.shown(), sink);
-    if (whole) {
-      Emit(sink);
-    } else {
-      TakeSentence(line.text, sink);
-    }
-    evaluation_batches_ += record_.evaluation_batch ? 1 : 0;
+    if (kind_ != LogDocument::kNone) return Gather(line);
+    TakeLine(line.text, line.ended, sink);
     if (record_.cut)
       report().Add(line.offset,
                    "expected a newline behind the last line, found the end of the file: its last "
@@ -80,6 +82,7 @@ class TrainerLogFile : public TextPointFile {
   void Pause(PointSink* sink) override { Release(shown_at_, sink); }
 
   void Finish(PointSink* sink) override {
+    if (kind_ != LogDocument::kNone) TakeDocument(sink);
     Release(shown_at_, sink);
     if (refused_.count > 0) {
       report().Note("expected a name and a sign before each number, found " +
@@ -98,6 +101,32 @@ class TrainerLogFile : public TextPointFile {
   }
 
  private:
+  void TakeLine(std::string_view line, bool ended, PointSink* sink) {
+    const bool whole = parser_.Parse(line, ended, &record_);
+    if (!held_.empty() && line.find_first_not_of(" \t") != std::string_view::npos)
+      Release(parser_.shown(), sink);
+    if (whole) {
+      Emit(sink);
+    } else {
+      TakeSentence(line, sink);
+    }
+    evaluation_batches_ += record_.evaluation_batch ? 1 : 0;
+  }
+
+  void Gather(const TextLine& line) {
+    if (document_.size() + line.text.size() < kMostDocumentBytes) document_.append(line.text);
+  }
+
+  // It is one JSON document: its lines are no more than its layout.
+  void TakeDocument(PointSink* sink) {
+    const std::string output = LinesOf(kind_, std::exchange(document_, {}));
+    for (std::string_view rest = output; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find_first_of("\r\n"));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      TakeLine(line, true, sink);
+    }
+  }
+
   // One line counts a sample of the file, since a number such as "4,507" is both.
   static Decimals DecimalsOf(const std::string& path) {
     constexpr size_t kSample = 64 << 10;
@@ -288,6 +317,8 @@ class TrainerLogFile : public TextPointFile {
     return counted_;
   }
 
+  const LogDocument kind_;
+  std::string document_;  // unless it is kNone
   LogParser parser_;
   LogRecord record_;
   StepCount steps_;
@@ -316,7 +347,7 @@ class TrainerLogFile : public TextPointFile {
 std::unique_ptr<PointFile> OpenLog(InputReport* report, const ScalarOptions& /*options*/) {
   std::unique_ptr<ByteStream> stream = OpenText(report);
   if (stream == nullptr) return nullptr;
-  return std::make_unique<TrainerLogFile>(report, std::move(stream));
+  return std::make_unique<TrainerLogFile>(report, std::move(stream), DocumentAt(report->path));
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ constexpr size_t kMostRecord = 256u << 20;  // larger ones hold no history
 
 }  // namespace
 
+std::string_view WandbLog::Head() { return kHead; }
+
 bool WandbLog::Recognise(std::string_view head) { return head.starts_with(kHead); }
 
 void WandbLog::Damaged(uint64_t offset, std::string text) {
@@ -23,13 +25,13 @@ void WandbLog::Damaged(uint64_t offset, std::string text) {
 }
 
 bool WandbLog::ReadHead() {
-  const std::string_view head = in_->Peek(kHead.size());
-  if (head.size() < kHead.size()) return false;
-  if (head != kHead) {
-    Damaged(0, "expected the head of a W&B run of version 0, found other bytes");
+  const std::string_view head = in_->Peek(head_.size());
+  if (head.size() < head_.size()) return false;
+  if (head != head_) {
+    Damaged(0, "expected the head of " + std::string(what_) + ", found other bytes");
     return false;
   }
-  in_->Skip(kHead.size());
+  in_->Skip(head_.size());
   began_ = true;
   return true;
 }

@@ -1,5 +1,5 @@
-// The framing of .wandb files: LevelDB's log (blocks of 32 KiB from the file's start, records in
-// chunks), with zlib's CRC-32 over a chunk's type and data.
+// The framing of .wandb files, which SwanLab's have, too: LevelDB's log (blocks of 32 KiB from the
+// file's start, records in chunks), with zlib's CRC-32 over a chunk's type and data.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,11 @@ namespace plumbline::audit {
 class WandbLog {
  public:
   WandbLog(std::unique_ptr<BlockReader> in, InputReport* report)
-      : in_(std::move(in)), report_(report) {}
+      : WandbLog(std::move(in), report, Head(), "a W&B run of version 0") {}
+  // The same framing behind the head of another tool's file. `head` and `what` outlive the log.
+  WandbLog(std::unique_ptr<BlockReader> in, InputReport* report, std::string_view head,
+           std::string_view what)
+      : in_(std::move(in)), report_(report), head_(head), what_(what) {}
 
   // The next record, valid until the next call. False: no whole one is there (now; the file may
   // grow), or the file is damaged and was read up to there.
@@ -31,6 +35,8 @@ class WandbLog {
   static bool Recognise(std::string_view head);
 
  private:
+  static std::string_view Head();
+
   enum class Kind : uint8_t { kZero = 0, kFull = 1, kFirst = 2, kMiddle = 3, kLast = 4 };
   struct Chunk {
     Kind kind = Kind::kZero;
@@ -43,9 +49,10 @@ class WandbLog {
 
   std::unique_ptr<BlockReader> in_;
   InputReport* report_;
-  bool began_ = false;    // the head was read
-  bool damaged_ = false;  // nothing more is read
-  bool within_ = false;   // a record has begun and not ended
+  std::string_view head_, what_;  // the file's first bytes, and their name for a message
+  bool began_ = false;            // the head was read
+  bool damaged_ = false;          // nothing more is read
+  bool within_ = false;           // a record has begun and not ended
   uint64_t record_at_ = 0;
   std::string record_;  // of several chunks
 };

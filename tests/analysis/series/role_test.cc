@@ -239,5 +239,27 @@ TEST(SeriesRole, NamesGoThereAndBack) {
   EXPECT_EQ(FindRole("Loss"), std::nullopt);
 }
 
+// The metrics of boosted trees: errors are losses of the set that the name states, shares of errors
+// are judged for NaN alone, what grows as a model gets better has no role.
+TEST(SeriesRole, IsReadFromNamesOfBoosters) {
+  const std::vector<std::pair<SeriesRole, std::vector<const char*>>> known = {
+      {SeriesRole::kLoss,
+       {"train-rmse", "train-mae", "training's l2", "training's huber", "RMSE", "MAE", "learn/RMSE",
+        "train-logloss", "train-mlogloss", "train-poisson-nloglik", "mae"}},
+      {SeriesRole::kEvaluationLoss,
+       {"eval-rmse", "validation_0-rmse", "val-mape", "valid_0's l1", "valid_1's binary_logloss",
+        "test/RMSE", "test-quantile", "test/Logloss"}},
+      {SeriesRole::kAuxiliaryLoss,
+       {"train-error", "eval-merror", "test-error@0.7", "valid_0's binary_error", "learn", "test"}},
+      {SeriesRole::kNone,
+       {"train-auc", "valid_0's auc", "eval-aucpr", "AUC", "test/AUC", "val_mae", "train/gamma",
+        "train/l2", "l2", "time-rmse", "num-error", "gamma", "train-gamma", "best"}}};
+  for (const auto& [role, names] : known) {
+    for (const char* name : names) EXPECT_EQ(NameOf(RoleByName(name)), NameOf(role)) << name;
+  }
+  EXPECT_TRUE(MayBePart("RMSE"));
+  EXPECT_EQ(RoleByName("1795947937.2/hparam/loss"), SeriesRole::kNone);
+}
+
 }  // namespace
 }  // namespace plumbline

@@ -406,5 +406,28 @@ TEST(TensorBoard, ALongTag) {
   EXPECT_THAT(report.notes[0], HasSubstr("found 2 longer ones"));
 }
 
+// What add_hparams writes: a message of the plugin in the metadata of a value without a number.
+TEST(TensorBoard, HparamsAreSettings) {
+  const auto entry = [](std::string_view name, const std::string& value) {
+    return BytesField(1, BytesField(1, name) + BytesField(2, value));
+  };
+  const std::string start = entry("lr", testing::DoubleField(2, 0.001)) +
+                            entry("opt", BytesField(3, "adam")) + entry("amp", VarintField(4, 1));
+  const std::string metadata =
+      BytesField(1, BytesField(1, "hparams") + BytesField(2, BytesField(3, start)));
+  InputReport report;
+  EventFile file;
+  file.Value(0, "_hparams_/session_start_info", BytesField(9, metadata)).Scalar(1, "loss", 2.5F);
+  EXPECT_EQ(Values(ReadOne(file.bytes(), &report), "loss"), "0:1=2.5 ");
+  EXPECT_EQ(report.settings,
+            (std::map<std::string, std::string>{
+                {"config: lr", "0.001"}, {"config: opt", "adam"}, {"config: amp", "true"}}));
+  EXPECT_FALSE(report.failed());
+  EventFile damaged;
+  damaged.Value(0, "_hparams_/session_start_info", BytesField(9, "\x0a\x7f"));
+  ReadOne(damaged.bytes(), &report);
+  EXPECT_TRUE(report.failed());
+}
+
 }  // namespace
 }  // namespace plumbline::audit

@@ -1,0 +1,14 @@
+// What known_map_texts.cc.in holds.
+#pragma once
+
+#include <string_view>
+
+namespace plumbline::audit {
+
+struct KnownMapText {
+  std::string_view name, text;
+};
+inline constexpr int kKnownMaps = 3;
+extern const KnownMapText kKnownMapTexts[kKnownMaps];
+
+}  // namespace plumbline::audit

@@ -1,0 +1,73 @@
+#include "audit/readers/settings/plain_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "audit/readers/input/file.h"
+#include "audit/readers/input/reader.h"
+#include "audit/readers/scalars/text_file.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostConfigBytes = 1 << 20, kMostConfigEntries = 4096, kMostConfigValue = 1024;
+
+std::string BytesBeside(const std::string& file, std::string_view name) {
+  const std::string path = file.substr(0, file.rfind('/') + 1) + std::string(name);
+  const absl::StatusOr<InputFile> opened = InputFile::Open(path);
+  if (!opened.ok() || opened->size() > kMostConfigBytes) return "";
+  absl::StatusOr<std::string> bytes = opened->Head(kMostConfigBytes);
+  return bytes.ok() ? *std::move(bytes) : "";
+}
+
+void AddConfig(std::string_view name, std::string_view value,
+               std::map<std::string, std::string>* settings) {
+  if (value.empty() || value.size() > kMostConfigValue) return;
+  if (settings->size() < kMostConfigEntries)
+    settings->emplace("config: " + PlainName(name), PlainName(value));
+}
+
+// Objects within objects join by '/'. Its depth is bounded: a file may nest without end.
+void AddObject(const nlohmann::json& object, const std::string& prefix, int depth,
+               std::map<std::string, std::string>* settings) {
+  constexpr int kMostDepth = 16;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object()) {
+      if (depth < kMostDepth) AddObject(value, prefix + key + "/", depth + 1, settings);
+    } else if (value.is_string()) {
+      AddConfig(prefix + key, value.get_ref<const std::string&>(), settings);
+    } else if (value.is_number() || value.is_boolean()) {
+      AddConfig(prefix + key, value.dump(), settings);
+    }
+  }
+}
+
+}  // namespace
+
+void TakeJsonConfig(const std::string& file, std::string_view name,
+                    std::map<std::string, std::string>* settings) {
+  const auto whole = nlohmann::json::parse(BytesBeside(file, name), nullptr, false);
+  if (whole.is_object()) AddObject(whole, "", 0, settings);
+}
+
+void TakeYamlConfig(const std::string& file, std::string_view name,
+                    std::map<std::string, std::string>* settings) {
+  constexpr std::string_view kValue = "value: ";
+  const std::string bytes = BytesBeside(file, name);
+  std::string_view rest = bytes, key;
+  while (!rest.empty()) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty() && line.front() != ' ' && line.front() != '#') {
+      key = line.ends_with(':') ? line.substr(0, line.size() - 1) : std::string_view();
+      continue;
+    }
+    const size_t first = line.find_first_not_of(' ');
+    if (key.empty() || first == std::string_view::npos) continue;
+    if (line.substr(first).starts_with(kValue))
+      AddConfig(key, line.substr(first + kValue.size()), settings);
+  }
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,15 @@
+// The hyperparameters that a run states in its event file (add_hparams,
+// tensorboard.plugins.hparams).
+#pragma once
+
+#include <string_view>
+
+#include "audit/readers/scalars/point_file.h"
+
+namespace plumbline::audit {
+
+// `metadata` is the SummaryMetadata of a value "_hparams_/session_start_info". Adds each
+// hyperparameter to the sink. False if the bytes are no such message.
+bool ReadHparams(std::string_view metadata, PointSink* sink);
+
+}  // namespace plumbline::audit

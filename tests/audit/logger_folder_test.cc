@@ -1,0 +1,148 @@
+// A trainer's output folder: several loggers of one run, files that no reader takes, two such
+// folders side by side.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/audit/dump_builder.h"
+#include "tests/audit/plumb_process.h"
+#include "tests/audit/scalars/scalar_files.h"
+#include "tests/support/files.h"
+
+namespace plumbline::audit::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+// A folder with event files, a table, JSON lines and a console log of one run, whose loss is NaN
+// from `broken` on.
+class Output {
+ public:
+  explicit Output(int broken = -1) {
+    EventFile events;
+    std::string table = "step,loss,lr\n", lines, log;
+    for (int i = 0; i < 120; ++i) {
+      const bool nan = broken >= 0 && i >= broken;
+      const double loss = nan ? std::nan("") : 1 + 2 * std::exp(-i / 30.0) + 0.01 * ((i * 7) % 5);
+      const std::string text = nan ? "nan" : std::to_string(loss);
+      events.Scalar(i, "loss", static_cast<float>(loss));
+      table += std::to_string(i) + "," + text + ",3e-4\n";
+      lines += "{\"step\": " + std::to_string(i) + ", \"loss\": " + (nan ? "NaN" : text) + "}\n";
+      log += "step " + std::to_string(i) + " loss " + text.substr(0, 6) + "\n";
+    }
+    dir_.Write("events.out.tfevents.1.host", events.bytes());
+    dir_.Write("metrics.csv", table);
+    dir_.Write("log.jsonl", lines);
+    dir_.Write("train.log", log);
+  }
+  const TempFolder& dir() const { return dir_; }
+  std::string path() const { return dir_.path(); }
+
+ private:
+  TempFolder dir_;
+};
+
+Json Audit(const std::string& path, int status) {
+  const auto run = RunPlumb({"audit", path, "--quiet", "--format", "json"});
+  EXPECT_EQ(run.status, status) << run.errors;
+  return Json::parse(run.output);
+}
+
+TEST(LoggerFolder, OneCauseInFourLoggersIsOneFinding) {
+  const Output broken(73);
+  const Json report = Audit(broken.path(), 1);
+  ASSERT_EQ(report["findings"].size(), 1u) << report["findings"].dump(1);
+  EXPECT_EQ(report["findings"][0]["rule"], "health/loss-non-finite");
+  const auto text = RunPlumb({"audit", broken.path(), "--quiet"});
+  EXPECT_THAT(text.output, HasSubstr("3 findings are not repeated"));
+  EXPECT_EQ(Audit(Output().path(), 0)["findings"].size(), 0u);
+}
+
+// Another cause in one of the loggers is a finding of its own.
+TEST(LoggerFolder, ASecondCauseIsNotHidden) {
+  const Output broken(73);
+  std::string other = "step,loss\n";
+  for (int i = 0; i < 120; ++i)
+    other += std::to_string(i) + "," + (i >= 40 ? "nan" : std::to_string(2.0 - 0.01 * i)) + "\n";
+  broken.dir().Write("other.csv", other);
+  EXPECT_EQ(Audit(broken.path(), 1)["findings"].size(), 2u);
+}
+
+TEST(LoggerFolder, TwoFoldersAreComparedLoggerByLogger) {
+  const Output healthy, broken(73);
+  const auto run = RunPlumb({"diff", healthy.path(), broken.path()});
+  EXPECT_EQ(run.status, 0) << run.errors;
+  EXPECT_THAT(run.output, HasSubstr("B is NaN from step 73 on: loss"));
+  for (const char* logger : {"metrics.csv", "log.jsonl", "train.log", "tensorboard"})
+    EXPECT_THAT(run.output, HasSubstr(std::string("loss of ") + logger +
+                                      ", 120 common steps: first "
+                                      "differs at step 73"));
+  EXPECT_THAT(run.output, HasSubstr("B is NaN from step 73 on; no departure; "));
+  const Output copy;
+  const auto same = RunPlumb({"diff", healthy.path(), copy.path()});
+  EXPECT_EQ(same.status, 0) << same.errors;
+  EXPECT_THAT(same.output, Not(HasSubstr("first differs")));
+  EXPECT_THAT(same.output, Not(HasSubstr(" alone")));
+  EXPECT_THAT(same.output, HasSubstr("no departure; 0 settings, 0 models and 0 findings differ"));
+}
+
+TEST(LoggerFolder, FilesThatNoReaderTakes) {
+  const Output healthy;
+  healthy.dir().Write("server.log", "listening on port 8080\nworker 3 done in 5 s\n");
+  healthy.dir().Write("requirements.txt", "numpy==2.4.6\ntorch==2.9\n");
+  const auto run = RunPlumb({"audit", healthy.path(), "--quiet"});
+  EXPECT_THAT(run.output, HasSubstr("1 file looks like a log and was not read: "));
+  EXPECT_THAT(run.output, HasSubstr("1 file is of no format that this version reads: "));
+}
+
+TEST(LoggerFolder, StoresThatAreNotReadAreNamedWithTheWayThatWorks) {
+  const TempFolder dir;
+  dir.Write(".aim/meta/000005.log", std::string("\x01\x02\x00\x03", 4));
+  const auto aim = RunPlumb({"audit", dir.path() + "/.aim/meta", "--quiet"});
+  EXPECT_EQ(aim.status, 2);
+  EXPECT_THAT(aim.output, HasSubstr("the aim repository " + dir.path()));
+  const std::string data = std::string(PLUMBLINE_SOURCE_DIR) + "/tests/audit/data/rollouts/";
+  for (const char* name : {"verl", "trl", "openrlhf"}) {
+    const std::string file = data + name + ".jsonl";
+    const auto refused = RunPlumb({"audit", file, "--quiet"});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.output, HasSubstr("a rollout file of " + std::string(name) +
+                                          ": audit it with --map " + name));
+    const auto read = RunPlumb({"audit", file, "--map", name, "--quiet"});
+    EXPECT_NE(read.status, 2) << read.output << read.errors;
+  }
+  const std::string samples =
+      dir.Write("7.jsonl", "{\"input\": \"a\", \"output\": \"b\", \"score\": 1.0, \"step\": 7}\n");
+  EXPECT_THAT(RunPlumb({"audit", samples, "--quiet"}).output,
+              HasSubstr("samples (prompts and answers) without log-probabilities"));
+  const std::string last = dir.Write("all_results.json", "{\"epoch\": 3.0, \"train_loss\": 2.5}");
+  EXPECT_THAT(RunPlumb({"audit", last, "--quiet"}).output, HasSubstr("audit trainer_state.json"));
+}
+
+// CatBoost writes its errors three times: tables, event files, one JSON document.
+TEST(LoggerFolder, CatboostsFolderIsOneRunALogger) {
+  const TempFolder dir;
+  std::string learn = "iter\tRMSE\n", test = "iter\tRMSE\n", left = "iter\tPassed\tRemaining\n";
+  for (int i = 0; i < 120; ++i) {
+    const std::string step = std::to_string(i);
+    learn += step + "\t" + std::to_string(1.5 - 0.01 * i) + "\n";
+    test += step + "\t" + (i < 73 ? std::to_string(1.75 - 0.01 * i) : "nan") + "\n";
+    left += step + "\t" + step + "\t9\n";
+  }
+  dir.Write("learn_error.tsv", learn);
+  dir.Write("test_error.tsv", test);
+  dir.Write("time_left.tsv", left);
+  const Json report = Audit(dir.path(), 1);
+  ASSERT_EQ(report["findings"].size(), 1u + 1u) << report["findings"].dump(1);
+  EXPECT_EQ(report["findings"][0]["site"]["op"], "test/RMSE");
+  EXPECT_EQ(report["findings"][0]["site"]["run"], "learn_error.tsv");
+  EXPECT_EQ(report["findings"][1]["rule"], "meta/probe-coverage");
+}
+
+}  // namespace
+}  // namespace plumbline::audit::testing
