@@ -1,4 +1,5 @@
-#include "audit/readers/trainer_log/log_bar.h"
+// Progress bars in a line of a log.
+#include "audit/readers/trainer_log/log_counter.h"
 
 #include <algorithm>
 #include <charconv>

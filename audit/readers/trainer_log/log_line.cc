@@ -6,7 +6,6 @@
 
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/trainer_log/log_bar.h"
 #include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_counter.h"
 #include "audit/readers/trainer_log/log_prefix.h"
