@@ -213,7 +213,7 @@ class Bf16Adam(Bf16Weights):
 class Scaled(Trainer):
     """A loss scale of 2^14, with a clip before it is undone."""
 
-    clip, scale = 1.0, 2.0**14
+    clip, scale, steps = 1.0, 2.0**14, 800
 
     def backward(self, loss):
         (loss * self.scale).backward()
@@ -343,7 +343,7 @@ class NanWeight(Trainer):
                 self.model.head.weight[0, 0] = float("nan")
 
 
-@fault("classifier", "images", finds={"health/overfit": None}, also=("health/loss-spike",))
+@fault("classifier", finds={"health/overfit": None}, also=("health/loss-spike",))
 class Overfitted(Trainer):
     """The same 48 rows again and again, with random labels in half of them."""
 
