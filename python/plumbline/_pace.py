@@ -36,5 +36,5 @@ class Pace:
 
     def cost(self, seconds):
         """A pre-empted one is not its cost; the first ones are dearer than the rest. What is taken for it, in ns."""
-        self._cost = seconds if not self._cost else self._cost + (min(seconds, 2 * self._cost) - self._cost) / 4
+        self._cost = seconds if not self._cost else min(1.1 * self._cost, seconds)
         return int(1e9 * self._cost)

@@ -169,15 +169,6 @@ class LogEvidence {
   size_t others_ = 0, sentences_ = 0;     // lines that tell nothing; those that are prose
 };
 
-// The banner before the first step may be long: a file that has none in its first megabyte may
-// still have some at its end.
-std::string LastBytes(std::string_view path, size_t size) {
-  absl::StatusOr<InputFile> file = InputFile::Open(std::string(path));
-  if (!file.ok() || file->size() < size) return "";
-  std::string bytes(size, '\0');
-  return file->ReadAt(file->size() - size, bytes.data(), size).ok() ? bytes : "";
-}
-
 // Containers of other formats are full of zeros. A log has stray ones, and by its name also a block
 // of them where the host crashed, or at its beginning if it was cut while the trainer had it open
 // (copytruncate).
