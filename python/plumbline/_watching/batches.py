@@ -8,6 +8,7 @@ import sys
 _FIRST, _LONGEST = 8, 64  # steps that are looked at on the CPU; then each power of two, and one of so many
 _FEW = 64  # labels of which a shift can be told
 _IDS, _MASKS = ("input_ids", "decoder_input_ids"), ("attention_mask",)
+_SHIFTING = ("GPT2LMHeadModel", "GPT2DoubleHeadsModel", "OpenAIGPTLMHeadModel", "BertLMHeadModel")  # next to all that are called ...ForCausalLM
 FACTS = ("rows", "unlabelled_rows", "labelled_padding", "beyond_vocabulary", "shifted_labels", "non_finite")
 _WORDS = {
     "unlabelled_rows": "rows have no label that counts (all are -100): a micro-batch of such rows has the loss NaN",
@@ -29,7 +30,8 @@ def _vocabulary(model):
 def _shifts(model):
     """Does its forward compare the logits with the next label? Causal models of transformers do."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return "ForCausalLM" in type(inner).__name__ and type(inner).__module__.startswith("transformers.")
+    name = type(inner).__name__
+    return (name.endswith("ForCausalLM") or name in _SHIFTING) and type(inner).__module__.startswith("transformers.")
 
 
 class Batches:
