@@ -249,7 +249,7 @@ class Watch:
         optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found] or holders([p for _, p in self._trained])
         if ddp is None and (self.found or not optimizers):
             if alone(self):
-                self._run._declare_site(KIND_TENSOR, f"{self._prefix}sums over {processes()} processes", f"unhooked: {NO_WRAPPER}")
+                self._run._declare_site(KIND_TENSOR, f"{self._prefix}sums over {processes()} processes", f"unseen: {NO_WRAPPER}")
             return False
         self.remove()
         self._run.watch(self._given if ddp is None else ddp, optimizers, scaler=self.scaler, activations=self._activations)

@@ -18,7 +18,7 @@ to watch 0 of 10,000 steps without a word.
 
 **What it checks.** Three things, at the end of a run. No rule had anything to say, not even
 `inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
-`quiet-steps` steps or more: warning. And what `run.watch` says it could not hook (sharded parameters, for one): warning, with what would make it possible.
+`quiet-steps` steps or more: warning. And what `run.watch` says it could not hook (sharded parameters, for one): warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by itself: note.
 
 **Bad.** `run.observe_routing("layers.3", ...)` stands in a branch that `torch.compile` removed: the
 site is declared in step 0 and never seen again.
@@ -35,7 +35,8 @@ in every step, and call it on the values the trainer really uses.
 **Strength.** `proved`: the counts are exact.
 )page";
 
-constexpr char kUnhooked[] = "unhooked: ";  // then the remedy
+// Then the remedy. The second is a note: a trainer may do it by itself, out of sight.
+constexpr char kUnhooked[] = "unhooked: ", kUnseen[] = "unseen: ";
 
 constexpr OptionInfo kOptions[] = {
     {.name = "quiet-steps",
@@ -66,8 +67,11 @@ class ProbeCoverage : public Rule {
     uint64_t evidence = 0;
     for (const auto& [key, site] : run.sites) {
       evidence += site.evidence;
-      if (key.second.rfind(kUnhooked, 0) == 0 && site.declared_ranks > 0) {
-        Unhooked(run, key, site, out);
+      const char* prefix = key.second.starts_with(kUnhooked) ? kUnhooked
+                           : key.second.starts_with(kUnseen) ? kUnseen
+                                                             : nullptr;
+      if (prefix != nullptr && site.declared_ranks > 0) {
+        Unhooked(run, key, prefix, site, out);
         continue;
       }
       // A sum of one addend is none: a trainer with one micro-batch a step has none to send.
@@ -84,14 +88,14 @@ class ProbeCoverage : public Rule {
  private:
   // What a binding could not hook it declares as a site whose op says what would make it possible.
   static void Unhooked(const RunSummary& run, const std::pair<std::string, std::string>& key,
-                       const RunSummary::SiteCount& site, VerdictSink& out) {
-    const std::string remedy = key.second.substr(std::strlen(kUnhooked));
-    v1::Verdict verdict =
-        Make(v1::LEVEL_WARNING, "part of the model is not watched",
-             absl::StrCat(key.first, " could not be hooked, on ", site.declared_ranks,
-                          site.declared_ranks == 1 ? " rank" : " ranks",
-                          ": what it computes is not seen, and no rule judges it."),
-             remedy.empty() ? "See `python -m plumbline doctor`." : remedy);
+                       const char* prefix, const RunSummary::SiteCount& site, VerdictSink& out) {
+    const std::string remedy = key.second.substr(std::strlen(prefix));
+    v1::Verdict verdict = Make(
+        prefix == kUnseen ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, "part of the model is not watched",
+        absl::StrCat(key.first, " could not be hooked, on ", site.declared_ranks,
+                     site.declared_ranks == 1 ? " rank" : " ranks",
+                     ": what it computes is not seen, and no rule judges it."),
+        remedy.empty() ? "See `python -m plumbline doctor`." : remedy);
     verdict.mutable_site()->set_layer(key.first);
     verdict.mutable_site()->set_op("unhooked");
     verdict.mutable_site()->set_step_first(site.declared_step);

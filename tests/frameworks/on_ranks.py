@@ -113,7 +113,7 @@ def without_a_wrapper():
     return model.state_dict()
 
 
-@case(steps=STEPS, level="warning", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
 def no_wrapper(_):
     return of_ranks(without_a_wrapper)
 

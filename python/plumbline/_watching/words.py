@@ -33,7 +33,7 @@ def _adapters(watch):
 
 
 NO_WRAPPER = ("no DistributedDataParallel around the model was found: the processes' sums and copies are not watched; give run.watch the wrapper, "
-              "or tell of the sums by run.observe_reduction")  # fmt: skip
+              "or report the sums with run.observe_reduction")  # fmt: skip
 
 
 def alone(watch):
