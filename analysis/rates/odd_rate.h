@@ -32,10 +32,14 @@ struct OddRate {
   double lowest = 0;
 
   bool told() const { return nan.told || negative.told; }
+  // A value that is a number: NaN counts in a row.
+  void Finite() {
+    if (!nan.told) nan.steps = 0;
+  }
   void Take(int64_t step, double value) {
-    if (std::isnan(value)) {
-      nan.Take(step);
-    } else if (value < kRounded) {
+    if (std::isnan(value)) return nan.Take(step);
+    Finite();
+    if (value < kRounded) {
       negative.Take(step);
       lowest = std::min(lowest, value);
     }

@@ -20,6 +20,7 @@ size_t RateTold::TakeRows(const ScalarRows& rows, const ScalarColumn& column, si
     course->Take(attempt, rows.end.world_size, rows.steps[row], size);
   }
   if (row == first) return 0;
+  rate->odd.Finite();
   of_rank->second.exact |= IsExact(column.source());
   rate->step_last = std::max(rate->step_last, rows.steps[row - 1]);
   return row - first;

@@ -53,7 +53,7 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
   run of several processes the multiple divides their number, or is by how much it grew. With a declared length (`--set
   health/learning-rate.steps=100000`) or warm-up (`health/learning-rate.warmup=2000`): the rate comes to rest at a quarter of its maximum or less, or reaches its maximum, in a
   half, a third, ... of it.
-- *Never right.* NaN (a warning) or below 0 (an error) in three steps.
+- *Never right.* NaN in three steps in a row (a warning), or below 0 in three (an error).
 - *Different.* The same series has values on two ranks in one step that are more than a millionth apart.
 
 **Bad.** `the rate is 0 in steps 10,000 to 10,009, and was 3e-7 before`.
