@@ -289,8 +289,8 @@ class RunState {
   std::unordered_map<const v1::Source*, int64_t> last_words_;
 };
 
-// Where a verdict belongs, as far as its rule left it open. `step`: what was judged; nullptr: the run
-// as a whole, or one of its steps. A rule that named layer, steps or ranks keeps them.
+// Where a verdict belongs, as far as its rule left it open. `step`: what was judged; nullptr: the
+// run as a whole, or one of its steps. A rule that named layer, steps or ranks keeps them.
 void FillSite(const RunState& state, const SiteStep* step, v1::FindingSite* site);
 
 }  // namespace plumbline::rules
