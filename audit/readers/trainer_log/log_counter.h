@@ -1,6 +1,6 @@
-// Progress bars, and counts of epochs and batches that mark a line without a step: "Epoch: [3][100/5005]", "Train
-// Epoch: 1 [640/60000 (1%)]", "Train: 0 [50/1251]", "[12]  train-rmse:0.5", "Epoch 3, Loss: 2.1".
-// Pure; thread-safe.
+// Progress bars, and counts of epochs and batches that mark a line without a step: "Epoch:
+// [3][100/5005]", "Train Epoch: 1 [640/60000 (1%)]", "Train: 0 [50/1251]", "[12]  train-rmse:0.5",
+// "Epoch 3, Loss: 2.1". Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
