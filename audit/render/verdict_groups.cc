@@ -56,6 +56,23 @@ std::string RuleCounts(const AuditResult& result) {
   return out;
 }
 
+// Series of no role are there, and none is a loss: a run whose loss has an unknown name reads as
+// healthy otherwise.
+bool LossIsMissing(const AuditResult& result) {
+  bool unknown = false;
+  for (const InputReport& input : result.inputs) {
+    for (const SeriesSeen& series : input.series) {
+      const SeriesRole role = result.roles.Of(series.name);
+      if (role == SeriesRole::kLoss || role == SeriesRole::kEvaluationLoss ||
+          role == SeriesRole::kAuxiliaryLoss || role == SeriesRole::kPerplexity ||
+          role == SeriesRole::kLikelihood || role == SeriesRole::kReward)
+        return false;
+      unknown |= role == SeriesRole::kNone;
+    }
+  }
+  return unknown;
+}
+
 }  // namespace
 
 std::vector<VerdictGroup> InconclusiveGroups(const AuditResult& result) {
@@ -116,7 +133,8 @@ std::string SummaryText(const AuditResult& result) {
     return "0 judged, " + std::to_string(coverage.inconclusive) + " inconclusive";
   const std::string dropped =
       coverage.dropped > 0 ? "; " + std::to_string(coverage.dropped) + " dropped" : "";
-  return FindingCounts(findings) + "; " + RuleCounts(result) + dropped;
+  const char* const no_loss = LossIsMissing(result) ? "; no series was taken for a loss" : "";
+  return FindingCounts(findings) + "; " + RuleCounts(result) + dropped + no_loss;
 }
 
 }  // namespace plumbline::audit

@@ -245,6 +245,20 @@ TEST_F(Cli, RefusalsNameTheWay) {
   EXPECT_THAT(folder.output, HasSubstr("1 file looks like a log and was not read"));
 }
 
+// A rate alone is judged: the last line states that no loss was.
+TEST_F(Cli, AMissingLossIsStated) {
+  std::string unknown = "step,learning_rate,l_pix\n", known = "step,learning_rate,loss\n";
+  for (int i = 1; i <= 100; ++i) {
+    const std::string row = std::to_string(i) + ",0.0003," + std::to_string(2 + 1.0 / i) + "\n";
+    unknown += row;
+    known += row;
+  }
+  EXPECT_THAT(LastLine(RunPlumb({"audit", dir_.Write("unknown.csv", unknown)}).output),
+              HasSubstr("; no series was taken for a loss"));
+  EXPECT_THAT(LastLine(RunPlumb({"audit", dir_.Write("known.csv", known)}).output),
+              Not(HasSubstr("no series was taken")));
+}
+
 TEST_F(Cli, TextSaysWhatMatters) {
   const Ended result = RunPlumb({"audit", leaky_});
   for (const char* part : {"error  causality/moe-future-leak", "layers.3 routing", "witness",
