@@ -124,7 +124,7 @@ async function main() {
     await open(page, server, views['incident-leak']);
     const words = plain(await text(page));
     assert.match(await page.locator('figure svg[role=img]').first().getAttribute('aria-label'), /\d+ tokens that chose the expert/);
-    for (const one of ['a later token took an earlier token’s place', 'proved', 'Drop by position instead of by score, or route without capacity.', '--moe-token-drop-policy position', 'drop_tokens=False',
+    for (const one of ['a later token took an earlier token’s place', 'proved', 'Drop by position instead of by score, or route without capacity.', 'drop_tokens=False',
       'none by chance', 'layers.1 / routing', 'Opened', 'plumb audit --server']) assert.ok(words.includes(one), one);
     await open(page, server, views['incident-hang']);
     await page.waitForSelector('figure svg[role=img]');
