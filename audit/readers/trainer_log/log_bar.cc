@@ -1,6 +1,4 @@
 // Progress bars in a line of a log.
-#include "audit/readers/trainer_log/log_counter.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -9,6 +7,7 @@
 
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/trainer_log/log_bytes.h"
+#include "audit/readers/trainer_log/log_counter.h"
 
 namespace plumbline::audit {
 
