@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <deque>
 #include <functional>
 #include <list>
@@ -197,8 +198,10 @@ class Judge {
     const Judge* judge = nullptr;
     TurnLock::Work work;
     pid_t thread = 0;
-    std::atomic<bool> slow{false};  // others go on beside it
-    bool gives_way = false;         // has a lower priority; of who holds threads_mutex_
+    clockid_t cpu_clock = CLOCK_THREAD_CPUTIME_ID;  // of this thread, for others
+    std::atomic<int64_t> cpu_begun{0};              // ns of that clock when its work began
+    std::atomic<bool> slow{false};                  // others go on beside it
+    bool gives_way = false;  // has a lower priority; of who holds threads_mutex_
     Busy busy;
     uint64_t entry = 0;  // to which what closes belongs
     int64_t unix_ns = 0;

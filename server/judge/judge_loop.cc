@@ -1,9 +1,11 @@
 // The judging threads: who does what is next, and what is done beside it.
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -23,6 +25,16 @@ constexpr size_t kMostAtOnce = JudgingMarkPage::kPlaces - 1;
 constexpr int64_t kSharedBy = 10;  // threads that have a processor, as a guess
 // Of a thread that others go on beside: a tenth of a processor is left to it where all are in use.
 constexpr int kSlowNice = 10;
+// A checkpoint waits for a moment in which nothing goes on. Where other processes use all
+// processors, nearly each piece of work takes longer than TurnLock::kSlow, so that there is always
+// one beside which others go on: while a checkpoint is due, only beside one that takes this long.
+constexpr std::chrono::milliseconds kSlowWhileDue{250};
+
+int64_t CpuNs(clockid_t clock) {
+  timespec at{};
+  if (clock_gettime(clock, &at) != 0) return 0;
+  return int64_t{1'000'000'000} * at.tv_sec + at.tv_nsec;
+}
 
 }  // namespace
 
@@ -40,6 +52,7 @@ void Judge::StartThread(std::function<void()> what) {
     Worker worker;
     worker.judge = this;
     worker.thread = gettid();
+    (void)pthread_getcpuclockid(pthread_self(), &worker.cpu_clock);
     worker_ = &worker;
     {
       const MutexLock lock(threads_mutex_);
@@ -70,10 +83,14 @@ void Judge::StartTakeoverThread() {
 
 // Only where there is somebody to give way to: alone, a run must not wait for the threads that take
 // its own evidence in. Each ends with what it is at, so none has to be given its priority back.
+// A thread that has waited for a processor has used little of one, and keeps its priority: with a
+// lower one it would wait for ever on a machine whose processors are all in use.
 void Judge::LetTheSlowGiveWay() {
   const MutexLock lock(threads_mutex_);
   for (Worker* worker : workers_) {
     if (worker == worker_ || !worker->slow || worker->gives_way) continue;
+    constexpr auto kUsed = std::chrono::nanoseconds(TurnLock::kSlow).count();
+    if (CpuNs(worker->cpu_clock) - worker->cpu_begun < kUsed) continue;
     worker->gives_way = true;
     (void)setpriority(PRIO_PROCESS, worker->thread, kSlowNice);
   }
@@ -139,9 +156,12 @@ FairQueue::Which Judge::Which() const {
 }
 
 void Judge::BeginWork() {
-  turn_lock_.AllowTakeover(fair_queue_.going_on() <= kMostAtOnce);
+  const bool due = checkpoint_due_ != JudgeQueue::Clock::time_point();
+  turn_lock_.AllowTakeover(fair_queue_.going_on() <= kMostAtOnce,
+                           due ? kSlowWhileDue : TurnLock::kSlow);
   worker_->slow = false;
   worker_->unix_ns = unix_ns_;
+  worker_->cpu_begun = CpuNs(CLOCK_THREAD_CPUTIME_ID);
   worker_->busy.Begin();
   turn_lock_.Begin(&worker_->work);
 }

@@ -79,7 +79,7 @@ bool TurnLock::TakeOver() {
       asleep_ = false;
     }
     const auto now = Clock::now();
-    if (open_ != nullptr && allowed_ && now - open_->begun >= kSlow) {
+    if (open_ != nullptr && allowed_ && now - open_->begun >= slow_) {
       open_->slow = true;
       open_ = nullptr;
       at_work_ = false;
@@ -87,14 +87,15 @@ bool TurnLock::TakeOver() {
     }
     // What is loose becomes slow at a known time; what is not is looked at again.
     auto wake = now + kLook;
-    if (open_ != nullptr && allowed_) wake = open_->begun + kSlow;
+    if (open_ != nullptr && allowed_) wake = open_->begun + slow_;
     relief_.WaitUntil(lock, wake, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; });
   }
 }
 
-void TurnLock::AllowTakeover(bool allowed) {
+void TurnLock::AllowTakeover(bool allowed, std::chrono::milliseconds slow) {
   const MutexLock lock(mutex_);
   allowed_ = allowed;
+  slow_ = slow;
 }
 
 void TurnLock::Stop() {

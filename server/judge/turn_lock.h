@@ -46,8 +46,9 @@ class TurnLock {
   // Waits until it got the lock from a slow holder that is open to it. One thread at a time.
   // False: Stop was called.
   bool TakeOver();
-  // While false, nobody's lock is taken over: as many go on at once as may.
-  void AllowTakeover(bool allowed);
+  // While false, nobody's lock is taken over: as many go on at once as may. A holder is slow
+  // after `slow`.
+  void AllowTakeover(bool allowed, std::chrono::milliseconds slow = kSlow);
   void Stop();
 
  private:
@@ -64,6 +65,7 @@ class TurnLock {
   Work* open_ PLUMB_GUARDED_BY(mutex_) = nullptr;  // of the holder; null: it is not open to others
   bool at_work_ PLUMB_GUARDED_BY(mutex_) = false;  // the holder has begun a piece of work
   bool allowed_ PLUMB_GUARDED_BY(mutex_) = true;
+  std::chrono::milliseconds slow_ PLUMB_GUARDED_BY(mutex_) = kSlow;
   bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
   bool asleep_ PLUMB_GUARDED_BY(mutex_) = false;  // TakeOver waits for work to begin
   CondVar relief_;

@@ -93,6 +93,31 @@ TEST(TurnLock, IsLostByWhoIsSlowWhichComesBackToIt) {
   other.join();
 }
 
+// While a checkpoint is due, a holder is slow later.
+TEST(TurnLock, IsLostAfterTheTimeThatWasGiven) {
+  constexpr milliseconds kGiven = 5 * TurnLock::kSlow;
+  TurnLock turn_lock;
+  std::atomic<bool> relieved{false};
+  turn_lock.AllowTakeover(true, kGiven);
+  std::thread other([&] {
+    ASSERT_TRUE(turn_lock.TakeOver());
+    relieved = true;
+    turn_lock.Unlock();
+  });
+  turn_lock.Lock();
+  TurnLock::Work work;
+  const auto begun = TurnLock::Clock::now();
+  turn_lock.Begin(&work);
+  turn_lock.OpenToTakeover(&work);
+  while (!relieved) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_GE(TurnLock::Clock::now() - begun, kGiven);
+  turn_lock.CloseToTakeover(&work);
+  EXPECT_TRUE(work.slow);
+  turn_lock.End(&work);
+  turn_lock.Unlock();
+  other.join();
+}
+
 TEST(TurnLock, IsNotTakenOverWhileItMayNotBeOrIsNotOpen) {
   TurnLock turn_lock;
   std::atomic<bool> relieved{false};
