@@ -42,6 +42,21 @@ class WireReader {
     at_ += size;
     return true;
   }
+  // part(field, bytes) for each field of bytes from here on; the others are passed over. False:
+  // part was false, or the bytes are no message.
+  template <typename Part>
+  bool EachBytes(Part part) {
+    uint32_t field = 0, type = 0;
+    while (Next(&field, &type)) {
+      std::string_view bytes;
+      if (type != kBytes) {
+        if (!Skip(type)) return false;
+      } else if (!Bytes(&bytes) || !part(field, bytes)) {
+        return false;
+      }
+    }
+    return !failed();
+  }
   // Past the value of a field of this type. Groups, which nobody writes any more, are damage.
   bool Skip(uint32_t type) {
     uint64_t word = 0;

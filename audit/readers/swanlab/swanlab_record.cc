@@ -114,22 +114,12 @@ bool SwanlabRecords::ReadFinish(std::string_view bytes, PointSink* sink) {
 }
 
 bool SwanlabRecords::Read(std::string_view record, PointSink* sink) {
-  WireReader fields(record);
-  uint32_t field = 0, type = 0;
-  while (fields.Next(&field, &type)) {
-    std::string_view part;
-    if (type != WireReader::kBytes) {
-      if (!fields.Skip(type)) return false;
-      continue;
-    }
-    if (!fields.Bytes(&part)) return false;
-    const bool read = field == kSwanScalar   ? ReadScalar(part, sink)
-                      : field == kSwanStart  ? ReadStart(part, sink)
-                      : field == kSwanFinish ? ReadFinish(part, sink)
-                                             : true;
-    if (!read) return false;
-  }
-  return !fields.failed();
+  return WireReader(record).EachBytes([&](uint32_t field, std::string_view part) {
+    return field == kSwanScalar   ? ReadScalar(part, sink)
+           : field == kSwanStart  ? ReadStart(part, sink)
+           : field == kSwanFinish ? ReadFinish(part, sink)
+                                  : true;
+  });
 }
 
 bool SwanlabRecords::ReadJson(std::string_view record, PointSink* sink) {

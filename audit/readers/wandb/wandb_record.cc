@@ -344,25 +344,15 @@ bool WandbRecords::ReadExit(std::string_view bytes, PointSink* sink) {
 }
 
 bool WandbRecords::Read(std::string_view record, PointSink* sink) {
-  WireReader fields(record);
-  uint32_t field = 0, type = 0;
-  while (fields.Next(&field, &type)) {
-    std::string_view part;
-    if (type != WireReader::kBytes) {
-      if (!fields.Skip(type)) return false;
-      continue;
-    }
-    if (!fields.Bytes(&part)) return false;
-    const bool read = field == kRecordHistory ? ReadHistory(part, sink)
-                      : field == kStats       ? ReadStats(part, sink)
-                      : field == kMetric      ? ReadMetric(part)
-                      : field == kConfig      ? ReadConfig(part)
-                      : field == kRun         ? ReadRun(part, sink)
-                      : field == kExit        ? ReadExit(part, sink)
-                                              : true;
-    if (!read) return false;
-  }
-  return !fields.failed();
+  return WireReader(record).EachBytes([&](uint32_t field, std::string_view part) {
+    return field == kRecordHistory ? ReadHistory(part, sink)
+           : field == kStats       ? ReadStats(part, sink)
+           : field == kMetric      ? ReadMetric(part)
+           : field == kConfig      ? ReadConfig(part)
+           : field == kRun         ? ReadRun(part, sink)
+           : field == kExit        ? ReadExit(part, sink)
+                                   : true;
+  });
 }
 
 }  // namespace plumbline::audit

@@ -8,7 +8,7 @@ from .._compiled import is_compiling, outside
 from .._kinds import KIND_TENSOR
 from .._shards import FSDP
 from .._tensors import Unsupported, local
-from .stages import Weakly
+from .stages import Weakly, take_place
 
 _POSITIONS = ("positions", "position_ids", "pos_ids", "position")
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
@@ -156,15 +156,7 @@ class Backward:
     @classmethod
     def _take_place(cls, home, name, make):
         plain = getattr(home, name)
-        ours = outside(make(plain))
-        ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
-        setattr(home, name, ours)
-
-        def undo():
-            if home.__dict__.get(name) is ours:
-                setattr(home, name, plain)
-
-        cls._undo.append(undo)
+        cls._undo.append(take_place(home, name, plain, outside(make(plain))))
 
     @classmethod
     def _pass(cls, loss, plain, arguments, options):

@@ -3,7 +3,7 @@
 import sys
 import weakref
 
-from .stages import Weakly
+from .stages import Weakly, take_place
 
 _MOST = 64  # scaled losses of a step that are remembered
 _HOMES = ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler", "torch.distributed.fsdp.sharded_grad_scaler")
@@ -36,18 +36,7 @@ class Scaling:
                 for name, make in (("scale", cls._scale), ("update", cls._update)):
                     plain = kind.__dict__.get(name)
                     if plain is not None:
-                        cls._take_place(kind, name, plain, make(plain))
-
-    @classmethod
-    def _take_place(cls, kind, name, plain, ours):
-        ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
-        setattr(kind, name, ours)
-
-        def undo():
-            if kind.__dict__.get(name) is ours:
-                setattr(kind, name, plain)
-
-        cls._undo.append(undo)
+                        cls._undo.append(take_place(kind, name, plain, make(plain)))
 
     @classmethod
     def remove(cls, loop):

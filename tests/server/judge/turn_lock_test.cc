@@ -63,6 +63,17 @@ TEST(TurnLock, IsKeptByWhoIsQuick) {
   EXPECT_TRUE(kept);
 }
 
+// Locks and is open to others until one is relieved; returns when it began.
+TurnLock::Clock::time_point OpenUntil(const std::atomic<bool>& relieved, TurnLock* turn_lock,
+                                      TurnLock::Work* work) {
+  turn_lock->Lock();
+  const auto begun = TurnLock::Clock::now();
+  turn_lock->Begin(work);
+  turn_lock->OpenToTakeover(work);
+  while (!relieved) std::this_thread::sleep_for(milliseconds(1));
+  return begun;
+}
+
 // The work ends only after the other has done something with the lock: so it had it.
 TEST(TurnLock, IsLostByWhoIsSlowWhichComesBackToIt) {
   TurnLock turn_lock;
@@ -74,12 +85,8 @@ TEST(TurnLock, IsLostByWhoIsSlowWhichComesBackToIt) {
     relieved = true;
     turn_lock.Unlock();
   });
-  turn_lock.Lock();
   TurnLock::Work work;
-  const auto begun = TurnLock::Clock::now();
-  turn_lock.Begin(&work);
-  turn_lock.OpenToTakeover(&work);
-  while (!relieved) std::this_thread::sleep_for(milliseconds(1));
+  const auto begun = OpenUntil(relieved, &turn_lock, &work);
   EXPECT_GE(TurnLock::Clock::now() - begun, TurnLock::kSlow);
   turn_lock.CloseToTakeover(&work);
   EXPECT_TRUE(work.slow);
@@ -104,12 +111,8 @@ TEST(TurnLock, IsLostAfterTheTimeThatWasGiven) {
     relieved = true;
     turn_lock.Unlock();
   });
-  turn_lock.Lock();
   TurnLock::Work work;
-  const auto begun = TurnLock::Clock::now();
-  turn_lock.Begin(&work);
-  turn_lock.OpenToTakeover(&work);
-  while (!relieved) std::this_thread::sleep_for(milliseconds(1));
+  const auto begun = OpenUntil(relieved, &turn_lock, &work);
   EXPECT_GE(TurnLock::Clock::now() - begun, kGiven);
   turn_lock.CloseToTakeover(&work);
   EXPECT_TRUE(work.slow);
