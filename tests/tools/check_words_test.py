@@ -1,0 +1,88 @@
+"""tools/check_words: a file may not gain words that docs/style.md forbids."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class CheckWords(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.tree = pathlib.Path(scratch.name)
+        (self.tree / "tools").mkdir()
+        shutil.copy(ROOT / "tools/check_words", self.tree / "tools/check_words")
+        subprocess.run(["git", "init", "-q", self.tree], check=True)
+
+    def put(self, name, text):
+        path = self.tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        subprocess.run(["git", "-C", self.tree, "add", "-A"], check=True)
+
+    def run_tool(self, *arguments):
+        done = subprocess.run([sys.executable, self.tree / "tools/check_words", *arguments], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def allow(self, text):
+        self.put("tools/words.txt", text)
+
+    def test_a_word_in_each_place_fails(self):
+        for name, text in (("a.h", "// The rank that was told.\nint a;\n"), ("b.cc", 'auto s = "the server says";\n'),
+                           ("c.cc", "void TellCaller();\n"), ("d.cc", "int told_closes;\n"), ("e.md", "It comes behind the step.\n"),
+                           ("f.py", '"""Nobody waits."""\n'), ("g.py", "x = 1  # mended\n"), ("h.sh", "# what it says\ntrue\n"),
+                           ("i.cc", 'auto s = R"(so many bytes)";\n'), ("j.h", "/* Of two ranks the first. */\n"),
+                           ("k.h", "// A thread who waits.\n"), ("l.ts", "const a = `x`; // beside it\n")):
+            with self.subTest(name):
+                self.setUp()
+                self.put(name, text)
+                status, output = self.run_tool()
+                self.assertEqual(status, 1, output)
+                self.assertIn(f"{name}: 1 words", output)
+
+    def test_plain_text_passes(self):
+        self.put("a.h", "// Returns the number of ranks. If no rank is connected, returns 0.\nint Ranks();\n")
+        self.put("b.md", "The operator who reads this page decides.\n")  # a person
+        self.put("c.cc", "int manners, satellite, ensayo, tollgate;  // part of another word\n")
+        self.put("tests/audit/data/x.md", "told\n")
+        self.assertEqual(self.run_tool(), (0, ""))
+
+    def test_counts_only_shrink(self):
+        self.put("a.md", "told told\n")
+        self.allow("2 a.md\n")
+        self.assertEqual(self.run_tool(), (0, ""))
+        self.put("a.md", "told told told\n")
+        self.assertEqual(self.run_tool()[0], 1)
+        self.assertEqual(self.run_tool("--write")[0], 0)
+        self.assertEqual(self.run_tool()[0], 1)  # --write raises nothing
+        self.put("a.md", "told\n")
+        status, output = self.run_tool()
+        self.assertEqual(status, 1)
+        self.assertIn("run tools/check_words --write", output)
+        self.run_tool("--write")
+        self.assertEqual(self.run_tool(), (0, ""))
+        self.put("b.md", "told\n")
+        self.run_tool("--write")
+        self.assertEqual(self.run_tool()[0], 1)  # a new file has no allowance
+
+    def test_places_are_listed_with_advice(self):
+        self.put("a.cc", 'int a;\n\nauto s = "nobody";\n')
+        status, output = self.run_tool(str(self.tree / "a.cc"))
+        self.assertEqual(status, 0)
+        self.assertIn('a.cc:3: "nobody": no rank', output)
+        self.assertEqual(self.run_tool("missing.cc")[0], 2)
+
+    def test_table(self):
+        self.put("a.h", "// If it waits, returns 0.\nint A();\n")
+        status, output = self.run_tool("--table")
+        self.assertEqual(status, 0)
+        self.assertRegex(output, r"if +250\.00")
+
+
+if __name__ == "__main__":
+    unittest.main()
