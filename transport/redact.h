@@ -2,7 +2,7 @@
 //
 // Equal ids stay equal under one key, in every message and process; order within a router call is
 // kept beside them (RoutingSample.sequence_order). Expert choices, scores and log-probabilities
-// stay as they are. What is hashed and why: docs/decisions/0116-what-redaction-hides.md.
+// stay as they are. What is hashed and why: docs/decisions/0116-redaction.md.
 #pragma once
 
 #include <cstdint>
