@@ -54,7 +54,8 @@
 
 namespace plumbline {
 
-// As plumbline_open_options_t; what is left at its default comes from the environment.
+// Options as in plumbline_open_options_t. Fields with their default values come from the
+// environment.
 struct RunOptions {
   std::string run = {};
   std::string server = {};  // "host:port"
@@ -67,10 +68,11 @@ struct RunOptions {
   double budget = 0.0;
   std::string spool = {};  // directory; "off": none
   uint64_t spool_bytes = 0;
-  bool redact = false;  // token and sequence ids leave the process as keyed hashes
+  bool redact = false;  // token and sequence ids are sent as keyed hashes
 };
 
-// A place that observations come from. Copyable; belongs to its run, stays safe to use after it.
+// A place in the model where observations are made. Copyable. Belongs to its run, and is safe to
+// use after the run's end.
 class Site {
  public:
   Site() = default;
@@ -185,12 +187,13 @@ class Site {
     return plumbline_observe_logprobs(handle_, &call);
   }
 
-  // Whole buffers of an operation that leaves its input alone; of others see SampledReduction.
+  // Records the whole buffers of an operation that does not overwrite its input. For other
+  // operations see SampledReduction.
   Status ObserveReduction(const Tensor& input, const Tensor& output,
                           const ReductionFacts& facts = {}) const {
     return Due() ? ObserveReduction(input, output, {}, 0, facts) : Status{PLUMBLINE_NOT_DUE};
   }
-  // Elements [m] at offsets [m] (u64) of a buffer of `count`.
+  // Records elements [m] at offsets [m] (u64) of a buffer of `count` elements.
   Status ObserveReduction(const Tensor& input, const Tensor& output, const Tensor& offsets,
                           uint64_t count, const ReductionFacts& facts) const {
     if (!Due()) return PLUMBLINE_NOT_DUE;
@@ -219,9 +222,9 @@ class Site {
   plumbline_site_t* handle_ = nullptr;
 };
 
-// A collective that works in place: construct it before the operation, call Done after it. Takes
-// the step's sampled elements alone, both times; nothing when the site is not due. Host memory.
-// `buffer` must live until Done; no call throws but for std::bad_alloc.
+// Observes a collective that works in place. Construct it before the operation, call Done after it.
+// Gathers only the step's sampled elements, both times; does nothing if the site is not due. Host
+// memory. `buffer` must exist until Done. Throws nothing except std::bad_alloc.
 class SampledReduction {
  public:
   SampledReduction(const Site& site, const Tensor& buffer) : site_(site), buffer_(buffer) {
@@ -263,7 +266,7 @@ class SampledReduction {
   std::vector<unsigned char> input_;
 };
 
-// One process's part in a training run; closes it at the end of its life.
+// One process's part in a training run. The destructor closes it.
 class Run {
  public:
   static constexpr uint32_t kCloseTimeoutMs = 2000;
@@ -299,15 +302,16 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // How opening went.
+  // Returns the status of opening the run.
   Status status() const { return status_; }
   plumbline_run_t* handle() const { return handle_; }
 
-  // The site for a router; an empty one (never due) when it cannot be had. Same layer, same site.
+  // Returns the site of a router, or an empty one (never due) if it cannot be created. The same
+  // layer returns the same site.
   Site RoutingSite(std::string_view layer, std::string_view op = {}) {
     return SiteOf(PLUMBLINE_KIND_ROUTING, layer, op);
   }
-  // The others. `op` of a tensor: its role; of a reduction: "sum", "avg".
+  // Return the sites of the other kinds. `op` of a tensor: its role; of a reduction: "sum", "avg".
   Site TensorSite(std::string_view layer, std::string_view op = {}) {
     return SiteOf(PLUMBLINE_KIND_TENSOR, layer, op);
   }
@@ -333,7 +337,8 @@ class Run {
   Status StepEnd() {
     return handle_ != nullptr ? plumbline_step_end(handle_) : Status{PLUMBLINE_DISABLED};
   }
-  // Around the capture of a CUDA graph that will be replayed on `stream`: plumbline_capture_begin.
+  // Begin and end the capture of a CUDA graph that will be replayed on `stream`:
+  // plumbline_capture_begin.
   Status CaptureBegin(void* stream) {
     return handle_ != nullptr ? plumbline_capture_begin(handle_, stream)
                               : Status{PLUMBLINE_DISABLED};
@@ -344,7 +349,7 @@ class Run {
   Status Scalar(const char* name, double value) {
     return handle_ != nullptr ? plumbline_scalar(handle_, name, value) : Status{PLUMBLINE_DISABLED};
   }
-  // How the process is about to end: plumbline_note_ending.
+  // Reports how the process is about to end: plumbline_note_ending.
   Status NoteEnding(const plumbline_ending_t& ending) {
     return handle_ != nullptr ? plumbline_note_ending(handle_, &ending)
                               : Status{PLUMBLINE_DISABLED};
@@ -370,7 +375,7 @@ class Run {
   Status status_ = PLUMBLINE_DISABLED;
 };
 
-// A step from construction to destruction. The run must outlive it.
+// A step, from construction to destruction. The run must outlive it.
 class Step {
  public:
   Step(Run& run, int64_t number) : run_(run), status_(run.StepBegin(number)) {}
@@ -387,7 +392,7 @@ class Step {
   Status status_;
 };
 
-// A stage of the training loop ("forward", "checkpoint", ...) from construction to destruction.
+// A stage of the training loop ("forward", "checkpoint", ...), from construction to destruction.
 class Span {
  public:
   explicit Span(Run& run, const char* kind, const char* name = nullptr) : run_(run.handle()) {

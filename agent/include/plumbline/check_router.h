@@ -1,4 +1,4 @@
-// A router in hand, checked without a run. Included by plumbline/agent.h.
+// Checks a router without a run. Included by plumbline/agent.h.
 #ifndef PLUMBLINE_CHECK_ROUTER_H_
 #define PLUMBLINE_CHECK_ROUTER_H_
 
@@ -17,10 +17,10 @@ namespace plumbline {
 
 // Runs the router on [T,E] logits in C order and fills fates [T,E]: 0 = the token did not choose
 // the expert, 1 = chosen and kept, 2 = chosen and refused. `seed` is the same in every call: seed
-// with it whatever is random. An exception ends the check.
+// all random numbers with it. An exception ends the check.
 using Router = std::function<void(const float* logits, uint64_t seed, uint8_t* fates)>;
 
-// An ordinary batch to try it on. Sizes that do not fit tokens and experts are refused.
+// An ordinary batch for the check. Sizes that do not match tokens and experts are refused.
 struct RouterInputs {
   int64_t tokens = 0;                      // T
   int64_t experts = 0;                     // E
@@ -33,7 +33,8 @@ struct RouterInputs {
   uint32_t max_calls = 0;  // of the router; 0: 1000
 };
 
-// plumbline_router_verdict_t, valid when `status` is PLUMBLINE_OK; `error` says why it is not.
+// The verdict of plumbline_check_router, valid if `status` is PLUMBLINE_OK; otherwise `error` gives
+// the reason.
 struct RouterVerdict : plumbline_router_verdict_t {
   Status status = PLUMBLINE_DISABLED;
   std::string error = {};
@@ -84,7 +85,7 @@ class Column {
 
 }  // namespace internal
 
-// plumbline_check_router for float logits. Does not throw but for std::bad_alloc.
+// Calls plumbline_check_router for float logits. Throws nothing except std::bad_alloc.
 inline RouterVerdict CheckRouter(const Router& router, const RouterInputs& inputs) {
   RouterVerdict verdict;
   std::memset(static_cast<plumbline_router_verdict_t*>(&verdict), 0,

@@ -1,4 +1,4 @@
-// The order and arithmetic of a sum in hand. Included by plumbline/agent.h.
+// Finds the order and arithmetic of a sum. Included by plumbline/agent.h.
 #ifndef PLUMBLINE_FINGERPRINT_H_
 #define PLUMBLINE_FINGERPRINT_H_
 
@@ -11,8 +11,8 @@
 
 namespace plumbline {
 
-// Adds a[0..n) (times b) as the function under test does and returns its result; values are exact
-// in the input dtype. An exception ends the fingerprint.
+// Adds a[0..n) (times b) with the function under test and returns the result. Values are exact in
+// the input dtype. An exception ends the fingerprint.
 using Sum = std::function<double(const double* a, const double* b, uint64_t n)>;
 
 struct SumDescription {
@@ -25,7 +25,8 @@ struct SumDescription {
   uint32_t samples = 0;  // 0: 250
 };
 
-// plumbline_fingerprint_result_t, valid when `status` is PLUMBLINE_OK; `error` says why it is not.
+// The result of plumbline_fingerprint, valid if `status` is PLUMBLINE_OK; otherwise `error` gives
+// the reason.
 struct FingerprintResult : plumbline_fingerprint_result_t {
   Status status = PLUMBLINE_DISABLED;
   std::string error = {};
@@ -57,7 +58,7 @@ inline int32_t CallSum(void* context, const double* a, const double* b, uint64_t
 
 }  // namespace internal
 
-// plumbline_fingerprint. Does not throw but for std::bad_alloc.
+// Calls plumbline_fingerprint. Throws nothing except std::bad_alloc.
 inline FingerprintResult Fingerprint(const Sum& sum, const SumDescription& description) {
   FingerprintResult result;
   std::memset(static_cast<plumbline_fingerprint_result_t*>(&result), 0,

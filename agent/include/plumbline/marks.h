@@ -1,6 +1,6 @@
-/* Plumbline's C ABI, an addition: stages of the training loop told by one store each, for a loop
- * that a call for each of them costs too much. Include it beside plumbline.h, whose rules hold here
- * too. */
+/* Plumbline's C ABI, optional: marks stages of the training loop by one store each, for loops in
+ * which a call per stage costs too much. Include it in addition to plumbline.h, whose rules apply.
+ */
 #ifndef PLUMBLINE_MARKS_H_
 #define PLUMBLINE_MARKS_H_
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* What the loop is in from a mark on, until the next one. */
+/* The stage of the loop from a mark until the next one. */
 #define PLUMBLINE_STAGE_NONE 0
 #define PLUMBLINE_STAGE_FORWARD 1
 #define PLUMBLINE_STAGE_BACKWARD 2
@@ -20,25 +20,26 @@ extern "C" {
 #define PLUMBLINE_STAGE_DATA 4
 
 #define PLUMBLINE_MARKS 4096
-#define PLUMBLINE_MARK_GAP 8 /* marks in front of this one were lost */
+#define PLUMBLINE_MARK_GAP 8 /* marks before this one were lost */
 
-/* One thread writes, the agent reads. A mark is (ns of CLOCK_MONOTONIC) << 4 | the stage, never 0.
- */
+/* One thread writes, and the agent reads. A mark is (ns of CLOCK_MONOTONIC) << 4 | the stage, never
+ * 0. */
 typedef struct plumbline_stage_marks {
-  uint64_t now;  /* the newest mark */
-  uint64_t lost; /* those for which there was no room, because nobody has read for long */
-  uint64_t at;   /* where the next one is written */
-  uint64_t gap;  /* PLUMBLINE_MARK_GAP behind one that was lost, else 0 */
-  uint64_t mark[PLUMBLINE_MARKS]; /* 0: free; the agent sets it back */
+  uint64_t now;                   /* the newest mark */
+  uint64_t lost;                  /* marks that were lost because all entries were unread */
+  uint64_t at;                    /* index of the next mark */
+  uint64_t gap;                   /* PLUMBLINE_MARK_GAP after a lost mark, else 0 */
+  uint64_t mark[PLUMBLINE_MARKS]; /* 0: free; the agent resets it */
 } plumbline_marks_t;
 
-/* Where the calling thread, which is the loop's, writes its marks. The memory lives until the
- * process ends; marks that are written after the run was closed are read by nobody. Each stage is
- * told as plumbline_span_begin and plumbline_span_end tell one of that kind: it belongs to the step
- * in which it ends, and the last one that was begun is in the heartbeat. */
+/* Returns the memory to which the calling thread, the thread of the loop, writes its marks. The
+ * memory lives until the process ends; marks that are written after the run was closed are not
+ * read. Each stage is recorded like one of plumbline_span_begin and plumbline_span_end of its kind:
+ * it belongs to the step in which it ends, and the heartbeat contains the last one that was begun.
+ */
 PLUMBLINE_API plumbline_status_t plumbline_marks(plumbline_run_t* run, plumbline_marks_t** marks);
 
-/* The loop is in `stage` from now on. */
+/* Marks that the loop is in `stage` from now on. */
 static inline void plumbline_mark(plumbline_marks_t* marks, uint64_t stage) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);

@@ -1,6 +1,4 @@
-/* Plumbline's C ABI, its part on matrix products. Included by plumbline.h, whose rules hold here
- * too.
- */
+/* Plumbline's C ABI: matrix products. Included by plumbline.h, whose rules apply. */
 #ifndef PLUMBLINE_PRODUCTS_H_
 #define PLUMBLINE_PRODUCTS_H_
 
@@ -13,30 +11,31 @@ extern "C" {
 /* ---- matrix products ---------------------------------------------------------------------------
  */
 
-/* D = A B (+ C), whole and as it was computed. On captured steps up to 32 rows of A, as many
- * columns of B and the elements of D where they meet are kept: enough to name the arithmetic and to
- * prove it by replay; the other steps cost nothing but the call. All floating (not f64). */
+/* D = A B (+ C), complete and as it was computed. On captured steps up to 32 rows of A, the same
+ * number of columns of B and the elements of D at their intersections are kept. These identify the
+ * arithmetic and prove it by replay. On other steps only the call costs time. All tensors are
+ * floating (not f64). */
 typedef struct plumbline_matmul {
   uint32_t size;                /* sizeof(plumbline_matmul_t) */
-  int32_t declared_accumulator; /* PLUMBLINE_DTYPE_* promised to the trainer; ABSENT: f32 */
+  int32_t declared_accumulator; /* PLUMBLINE_DTYPE_* that the library promises; ABSENT: f32 */
   const DLTensor* a;            /* [..., K]: its leading axes together are the rows; required */
   const DLTensor* b;            /* [K, N]; of a weight [N, K] its transposed view; required */
   const DLTensor* d;            /* a's leading axes, then N; required */
-  const DLTensor* c;            /* what was added to the product: d's shape or [N]; NULL: nothing */
-  const char* input_format; /* "tf32" where f32 inputs are meant to be cut to it; a format's name
-                               ("e4m3", "bf16") where values lie in a wider one; NULL */
-  const char* library;      /* that computed it, with its version, or NULL */
+  const DLTensor* c;            /* the added tensor: d's shape or [N]; NULL: none */
+  const char* input_format;     /* "tf32" if f32 inputs are meant to be cut to it; a format's name
+                                 * ("e4m3", "bf16") if values are stored in a wider one; NULL */
+  const char* library;          /* the library that computed it, with its version, or NULL */
   void* cuda_stream;
-  double scale;            /* one factor of the product: d = scale A B (+ c); 0: 1 */
-  const DLTensor* a_scale; /* of factors that were scaled before they were cast: what A's values are
-                              multiplied by. One element: of the whole tensor. Else [..., B] with
-                              a's leading axes, B = ceil(K / block) */
-  const DLTensor* b_scale; /* [B, N], or one element. Floating, or u8 in `scale_format` */
+  double scale;                /* one factor of the product: d = scale A B (+ c); 0: 1 */
+  const DLTensor* a_scale;     /* scales of A, if A was scaled before it was cast: A's values are
+                                * multiplied by them. One element: of the whole tensor. Else [..., B]
+                                * with a's leading axes, B = ceil(K / block) */
+  const DLTensor* b_scale;     /* [B, N], or one element. Floating, or u8 in `scale_format` */
   const char* scale_format;    /* of u8 scales: "e8m0" or "e4m3"; NULL */
   const char* output_rounding; /* "nearest", "stochastic" (of the store to d's type), or NULL */
   uint64_t block;              /* products that share a scale (32, 16, 128); 0: K */
-  uint32_t a_tile;             /* neighbouring rows of a that share theirs: a_scale is [T, B] with
-                                  T = ceil(rows / a_tile); 0: 1 */
+  uint32_t a_tile;             /* neighbouring rows of a that share a scale: a_scale is [T, B] with
+                                * T = ceil(rows / a_tile); 0: 1 */
   uint32_t b_tile;             /* neighbouring columns of b: b_scale is [B, ceil(N / b_tile)] */
 } plumbline_matmul_t;
 

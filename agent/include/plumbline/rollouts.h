@@ -9,53 +9,54 @@
 extern "C" {
 #endif
 
-/* Of what distribution logged log-probabilities are; whether sequences were dropped for what they
- * contained; whether the pass that drew a token scored it. ABSENT: not said. */
+/* The distribution of logged log-probabilities; whether sequences were dropped because of their
+ * content; whether the pass that sampled a token also scored it. ABSENT: not given. */
 enum {
   PLUMBLINE_LOGPROBS_ABSENT = 0,
   PLUMBLINE_LOGPROBS_RAW = 1,       /* the full softmax at temperature 1 */
-  PLUMBLINE_LOGPROBS_PROCESSED = 2, /* what was drawn from: after temperature, top-p, top-k */
+  PLUMBLINE_LOGPROBS_PROCESSED = 2, /* the sampled distribution: after temperature, top-p, top-k */
   PLUMBLINE_SELECTION_ALL = 1,
   PLUMBLINE_SELECTION_FILTERED = 2,
   PLUMBLINE_ROLLOUT_SAMPLED = 1,
   PLUMBLINE_ROLLOUT_RESCORED = 2
 };
 
-/* Log-probabilities (natural logarithm) of sampled tokens: the inference engine's of the tokens it
- * drew, the trainer's of the same tokens, or both. One process may send its half alone: halves meet
- * by sequence id and position. Columns are [T], sequences one after the other or mixed, or [B,S].
- * Of each call whole sequences are kept, the same on both sides, within the traffic budget; such a
- * site is due at every step. Host memory. */
+/* Log-probabilities (natural logarithm) of sampled tokens: from the inference engine that sampled
+ * them, from the trainer, or both. A process may send only its half: halves are joined by sequence
+ * id and position. Columns are [T], with sequences one after another or mixed, or [B,S]. Of each
+ * call whole sequences are kept, the same on both sides, within the traffic budget. The site is due
+ * at every step. Host memory. */
 typedef struct plumbline_logprobs {
   uint32_t size;               /* sizeof(plumbline_logprobs_t) */
   int32_t mode;                /* PLUMBLINE_LOGPROBS_*: of the rollout's values */
-  const DLTensor* tokens;      /* integer ids; optional, as is all but sequence_id and one side */
+  const DLTensor* tokens;      /* integer ids; optional, like all but sequence_id and one side */
   const DLTensor* sequence_id; /* integer, unique within a step, < 0: padding; or [B] */
-  const DLTensor* position;    /* integer, of the token in its sequence; NULL: in order from 0 */
-  const DLTensor* mask;        /* 0: not judged (prompt, tool output); NULL: all are */
-  const DLTensor* rollout;     /* floating, unmasked and unclipped, as are all columns */
+  const DLTensor* position;    /* integer, position of the token in its sequence; NULL: in order
+                                * from 0 */
+  const DLTensor* mask;    /* 0: not judged (prompt, tool output); NULL: all tokens are judged */
+  const DLTensor* rollout; /* floating, unmasked and unclipped, as are all columns */
   const DLTensor* train;
-  const DLTensor* rollout_entropy;    /* nats, of the distribution the values are of */
+  const DLTensor* rollout_entropy;    /* nats, entropy of the distribution of `rollout` */
   const DLTensor* rollout_varentropy; /* nats^2 */
   const DLTensor* train_entropy;
   const DLTensor* train_varentropy;
-  const DLTensor* versions;   /* integer: optimizer updates in the weights that drew each token */
-  const DLTensor* advantages; /* or [B] */
-  const DLTensor* turns;      /* integer, of a conversation */
-  const DLTensor* cached_tokens; /* integer, of the prompt, served from a prefix cache; or [B] */
+  const DLTensor* versions; /* integer: optimizer updates in the weights that sampled each token */
+  const DLTensor* advantages;    /* or [B] */
+  const DLTensor* turns;         /* integer, turn of a conversation */
+  const DLTensor* cached_tokens; /* integer, prompt tokens from a prefix cache; or [B] */
   const DLTensor* t_start;       /* seconds, of the sequence's generation; or [B] */
   const DLTensor* t_end;
-  int64_t train_version; /* updates in the weights that `train` is of; -1: not said */
-  int64_t top_k;         /* -1: not said */
-  double temperature;    /* of the sampler; NaN: not said, here and below */
+  int64_t train_version; /* updates in the weights of `train`; -1: not given */
+  int64_t top_k;         /* -1: not given */
+  double temperature;    /* of the sampler; NaN: not given, here and below */
   double top_p;
   double kept_share;  /* lower bound on the share of sequences that a filter kept */
-  double rescore_k2;  /* mean d^2/2 of the engine against itself, where it rescored */
+  double rescore_k2;  /* mean d^2/2 of the engine against itself, if it rescored */
   int32_t selection;  /* PLUMBLINE_SELECTION_* */
   int32_t source;     /* PLUMBLINE_ROLLOUT_* */
   const char* worker; /* or NULL */
   void* cuda_stream;
-  const DLTensor* behaviour; /* the trainer's own, by the weights that drew each token */
+  const DLTensor* behaviour; /* of the trainer, with the weights that sampled each token */
 } plumbline_logprobs_t;
 
 /* clang-format off */
@@ -69,10 +70,10 @@ PLUMBLINE_API plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* si
                                                             const plumbline_logprobs_t* logprobs);
 
 /* Two distributions over one vocabulary: the trainer's logits and the rollout's at the same
- * positions. -inf masks a token out; NaN and +inf are faults, and counted. On captured steps up to
- * 64 rows, drawn at random (fewer of large vocabularies: at most 2^20 logits a side a call), are
- * compared whole, on the calling thread where they are more than a MiB; the other steps cost
- * nothing but the call. Host memory. */
+ * positions. -inf masks a token out. NaN and +inf are faults and are counted. On captured steps up
+ * to 64 rows, drawn at random (fewer for large vocabularies: at most 2^20 logits per side and
+ * call), are compared completely, on the calling thread if they have more than a MiB. On other
+ * steps only the call costs time. Host memory. */
 typedef struct plumbline_logits {
   uint32_t size;           /* sizeof(plumbline_logits_t) */
   int32_t mode;            /* PLUMBLINE_LOGPROBS_*: of the rollout's logits */
@@ -80,7 +81,7 @@ typedef struct plumbline_logits {
   const DLTensor* rollout; /* the same shape, f32, f16 or bf16; required */
   const DLTensor* tokens;  /* train's leading axes, integer: the sampled ids, < 0: none; NULL */
   const DLTensor* allowed; /* train's shape, bool or u8: 0 masks on both sides; NULL: all are */
-  double temperature;      /* of the sampler; NaN: not said */
+  double temperature;      /* of the sampler; NaN: not given */
   void* cuda_stream;
 } plumbline_logits_t;
 

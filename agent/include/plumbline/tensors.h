@@ -1,4 +1,4 @@
-// Tensors and what is known of them, as plumbline/agent.h's observations take them.
+// Tensors and their attributes, as the observations of plumbline/agent.h take them.
 #ifndef PLUMBLINE_TENSORS_H_
 #define PLUMBLINE_TENSORS_H_
 
@@ -27,20 +27,20 @@ struct ElementOf {
 
 }  // namespace internal
 
-// The types that C++ has no name for.
+// The types that have no name in C++.
 inline constexpr DLDataType kF16 = {PLUMBLINE_DL_FLOAT, 16, 1};
 inline constexpr DLDataType kBF16 = {PLUMBLINE_DL_BFLOAT, 16, 1};
 inline constexpr DLDataType kE4M3 = {PLUMBLINE_DL_FLOAT8_E4M3FN, 8, 1};
 inline constexpr DLDataType kE5M2 = {PLUMBLINE_DL_FLOAT8_E5M2, 8, 1};
 
-// A borrowed tensor in C order, of at most 4 axes; for other layouts, and for devices, fill a
-// DLTensor. A default one is absent. The data must live until the call it is passed to returns.
-// Cheap to make: the DLTensor is filled when a call is due.
+// A borrowed tensor in C order, of at most 4 axes. For other layouts and for devices, fill a
+// DLTensor. A default-constructed one is absent. The data must exist until the call that gets it
+// returns. Cheap to construct: the DLTensor is filled if a call is due.
 class Tensor {
  public:
   static constexpr int32_t kMaxAxes = 4;
 
-  Tensor() {}  // user-provided: a const one may be default-initialised
+  Tensor() {}  // user-provided, so that a const object may be default-initialised
   template <typename T>
   Tensor(const T* data, std::initializer_list<int64_t> shape)
       : Tensor(data, internal::ElementOf<T>::kType, shape) {}
@@ -61,18 +61,18 @@ class Tensor {
     return *this;
   }
 
-  // Points into this object; nullptr when absent.
+  // Returns a pointer into this object, or nullptr if absent.
   const DLTensor* get() const {
     if (axes_ == kAbsent) return nullptr;
     tensor_ = DLTensor();
     tensor_.data = const_cast<void*>(data_);
     tensor_.device = {static_cast<decltype(tensor_.device.device_type)>(PLUMBLINE_DL_CPU), 0};
     tensor_.dtype = type_;
-    tensor_.ndim = axes_;  // kTooMany: the library refuses it, and says what it expected
+    tensor_.ndim = axes_;  // if kTooMany, the library refuses the tensor with an error
     tensor_.shape = shape_;
     return &tensor_;
   }
-  // 0 when absent, -1 with more axes than kMaxAxes.
+  // Returns 0 if absent, -1 if there are more axes than kMaxAxes.
   int64_t elements() const {
     if (axes_ < 0) return axes_ == kAbsent ? 0 : -1;
     int64_t n = 1;
@@ -80,7 +80,7 @@ class Tensor {
     return n;
   }
   const void* data() const { return data_; }
-  DLDataType type() const { return type_; }  // of one that is present
+  DLDataType type() const { return type_; }  // only of a present tensor
 
  private:
   static constexpr int32_t kAbsent = -2;
@@ -93,14 +93,14 @@ class Tensor {
   mutable DLTensor tensor_;
 };
 
-// As plumbline_tensor_t.
+// Attributes as in plumbline_tensor_t.
 struct TensorFacts {
   const char* role = nullptr;
   const char* replicas = nullptr;
   int32_t target_format = PLUMBLINE_DTYPE_ABSENT;
 };
 
-// As plumbline_update_t: the tensors, and what is known of the optimizer.
+// Tensors as in plumbline_update_t, and attributes of the optimizer.
 struct UpdateTensors {
   Tensor before = {};
   Tensor after = {};
@@ -120,14 +120,14 @@ struct UpdateFacts {
   int32_t eps_dtype = PLUMBLINE_DTYPE_ABSENT;
 };
 
-// As plumbline_matmul_t: the tensors of D = A B + C, and what is known of it.
+// Tensors as in plumbline_matmul_t, of D = A B + C, and their attributes.
 struct MatmulTensors {
   Tensor a = {};
   Tensor b = {};
   Tensor d = {};
   Tensor c = {};
-  bool weight = false;  // b is [N, K], as a linear layer keeps it, not [K, N]
-  Tensor a_scale = {};  // as plumbline_matmul_t says; [B, N] of b, whatever `weight`
+  bool weight = false;  // b is [N, K], as a linear layer stores it, not [K, N]
+  Tensor a_scale = {};  // as in plumbline_matmul_t; [B, N] for b, independent of `weight`
   Tensor b_scale = {};
 };
 struct MatmulFacts {
@@ -142,20 +142,20 @@ struct MatmulFacts {
   uint32_t b_tile = 0;
 };
 
-// As plumbline_logprobs_t: columns [T] or [B,S], and what is known of them.
+// Columns as in plumbline_logprobs_t, [T] or [B,S], and their attributes.
 struct LogprobsColumns {
   Tensor tokens = {};
   Tensor sequence_id = {};  // or [B]; required
   Tensor position = {};
   Tensor mask = {};
-  Tensor rollout = {};  // one side at least
+  Tensor rollout = {};  // at least one side is required
   Tensor train = {};
   Tensor rollout_entropy = {};
   Tensor rollout_varentropy = {};
   Tensor train_entropy = {};
   Tensor train_varentropy = {};
   Tensor versions = {};
-  Tensor advantages = {};  // or [B], as are those below but turns
+  Tensor advantages = {};  // or [B], like those below except turns
   Tensor turns = {};
   Tensor cached_tokens = {};
   Tensor t_start = {};
@@ -175,7 +175,7 @@ struct LogprobsFacts {
   const char* worker = nullptr;
 };
 
-// As plumbline_logits_t: logits [..., V] of both sides, and what is known of them.
+// Logits as in plumbline_logits_t, [..., V] of both sides, and their attributes.
 struct LogitsTensors {
   Tensor train = {};
   Tensor rollout = {};
@@ -187,7 +187,7 @@ struct LogitsFacts {
   double temperature = PLUMBLINE_NAN;
 };
 
-// As plumbline_reduction_t, without its tensors.
+// Attributes as in plumbline_reduction_t, without its tensors.
 struct ReductionFacts {
   int32_t op = PLUMBLINE_REDUCE_SUM;
   const char* group = nullptr;
@@ -195,7 +195,7 @@ struct ReductionFacts {
   const char* transport = nullptr;
   uint32_t group_size = 0;
   uint32_t group_rank = 0;
-  int64_t sequence = -1;  // -1: not said
+  int64_t sequence = -1;  // -1: not given
   int32_t wire_dtype = PLUMBLINE_DTYPE_ABSENT;
   double prescale = 0;
   double postscale = 0;

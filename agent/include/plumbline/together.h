@@ -1,5 +1,5 @@
-/* Plumbline's C ABI, an addition: observations of one thread that leave together. Include it beside
- * plumbline.h, whose rules hold here too. */
+/* Plumbline's C ABI, optional: groups observations of one thread into few launches. Include it in
+ * addition to plumbline.h, whose rules apply. */
 #ifndef PLUMBLINE_TOGETHER_H_
 #define PLUMBLINE_TOGETHER_H_
 
@@ -9,25 +9,27 @@
 extern "C" {
 #endif
 
-/* Between the two, what this thread observes of floating tensors and updates on a device waits, and
- * leaves in as few launches as it fits into: 15 tensors or 5 updates of one stream each (8 byte
- * wide tensors 4), where one by one each is a launch. Around a loop over a model's parameters:
+/* Begins and ends a group. Floating tensors and updates on a device that this thread observes in
+ * between wait, and are launched together: 15 tensors or 5 updates of one stream per launch (4
+ * tensors if elements have 8 bytes), instead of one launch each. Use it around a loop over a
+ * model's parameters:
  *
  *   plumbline_together_begin(run);
  *   for (...) plumbline_observe_tensor(site[i], &tensor[i]);
  *   plumbline_together_end(run);
  *
- * Until end has returned, the tensors must live and stay as they are: nothing that is given to
- * their streams in between may write them. What is told of them is the same, bit for bit. All else
- * (host tensors, router calls, products, reductions, captured calls) goes its way at once, as does
- * what other threads observe.
+ * The tensors must exist and stay unchanged until end has returned: no work that is enqueued on
+ * their streams in between may write them. The evidence is the same, bit for bit. Everything else
+ * (host tensors, router calls, products, reductions, captured calls) is not delayed, and neither
+ * are the observations of other threads.
  *
- * begin: NOT_DUE where another thread has begun, or nothing was due yet: this thread's calls are
- * launched one by one, and its end does nothing. May be nested: each end launches what waits, the
- * outermost ends it. plumbline_flush and plumbline_capture_begin launch what waits, too. What still
- * waits when the step ends, or the run closes, is not measured: it is counted as
- * `after-step-end`. A call that waits has returned OK; if its launch finds no room or the device
- * fails, that is counted. One thread of a run at a time. */
+ * begin returns NOT_DUE if another thread has a group open, or if nothing was due yet: then this
+ * thread's calls are launched one by one, and its end does nothing. Groups may be nested: each end
+ * launches the waiting calls, and the outermost one ends the group. plumbline_flush and
+ * plumbline_capture_begin also launch them. If calls still wait when the step ends or the run
+ * closes, they are not measured and are counted as `after-step-end`. A waiting call has returned
+ * OK; if its launch finds no memory or the device fails, that is counted. One thread of a run at a
+ * time. */
 PLUMBLINE_API plumbline_status_t plumbline_together_begin(plumbline_run_t* run);
 PLUMBLINE_API plumbline_status_t plumbline_together_end(plumbline_run_t* run);
 
@@ -36,7 +38,7 @@ PLUMBLINE_API plumbline_status_t plumbline_together_end(plumbline_run_t* run);
 
 namespace plumbline {
 
-/* The same in C++, ended by whatever leaves the block. `run` may be null. */
+/* The same in C++. The destructor ends the group. `run` may be null. */
 class Together {
  public:
   explicit Together(plumbline_run_t* run)
