@@ -111,7 +111,8 @@ typedef struct plumbline_agent_table {
    * directory cannot be written. The agent owns *agent_run until close. */
   plumbline_status_t (*open)(const plumbline_agent_open_t* options, void** agent_run,
                              plumbline_error_t* error);
-  /* x */
+  /* Declares a site. The agent owns *agent_site, which is valid until close of the run. Sites that
+   * were made before the agent was loaded are declared right after open, in their order. */
   plumbline_status_t (*declare_site)(void* agent_run, const plumbline_agent_site_t* site,
                                      void** agent_site, plumbline_error_t* error);
   /* Begin and end a step, in order, never nested, steps >= 0. If the agent is loaded within a step,

@@ -1,5 +1,5 @@
-// Other copies of Plumbline in the process: a trainer's extension that was linked with one, a
-// Python package that brings another.
+// Other copies of Plumbline in the process: a trainer's extension that was linked with one, or a
+// Python package that contains another.
 #pragma once
 
 #include <stddef.h>
@@ -8,13 +8,13 @@
 
 namespace plumbline::facade {
 
-// The path under which another copy's agent was loaded, or false. Two agents cannot be: they carry
-// one protobuf, which takes a message type once. Whoever comes second goes on with the first one's,
-// if their tables agree.
+// Writes the path under which another copy's agent was loaded and returns true, or returns false.
+// Two agents cannot coexist: both contain one protobuf, which accepts a message type once. The
+// second copy uses the first one's agent if their tables agree.
 bool AgentInProcess(char* path, size_t bytes);
 
-// To the other copies' tables that are still empty: an agent binds to the first copy's, whoever
-// opens it.
+// Fills the tables of other copies that are still empty: an agent binds to the table of the first
+// copy, whichever copy opens it.
 void ShareAllocator(const plumbline_allocator_t& allocator);
 
 }  // namespace plumbline::facade

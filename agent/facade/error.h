@@ -1,21 +1,21 @@
-// The text behind plumbline_last_error.
+// The text that plumbline_last_error returns.
 #pragma once
 
 #include "agent/agent_table.h"
 
 namespace plumbline::facade {
 
-// This thread's text; the agent writes into it directly. Thread-local, never null.
+// Returns this thread's text; the agent writes into it directly. Thread-local, never null.
 plumbline_error_t* ThreadError();
 
 // Formats the text and returns `status`.
 [[gnu::format(printf, 2, 3)]] plumbline_status_t Fail(plumbline_status_t status, const char* format,
                                                       ...);
 
-// One line on standard error, prefixed "plumbline: ".
+// Prints one line on standard error, prefixed "plumbline: ".
 [[gnu::format(printf, 1, 2)]] void Warn(const char* format, ...);
 
-// Keeps the caller's errno over whatever we call.
+// Restores the caller's errno after our calls.
 class ErrnoKeeper {
  public:
   ErrnoKeeper();

@@ -1,22 +1,23 @@
-// What the façade must know about the process it is a guest in: forks, exit, the off switch.
+// The façade's view of the trainer's process: forks, exit, the off switch.
 #pragma once
 
 namespace plumbline::facade {
 
 struct ProcessHooks {
   void (*in_child)();  // in a forked child, async-signal-safe
-  // Once the agent is loaded: before the agent's static destructors. The status that exit() was
-  // called with; 0 where that is not known.
+  // Called once the agent is loaded, before the agent's static destructors, with the status of
+  // exit(); 0 if it is not known.
   void (*at_exit)(int status);
 };
 
-// Idempotent; called by plumbline_open. A process forked before this is not a "forked child".
+// Installs the hooks; idempotent; called by plumbline_open. A process that was forked before is not
+// a "forked child".
 void WatchForks(const ProcessHooks& hooks);
 
-// True in every child forked after WatchForks, by whatever system call. One load.
+// Returns true in every child that was forked after WatchForks, by any system call. One load.
 bool InForkedChild();
 
-// Held around dlopen: a fork waits for it, so that no child inherits a half-loaded library.
+// Held during dlopen: a fork waits for it, so that no child inherits a half-loaded library.
 // Recursive: a constructor that forks does not wait for itself.
 class LoadLock {
  public:
@@ -29,7 +30,7 @@ class LoadLock {
 // Registers hooks.at_exit; called right after the agent was opened.
 void WatchExit();
 
-// PLUMBLINE_DISABLE is set to something other than "" and "0".
+// Returns true if PLUMBLINE_DISABLE is set to something other than "" and "0".
 bool DisabledByEnvironment();
 
 }  // namespace plumbline::facade

@@ -1,4 +1,4 @@
-// Runs and sites as the façade keeps them, and the way into the agent.
+// The façade's runs and sites, and the calls into the agent.
 #pragma once
 
 #include <pthread.h>
@@ -10,8 +10,8 @@
 namespace plumbline::facade {
 
 enum class RunState : uint32_t {
-  kWaiting,   // opened; the agent has not been needed yet
-  kOpen,      // calls go to the agent
+  kWaiting,   // opened; the agent was not needed yet
+  kOpen,      // calls are passed to the agent
   kFailed,    // the agent is unavailable or refused: every call returns `failure`
   kDisabled,  // PLUMBLINE_DISABLE
   kClosed,
@@ -19,7 +19,7 @@ enum class RunState : uint32_t {
 
 struct Run;
 
-// Never freed: handles stay readable. `head` is what users see and comes first.
+// Never freed: handles stay readable. `head` is visible to users and comes first.
 struct Site {
   plumbline_site_t head;
   Run* run;
@@ -42,7 +42,7 @@ struct Run {
   plumbline_status_t failure;
   plumbline_error_t failure_text;
   int64_t last_step;             // atomic; -1: none begun
-  uint64_t step_behind_capture;  // atomic: head.step before capture_begin
+  uint64_t step_behind_capture;  // atomic: value of head.step before capture_begin
   Site* sites;                   // atomic head of a list that only grows at its end
   Site* last_site;
   uint32_t site_count;
@@ -56,7 +56,7 @@ inline Site* FromHandle(plumbline_site_t* site) { return reinterpret_cast<Site*>
 inline uint64_t OpenStep(const Run* run) {
   return __atomic_load_n(&run->head.step, __ATOMIC_RELAXED);
 }
-// The same, not minding that a graph is being captured.
+// Returns the open step, even if a graph is being captured.
 inline uint64_t StepBehind(const Run* run) {
   const uint64_t step = OpenStep(run);
   return step == PLUMBLINE_CAPTURING ? __atomic_load_n(&run->step_behind_capture, __ATOMIC_RELAXED)
@@ -68,8 +68,8 @@ inline RunState StateOf(const Run* run) {
   return state;
 }
 
-// One call on its way into the agent. Loads and opens the agent if the run still waits for it.
-// While status() is OK the agent's run stays alive; keeps errno.
+// One call into the agent. Loads and opens the agent if the run still waits for it. While status()
+// is OK the agent's run stays alive. Keeps errno.
 class AgentCall {
  public:
   explicit AgentCall(Run* run);
@@ -87,32 +87,32 @@ class AgentCall {
   int errno_;
 };
 
-// Why a run's calls do nothing, for the states in which they do: DISABLED, or the failure with its
-// text in the thread's error. OK for kWaiting and kOpen.
+// Returns why a run's calls do nothing: DISABLED, or the failure with its text in the thread's
+// error. Returns OK for kWaiting and kOpen.
 plumbline_status_t IdleStatus(Run* run);
 
 // Writes `next_due` to every site of the run.
 void SetAllDue(Run* run, uint64_t next_due);
 
-// Tells the agent of a site. The run's mutex is held and the agent is open. A site of a kind that
-// an older agent does not know is never due, and that is OK.
+// Declares a site to the agent. The run's mutex is held and the agent is open. A site of a kind
+// that an older agent does not know is never due, and the result is OK.
 plumbline_status_t Declare(Run* run, Site* site);
 
-// Can the run's agent, which is open, take observations of this kind?
+// Returns true if the run's agent, which is open, takes observations of this kind.
 bool AgentKnows(const Run* run, int32_t kind);
 
-// Keeps the run among those that forks and exit see to, until the process ends.
+// Adds the run to those that fork and exit handlers process, until the process ends.
 void Enlist(Run* run);
 
-// From now on forks and exit are seen. Idempotent.
+// Installs the handlers of forks and exit. Idempotent.
 void WatchProcess();
 
 plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms);
 
-// Every run that is open closes, within so many milliseconds in all. `ending` may be NULL.
+// Closes every open run, within timeout_ms in all. `ending` may be NULL.
 void CloseAllRuns(const plumbline_ending_t* ending, uint32_t timeout_ms);
 
-// Hands it to the run's agent, if that is open; never opens it.
+// Passes the ending to the run's agent, if that is open; never opens it.
 plumbline_status_t NoteEnding(Run* run, const plumbline_ending_t* ending);
 
 class MutexLock {

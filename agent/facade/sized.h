@@ -1,4 +1,4 @@
-// Structs that begin with their size: callers may be built against an older or a newer header.
+// Structs that begin with their size: callers may be compiled with an older or a newer header.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace plumbline::facade {
 
 // Copies the caller's struct over *out, which holds the defaults of fields that the caller does not
-// know. False, with the thread's error text, when the size is impossible or a newer field that this
-// library does not know is used.
+// know. Returns false, with the thread's error text, if the size is impossible or a newer field is
+// set that this library does not know.
 template <typename T>
 bool CopySized(const char* what, const T* given, T* out) {
   uint32_t size;

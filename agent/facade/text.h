@@ -1,4 +1,4 @@
-// Names that cross the boundary: they end up in protobuf strings, which must be UTF-8.
+// Names that cross the boundary: they become protobuf strings, which must be UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@ inline constexpr size_t kMaxNameBytes = 512;
 
 enum class NameFault { kNone, kMissing, kTooLong, kNotUtf8 };
 
-// kMissing for NULL and "".
+// Returns the fault of a name; kMissing for NULL and "".
 NameFault CheckName(const char* name);
 
-// "is missing", "is longer than 512 bytes", "is not UTF-8". Static storage.
+// Returns "is missing", "is longer than 512 bytes", "is not UTF-8". Static storage.
 const char* Describe(NameFault fault);
 
-// FNV-1a, 64 bits, of the string with its NUL, continuing from `seed`.
+// Returns FNV-1a, 64 bits, of the string with its NUL, continuing from `seed`.
 uint64_t HashName(const char* name, uint64_t seed = 0xcbf29ce484222325u);
 
-// A copy on the process's heap; nullptr when out of memory.
+// Returns a copy on the process's heap; nullptr if out of memory.
 char* CopyName(const char* name);
 
 }  // namespace plumbline::facade

@@ -1,4 +1,4 @@
-// Texts into the fixed arrays of the C ABI.
+// Copies texts into the fixed arrays of the C ABI.
 #pragma once
 
 #include <cstring>
@@ -6,7 +6,7 @@
 
 namespace plumbline::agent {
 
-// As much as fits with its closing zero, cut where a UTF-8 character starts.
+// Copies `text` with a closing zero. If it does not fit, cuts it at the start of a UTF-8 character.
 template <size_t N>
 void CopyText(const std::string& text, char (&out)[N]) {
   size_t n = text.size() < N ? text.size() : N - 1;

@@ -1,4 +1,4 @@
-// DLPack tensors as views.
+// Converts DLPack tensors to views.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace plumbline::agent {
 
-// `tensor` nullptr: an absent view. InvalidArgument begins with `name` and says what was expected:
-// an unknown type, more than one lane, a bad rank or extent, a device that no probe can read.
-// Pinned host memory counts as host; managed memory counts as device, since it is the stream's.
+// Sets *view to `tensor`; nullptr gives an absent view. Returns InvalidArgument, beginning with
+// `name` and stating what was expected, for an unknown type, more than one lane, a bad rank or
+// extent, or a device that no probe can read. Pinned host memory counts as host. Managed memory
+// counts as device, since it belongs to the stream.
 absl::Status ViewOf(const DLTensor* tensor, const char* name, TensorView* view);
 
 }  // namespace plumbline::agent

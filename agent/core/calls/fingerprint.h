@@ -1,4 +1,4 @@
-// plumbline_fingerprint over analysis/sums/fingerprint.h.
+// Implements plumbline_fingerprint with analysis/sums/fingerprint.h.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,8 +6,8 @@
 
 namespace plumbline::agent {
 
-// InvalidArgument: the description; FailedPrecondition: the function failed. Calls sum.sum in this
-// thread. Thread-safe.
+// Takes a fingerprint. Returns InvalidArgument for a wrong description, and FailedPrecondition if
+// the function failed. Calls sum.sum in this thread. Thread-safe.
 absl::Status TakeFingerprint(const plumbline_sum_t& sum, plumbline_fingerprint_result_t* result);
 
 }  // namespace plumbline::agent

@@ -5,7 +5,7 @@
 
 namespace plumbline::agent {
 
-// NULL is an empty one. Not a copy.
+// Returns a view of `text`, without a copy; NULL gives an empty one.
 inline std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
 
 }  // namespace plumbline::agent

@@ -1,5 +1,5 @@
-// A run's devices: the probe of probes/device/probe.h, given the device library and a way out of
-// the process that the library's own end does not overtake.
+// A run's devices: the probe of probes/device/probe.h with the device library, and a shutdown that
+// runs before the library's own end.
 #pragma once
 
 #include <atomic>
@@ -12,18 +12,18 @@
 
 namespace plumbline::agent {
 
-// What of a head goes through a device's ring.
+// Returns the parts of a head that pass through a device's ring.
 inline probes::DeviceTag TagOf(const SlotHead& head) {
   return {head.site, head.step, head.call, head.sampled, head.order};
 }
 
-// Nothing is loaded or allocated before the first device tensor.
+// Creates the probe. Loads and allocates nothing before the first device tensor.
 std::shared_ptr<probes::DeviceProbe> MakeDeviceProbe(const AgentOptions& options);
 
-// The cause under which a call that a device did not take, or not whole, is counted.
+// Returns the cause under which a call is counted that a device did not take, or took only in part.
 LossCause LossOf(probes::DeviceOutcome outcome);
 
-// Says on standard error, once a flag, why device tensors are not measured.
+// Prints on standard error, once per flag, why device tensors are not measured.
 void TellOfDevice(std::atomic<bool>* told, const DeviceError& why);
 
 }  // namespace plumbline::agent

@@ -1,10 +1,10 @@
-// What a GPU's driver says of its health while the trainer runs: clocks that are held down, memory
-// errors, XID events. By NVML (libnvidia-ml.so.1, opened when it is first needed; a process without
-// it, or without a GPU, is asked nothing).
+// Reads a GPU's health from its driver while the trainer runs: reduced clocks, memory errors, XID
+// events. Uses NVML (libnvidia-ml.so.1), which is opened when it is first needed. Does nothing if
+// the process has no NVML or no GPU.
 //
-// Which GPU: the first that CUDA_VISIBLE_DEVICES names (a number or a UUID); where it names several
-// or none, that of LOCAL_RANK. NVML counts in the order of the bus, as CUDA does with
-// CUDA_DEVICE_ORDER=PCI_BUS_ID, and without it where all GPUs of a host are alike.
+// Which GPU: the first one in CUDA_VISIBLE_DEVICES (a number or a UUID). If it names several or
+// none, the one of LOCAL_RANK. NVML counts in the order of the bus, as CUDA does with
+// CUDA_DEVICE_ORDER=PCI_BUS_ID, and without it if all GPUs of a host are equal.
 #pragma once
 
 #include <chrono>
@@ -18,29 +18,29 @@
 
 namespace plumbline::agent {
 
-// NVML's bits for clocks that something holds down which should not: HW slowdown, SW and HW thermal
-// slowdown, HW power brake. A GPU at its power cap is in order, and one that idles, too.
+// NVML's bits for clocks that are reduced by a fault: HW slowdown, SW and HW thermal slowdown, HW
+// power brake. A GPU at its power cap is healthy, and so is an idle one.
 inline constexpr uint64_t kClocksHeld = 0x8 | 0x20 | 0x40 | 0x80;
 
-// Since the last time that it was asked for.
+// Observations since the last call of Take.
 struct GpuSeen {
   uint64_t looks = 0;
-  uint64_t held = 0;         // looks at which clocks were held
-  uint64_t reasons = 0;      // of kClocksHeld, all that were seen
-  uint64_t uncorrected = 0;  // memory errors since the process began to look
+  uint64_t held = 0;         // looks with reduced clocks
+  uint64_t reasons = 0;      // bits of kClocksHeld, all that were seen
+  uint64_t uncorrected = 0;  // memory errors since the first look
   uint64_t xid = 0;          // the last event; 0: none
 };
 
 // The functions of NVML on one GPU. Not thread-safe.
 class Nvml {
  public:
-  // `library`: a name or path. nullptr, and *why: what is missing.
+  // Opens NVML. `library` is a name or path. Returns nullptr and sets *why to what is missing.
   static std::unique_ptr<Nvml> Open(const std::string& library, std::string* why);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Adds one look. What the driver refuses (a consumer card has no ECC) stays 0.
+  // Adds one look to *seen. A value that the driver refuses (a consumer card has no ECC) stays 0.
   void Look(GpuSeen* seen);
 
  private:
@@ -54,16 +54,17 @@ class Nvml {
   std::optional<uint64_t> errors_before_;
 };
 
-// Looks once a second, on a thread of its own: a GPU that fell off its bus may hold its driver for
-// long, and must not hold the run. Thread-safe.
+// Looks once a second, on a thread of its own: a lost GPU may block its driver for long, and must
+// not block the run. Thread-safe.
 class GpuHealth {
  public:
   GpuHealth() = default;
   ~GpuHealth();
 
-  // Starts to look, once. PLUMBLINE_NVML_LIBRARY, else libnvidia-ml.so.1.
+  // Starts the thread, once. Opens PLUMBLINE_NVML_LIBRARY, else libnvidia-ml.so.1.
   void Start();
-  // nullopt: nothing was seen since, or the driver cannot be asked.
+  // Returns the observations since the last call, or nullopt if there are none or the driver cannot
+  // be read.
   std::optional<GpuSeen> Take();
 
  private:

@@ -1,4 +1,4 @@
-// libplumbline_cuda.so: found and opened when the first CUDA tensor comes, never before.
+// Finds libplumbline_cuda.so and opens it with the first CUDA tensor, never before.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace plumbline::agent {
 
-// The table, tried once a process: PLUMBLINE_CUDA_LIBRARY, else beside this library. Null, and
-// *error: what is missing and where it was looked for. Any thread.
+// Returns the table. Tries once per process: PLUMBLINE_CUDA_LIBRARY, else next to this library.
+// Returns null and sets *error to what is missing and where it was looked for. Thread-safe.
 const DeviceTable* LoadDeviceLibrary(DeviceError* error);
 
-// A library of the host's, which stays; nobody forks meanwhile. nullptr, and *why. Any thread.
+// Opens a library of the host, which stays open; forks wait meanwhile. Returns nullptr and sets
+// *why. Thread-safe.
 void* OpenOfHost(const std::string& name, std::string* why);
 
 }  // namespace plumbline::agent

@@ -1,10 +1,10 @@
-// A run's batch: between its begin and its end, tensors and updates that one thread observes on a
-// device wait there, and leave in as few launches as they fit into.
+// A run's batch of calls: between its begin and its end, tensors and updates that one thread
+// observes on a device wait, and are launched together.
 //
-// One thread has it at a time; a call of any other thread is launched at once, as ever. What waits
-// must leave before the thread's end() returns. Where that never comes, the step's end gives it up
-// as lost: by then the trainer may have written the tensors anew, and a figure of that would accuse
-// a healthy run.
+// One thread has the batch at a time; calls of other threads are launched at once. Waiting calls
+// must be launched before the thread's end() returns. If end() is never called, the step's end
+// counts them as lost: by then the trainer may have overwritten the tensors, and figures of those
+// would accuse a healthy run.
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ class CallBatch {
   CallBatch(const CallBatch&) = delete;
   CallBatch& operator=(const CallBatch&) = delete;
 
-  // The thread's own, again if it has it. False: another thread has it.
+  // Begins the batch for the calling thread, or nests it. Returns false if another thread has it.
   bool Begin();
-  // Launches what waits; the outermost end gives the batch up. Nothing where it is not the
-  // thread's.
+  // Launches the waiting calls. The outermost end releases the batch. Does nothing if the batch
+  // does not belong to the calling thread.
   void End();
-  // Has the calling thread begun it?
+  // Returns true if the calling thread has the batch.
   bool mine() const { return owner_.load(std::memory_order_relaxed) == Self(); }
 
-  // False: the batch is not the thread's (any more).
+  // Adds a call. Returns false if the batch does not belong to the calling thread (any more).
   template <typename Call>
   bool Observe(const Call& call, const probes::MeasureOptions& options, void* stream,
                const probes::DeviceTag& tag, probes::DeviceReply* reply) {
@@ -40,7 +40,8 @@ class CallBatch {
     return true;
   }
 
-  // Any thread. Launch: what waits leaves now. Close: what waits is lost, and nobody has the batch.
+  // Thread-safe. Launch launches the waiting calls. Close counts them as lost and releases the
+  // batch.
   void Launch();
   void Close();
 
@@ -50,8 +51,8 @@ class CallBatch {
   void Lost(const probes::DeviceTag& tag, probes::DeviceOutcome outcome, const DeviceError& error);
 
   RunState* const state_;
-  std::atomic<uintptr_t> owner_{0};  // a thread; written with the mutex
-  Mutex mutex_;                      // nobody waits for it but who closes a batch beside its thread
+  std::atomic<uintptr_t> owner_{0};  // the owning thread; written with the mutex
+  Mutex mutex_;                      // contended only if another thread closes the batch
   uint32_t depth_ PLUMB_GUARDED_BY(mutex_) = 0;
   probes::DeviceBatch waiting_ PLUMB_GUARDED_BY(mutex_);
 };

@@ -1,11 +1,11 @@
-// What the server asks of this process beside taking its batches: denser sampling of a site for a
-// while, and capsules, which are the calls of one site at one step, the same on every rank.
+// Requests of the server to this process: denser sampling of a site for some time, and capsules,
+// which are the calls of one site at one step, the same on every rank.
 //
-// Directives come and parts leave on the stream thread; evidence comes from the drain thread. What
-// was taken is kept in memory until the server releases it, so a break costs what was in flight:
-// the server asks again from what it holds. Nothing here may cost the trainer more than its budget:
-// a capsule is one sampled step, at most kMostCapsules are held, and denser sampling is thinned out
-// until the site's bytes fit half of the traffic budget so far and the governor agrees.
+// Directives arrive and parts are sent on the stream thread; evidence comes from the drain thread.
+// Capsules stay in memory until the server releases them, so a broken connection loses only what
+// was in flight: the server requests the rest again. The trainer's cost stays within its budget: a
+// capsule is one sampled step, at most kMostCapsules are held, and denser sampling is thinned out
+// until the site's bytes fit into half of the traffic budget so far and the governor agrees.
 #pragma once
 
 #include <cstdint>
@@ -27,21 +27,22 @@ namespace plumbline::agent {
 class Directives : public transport::SideChannel {
  public:
   static constexpr size_t kMostCapsules = 4;
-  static constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // of one
+  static constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // of one capsule
   static constexpr uint64_t kPartBytes = uint64_t{256} << 10;
-  // A step that is asked for must be so far ahead that it cannot have begun unnoticed.
+  // A requested step must be this far ahead, so that it cannot have begun unnoticed.
   static constexpr int64_t kAhead = 2;
   static constexpr int64_t kLongest = 4096;  // steps of denser sampling
 
   explicit Directives(std::shared_ptr<RunState> run) : run_(std::move(run)) {}
 
-  // The stream thread.
+  // Called by the stream thread.
   void OnWelcome() override;
   void OnDirective(const v1::Directive& directive) override;
   bool Next(v1::AgentMessage* message) override;
 
-  // The drain thread: one item of evidence that goes into a batch, of a call that was to keep its
-  // elements or not; every item of a step comes before its end. One compare where nobody wants it.
+  // Called by the drain thread with one item of evidence that goes into a batch; `sampled` states
+  // whether its call was to keep elements. Every item of a step comes before its end. Costs one
+  // compare if there are no requests.
   void Took(const Site& site, bool sampled, const v1::Evidence& evidence);
   void StepEnded(int64_t step);
   void Finished();
@@ -54,8 +55,8 @@ class Directives : public transport::SideChannel {
     int64_t step = 0;
     uint64_t max_bytes = 0;
     bool taken = false;      // `bytes` are final
-    bool asked = false;      // on the present stream
-    bool unsampled = false;  // a call came before the order did
+    bool asked = false;      // requested on the current stream
+    bool unsampled = false;  // a call came before the request did
     uint64_t taken_bytes = 0;
     v1::Batch batch;
     std::string bytes, sha256;
@@ -77,7 +78,7 @@ class Directives : public transport::SideChannel {
   Mutex mutex_;
   std::list<Capsule> capsules_ PLUMB_GUARDED_BY(mutex_);
   std::deque<v1::AgentMessage> answers_ PLUMB_GUARDED_BY(mutex_);  // refusals and reports
-  uint64_t granted_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;            // to denser sampling, so far
+  uint64_t granted_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;            // for denser sampling, so far
   bool finished_ PLUMB_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,9 +1,10 @@
-// The drain thread: takes what the trainer's threads left in the ring and measures it, and what
-// GPUs have measured by themselves, gathers it into batches, and hands those to the record and to
-// the outbox. A step ends when the GPUs, too, have passed what was asked of them before its end;
-// what does not depend on them goes on meanwhile. It sleeps poll_ms between looks (a look costs
-// 130 us, and 30 more a small step), less where a flush waits or a device is at work, and is woken
-// early when the ring fills or a step ends in which something notable was seen.
+// The drain thread: takes the records that the trainer's threads left in the ring, measures them,
+// collects the results of GPUs, gathers all of it into batches, and passes those to the record and
+// the outbox. A step ends when the GPUs, too, have finished the work that was requested before its
+// end; work that does not depend on them continues meanwhile. The thread sleeps poll_ms between
+// looks (a look costs 130 us, and 30 more per small step), less if a flush waits or a device is
+// working. It is woken early when the ring fills or a step ends in which something notable was
+// seen.
 #pragma once
 
 #include <atomic>
@@ -28,12 +29,12 @@
 
 namespace plumbline::agent {
 
-// Shared between the drain thread and those who wait for it.
+// Shared by the drain thread and the threads that wait for it.
 class Drain : public std::enable_shared_from_this<Drain> {
  public:
   using Clock = DetachedThread::Clock;
 
-  // All but `run` may be null.
+  // All arguments except `run` may be null.
   Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
         std::shared_ptr<transport::Outbox> outbox,
         std::shared_ptr<Directives> directives = nullptr);
@@ -42,18 +43,18 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
   bool Start();
 
-  // Waits until everything that stood in the ring, and on devices, is in batches, written to the
-  // record and pushed.
+  // Waits until everything in the ring and on devices is in batches, written to the record and
+  // pushed. Returns false at the deadline.
   bool Flush(Clock::time_point deadline);
 
-  // The same, then says goodbye in the last batch and ends the thread. False: not in time; the
-  // thread goes on by itself until it is done. Devices are given at most kDeviceWait and three
-  // quarters of the time; what they have not finished then is lost, and counted.
+  // Flushes, adds the goodbye to the last batch and ends the thread. Returns false if the deadline
+  // passed; the thread then continues by itself until it is done. Devices get at most kDeviceWait
+  // and three quarters of the time; work that they have not finished then is lost and counted.
   bool Finish(Clock::time_point deadline);
 
-  // OK, or why the record could not be written when it was last tried.
+  // Returns OK, or why the last attempt to write the record failed.
   absl::Status record_status() const;
-  // OK, or why evidence is missing in the record.
+  // Returns OK, or why evidence is missing in the record.
   absl::Status record_loss() const;
 
   uint64_t CpuNs() const { return thread_.CpuNs(); }
@@ -95,7 +96,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void AppendToRecord(const transport::SealedBatch& batch, uint64_t now_ns);
   void Ship();
 
-  // A stage that ended between two steps: it goes with the next one.
+  // A stage that ended between two steps; it is sent with the next one.
   struct HeldSpan {
     const Site* site;
     uint32_t call;
@@ -116,15 +117,15 @@ class Drain : public std::enable_shared_from_this<Drain> {
   BatchBuilder builder_;
   DetachedThread thread_;
 
-  // The drain thread's own.
+  // Used by the drain thread only.
   size_t declared_ = 0;
   std::vector<HeldSpan> held_;
   LoopTimes loop_;
   LoopMarks marks_;
   GpuHealth gpu_health_;
-  const bool ask_driver_;  // although no tensor lay on a GPU
+  const bool ask_driver_;  // to find a GPU even if no tensor was on one
   std::deque<HeldEnd> held_ends_;
-  uint64_t flush_ticket_ = 0;  // whose mark is
+  uint64_t flush_ticket_ = 0;  // the ticket of the mark
   probes::DeviceProbe::Mark flush_mark_{};
   uint64_t complaints_ = 0;
 

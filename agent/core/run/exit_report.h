@@ -1,4 +1,4 @@
-// What goes with the goodbye: how the process ends, and the newest values of its first series.
+// The content of a goodbye: how the process ends, and the newest values of its first series.
 #pragma once
 
 #include <array>
@@ -14,17 +14,18 @@ namespace plumbline::agent {
 
 class ExitReport {
  public:
-  // Any thread. The first word that is not of a thread alone counts, until a step begins or null
-  // takes it back.
+  // Notes an ending. The first one that is not of a thread alone counts, until a step begins or
+  // null cancels it. Thread-safe.
   void Note(const plumbline_ending_t* ending);
-  // A step begins: the process goes on. One load where nothing was noted.
+  // A step begins, so the process continues: forgets the noted ending. Costs one load if nothing
+  // was noted.
   void GoesOn() {
     if (noted_.load(std::memory_order_relaxed)) Forget(false);
   }
 
-  // The drain thread's: a scalar, and all of it.
+  // Called by the drain thread with the values of series.
   void Value(const Site* site, int64_t step, double value);
-  // False: there is nothing to say.
+  // Fills *out. Returns false if there is nothing to report.
   bool Take(v1::Ending* out);
 
  private:

@@ -1,7 +1,7 @@
-// What the trainer's loop spends its time with, gathered by the drain thread from spans and step
-// ends, and reduced to one timeline a block of steps (analysis/timeline/loop.h). Blocks end at the
-// same step numbers on every rank, so that ranks can be compared: each 16 steps up to the 64th,
-// then each 64. A run that never begins a span has none.
+// The times of the trainer's loop. The drain thread gathers them from spans and step ends, and
+// reduces them to one timeline per block of steps (analysis/timeline/loop.h). Blocks end at the
+// same step numbers on every rank, so that ranks can be compared: every 16 steps up to the 64th,
+// then every 64. A run without spans has no timelines.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,23 @@ class LoopTimes {
   static constexpr size_t kMostSpans = 1u << 15;  // of a block
   static constexpr size_t kFewestSteps = 5;       // of the last block
 
-  // False: there were too many, and the block is lost.
+  // Adds a span. Returns false if there were too many; then the block is lost.
   bool Span(const SpanBody& span, const std::string& name);
-  // `at_ns` 0: nobody knows when it ended. True: with this step a block ends, which `Take` gives.
+  // Ends a step. `at_ns` 0: the time of the end is not known. Returns true if a block ends with
+  // this step; Take returns it.
   bool StepEnded(int64_t step, uint32_t thread, uint64_t at_ns);
-  // At the run's end: what is left is worth a timeline.
+  // Called at the run's end. Returns true if the rest is long enough for a timeline.
   bool any() const { return told_ && !overflowed_ && steps_.size() >= kFewestSteps; }
-  // The block so far, reduced; the next begins.
+  // Returns the reduced block and begins the next one.
   v1::Timeline Take();
 
  private:
   static int64_t BlockOf(int64_t step);
   void Begin();
 
-  bool told_ = false;        // a span that says something, in this run
+  bool told_ = false;        // a span with a meaning came, in this run
   bool overflowed_ = false;  // of this block
-  uint32_t thread_ = 0;      // the loop's
+  uint32_t thread_ = 0;      // of the loop
   int64_t last_step_ = -1;
   int64_t last_end_ = 0;  // of a step; 0: not known
   std::vector<timeline::LoopStep> steps_;

@@ -1,8 +1,8 @@
 // The run record of one process: a framed log of batches, written as they are sealed.
 //
 // DIR/<role>-r<rank, 5 digits>-a<attempt>.plr: first a v1::RecordHeader, then v1::Batch frames,
-// numbered from 1 under a stream id of the record's own. What was appended survives the death of
-// the process. The drain thread's alone.
+// numbered from 1 under a stream id of the record's own. Appended data survive the death of the
+// process. Used by the drain thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,37 +18,37 @@
 
 namespace plumbline::agent {
 
-// "DIR/trainer-r00003-a0.plr".
+// Returns the path, "DIR/trainer-r00003-a0.plr".
 std::string RecordPath(const std::string& dir, v1::Role role, uint32_t rank, uint32_t attempt);
 
-// The attempt under which this process writes into `dir`, and no other: `wanted`, or when that file
-// is there already (a run repeated into the same directory, or a second process of one rank), one
-// above the highest there is for that rank. Creates the directory and the file, empty. Errors name
-// the path.
+// Returns the attempt under which only this process writes into `dir`. It is `wanted`, or, if that
+// file exists already (a repeated run in the same directory, or a second process of one rank), one
+// more than the highest existing attempt of that rank. Creates the directory and the empty file.
+// Errors name the path.
 absl::StatusOr<uint32_t> ClaimAttempt(const std::string& dir, v1::Role role, uint32_t rank,
                                       uint32_t wanted);
 
 class RecordSink {
  public:
-  // Writes the header into the file that ClaimAttempt made. Errors name the path and what the
-  // system said. `redacted_key`: of the hashes that ids in it are; 0: they are raw.
+  // Writes the header into the file that ClaimAttempt created. Errors name the path and the
+  // system's reason. `redacted_key`: identifies the key of hashed ids; 0: ids are raw.
   static absl::StatusOr<std::unique_ptr<RecordSink>> Open(const std::string& dir,
                                                           const v1::Source& source,
                                                           uint64_t stream_id,
                                                           uint64_t redacted_key = 0);
 
-  // Appends one batch. When the disk refuses, the batch's evidence is counted as lost
-  // ("record-write") and the count goes into the next batch that can be written; the file is opened
-  // again before that, no more often than each second.
+  // Appends one batch. If the disk refuses, the batch's evidence is counted as lost
+  // ("record-write"), and the count goes into the next batch that can be written. The file is
+  // opened again before that, at most once per second.
   void Append(const transport::SealedBatch& batch, uint64_t now_ns);
 
-  // The lists of series that batches may name; without it what is lost of them has no names.
+  // Sets the lists of series that batches may name; without it, losses of series have no names.
   void NameSeries(std::shared_ptr<const SeriesRegistry> names) { names_ = std::move(names); }
 
   const std::string& path() const { return path_; }
-  // OK, or why the last append failed.
+  // Returns OK, or why the last append failed.
   const absl::Status& status() const { return status_; }
-  // OK, or why evidence, now or earlier, could not be written: it is not in the record.
+  // Returns OK, or why evidence, now or earlier, could not be written and is missing in the record.
   const absl::Status& loss() const { return loss_; }
 
  private:
@@ -64,7 +64,8 @@ class RecordSink {
   std::unique_ptr<FramedLogWriter> log_;
   std::shared_ptr<const SeriesRegistry> names_;
   uint64_t sequence_ = 0;
-  transport::SealedBatch owed_;  // what could not be written, emptied; body nullptr: nothing
+  transport::SealedBatch owed_;  // losses to report, of batches that could not be written; body
+                                 // nullptr: none
   uint64_t retry_ns_ = 0;
   absl::Status status_, loss_;
 };

@@ -1,7 +1,7 @@
-// One run as the façade sees it: the agent's half of the C ABI, in C++.
+// One run: the agent's half of the C ABI, in C++.
 //
 // The calls of the trainer's threads (Observe…, Scalar, Span…, Step…) take no lock and allocate
-// nothing once a site is known; they never wait for the agent's own threads. Statuses and error
+// nothing once a site is known. They never wait for the agent's own threads. Statuses and error
 // texts are those of agent/agent_table.h.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace plumbline::agent {
 
-// The governor's word as a series: sites are due at each n-th of the steps that the cadence
+// The governor's stretch as a series: sites are due at every n-th of the steps that the cadence
 // measures. Sent when it changes.
 inline constexpr const char* kStretchSeries = "plumbline.stretch";
 
@@ -31,8 +31,8 @@ class Run {
  public:
   using Clock = DetachedThread::Clock;
 
-  // Opens the record, starts the threads; a server is dialled, not waited for. Errors are for
-  // people. `options` are final: the environment has been applied.
+  // Opens the record and starts the threads. Does not wait for the server. Errors are for people.
+  // `options` are final: the environment has been applied.
   static absl::StatusOr<std::unique_ptr<Run>> Open(AgentOptions options);
   ~Run();
 
@@ -40,14 +40,16 @@ class Run {
                                  plumbline_error_t* error);
   plumbline_status_t StepBegin(int64_t step);
   plumbline_status_t StepEnd(int64_t step);
-  // Something was noticed in the open step: see looks.h. NOT_DUE: there is no room.
+  // Makes sites due because something was noticed in the open step: see looks.h. Returns NOT_DUE if
+  // the budget is used up.
   plumbline_status_t Look(int64_t step, uint32_t steps);
-  // agent/core/run/call_batch.h. NOT_DUE: another thread has begun one.
+  // See agent/core/run/call_batch.h. Returns NOT_DUE if another thread has begun one.
   plumbline_status_t TogetherBegin();
   plumbline_status_t TogetherEnd();
-  // agent/core/run/run_graphs.cc: what is observed at kCaptureStep goes into a graph.
+  // See agent/core/run/run_graphs.cc: an observation at kCaptureStep goes into a graph.
   plumbline_status_t CaptureBegin(void* replays_on);
-  // One a kind: agent/core/calls/observe.cc (routing), observe_tensor.cc, observe_rollout.cc.
+  // One function per kind: agent/core/calls/observe.cc (routing), observe_tensor.cc,
+  // observe_rollout.cc.
 #define PLUMB_KIND(Name, NAME, name, number, op)                                               \
   plumbline_status_t Observe##Name(Site* site, int64_t step, const plumbline_##name##_t& name, \
                                    plumbline_error_t* error);
@@ -58,19 +60,19 @@ class Run {
   plumbline_status_t SpanBegin(int64_t step, const char* kind, const char* name, uint64_t* span,
                                plumbline_error_t* error);
   plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);
-  // agent/core/run/loop_marks.h. The caller is the thread that will write them.
+  // See agent/core/run/loop_marks.h. The caller is the thread that will write the marks.
   plumbline_status_t Marks(plumbline_marks_t* marks);
 
-  // How the process ends (agent/core/run/exit_report.h).
+  // Notes how the process ends (agent/core/run/exit_report.h).
   void NoteEnding(const plumbline_ending_t* ending) { state_->exit_report.Note(ending); }
 
-  // The caller's own part of due observations, since it last said so. Any thread.
+  // Adds the caller's own time on due observations since its last report. Thread-safe.
   void Charge(uint64_t ns) { state_->governor.Charge(ns); }
 
   plumbline_status_t Flush(uint32_t timeout_ms, plumbline_error_t* error);
-  // Ends the run; nothing may be called afterwards. DEADLINE_EXCEEDED: not everything reached the
-  // server in time. INTERNAL: something measured is not in the record, or was not taken by the
-  // server.
+  // Ends the run; no call may follow. Returns DEADLINE_EXCEEDED if not everything reached the
+  // server in time, and INTERNAL if a measurement is missing in the record or the server did not
+  // take it.
   plumbline_status_t Close(uint32_t timeout_ms, plumbline_error_t* error);
 
   const RunState& state() const { return *state_; }
@@ -87,7 +89,7 @@ class Run {
   SlotHead HeadOf(SlotKind kind, Site* site, int64_t step);
   template <typename Call>
   void NoteBytes(const SlotHead& head, const Call& call) {
-    if (head.step == kCaptureStep) return;  // they count at each step that replays it
+    if (head.step == kCaptureStep) return;  // counted at each step that replays it
     head.site->NoteBytes(SampleBytes(call), SummaryBytes(call));
   }
   template <typename Call>
@@ -110,11 +112,12 @@ class Run {
                           plumbline_error_t* error);
   plumbline_status_t KeepMeasured(const SlotHead& raw, const probes::RoutingCall& call,
                                   plumbline_error_t* error);
-  // One observation of the tensor kinds: head, then `body` checks, notes and keeps the call.
+  // Handles one observation of the tensor kinds: checks the head, then `body` checks, notes and
+  // keeps the call.
   template <typename Body>
   plumbline_status_t ObserveOne(const char* name, Site* site, int64_t step,
                                 plumbline_error_t* error, Body body);
-  // Measured later when it is small, here when it is not.
+  // Stores a small call for later measurement, and measures a large one here.
   template <typename Call>
   plumbline_status_t KeepCall(SlotHead head, const Call& call, absl::Status* why);
   template <typename Call>
@@ -124,12 +127,13 @@ class Run {
   plumbline_status_t KeepOnDevice(const SlotHead& head, const probes::MatmulCall& call,
                                   const ProductPlan& plan, void* stream, bool* prepared,
                                   plumbline_error_t* error);
-  // A tensor or an update.
+  // Passes a tensor or an update to its device.
   template <typename Call>
   plumbline_status_t KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
                                   int device, void* stream, bool* prepared,
                                   plumbline_error_t* error);
-  // Of tensors on a device that the host measures: they, or elements of them, are copied off it.
+  // Handles tensors on a device that the host measures: copies them, or elements of them, off the
+  // device.
   template <typename Call>
   plumbline_status_t CarryFromDevice(const char* name, const SlotHead& head, const Call& call,
                                      std::span<const probes::CarriedCopy> copies, int device,
@@ -139,12 +143,12 @@ class Run {
   plumbline_status_t Taken(const char* name, const SlotHead& head, const probes::DeviceReply& reply,
                            int device, plumbline_error_t* error);
   void FreeDevices(Clock::time_point deadline);
-  // Puts a head and `bytes` bytes into the ring; DROPPED when it is full.
+  // Puts a head and `bytes` bytes into the ring. Returns DROPPED if it is full.
   plumbline_status_t Put(const SlotHead& head, const void* body, size_t bytes,
                          ByteRing::Keep keep = ByteRing::Keep::kLeave);
   std::byte* Reserve(size_t body_bytes, ByteRing::Keep keep);
 
-  // Shared with our threads: whichever ends last frees them.
+  // Shared with our threads; the last owner frees them.
   std::shared_ptr<RunState> state_;
   std::unique_ptr<CallBatch> together_;
   std::shared_ptr<transport::Outbox> outbox_;  // null without a server

@@ -1,4 +1,4 @@
-// What the trainer's threads and ours share of one run.
+// State of one run that the trainer's threads and ours share.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 namespace plumbline::agent {
 
 inline constexpr int64_t kNoStep = -1;
-// The step of a call that is made while a graph is captured: PLUMBLINE_CAPTURING.
+// The step of a call during the capture of a graph: PLUMBLINE_CAPTURING.
 inline constexpr int64_t kCaptureStep = -3;
 
 struct RunState {
@@ -47,16 +47,16 @@ struct RunState {
 
   const AgentOptions options;
   const v1::Source source;
-  const std::optional<transport::Redactor> redactor;  // where ids are to leave as hashes
+  const std::optional<transport::Redactor> redactor;  // set if ids are sent as hashes
 
   ByteRing ring;
-  const std::shared_ptr<probes::DeviceProbe> devices;  // what lies on GPUs
-  std::atomic<bool> told_not_loaded{false};            // what a person was told of devices
+  const std::shared_ptr<probes::DeviceProbe> devices;  // measurements on GPUs
+  std::atomic<bool> told_not_loaded{false};            // messages about devices that were printed
   std::atomic<bool> told_failed{false};
   SiteTable sites;
   const std::shared_ptr<SeriesRegistry> series = std::make_shared<SeriesRegistry>();
   SpanTable spans;
-  // Where the loop's thread writes its marks, and which one that is; null: none were asked for.
+  // The marks of the loop's thread, and that thread; null: none were requested.
   std::atomic<plumbline_marks_t*> marks{nullptr};
   std::atomic<uint32_t> marks_thread{0};
   ExitReport exit_report;
@@ -69,31 +69,31 @@ struct RunState {
   std::atomic<uint64_t> moved_ns{
       0};  // monotonic: when a step last began or ended, or a span began between steps
   std::atomic<int64_t> steps_ended{0};
-  // The last step whose end found no room in the ring.
+  // The last step whose end did not fit into the ring.
   std::atomic<int64_t> missed_end{kNoStep};
 
-  // Does a call of the site at this step keep its elements? By the cadence, by the server's order,
-  // or because the trainer's side noticed something.
+  // Returns true if a call of the site at this step keeps its elements: by the cadence, by the
+  // server's request, or because the trainer's side noticed something.
   bool SampleDue(const Site& site, int64_t step) const {
     return cadence.SampleDue(step) || site.orders.SampleDue(step, cadence.stretch()) ||
            looks.Covers(site, step);
   }
 
-  // What a measurement of the site is told.
+  // Returns the options of a measurement of the site.
   probes::MeasureOptions OptionsOf(const Site& site, int64_t step, bool sampled) const {
     return {sampled, sampled ? SampleKey(options.run, step, site.layer, site.op) : 0,
             std::min(options.sample_max_bytes, ring.max_record() / 2)};
   }
 
-  // The running number of an observation within its step, from 1. Any thread.
+  // Returns the running number of an observation within its step, from 1. Thread-safe.
   uint64_t NextOrder(int64_t step) { return uint64_t{observations.NextCall(step)} + 1; }
   std::atomic<void*> replays_on{nullptr};  // the stream that capture_begin last named
   CallNumbers observations;
 
-  LossCounters losses;  // those that no site owns
+  LossCounters losses;  // losses that belong to no site
   std::atomic<bool> losses_pending{false};
 
-  // The server has forgotten what it was told: declare every site again.
+  // The server has lost its state of this process: declare every site again.
   std::atomic<bool> declare_again{false};
 
   void CountLoss(LossCause cause, Site* site, int64_t step) {
@@ -102,14 +102,14 @@ struct RunState {
     losses_pending.store(true, std::memory_order_release);
   }
 
-  // Rings for the drain thread. A trainer's thread calls it when the ring fills, without a lock: a
-  // ring that is missed costs one poll interval.
+  // Wakes the drain thread. A trainer's thread calls it when the ring fills, without a lock; a
+  // missed wake-up costs one poll interval.
   void Ring() {
     rung.store(true, std::memory_order_release);
     bell.NotifyOne();
   }
   std::atomic<bool> rung{false};
-  Mutex bell_mutex;  // the drain thread's, to wait with; what it waits for is atomic
+  Mutex bell_mutex;  // for waiting in the drain thread; the condition is atomic
   CondVar bell;
 };
 

@@ -1,9 +1,9 @@
-// The stream to the server: one thread that dials, sends what the outbox holds, takes
-// acknowledgements, and dials again when the stream breaks. Before its own it delivers what earlier
-// processes of this rank left in the spool.
+// The stream to the server: one thread that connects, sends the batches of the outbox, receives
+// acknowledgements, and reconnects when the stream breaks. Before its own batches it delivers those
+// that earlier processes of this rank left in the spool.
 //
-// Nothing of gRPC is started before Start, and only from this thread, which blocks the trainer's
-// signals, so that gRPC's threads do too.
+// Nothing of gRPC is started before Start, and only from this thread. The thread blocks the
+// trainer's signals, so gRPC's threads do, too.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,16 @@
 
 namespace plumbline::agent {
 
-// Says once on standard error what a server has against this process: without it, evidence would
-// only pile up.
+// Returns a function that prints once, on standard error, why the server refuses this process:
+// otherwise evidence would only accumulate.
 std::function<void(const grpc::Status&)> SayOnce(const std::string& server);
-// Prints, once, that the server refuses batches, and why: the run goes on, and its evidence is
-// lost.
+// Returns a function that prints once that the server refuses batches, and why: the run continues,
+// and its evidence is lost.
 std::function<void(const std::string&)> SayRejected(const std::string& server);
 
-// Says once on standard error that nobody was reached, and why: at the first try, since a wrong
-// port or a typing error is mended best while its author looks. A missing server stays no error.
+// Returns a function that prints once, on standard error, that no server was reached, and why. It
+// prints at the first try, because the author of a wrong port is still watching. A missing server
+// is no error.
 std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server,
                                                         const std::string& caller = "");
 
@@ -33,15 +34,15 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
  public:
   using Clock = DetachedThread::Clock;
 
-  // `spool_dir` "": no dead spools are looked for.
+  // If `spool_dir` is "", no spools of dead processes are delivered.
   ServerStream(transport::StreamConfig config, std::shared_ptr<transport::Outbox> outbox,
                std::string spool_dir = "");
 
   bool Start();
 
-  // Nothing more will be pushed: once the server has acknowledged all, the stream is closed and the
-  // thread ends. At the deadline the stream is cancelled instead. True when all was acknowledged.
-  // Returns within a fraction of a second after the deadline, whatever gRPC does.
+  // Called when nothing more will be pushed. Once the server has acknowledged everything, closes
+  // the stream and ends the thread. At the deadline cancels the stream. Returns true if everything
+  // was acknowledged. Returns within a fraction of a second after the deadline, whatever gRPC does.
   bool Finish(Clock::time_point deadline);
 
   uint64_t CpuNs() const { return thread_.CpuNs(); }

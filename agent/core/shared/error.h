@@ -1,4 +1,4 @@
-// Texts of failures, as they cross to the façade.
+// Texts of failures, in the form that crosses to the façade.
 #pragma once
 
 #include <algorithm>

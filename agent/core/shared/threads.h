@@ -1,4 +1,4 @@
-// Threads that live in someone else's process.
+// Threads in the trainer's process.
 #pragma once
 
 #include <time.h>
@@ -13,9 +13,9 @@
 
 namespace plumbline::agent {
 
-// Blocks signals in this thread while it lives, so that a thread made meanwhile never runs the
-// trainer's handlers: all but those a faulting instruction raises (SIGSEGV, SIGBUS, SIGILL, SIGFPE,
-// SIGTRAP), which, blocked, would kill the process without its crash handler being asked.
+// Blocks signals in this thread during its lifetime, so that a thread created meanwhile never runs
+// the trainer's handlers. Excepted are the signals of a faulting instruction (SIGSEGV, SIGBUS,
+// SIGILL, SIGFPE, SIGTRAP): if blocked, they would kill the process without its crash handler.
 class SignalsBlocked {
  public:
   SignalsBlocked();
@@ -28,22 +28,21 @@ class SignalsBlocked {
   std::unique_ptr<Saved> saved_;
 };
 
-// A thread that can be waited for with a deadline and is never joined, so that nothing hangs on it.
-// It runs as SCHED_BATCH.
-// What `body` needs must be owned by `body`.
+// A thread that can be waited for with a deadline and is never joined, so that nothing blocks on
+// it. It runs as SCHED_BATCH. `body` must own everything that it needs.
 class DetachedThread {
  public:
   using Clock = std::chrono::steady_clock;
 
   DetachedThread() = default;
 
-  // False when the system has no thread to give. `name` is cut to 15 characters.
+  // Starts the thread. Returns false if the system refuses. `name` is cut to 15 characters.
   bool Start(const std::string& name, std::function<void()> body);
 
-  // CPU time that the thread has used; 0 when it was never started, or has ended.
+  // Returns the CPU time that the thread has used; 0 if it was never started or has ended.
   uint64_t CpuNs() const;
 
-  // True when the thread has ended, or was never started.
+  // Returns true if the thread has ended, or was never started.
   bool WaitEnded(Clock::time_point deadline) const;
 
  private:

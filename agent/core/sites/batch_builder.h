@@ -1,4 +1,4 @@
-// Gathers evidence into batches and says when one must leave. The drain thread's alone.
+// Gathers evidence into batches and decides when one must be sealed. Used by the drain thread only.
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,38 @@ class BatchBuilder {
   BatchBuilder(const AgentOptions& options, const v1::Source& source,
                std::shared_ptr<SeriesRegistry> registry);
 
-  // A new item, to be filled. RemoveLast takes it back. `order` 0: not known.
+  // Adds a new item, which the caller fills. RemoveLast removes it again. `order` 0: not known.
   v1::Evidence* Add(const Site& site, int64_t step, uint32_t call, uint64_t order = 0);
   void RemoveLast();
-  // Bytes beyond the ordinary that the last item takes: its sample's.
+  // Adds the bytes of the last item's sample, beyond its usual size.
   void NoteBytes(uint64_t bytes) { bytes_ += bytes; }
 
-  // Leaves with the row of its step, or by itself when the batch leaves first.
+  // Adds a scalar. It leaves with the row of its step, or alone if the batch is sealed first.
   void AddScalar(int64_t step, const ScalarValue& value);
 
   void Declare(const Site& site);
   void AddLoss(const char* cause, const Site* site, const LossCounters::Taken& taken);
 
-  // The trainer ended this step: everything of it was added before.
+  // The trainer ended this step: all of its evidence was added before.
   void StepEnded(int64_t step, bool sampled);
-  // The goodbye; `ending` null: the process ends well.
+  // Adds the goodbye; `ending` null: the process ends normally.
   void Finished(const v1::Ending* ending = nullptr) {
     finished_ = true;
     if (ending != nullptr) ending_ = *ending;
   }
   int64_t complete_through() const { return complete_through_; }  // -1: no step yet
 
-  // Must the batch leave, whatever comes next?
+  // Returns true if the batch must be sealed before anything is added.
   bool Full() const;
-  // Or because it has waited. `now_ns` monotonic.
+  // Returns true if the batch is full or has waited long enough. `now_ns` is monotonic.
   bool Due(uint64_t now_ns) const;
-  // batch_ms have passed since the last batch.
+  // Returns true if batch_ms have passed since the last batch.
   bool IntervalPassed(uint64_t now_ns) const {
     return now_ns - last_taken_ns_ >= uint64_t{options_.batch_ms} * 1'000'000;
   }
   bool empty() const;
 
-  // Ends the batch and begins the next. `newest_step`: the step that the trainer is in.
+  // Seals the batch and begins the next one. `newest_step`: the trainer's current step.
   transport::SealedBatch Take(int64_t newest_step, uint64_t now_ns);
 
  private:

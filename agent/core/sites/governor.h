@@ -1,18 +1,18 @@
-// Keeps what the agent costs below its share of the trainer's time.
+// Keeps the agent's cost below its share of the trainer's time.
 //
-// Cost is the time that due calls take on the trainer's threads, each clipped at 10 times its
-// site's median (a pre-empted call is not ours), what a binding says it spent around them
-// (plumbline_charge), and the CPU time of our own threads. A step pays more than that, in caches
-// that calls evict and in ranks that wait for the one that was held, so it counts kPaidPerCounted
-// times. Once a second it is set against the time that passed. Above the budget, sites become due
-// at every S-th of the steps that the cadence would measure; S is the least power of two that
-// brings the cost below, and it is halved again when half of it would do with a fifth to spare.
-// Ranks may differ in S: being powers of two, they still meet. An explicit `every` is what the
-// trainer asked for, and is not governed.
+// The cost is the time of due calls on the trainer's threads, each clipped at 10 times its site's
+// median (a pre-empted call is not our cost), the time that a binding reports (plumbline_charge),
+// and the CPU time of our own threads. A step pays more than that, by evicted caches and by ranks
+// that wait for a delayed one, so the cost counts kPaidPerCounted times. Once a second it is
+// compared with the elapsed time. Above the budget, sites become due at every S-th of the steps
+// that the cadence would measure. S is the least power of two that brings the cost below the
+// budget. It is halved again if the cost would then leave a fifth of the budget free. Ranks may
+// differ in S: being powers of two, they still meet. An explicit `every` is the trainer's request
+// and is not governed.
 //
-// A GPU's time is governed by the same share: what the probes' launches took there, of sampled
-// calls by the GPU's own clock and of others as the site's sampled ones take. The dearer of the two
-// counts.
+// A GPU's time is limited to the same share: the time of the probes' launches there, measured by
+// the GPU's clock for sampled calls, and taken from the site's sampled calls for others. The larger
+// of the two costs counts.
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,12 @@
 
 namespace plumbline::agent {
 
-inline constexpr double kDefaultBudget = 0.01;  // of a CPU trainer's step time
+inline constexpr double kDefaultBudget = 0.01;  // of the step time of a trainer on the CPU
 
-// A site's part: the median of its calls' times, followed step by step.
+// A site's part: tracks the median of its calls' times, step by step.
 class CallCost {
  public:
-  // The call's time, clipped. Any thread.
+  // Returns the call's time, clipped. Thread-safe.
   uint64_t Clip(uint64_t ns);
   uint64_t median_ns() const { return median_.load(std::memory_order_relaxed); }
 
@@ -38,26 +38,27 @@ class Governor {
  public:
   static constexpr uint64_t kMaxStretch = 1 << 12;
   static constexpr uint64_t kIntervalNs = 1'000'000'000;
-  // Above what was measured side by side, 1.3 times (docs/measurements/precision.md).
+  // Larger than the measured factor of 1.3 (docs/measurements/precision.md).
   static constexpr double kPaidPerCounted = 2;
 
-  // budget: share in (0, 1]; 1 and more: nothing is governed.
+  // budget: share in (0, 1]; 1 and more: no limit.
   explicit Governor(double budget) : budget_(budget) {}
 
-  // A due call on a trainer's thread took this long. Any thread.
+  // Adds the time of a due call on a trainer's thread. Thread-safe.
   void Charge(uint64_t ns) { calls_ns_.fetch_add(ns, std::memory_order_relaxed); }
 
-  // A measured call took a GPU this long. Any thread.
+  // Adds the time of a measured call on a GPU. Thread-safe.
   void ChargeDevice(uint64_t ns) { device_ns_.fetch_add(ns, std::memory_order_relaxed); }
 
-  // Is it time to look? The stepping thread only, as Look.
+  // Returns true if it is time for Look. Like Look, called by the stepping thread only.
   bool Due(uint64_t now_ns) const { return now_ns - looked_ns_ >= kIntervalNs; }
 
-  // `threads_ns`: CPU time of our threads since the process began. True when the stretch changed.
+  // Updates the stretch. `threads_ns`: CPU time of our threads since the process began. Returns
+  // true if the stretch changed.
   bool Look(uint64_t now_ns, uint64_t threads_ns);
 
   uint64_t stretch() const { return stretch_; }
-  double share() const { return share_; }  // paid, of the time before the last look
+  double share() const { return share_; }  // cost as a share of the time before the last look
 
  private:
   const double budget_;

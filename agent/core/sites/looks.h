@@ -1,12 +1,13 @@
-// Steps that are looked at out of cadence, because something was noticed in one: what a screening
-// of every step found is then told of the step in which it began. Of kinds that one rank measures
-// alone; what ranks must measure together stays with the cadence, which they share.
+// Steps that are measured outside of the cadence because something was noticed in one. A fault that
+// the screening of every step finds is then reported in the step in which it began. This applies to
+// kinds that one rank measures alone; kinds that ranks must measure together stay with their common
+// cadence.
 //
-// A site's first call is one too, whatever the step.
+// A site's first call is measured too, whatever the step.
 //
-// A look may take what the run so far was allowed to send and has not sent by earlier looks: half
-// of the traffic budget of every step, and that of 512 steps for a run that has only begun; and at
-// most one step in 32, beyond the first 16.
+// A look may use the bytes that the run was allowed to send so far and that earlier looks did not
+// use: half of the traffic budget of every step, plus that of 512 steps for a new run. At most one
+// step in 32 is looked at, after the first 16.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@
 
 namespace plumbline::agent {
 
-// Any thread; of two who ask at once, one may be told less.
+// Thread-safe. If two threads call at once, one may get a smaller result.
 class Looks {
  public:
   static constexpr int64_t kOpening = 16;
@@ -24,19 +25,20 @@ class Looks {
 
   explicit Looks(uint64_t traffic_bytes) : traffic_bytes_(traffic_bytes) {}
 
-  // Asks for `steps` steps from the open one on, of which each takes `step_bytes`. Those that are
-  // looked at already are not counted again. Returns the last step that is looked at; less than
-  // `step`: none, there is no room.
+  // Requests `steps` steps from the open one on, each of `step_bytes`. Steps that are already
+  // requested do not count again. Returns the last step that is looked at; less than `step` if the
+  // budget is used up.
   int64_t Ask(int64_t step, uint32_t steps, uint64_t step_bytes);
 
-  // The sum over micro-batches is made on one rank, whatever its kind.
+  // Returns true for kinds that one rank measures alone. The sum over micro-batches is made on one
+  // rank, whatever its kind.
   static bool Alone(const Site& site) {
     return site.kind == SiteKind::kTensor || site.kind == SiteKind::kUpdate ||
            site.kind == SiteKind::kMatmul || site.kind == SiteKind::kRouting ||
            (site.kind == SiteKind::kReduction && site.op == "accumulation");
   }
-  // A site's first call is heard in whatever step it comes: else one that lives in few steps would
-  // seem to be silent. In graphs a call is always there.
+  // Returns true if this is a site's first call, which is measured in any step: otherwise a site
+  // that is active in few steps would seem to be silent. In graphs a call is always present.
   static bool AtFirst(const Site& site) {
     return Alone(site) && !site.heard() && site.graph_calls.load(std::memory_order_relaxed) == 0;
   }
@@ -46,7 +48,7 @@ class Looks {
  private:
   const uint64_t traffic_bytes_;
   std::atomic<int64_t> until_{-1};
-  std::atomic<uint64_t> bytes_{0};  // that looks were given
+  std::atomic<uint64_t> bytes_{0};  // granted to looks
   std::atomic<int64_t> steps_{0};   // likewise
 };
 

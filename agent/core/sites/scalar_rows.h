@@ -1,5 +1,5 @@
-// Turns the scalars of a step into one row over a list of series: 8 bytes a value on the wire where
-// an evidence item takes some 60. The drain thread's alone.
+// Turns the scalars of a step into one row over a list of series: 8 bytes per value on the wire,
+// instead of about 60 for an evidence item. Used by the drain thread only.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +27,23 @@ class ScalarRows {
   void Add(int64_t step, const ScalarValue& value) { open_[step].push_back(value); }
   bool empty() const { return open_.empty(); }
 
-  // Every step up to `step` has ended: its values go into `batch` as a row, but for second calls of
-  // a site, and lists for which there is no number any more, which go as evidence.
+  // Every step up to `step` has ended: its values go into `batch` as a row. Second calls of a site,
+  // and lists that can get no more numbers, go as evidence.
   void EndSteps(int64_t step, v1::Batch* batch);
-  // The batch leaves: values of steps that go on leave with it, as evidence.
+  // The batch is sealed: values of open steps leave with it, as evidence.
   void Flush(v1::Batch* batch);
 
  private:
   struct List {
     uint64_t id = 0;               // 0: no number
-    std::vector<uint32_t> column;  // of each value, in the order in which they came
+    std::vector<uint32_t> column;  // of each value, in the order of arrival
   };
   const List& ListOf(const std::vector<const Site*>& sites, v1::Batch* batch);
   void AddRow(int64_t step, const std::vector<ScalarValue>& values, v1::Batch* batch);
 
   const std::shared_ptr<SeriesRegistry> registry_;
   std::map<int64_t, std::vector<ScalarValue>> open_;
-  std::map<std::vector<const Site*>, List> lists_;        // by the order in which they came
+  std::map<std::vector<const Site*>, List> lists_;        // by the order of arrival
   std::map<std::vector<const Site*>, uint64_t> numbers_;  // by the order of names
 };
 

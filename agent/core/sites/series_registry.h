@@ -1,5 +1,5 @@
-// The lists of series that this process has declared: a stream says each once in a batch, and all
-// of them again whenever it says hello.
+// The lists of series that this process has declared: a stream sends each once in a batch, and all
+// of them again with every hello.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace plumbline::agent {
 // Thread-safe.
 class SeriesRegistry {
  public:
-  // A process whose steps log ever new combinations declares no more than these.
+  // The largest number of lists, for a process whose steps log ever new combinations.
   static constexpr size_t kMaxSets = 64;
 
-  // Gives the list its number and keeps it; 0: there is no room.
+  // Gives the list its number and keeps it; returns 0 if there are too many.
   uint64_t Add(v1::SeriesSet set);
   std::optional<v1::SeriesSet> Find(uint64_t id) const;
   std::vector<v1::SeriesSet> All() const;

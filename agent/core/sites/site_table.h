@@ -17,7 +17,7 @@
 
 namespace plumbline::agent {
 
-// Of the kinds in the list the number that C has; then the sites of series and stages.
+// Kinds of the list have their number in C; then the kinds of series and stages follow.
 enum class SiteKind : uint8_t {
 #define PLUMB_KIND(Name, NAME, name, number, op) k##Name = number,
 #include "proto/evidence_kinds.inc"
@@ -25,19 +25,19 @@ enum class SiteKind : uint8_t {
   kSpan = 255
 };
 const char* SiteKindName(SiteKind kind);  // "routing", "scalar", ...
-// Of C's number; false: it is none of the list's.
+// Converts C's number; returns false if it is not in the list.
 bool MeasuredKind(int32_t number, SiteKind* kind);
 
-// Sites that the cadence makes due; series and stages always are.
+// Returns true for kinds that the cadence makes due; series and stages always are.
 constexpr bool IsMeasured(SiteKind kind) {
   return kind != SiteKind::kScalar && kind != SiteKind::kSpan;
 }
 
-// Numbers calls within their step, from 0. Any thread.
+// Numbers calls within their step, from 0. Thread-safe.
 class CallNumbers {
  public:
   uint32_t NextCall(int64_t step) { return NextCalls(step, 1); }
-  // `n` numbers: the first of them.
+  // Takes `n` numbers and returns the first one.
   uint32_t NextCalls(int64_t step, uint32_t n);
   bool any() const { return calls_.load(std::memory_order_relaxed) != 0; }  // ever
 
@@ -52,32 +52,33 @@ struct Site {
   int64_t declared_step = 0;
   std::atomic<uint64_t*> next_due{nullptr};  // the façade's word; nullptr: always due
 
-  // Tells how experts are loaded and no more: no rows, outside of the budgets, at the caller's
-  // pace.
+  // Returns true if the site only reports the loads of experts: no rows, outside of the budgets, as
+  // often as the caller decides.
   bool tells_loads() const { return kind == SiteKind::kRouting && op == "loads"; }
-  // Due at every step. Both sides of a rollout must send the same ones, by a budget of their own.
+  // Returns true if the site is due at every step. Both sides of a rollout must send the same
+  // steps, within a budget of their own.
   bool always_due() const { return kind == SiteKind::kLogprobs || tells_loads(); }
 
-  // The number of this call within its step, from 0. Any thread.
+  // Returns the number of this call within its step, from 0. Thread-safe.
   uint32_t NextCall(int64_t step) { return calls_.NextCall(step); }
   uint32_t NextCalls(int64_t step, uint32_t n) { return calls_.NextCalls(step, n); }
-  // Whether a call of it ever came while it was due. Any thread.
+  // Returns true if a call of the site ever came while it was due. Thread-safe.
   bool heard() const { return calls_.any(); }
-  // Notes what a call at the open step would take. Any thread.
+  // Notes the bytes that a call at the open step would take. Thread-safe.
   void NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes);
-  // Ends the step: the most bytes of one step so far. The stepping thread only.
+  // Ends the step: updates the most bytes of one step so far. Called by the stepping thread only.
   void EndStep();
   uint64_t most_sample_bytes() const { return most_sample_bytes_.load(std::memory_order_relaxed); }
   uint64_t most_summary_bytes() const { return most_summary_bytes_; }
 
-  // What one replay of its calls in graphs takes. Any thread.
+  // Bytes of one replay of its calls in graphs. Thread-safe.
   std::atomic<uint64_t> graph_calls{0};
   std::atomic<uint64_t> graph_sample_bytes{0};
   std::atomic<uint64_t> graph_summary_bytes{0};
 
   LossCounters losses;
   CallCost cost;
-  CallCost device_cost;            // of its calls on a GPU, by the GPU's clock
+  CallCost device_cost;            // time of its calls on a GPU, by the GPU's clock
   SiteOrders orders;               // of the server
   probes::LogprobsBudget rollout;  // of a kLogprobs site
 
@@ -94,19 +95,20 @@ class SiteTable {
   static constexpr size_t kMaxSites = 8192;
   static constexpr size_t kMaxName = 512;
 
-  // The site of that name, made if it is new; nullptr when the table is full or a name longer than
-  // kMaxName. Any thread; locks only to make one. Sites live as long as the table.
+  // Returns the site of that name, and creates it if it is new. Returns nullptr if the table is
+  // full or a name is longer than kMaxName. Thread-safe; locks only to create a site. Sites live as
+  // long as the table.
   Site* FindOrAdd(SiteKind kind, std::string_view layer, std::string_view op, int64_t step);
 
   size_t size() const { return count_.load(std::memory_order_acquire); }
-  // In order of their making, index < size(). Any thread.
+  // Returns sites in the order of their creation, index < size(). Thread-safe.
   Site* at(size_t index) const { return sites_[index].get(); }
 
  private:
   static constexpr size_t kSlots = 4 * kMaxSites;
   Site* Find(SiteKind kind, std::string_view layer, std::string_view op, size_t* slot) const;
 
-  Mutex adding_;  // of who adds; readers find what slots_ and count_ publish
+  Mutex adding_;  // held by threads that add; readers find entries published in slots_ and count_
   std::array<std::atomic<Site*>, kSlots> slots_{};  // open addressing; entries are never removed
   std::array<std::unique_ptr<Site>, kMaxSites> sites_;
   std::atomic<size_t> count_{0};

@@ -1,4 +1,4 @@
-// Stages that have begun and not ended. A fixed number, without a lock.
+// Stages that have begun and not ended. A fixed number of slots, without a lock.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ struct OpenSpan {
   Site* site = nullptr;  // its op is the span's name
   int32_t kind = 0;      // v1::Span::Kind
   int64_t step = 0;
-  uint32_t thread = 0;  // that began it
+  uint32_t thread = 0;  // the thread that began it
   uint64_t start_unix_ns = 0;
   uint64_t start_monotonic_ns = 0;
 };
@@ -22,16 +22,17 @@ class SpanTable {
  public:
   static constexpr size_t kSlots = 1024;
 
-  // A number > 0, or 0 when kSlots spans are open. Any thread.
+  // Begins a stage and returns a number > 0, or 0 if kSlots stages are open. Thread-safe.
   uint64_t Begin(const OpenSpan& span);
-  // Takes the span back; false when the number is none, or was ended before. Any thread.
+  // Ends a stage and returns it in *span; returns false if the number is unknown or was ended
+  // before. Thread-safe.
   bool End(uint64_t number, OpenSpan* span);
-  // Is a stage of that kind open? Any thread.
+  // Returns true if a stage of that kind is open. Thread-safe.
   bool open(int32_t kind) const {
     const auto k = static_cast<size_t>(kind);
     return k < kKinds && open_[k].load(std::memory_order_relaxed) > 0;
   }
-  // The kind of the stage that ended last; 0: none has. Any thread.
+  // Returns the kind of the stage that ended last; 0: none. Thread-safe.
   int32_t last_ended() const { return last_ended_.load(std::memory_order_relaxed); }
   bool any_open() const { return any_open_but(-1); }
   bool any_open_but(int32_t kind) const {
@@ -41,14 +42,14 @@ class SpanTable {
     }
     return false;
   }
-  // Has a stage of that kind ever begun? Any thread.
+  // Returns true if a stage of that kind has ever begun. Thread-safe.
   bool ever(int32_t kind) const {
     const auto k = static_cast<size_t>(kind);
     return k < kKinds && (begun_.load(std::memory_order_relaxed) >> k & 1) != 0;
   }
 
  private:
-  // Turn of a slot: even: free; odd: open. A span's number is turn * kSlots + slot.
+  // Turn of a slot: even: free; odd: open. A stage's number is turn * kSlots + slot.
   struct Slot {
     std::atomic<uint64_t> turn{0};
     OpenSpan span;
@@ -64,7 +65,7 @@ class SpanTable {
   }
   std::atomic<uint64_t> hint_{0};
   std::array<std::atomic<int64_t>, kKinds> open_{};  // by kind
-  std::atomic<uint32_t> begun_{0};                   // a bit a kind
+  std::atomic<uint32_t> begun_{0};                   // one bit per kind
   std::atomic<int32_t> last_ended_{0};               // a kind
 };
 
