@@ -1,4 +1,4 @@
-// What an address says: "127.0.0.1:7433", "[::1]:0", "localhost:7433", "unix:/run/plumbd.sock".
+// Parses addresses: "127.0.0.1:7433", "[::1]:0", "localhost:7433", "unix:/run/plumbd.sock".
 #pragma once
 
 #include <charconv>
@@ -8,7 +8,7 @@ namespace plumbline {
 
 inline bool IsSocketPath(std::string_view address) { return address.substr(0, 5) == "unix:"; }
 
-// unix:PATH, or HOST:PORT with a port of 0 to 65535; a URL is none.
+// Returns true for unix:PATH, or HOST:PORT with a port of 0 to 65535. A URL is no address.
 inline bool IsAddress(std::string_view address) {
   if (IsSocketPath(address)) return true;
   const size_t colon = address.rfind(':');
@@ -20,8 +20,8 @@ inline bool IsAddress(std::string_view address) {
   return error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
 }
 
-// Does it stay on this host? 127.0.0.0/8 and nothing that merely begins like it
-// ("127.example.org").
+// Returns true if the address stays on this host: 127.0.0.0/8, but not a name that merely begins
+// like it ("127.example.org").
 inline bool IsLoopbackAddress(std::string_view address) {
   if (IsSocketPath(address)) return true;
   std::string_view host = address.substr(0, address.rfind(':'));

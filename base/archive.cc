@@ -6,7 +6,8 @@
 
 namespace plumbline {
 
-// Of a long double, what the processor uses of it: the one type whose bytes are the machine's own.
+// The bytes of a long double that the processor uses. It is the only type whose bytes depend on the
+// machine.
 constexpr size_t kLongDoubleBytes = LDBL_MANT_DIG == 64 ? 10 : sizeof(long double);
 
 void Archive::Fail(std::string_view expected) {

@@ -1,23 +1,24 @@
-// What an object remembers, written down and read back by one description of it:
+// Writes and reads the state of an object by one description of it:
 //
 //   void Persist(Archive& a) { a.Version(1); a(count_, mean_, by_rank_); }
 //
-// The same lines serve both directions, so they cannot differ. Understood: numbers, enums, bool,
+// The same lines serve both directions, so they cannot differ. Supported are numbers, enums, bool,
 // strings; pair, tuple, array, C arrays; vector, deque, list; map, set and their unordered kinds;
-// optional; unique_ptr and shared_ptr (an object that several point to is written once and is one
-// object again when read, cycles included); and any type with a member `void Persist(Archive&)` or
-// a function `void Persist(Archive&, T&)` in its own namespace or in plumbline (analysis/
-// frame/archive_proto.h has the one for protobuf messages).
+// optional; unique_ptr and shared_ptr. An object that several shared_ptrs point to is written once
+// and is one object again when it is read, cycles included. Supported is also any type with a
+// member `void Persist(Archive&)` or a function `void Persist(Archive&, T&)` in its own namespace
+// or in plumbline (analysis/frame/archive_proto.h has the one for protobuf messages).
 //
-// Bytes: little-endian, numbers at their own width, counts u64, floating numbers by their bits (a
-// NaN keeps its payload), sets and maps in ascending order: equal states give equal bytes.
+// Bytes are little-endian. Numbers have their own width, counts are u64, floating numbers are
+// stored by their bits (a NaN keeps its payload), sets and maps in ascending order: equal states
+// give equal bytes.
 //
-// Reading takes any bytes: it never crashes, allocates in proportion to the bytes it was given, and
-// after the first thing that is not as expected changes nothing more; error() then says what and
-// where, and the object read into is good for destruction only. That what was read makes sense
-// together (an index lies within its vector) is for whoever stored it to guard by a checksum.
+// Reading accepts any bytes. It never crashes and allocates in proportion to its input. After the
+// first unexpected content it changes nothing more; error() then states what and where, and the
+// object may only be destroyed. Reading does not check that values are consistent (that an index
+// lies within its vector): the owner must protect the bytes by a checksum.
 //
-// Not thread-safe. Written from one program version, read by another: see Version.
+// Not thread-safe. Another program version may read the bytes: see Version.
 #pragma once
 
 #include <algorithm>
@@ -45,41 +46,41 @@ namespace plumbline {
 
 class Archive {
  public:
-  // Writes.
+  // Creates an archive that writes.
   Archive() = default;
-  // Counts the bytes that would be written, and keeps none of them.
+  // Creates an archive that counts the bytes that would be written, and keeps none of them.
   struct Counting {};
   explicit Archive(Counting) : counting_(true) {}
-  // Reads `bytes`, which must outlive it.
+  // Creates an archive that reads `bytes`, which must outlive it.
   explicit Archive(std::string_view bytes) : reading_(true), in_(bytes), limit_(bytes.size()) {}
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
 
   bool reading() const { return reading_; }
   bool ok() const { return error_.empty(); }
-  // "at byte 12 of rules/x: expected ..., found ..."; empty while all is well.
+  // Returns "at byte 12 of rules/x: expected ..., found ...", or "" if there is no error.
   const std::string& error() const { return error_; }
-  // What was written so far; the archive is done with then.
+  // Returns the bytes that were written. The archive must not be used afterwards.
   std::string Take() { return std::move(out_); }
-  // Bytes written, or counted, so far.
+  // Returns the number of bytes written, or counted, so far.
   size_t written() const { return counting_ ? counted_ : out_.size(); }
 
-  // Writes the values, or overwrites them with what is read.
+  // Writes the values, or overwrites them with the values that are read.
   template <typename... T>
   void operator()(T&... values) {
     (Value(values), ...);
   }
 
-  // A map whose values cannot be made from nothing: make(key) gives an empty one.
+  // Writes or reads a map whose values have no default constructor: make(key) returns an empty one.
   template <typename Map, typename Make>
   void MapOf(Map& map, const Make& make);
 
-  // The version of what follows: writes `current`; read, answers the one that was written, at most
-  // `current` (a later one is refused) and at least `oldest`.
+  // Writes the version `current`, or reads and returns the version that was written. It must be at
+  // most `current` (a later one is refused) and at least `oldest`.
   uint32_t Version(uint32_t current, uint32_t oldest = 1);
 
-  // What `body` writes, under a name and with its length: what reads it must read all of it, and
-  // cannot read beyond it. Nests.
+  // Writes or reads the data of `body` under a name and with their length. The reader must read all
+  // of it and cannot read beyond it. Nests.
   template <typename Body>
   void Section(std::string_view name, const Body& body) {
     const Frame outer = BeginSection(name);
@@ -87,13 +88,14 @@ class Archive {
     EndSection(outer);
   }
 
-  // A string without a copy of it: the argument is written, or what was written is returned (into
-  // the archive's input; empty when writing or failed).
+  // Writes `text`, or returns the text that is read, without a copy (a view into the archive's
+  // input; empty when writing or after an error).
   std::string_view Text(std::string_view text);
 
-  // Reading: nothing may be left.
+  // Reading: fails if there are bytes left.
   void End();
-  // Reading: gives up here; for a Persist that finds what cannot be. The first call counts.
+  // Reading: stops with an error, for a Persist that finds an impossible value. The first call
+  // counts.
   void Fail(std::string_view expected);
 
  private:
@@ -121,19 +123,19 @@ class Archive {
       at_ += size;
     }
   }
-  // Are `size` more bytes there? Fails else.
+  // Returns true if `size` more bytes exist; otherwise fails.
   bool Has(size_t size);
-  // The number of elements, each of `least` bytes at least.
+  // Writes or reads the number of elements, each of at least `least` bytes.
   uint64_t Count(uint64_t size, size_t least);
   void Bool(bool& value);
   void LongDouble(long double& value);
-  // The place of a shared object, from 1; 0: null.
+  // Returns the place of a shared object, from 1; 0: null.
   uint64_t Place(const void* object, const void* type);
 
   template <typename T>
   static constexpr bool kNumber =
       std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, long double>;
-  // One address a type.
+  // Returns one address per type.
   template <typename T>
   static const void* TypeTag() {
     static const char tag = 0;
@@ -187,7 +189,7 @@ class Archive {
   template <typename T>
   void Value(std::shared_ptr<T>& value);
 
-  // Of what keeps no order.
+  // Sorts the keys of an unordered container.
   template <typename K>
   void AscendingKeys(std::vector<K>& keys);
   template <typename Range>
@@ -204,7 +206,7 @@ class Archive {
   std::string path_;  // names of the open sections
   std::string error_;
   std::map<std::pair<const void*, const void*>, uint64_t> places_;  // writing, by (object, type)
-  std::vector<std::shared_ptr<const void>> alive_;  // so that no address comes again
+  std::vector<std::shared_ptr<const void>> alive_;  // so that no address is used again
   std::vector<Known> known_;                        // reading, by place
 };
 
@@ -264,7 +266,7 @@ void Archive::MapOf(Map& map, const Make& make) {
   const uint64_t count = Count(map.size(), 1);
   if (!reading_) {
     for (auto& [key, value] : map) {
-      Value(const_cast<typename Map::key_type&>(key));  // is read only
+      Value(const_cast<typename Map::key_type&>(key));  // is only read
       Value(value);
     }
     return;
@@ -294,7 +296,7 @@ template <typename K, typename C>
 void Archive::Value(std::set<K, C>& set) {
   const uint64_t count = Count(set.size(), 1);
   if (!reading_) {
-    for (const K& key : set) Value(const_cast<K&>(key));  // is read only
+    for (const K& key : set) Value(const_cast<K&>(key));  // is only read
     return;
   }
   set.clear();
@@ -356,7 +358,7 @@ void Archive::Value(std::shared_ptr<T>& value) {
     Value(place);
     if (place <= before) return;  // null, or written already
     alive_.push_back(value);
-    Value(const_cast<Object&>(*value));  // is read only
+    Value(const_cast<Object&>(*value));  // is only read
     return;
   }
   uint64_t place = 0;

@@ -1,22 +1,22 @@
-// Functions that use AVX2 beside code for any processor: each says so itself and is called only
-// where the processor has it.
+// Functions that use AVX2, next to code for any processor. Each is marked and is called only if the
+// processor has AVX2.
 #pragma once
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-// With it go FMA and F16C, as in every processor but a few.
+// Includes FMA and F16C, which nearly all such processors have.
 #define PLUMB_AVX2 __attribute__((target("avx2,f16c,fma,popcnt")))
 #define PLUMB_AVX2_INLINE PLUMB_AVX2 __attribute__((always_inline)) static inline
 #endif
 
 namespace plumbline {
 
-// Does this processor (and its system) run functions marked PLUMB_AVX2?
+// Returns true if this processor and its system run functions marked PLUMB_AVX2.
 inline bool HasAvx2() {
 #if defined(__x86_64__)
   static const bool has = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;  // clang 14 knows no name for F16C
+    unsigned a = 0, b = 0, c = 0, d = 0;  // clang 14 has no name for F16C
     return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
            __builtin_cpu_supports("popcnt") != 0 && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
            (c & bit_F16C) != 0;

@@ -13,7 +13,7 @@ namespace plumbline {
 // e2m1: 0, .5, 1, 1.5, 2, 3, 4, 6 and their negatives; no infinity, no NaN.
 inline constexpr FloatFormat kE2M1 = {2, 0, 2, 6.0};
 
-// Of the low four bits.
+// Returns the value of the low four bits.
 inline double E2M1Value(uint8_t code) {
   constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   const double magnitude = kValues[code & 7];
@@ -25,8 +25,8 @@ inline double E8M0Value(uint8_t code) {
   return code == 255 ? std::numeric_limits<double>::quiet_NaN() : PowerOfTwo(code - 127);
 }
 
-// Bits of `x` that the format's significand holds, exponents below the least normal and beyond the
-// largest finite value refused: is x a value of it?
+// Returns true if x is a value of the format: its bits fit into the significand, and its exponent
+// is neither below the least normal one nor beyond the largest finite value.
 inline bool IsValueOf(const FloatFormat& f, double x) {
   if (x == 0) return true;
   if (!std::isfinite(x) || std::fabs(x) > f.max_finite) return false;

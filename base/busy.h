@@ -1,4 +1,4 @@
-// Since when a thread is at what it does: so that others see one that stands.
+// Measures how long a thread has been busy with its current task. Used to detect stuck threads.
 #pragma once
 
 #include <atomic>
@@ -7,12 +7,12 @@
 
 namespace plumbline {
 
-// Begin and End by one thread, For by any.
+// One thread calls Begin and End; For is thread-safe.
 class Busy {
  public:
   void Begin() { since_ = Now(); }
   void End() { since_ = 0; }
-  // 0: it waits for work.
+  // Returns the time since Begin, or 0 if the thread waits for work.
   std::chrono::nanoseconds For() const {
     const int64_t since = since_;
     return std::chrono::nanoseconds(since == 0 ? 0 : Now() - since);

@@ -9,8 +9,8 @@
 namespace plumbline {
 namespace {
 
-// A header's place held a tensor's bytes one lap ago. The key keeps any such bytes from passing
-// for a commit mark (chance 2^-64 a look).
+// The place of a header held a tensor's bytes one lap ago. The key prevents such bytes from being
+// read as a commit mark (chance 2^-64 per look).
 uint64_t RandomKey() {
   std::random_device random;
   return (static_cast<uint64_t>(random()) << 32) | random();
@@ -45,7 +45,7 @@ std::byte* ByteRing::Reserve(size_t bytes, Keep keep) {
   do {
     const uint64_t to_end = capacity - (head & mask_);
     filler = to_end < total ? to_end : 0;
-    // The acquire orders our writes after the consumer's last reads of the memory it freed.
+    // The acquire orders our writes after the consumer's last reads of the memory that it freed.
     const uint64_t used = head - tail_.load(std::memory_order_acquire);
     if (used + filler + total > room) return nullptr;
   } while (!head_.compare_exchange_weak(head, head + filler + total, std::memory_order_acq_rel,
@@ -66,7 +66,7 @@ std::byte* ByteRing::Reserve(size_t bytes, Keep keep) {
 
 void ByteRing::Commit(std::byte* record) {
   Header* header = reinterpret_cast<Header*>(record - kAlign);
-  // The position is the only one of this place that lies within the window [tail, head).
+  // Only one position of this place lies within the window [tail, head).
   const auto place = static_cast<uint64_t>(record - kAlign - data_);
   const uint64_t tail = tail_.load(std::memory_order_relaxed);
   const uint64_t position = tail + ((place - tail) & mask_);

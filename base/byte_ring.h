@@ -1,9 +1,9 @@
-// The way from the trainer's threads to the drain thread: one bounded ring of byte records.
+// A bounded ring of byte records from the trainer's threads to the drain thread.
 //
-// Router calls differ in size by six orders of magnitude, so a record takes the bytes it needs. The
-// agent has one in ordinary memory, for what the host hands over, and one a GPU in pinned memory,
-// that the GPU writes into. Records come out in the order in which they were reserved. Any number
-// of producers, one consumer, no lock, nothing allocated after construction.
+// Router calls differ in size by six orders of magnitude, so a record takes exactly the bytes that
+// it needs. The agent has one ring in ordinary memory, for host data, and one per GPU in pinned
+// memory, into which the GPU writes. Records come out in the order in which they were reserved. Any
+// number of producers, one consumer, no lock, no allocation after construction.
 #pragma once
 
 #include <atomic>
@@ -15,14 +15,14 @@ namespace plumbline {
 class ByteRing {
  public:
   static constexpr size_t kAlign = 64;
-  // Room that only Reserve(..., Keep::kUse) may take: step ends must not be crowded out by tensors.
+  // Space that only Reserve(..., Keep::kUse) may take: tensors must not crowd out step ends.
   static constexpr size_t kKept = 16 << 10;
   enum class Keep { kLeave, kUse };
 
-  // Capacity is rounded up to a power of two, at least 64 KiB. Memory is taken from the system and
-  // touched only as it is used. valid() is false when there was none.
+  // Allocates a ring. Capacity is rounded up to a power of two, at least 64 KiB. Memory comes from
+  // the system and is touched only when it is used. valid() is false if there was none.
   explicit ByteRing(uint64_t capacity);
-  // Over memory of the caller's, page-aligned, of a power of two of bytes, at least 64 KiB; it must
+  // Uses memory of the caller: page-aligned, a power of two of bytes, at least 64 KiB. It must
   // outlive the ring.
   ByteRing(std::byte* memory, uint64_t bytes);
   ~ByteRing();
@@ -32,27 +32,29 @@ class ByteRing {
   bool valid() const { return data_ != nullptr; }
   uint64_t capacity() const { return mask_ + 1; }
 
-  // The largest record that fits whenever the ring is empty, wherever its head stands.
+  // Returns the size of the largest record that fits into an empty ring, whatever the position of
+  // its head.
   uint64_t max_record() const { return (mask_ + 1) / 2 - kKept - kAlign; }
 
-  // Producers. Writable memory for `bytes` bytes aligned to kAlign, or nullptr when the ring is
-  // full. Every reserved record must be committed: it holds back the later ones.
+  // For producers. Returns writable memory for `bytes` bytes aligned to kAlign, or nullptr if the
+  // ring is full. Every reserved record must be committed: it blocks the later ones.
   std::byte* Reserve(size_t bytes, Keep keep = Keep::kLeave);
   void Commit(std::byte* record);
 
-  // Bytes between the oldest unread record and the newest reserved one.
+  // Returns the bytes between the oldest unread record and the newest reserved one.
   uint64_t used() const {
     return head_.load(std::memory_order_relaxed) - tail_.load(std::memory_order_relaxed);
   }
 
-  // Consumer. The oldest record, or nullptr when there is none yet; Pop frees it.
+  // For the consumer. Front returns the oldest record, or nullptr if there is none yet; Pop frees
+  // it.
   const std::byte* Front();
   void Pop();
   bool empty() const {
     return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
   }
-  // Everything reserved before this call lies before this position; passed(position) says whether
-  // the consumer has freed it all.
+  // position returns a position after everything that was reserved before the call. passed returns
+  // true if the consumer has freed everything before it.
   uint64_t position() const { return head_.load(std::memory_order_acquire); }
   bool passed(uint64_t position) const { return tail_.load(std::memory_order_acquire) >= position; }
 

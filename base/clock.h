@@ -1,4 +1,5 @@
-// Clocks. Monotonic time measures durations; real time is for people and never part of a verdict.
+// Clocks. Monotonic time measures durations. Real time is for people and is never part of a
+// verdict.
 #pragma once
 
 #include <time.h>
@@ -16,18 +17,18 @@ inline uint64_t ClockNs(clockid_t clock) {
 }
 }  // namespace internal
 
-// Nanoseconds since an arbitrary point; never goes back; stands still while the host sleeps.
+// Returns nanoseconds since an arbitrary point. Never goes back; pauses while the host sleeps.
 inline uint64_t MonotonicNs() { return internal::ClockNs(CLOCK_MONOTONIC); }
 
-// A time of an option, in whole nanoseconds. |seconds| < 9e9.
+// Converts an option's time to whole nanoseconds. |seconds| < 9e9.
 inline std::chrono::nanoseconds NanosecondsOf(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
 
-// Nanoseconds since the host began; never goes back; counts while the host sleeps.
+// Returns nanoseconds since the host began. Never goes back; counts while the host sleeps.
 inline uint64_t BootNs() { return internal::ClockNs(CLOCK_BOOTTIME); }
 
-// Nanoseconds since 1970-01-01 UTC; may jump when the clock is set.
+// Returns nanoseconds since 1970-01-01 UTC; may jump when the clock is set.
 inline uint64_t UnixNs() { return internal::ClockNs(CLOCK_REALTIME); }
 
 }  // namespace plumbline

@@ -15,7 +15,8 @@ namespace {
 // Reflected Castagnoli polynomial.
 constexpr uint32_t kPolynomial = 0x82f63b78u;
 
-// kTables[n][b]: the effect of byte b followed by n zero bytes, so that eight bytes go at once.
+// kTables[n][b]: the effect of byte b followed by n zero bytes, so that eight bytes are processed
+// at once.
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr Tables MakeTables() {

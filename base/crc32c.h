@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli), the checksum of the framed log. Hardware instruction where the processor
-// has it.
+// CRC-32C (Castagnoli), the checksum of the framed log. Uses the hardware instruction if the
+// processor has it.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace plumbline {
 
-// Checksum of `data`, continuing from `crc` (0 to start). Thread-safe.
+// Returns the checksum of `data`, continuing from `crc` (0 to start). Thread-safe.
 uint32_t Crc32c(const void* data, size_t size, uint32_t crc = 0);
 
 }  // namespace plumbline

@@ -1,5 +1,5 @@
-// Element types that tensors come in, shared by probes, kernels, evidence and readers.
-// Header only, no dependencies: the façade and device code include it too.
+// Element types of tensors, shared by probes, kernels, evidence and readers. Header only, no
+// dependencies: the façade and device code include it too.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ enum class DType : uint8_t {
   kBool = 15,
 };
 
-// Bytes of one element; 0 for kUnspecified and unknown values.
+// Returns the bytes of one element; 0 for kUnspecified and unknown values.
 PLUMB_HD constexpr size_t DTypeSize(DType t) {
   switch (t) {
     case DType::kF64:
@@ -64,7 +64,7 @@ PLUMB_HD constexpr size_t DTypeSize(DType t) {
 PLUMB_HD constexpr bool IsFloating(DType t) { return t >= DType::kF64 && t <= DType::kE5M2; }
 PLUMB_HD constexpr bool IsInteger(DType t) { return t >= DType::kI64 && t <= DType::kBool; }
 
-// "f32", "bf16", "i64", ...; "?" for unknown values. Static storage.
+// Returns "f32", "bf16", "i64", ...; "?" for unknown values. Static storage.
 constexpr const char* DTypeName(DType t) {
   constexpr const char* kNames[] = {"?",   "f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i64",
                                     "i32", "i16", "i8",  "u64", "u32",  "u16",  "u8",   "bool"};

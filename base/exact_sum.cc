@@ -16,7 +16,8 @@ void ExactSum::Add(double x) {
   const int field = static_cast<int>((bits >> 52) & 0x7ff);
   const uint64_t fraction = bits & 0xfffffffffffffull;
   const uint64_t significand = field > 0 ? fraction | (1ull << 52) : fraction;
-  const int shift = (field > 0 ? field - 1075 : -1074) - kLowest;  // of the significand's last bit
+  // exponent of the significand's last bit
+  const int shift = (field > 0 ? field - 1075 : -1074) - kLowest;
   const int offset = shift & 31;
   const auto at = static_cast<size_t>(shift >> 5);
   const uint64_t low = significand << offset;
@@ -48,7 +49,7 @@ void ExactSum::Subtract(const ExactSum& other) {
   Add(negated);
 }
 
-// Every digit but the highest into [0, 2^32); the highest carries the sign.
+// Brings every digit but the highest into [0, 2^32); the highest carries the sign.
 void ExactSum::Propagate() {
   int64_t carry = 0;
   for (size_t i = 0; i + 1 < kDigits; ++i) {
@@ -96,7 +97,8 @@ double ExactSum::RoundTo(DType t, RoundingMode mode, uint32_t divisor) const {
   if (m.top < 0) return 0;
   const FloatFormat f = FormatOf(t);
   const int unit = std::max(m.top + kLowest, f.min_exponent) - f.precision + 1;
-  const int shift = unit - kLowest;  // > 0: the least unit of any format lies above the lowest bit
+  const int shift = unit - kLowest;  // > 0: the smallest unit of any format lies above the lowest
+                                     // bit
   const auto bit = [&](int i) { return (m.digits[static_cast<size_t>(i >> 5)] >> (i & 31)) & 1u; };
   uint64_t whole = 0;
   for (int i = m.top; i >= shift; --i) whole = whole << 1 | bit(i);

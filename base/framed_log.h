@@ -1,9 +1,9 @@
-// The one framed log: run records, the agent's spool and the server's journal are all this.
+// The framed log: the file format of run records, the agent's spool and the server's journal.
 //
-// A file is a 16-byte header, then frames. Each frame carries its length, a type, the CRC-32C of
-// header and payload, and a payload that is raw or one zstd frame. Appending writes whole frames
-// with one write(2), so a file is readable while it grows and, after a crash, up to its last
-// whole frame. The layout is spelled out in framed_log_format.h.
+// A file is a 16-byte header, then frames. Each frame has its length, a type, the CRC-32C of header
+// and payload, and a payload that is raw or one zstd frame. Appending writes whole frames with one
+// write(2). Therefore a file is readable while it grows and, after a crash, up to its last whole
+// frame. framed_log_format.h describes the layout.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace plumbline {
 
-// What a frame holds. Stored: never renumber.
+// The content of a frame. Stored: never renumber.
 enum class FrameType : uint8_t {
   kRecordHeader = 1,  // v1::RecordHeader
   kBatch = 2,         // v1::Batch
@@ -38,11 +38,11 @@ enum class FrameType : uint8_t {
   kCheckpointEnd = 26,
 };
 
-// A frame whose payload lies in pieces. The views must hold during the call alone.
+// A frame whose payload is in pieces. The views must be valid during the call only.
 struct FrameToAppend {
   FrameType type;
   std::span<const std::string_view> parts;
-  bool may_compress = true;  // where the writer's options ask for it
+  bool may_compress = true;  // if the writer's options request it
 };
 
 struct FramedLogOptions {
@@ -55,24 +55,26 @@ struct FramedLogOptions {
 // unless Sync is called).
 class FramedLogWriter {
  public:
-  // Creates the file, or opens it to append after its last whole frame (a torn tail is cut off).
-  // InvalidArgument when it is another kind of file, DataLoss when a frame is damaged (the file is
-  // left alone: set it aside). One writer a file at a time: the caller sees to that.
+  // Creates the file, or opens it to append after its last whole frame (an unfinished tail is cut
+  // off). Returns InvalidArgument if it is another kind of file, and DataLoss if a frame is damaged
+  // (the file is not changed: set it aside). The caller ensures that a file has one writer at a
+  // time.
   static absl::StatusOr<std::unique_ptr<FramedLogWriter>> Open(const std::string& path,
                                                                FramedLogOptions options = {});
   virtual ~FramedLogWriter() = default;
-  // On failure (a full disk, say) the file is cut back to its last whole frame, the system's error
-  // is returned, and a later Append may succeed. InvalidArgument beyond max_payload.
+  // Appends one frame. On failure (for example a full disk) the file is cut back to its last whole
+  // frame, the system's error is returned, and a later Append may succeed. Returns InvalidArgument
+  // beyond max_payload.
   virtual absl::Status Append(FrameType type, std::string_view payload) = 0;
-  // All of them with one write, or none: as Append.
+  // Appends all frames with one write, or none, like Append.
   virtual absl::Status AppendAll(std::span<const FrameToAppend> frames) = 0;
-  // Returns when all that was appended is with the storage.
+  // Returns when everything that was appended is on the storage.
   virtual absl::Status Sync() = 0;
   virtual uint64_t size_bytes() const = 0;  // of the file, headers included
 };
 
-// The bytes of a file with these frames, none of them compressed, for who sends it instead of
-// keeping it. Each payload has fewer than 4 GiB. Thread-safe.
+// Returns the bytes of a file with these frames, uncompressed, for callers that send it instead of
+// storing it. Each payload has fewer than 4 GiB. Thread-safe.
 std::string FramedLogBytes(std::span<const std::pair<FrameType, std::string_view>> frames);
 
 // Reads frames in order. Not thread-safe.
@@ -81,28 +83,30 @@ class FramedLogReader {
   enum class Result {
     kFrame,     // *type and *payload are set
     kEnd,       // clean end of file
-    kTornTail,  // an unfinished last frame: the file may still be written. Not damage
-    kDamaged,   // error() says what, where and what was expected; reading stops
+    kTornTail,  // an unfinished last frame: the file may still be written. No damage
+    kDamaged,   // error() states what, where and what was expected; reading stops
   };
-  // InvalidArgument when the file is not a framed log; NotFound and others from the system.
+  // Opens a file. Returns InvalidArgument if it is no framed log; NotFound and others from the
+  // system.
   static absl::StatusOr<std::unique_ptr<FramedLogReader>> Open(const std::string& path,
                                                                FramedLogOptions options = {});
-  // True when the first bytes of a file (8 suffice) are a framed log's.
+  // Returns true if the first bytes of a file (8 suffice) are those of a framed log.
   static bool Recognise(std::string_view first_bytes);
-  // The type of the first frame, where the bytes (36 suffice) hold its header undamaged.
+  // Returns the type of the first frame, if the bytes (36 suffice) contain its header undamaged.
   static std::optional<FrameType> FirstType(std::string_view first_bytes);
 
   virtual ~FramedLogReader() = default;
-  // After kEnd and kTornTail, calling again tries the same place again (the writer may have gone
-  // on). After kDamaged nothing but Resume helps. Types that this version does not know are
-  // returned as they are.
+  // Reads the next frame. After kEnd and kTornTail, calling again tries the same place again (the
+  // writer may have continued). After kDamaged only Resume helps. Types that this version does not
+  // know are returned as they are.
   virtual Result Next(FrameType* type, std::string* payload) = 0;
-  // Next for who wants the place and not the payload: checked, not decompressed.
+  // Reads the next frame without its payload: checks it, but does not decompress it.
   virtual Result Skip(FrameType* type) = 0;
-  // After kDamaged: goes to the next whole frame behind the damage, found by its two checksums.
-  // False when there is none, or when the file's own header is damaged. What lay between is lost.
+  // After kDamaged: goes to the next whole frame after the damage, found by its two checksums.
+  // Returns false if there is none, or if the file's own header is damaged. The bytes in between
+  // are lost.
   virtual bool Resume() = 0;
-  // After kTornTail or kDamaged: "byte N: expected ..., found ...".
+  // Returns "byte N: expected ..., found ..." after kTornTail or kDamaged.
   virtual const std::string& error() const = 0;
   virtual uint64_t offset() const = 0;  // of the next frame
 };

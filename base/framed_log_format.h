@@ -13,9 +13,9 @@
 //    12  payload    u32      CRC-32C of the stored payload
 //    16  checksum   u32      CRC-32C of bytes 0..15 of the frame header
 //
-// The frame header has a checksum of its own so that damage to a length is told from a file that
-// ends early: only a frame whose header is cut, or is right and promises more than the file holds,
-// is a torn tail. So is a tail of zeros alone, which file systems leave after a host dies.
+// The frame header has a checksum of its own, to distinguish a damaged length from a file that ends
+// early. A tail is unfinished only if its frame header is cut, or is correct and states more bytes
+// than the file has. A tail of zeros is unfinished too: file systems leave it after a host dies.
 //
 // Internal to the framed log.
 #pragma once
@@ -90,7 +90,7 @@ inline void Encode(const FrameHeader& h, char* at) {
   Put(at + 16, Crc32c(at, 16));
 }
 
-// Is the header what was written, by its own checksum?
+// Returns true if the header is undamaged, by its own checksum.
 inline bool Undamaged(const char* at) { return Get<uint32_t>(at + 16) == Crc32c(at, 16); }
 
 inline FrameHeader Decode(const char* at) {
@@ -98,7 +98,7 @@ inline FrameHeader Decode(const char* at) {
           Get<uint8_t>(at + 9), Get<uint16_t>(at + 10), Get<uint32_t>(at + 12)};
 }
 
-// A payload length field is a u32, whatever the caller allows.
+// Returns the limit of a payload: its length field is a u32, whatever the caller allows.
 inline uint64_t Limit(const FramedLogOptions& options) {
   return std::min<uint64_t>(options.max_payload, std::numeric_limits<uint32_t>::max());
 }
@@ -141,7 +141,7 @@ inline absl::StatusOr<std::unique_ptr<File>> OpenFile(const std::string& path, i
   return file;
 }
 
-// Reads up to `size` bytes; fewer only at the end of the file. -1 with errno on failure.
+// Reads up to `size` bytes; fewer only at the end of the file. Returns -1 with errno on failure.
 inline ssize_t ReadAt(int fd, uint64_t offset, char* out, size_t size) {
   size_t done = 0;
   while (done < size) {
@@ -154,7 +154,7 @@ inline ssize_t ReadAt(int fd, uint64_t offset, char* out, size_t size) {
   return static_cast<ssize_t>(done);
 }
 
-// Writes all of it, or returns the errno that stopped it.
+// Writes all bytes, or returns the errno of the failure.
 inline int WriteAt(int fd, uint64_t offset, const char* data, size_t size) {
   size_t done = 0;
   while (done < size) {

@@ -15,7 +15,7 @@ class Reader final : public FramedLogReader {
       : file_(std::move(file)), limit_(Limit(options)) {}
   ~Reader() override { ZSTD_freeDCtx(zstd_); }
 
-  // Reads the file header; a file that ends within one is torn, not foreign.
+  // Reads the file header. A file that ends within it is unfinished, not foreign.
   absl::Status Start(const std::string& path);
 
   Result Next(FrameType* type, std::string* payload) override {
@@ -112,7 +112,7 @@ FramedLogReader::Result Reader::ReadFileHeader() {
   return Result::kFrame;
 }
 
-// The frame at offset_: header checked, stored payload in stored_ and its checksum checked.
+// Reads the frame at offset_: checks the header, and the checksum of the stored payload in stored_.
 FramedLogReader::Result Reader::ReadFrame(FrameHeader* header) {
   if (damaged_) return Result::kDamaged;
   if (offset_ == 0) {
@@ -173,7 +173,7 @@ bool Reader::CheckHeader(const char* raw, const FrameHeader& header) {
   return !damaged_;
 }
 
-// A frame header by itself: enough to try whether a whole frame stands at `offset_`.
+// Tests whether a whole frame is at `offset_`, by its header alone.
 bool Reader::WholeFrameAt(const char* raw) {
   if (Get<uint8_t>(raw + 9) > kZstd || Get<uint16_t>(raw + 10) != 0 || !Undamaged(raw)) {
     return false;

@@ -25,9 +25,9 @@ class Writer final : public FramedLogWriter {
   absl::Status Sync() override;
   uint64_t size_bytes() const override { return size_; }
 
-  // Puts `bytes` behind what is there, or leaves the file as it was.
+  // Appends `bytes`, or leaves the file unchanged.
   absl::Status WriteWhole(std::string_view bytes);
-  // Cuts off whatever lies behind the last whole frame.
+  // Cuts off everything after the last whole frame.
   absl::Status CutBack();
 
  private:
@@ -39,7 +39,7 @@ class Writer final : public FramedLogWriter {
   FramedLogOptions options_;
   uint64_t size_;           // up to the end of the last whole frame
   bool sync_folder_;        // the file's name is not yet durable
-  bool tail_torn_ = false;  // a failed write left bytes behind size_ that could not be cut off
+  bool tail_torn_ = false;  // a failed write left bytes after size_ that could not be cut off
   std::string frames_;
   std::string packed_;
   ZSTD_CCtx* zstd_ = nullptr;
@@ -74,7 +74,8 @@ absl::Status Writer::WriteWhole(std::string_view bytes) {
   const int error = WriteAt(file_->fd(), size_, bytes.data(), bytes.size());
   if (error != 0) {
     tail_torn_ = true;
-    CutBack().IgnoreError();  // tried again by the next append; readers see a torn tail until then
+    CutBack().IgnoreError();  // the next append tries again; readers see an unfinished tail until
+                              // then
     return SystemError(error, absl::StrCat("cannot append ", bytes.size(), " bytes"), path_);
   }
   size_ += bytes.size();
@@ -91,7 +92,7 @@ absl::Status Writer::CutBack() {
   return absl::OkStatus();
 }
 
-// Puts the frame behind those in frames_.
+// Appends the frame to frames_.
 void Writer::BuildFrame(const FrameToAppend& frame) {
   const size_t start = frames_.size();
   frames_.append(kFrameHeaderSize, '\0');
@@ -108,7 +109,7 @@ void Writer::BuildFrame(const FrameToAppend& frame) {
   Encode(h, frames_.data() + start);
 }
 
-// Compresses what lies in frames_ from `payload` on; false when that would not be smaller.
+// Compresses the bytes of frames_ from `payload` on; returns false if that would not be smaller.
 bool Writer::CompressFrom(size_t payload) {
   if (zstd_ == nullptr) zstd_ = ZSTD_createCCtx();
   if (zstd_ == nullptr) return false;
@@ -140,7 +141,7 @@ absl::StatusOr<std::unique_ptr<FramedLogWriter>> FramedLogWriter::Open(const std
   absl::StatusOr<std::unique_ptr<File>> file = OpenFile(path, O_RDWR | O_CREAT);
   if (!file.ok()) return file.status();
 
-  // A second descriptor: the scan owns its own.
+  // A second descriptor, because the scan owns its own.
   absl::StatusOr<std::unique_ptr<FramedLogReader>> scan = FramedLogReader::Open(path, options);
   if (!scan.ok()) return scan.status();
   FrameType type;

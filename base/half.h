@@ -1,5 +1,5 @@
-// Floating formats narrower than f32, the spacing of their values, and rounding into them.
-// Header only, for host and device code; results are the same bits on both.
+// Floating formats narrower than f32, the spacing of their values, and rounding into them. Header
+// only, for host and device code; the results have the same bits on both.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace plumbline {
 
-// The parameters of a binary floating format: `precision` significand bits (the leading one
-// counted), normal exponents in [min_exponent, max_exponent]. Values are (-1)^s 2^e 1.f.
+// The parameters of a binary floating format: `precision` significand bits (including the leading
+// one), normal exponents in [min_exponent, max_exponent]. Values are (-1)^s 2^e 1.f.
 struct FloatFormat {
   int precision;
   int min_exponent;
@@ -17,8 +17,8 @@ struct FloatFormat {
   double max_finite;
 };
 
-// For floating dtypes only; f64's parameters otherwise.
-// e4m3 is the OCP 8-bit format: no infinities, one NaN a sign, largest value 448 (1.75 * 2^8).
+// Returns the format of a floating dtype; f64's parameters for others. e4m3 is the OCP 8-bit
+// format: no infinities, one NaN per sign, largest value 448 (1.75 * 2^8).
 PLUMB_HD constexpr FloatFormat FormatOf(DType t) {
   switch (t) {
     case DType::kF32:
@@ -36,7 +36,7 @@ PLUMB_HD constexpr FloatFormat FormatOf(DType t) {
   }
 }
 
-// 2^e for e in [-1074, 1023], exactly.
+// Returns 2^e for e in [-1074, 1023], exactly.
 PLUMB_HD constexpr double PowerOfTwo(int e) {
   const uint64_t bits = e >= -1022 ? static_cast<uint64_t>(e + 1023) << 52 : 1ull << (e + 1074);
   return __builtin_bit_cast(double, bits);
@@ -50,8 +50,9 @@ PLUMB_HD constexpr double AbsValue(double x) {
   return __builtin_bit_cast(double, __builtin_bit_cast(uint64_t, x) & 0x7fffffffffffffffull);
 }
 
-// Unit in the last place of `a` in format `t`: 2^max(floor(log2|a|)-p+1, emin-p+1), so the spacing
-// of subnormals at and below them. |a| for NaN and infinity. `a` need not be representable in `t`.
+// Returns the unit in the last place of `a` in format `t`: 2^max(floor(log2|a|)-p+1, emin-p+1), so
+// the spacing of subnormals at and below them. Returns |a| for NaN and infinity. `a` need not be
+// representable in `t`.
 PLUMB_HD constexpr double UlpOf(double a, DType t) {
   if (!IsFiniteValue(a)) return AbsValue(a);
   const FloatFormat f = FormatOf(t);
@@ -60,14 +61,14 @@ PLUMB_HD constexpr double UlpOf(double a, DType t) {
   return PowerOfTwo((e > f.min_exponent ? e : f.min_exponent) - f.precision + 1);
 }
 
-// How a value between two representable ones is rounded. kDown is towards minus infinity, kUp
-// towards plus infinity; kNearestAway sends ties away from zero.
+// The rounding of a value between two representable ones. kDown is towards minus infinity, kUp
+// towards plus infinity; kNearestAway rounds ties away from zero.
 enum class RoundingMode : uint8_t { kNearestEven, kNearestAway, kTowardZero, kDown, kUp };
 
 namespace internal {
 
-// Does a magnitude whose whole part is odd or even and whose rest is `rest` of a unit (in [0, 1))
-// round up in magnitude?
+// Returns true if a magnitude rounds up, whose whole part is odd or even and whose rest is `rest`
+// of a unit (in [0, 1)).
 PLUMB_HD constexpr bool RoundsUp(double rest, bool odd, bool negative, RoundingMode mode) {
   switch (mode) {
     case RoundingMode::kNearestEven:
@@ -84,8 +85,8 @@ PLUMB_HD constexpr bool RoundsUp(double rest, bool odd, bool negative, RoundingM
   return false;
 }
 
-// What becomes of a magnitude that rounds to beyond the largest finite value (IEEE 754, 7.4): the
-// modes that round it towards zero stop at that value.
+// Returns the result for a magnitude that rounds to beyond the largest finite value (IEEE 754,
+// 7.4): modes that round it towards zero stop at that value.
 PLUMB_HD constexpr double Overflowed(bool negative, DType t, RoundingMode mode) {
   const bool stops = mode == RoundingMode::kTowardZero ||
                      mode == (negative ? RoundingMode::kUp : RoundingMode::kDown);
@@ -94,14 +95,14 @@ PLUMB_HD constexpr double Overflowed(bool negative, DType t, RoundingMode mode) 
   return negative ? -magnitude : magnitude;
 }
 
-// Of f's normal range, and neither rounds out of it.
+// Returns true if `a` is in f's normal range and rounding cannot leave it.
 PLUMB_HD constexpr bool IsWellInside(double a, const FloatFormat& f) {
   const int e = static_cast<int>((__builtin_bit_cast(uint64_t, a) >> 52) & 0x7ff) - 1023;
   return e >= f.min_exponent && e < f.max_exponent;
 }
 
-// The significand without its last `cut` bits (1 to 52), to nearest even or towards zero; a carry
-// out of it raises the exponent, as it should.
+// Returns the significand without its last `cut` bits (1 to 52), to nearest even or towards zero. A
+// carry out of it increases the exponent, as it should.
 PLUMB_HD constexpr double RoundBits(double a, int cut, bool to_nearest) {
   const uint64_t bits = __builtin_bit_cast(uint64_t, a), one = uint64_t{1} << cut;
   const uint64_t up = to_nearest ? (one >> 1) - 1 + ((bits >> cut) & 1) : 0;
@@ -110,8 +111,9 @@ PLUMB_HD constexpr double RoundBits(double a, int cut, bool to_nearest) {
 
 }  // namespace internal
 
-// `a` rounded once into format `t`. Beyond the largest finite value (after rounding): infinity (in
-// e4m3, which has none: NaN), or the largest finite value where the mode rounds towards zero there.
+// Returns `a` rounded once into format `t`. Beyond the largest finite value (after rounding):
+// infinity (in e4m3, which has none: NaN), or the largest finite value if the mode rounds towards
+// zero there.
 PLUMB_HD constexpr double RoundToFormat(double a, DType t,
                                         RoundingMode mode = RoundingMode::kNearestEven) {
   if (t == DType::kF64 || !IsFiniteValue(a) || a == 0) {
@@ -123,7 +125,7 @@ PLUMB_HD constexpr double RoundToFormat(double a, DType t,
     return internal::RoundBits(a, 53 - f.precision, to_nearest);
   }
   const double unit = UlpOf(a, t);
-  // |a| / unit < 2^25 for every format here, so both halves of the rounding are exact.
+  // |a| / unit < 2^25 for every format here, so both parts of the rounding are exact.
   const double q = AbsValue(a) / unit;
   const auto whole = static_cast<int64_t>(q);
   const bool up = internal::RoundsUp(q - static_cast<double>(whole), (whole & 1) != 0, a < 0, mode);
@@ -134,9 +136,9 @@ PLUMB_HD constexpr double RoundToFormat(double a, DType t,
 
 namespace internal {
 
-// Rounds an f32 to a format of `MantissaBits` stored bits and `ExponentBits` exponent bits with
-// the IEEE layout (bias 2^(ExponentBits-1)-1), nearest even. `overflow` is the code of what
-// follows the largest finite value, `nan` the code of a NaN, both without sign.
+// Rounds an f32 to a format of `MantissaBits` stored bits and `ExponentBits` exponent bits with the
+// IEEE layout (bias 2^(ExponentBits-1)-1), nearest even. `overflow` is the code after the largest
+// finite value, `nan` the code of a NaN, both without sign.
 template <int ExponentBits, int MantissaBits>
 PLUMB_HD constexpr uint32_t EncodeSmall(float x, uint32_t overflow, uint32_t overflow_result,
                                         uint32_t nan) {
@@ -155,7 +157,7 @@ PLUMB_HD constexpr uint32_t EncodeSmall(float x, uint32_t overflow, uint32_t ove
   const uint32_t half = 1u << (shift - 1);
   uint32_t q = significand >> shift;
   if (rest > half || (rest == half && (q & 1u) != 0)) ++q;
-  // The leading one of q adds one to the exponent field; a carry out of the rounding does too.
+  // The leading one of q adds one to the exponent field; so does a carry out of the rounding.
   const uint32_t above = e > kMinExponent ? static_cast<uint32_t>(e - kMinExponent) : 0u;
   const uint32_t code = (above << MantissaBits) + q;
   return sign | (code >= overflow ? overflow_result : code);
@@ -197,7 +199,8 @@ PLUMB_HD constexpr float E4M3ToFloat(uint8_t code) {
   if ((code & 0x7fu) == 0x7fu) return code & 0x80u ? -__builtin_nanf("") : __builtin_nanf("");
   return internal::DecodeFinite<4, 3>(code);
 }
-// What rounds above 448 becomes NaN: the format has no infinity, and saturating would hide it.
+// Values that round to above 448 become NaN: the format has no infinity, and saturating would hide
+// the overflow.
 PLUMB_HD constexpr uint8_t FloatToE4M3(float x) {
   return static_cast<uint8_t>(internal::EncodeSmall<4, 3>(x, 0x7fu, 0x7fu, 0x7fu));
 }

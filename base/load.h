@@ -1,5 +1,5 @@
-// Element access by dtype: element i of a flat array as a number. Host and device.
-// Host data need not be aligned (tensors inside messages and files are not).
+// Reads element i of a flat array by its dtype. Host and device. Host data need not be aligned
+// (tensors inside messages and files are not).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plumbline {
 
-// On a device the data is aligned, as tensors there are: a copy by bytes would be four loads.
+// Device data are aligned, as tensors there are: a copy by bytes would be four loads.
 template <typename T>
 PLUMB_HD inline T LoadRaw(const void* data, int64_t i) {
 #if defined(__CUDA_ARCH__)
@@ -23,8 +23,8 @@ PLUMB_HD inline T LoadRaw(const void* data, int64_t i) {
 #endif
 }
 
-// Element i (counted in elements, may be negative) as a double; NaN for unknown dtypes. Exact but
-// for 64-bit integers beyond 2^53, which round.
+// Returns element i (counted in elements, may be negative) as a double; NaN for unknown dtypes.
+// Exact except for 64-bit integers beyond 2^53, which are rounded.
 PLUMB_HD inline double LoadDouble(const void* data, DType t, int64_t i) {
   switch (t) {
     case DType::kF64:
@@ -63,8 +63,8 @@ PLUMB_HD inline double LoadDouble(const void* data, DType t, int64_t i) {
   return __builtin_nan("");
 }
 
-// Element i of an integer or bool array. u64 above INT64_MAX gives INT64_MAX, so that it stays out
-// of range for whoever checks a range; 0 for floating and unknown dtypes.
+// Returns element i of an integer or bool array. A u64 above INT64_MAX gives INT64_MAX, so that
+// range checks fail for it. Returns 0 for floating and unknown dtypes.
 PLUMB_HD inline int64_t LoadInt64(const void* data, DType t, int64_t i) {
   switch (t) {
     case DType::kI64:
@@ -92,7 +92,8 @@ PLUMB_HD inline int64_t LoadInt64(const void* data, DType t, int64_t i) {
   }
 }
 
-// Element [i] or [i,j] of a host view, by its strides. The caller keeps to the view's shape.
+// Returns element [i] or [i,j] of a host view, by its strides. The caller stays within the view's
+// shape.
 inline double DoubleAt(const TensorView& v, int64_t i) {
   return LoadDouble(v.data, v.dtype, i * v.stride[0]);
 }

@@ -1,5 +1,5 @@
-// Locks that the compiler checks. A member behind a mutex says so, and clang's -Wthread-safety
-// (tools/lint) refuses whoever touches it without:
+// Locks that the compiler checks. Mark each member that a mutex guards; clang's -Wthread-safety
+// (tools/lint) refuses code that uses it without the lock:
 //
 //   class Queue {
 //     ...
@@ -13,9 +13,9 @@
 //   MutexLock lock(mutex_);
 //   changed_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return !jobs_.empty(); });
 //
-// They are std::mutex, std::shared_mutex and std::condition_variable with names of their own,
-// because the standard library's carry no annotations. Nothing is added to them at run time, and
-// nothing but the standard library is needed. Other compilers see no annotation at all.
+// They are std::mutex, std::shared_mutex and std::condition_variable under other names, because the
+// standard library's types have no annotations. They cost nothing at run time and need only the
+// standard library. Other compilers ignore the annotations.
 #pragma once
 
 #include <chrono>
@@ -30,17 +30,17 @@
 #define PLUMB_THREAD_ATTRIBUTE(attribute)
 #endif
 
-// Of a member: it, or what it points to, is touched by who holds the mutex alone.
+// Marks a member: it, or the object that it points to, may be used only while the mutex is held.
 #define PLUMB_GUARDED_BY(mutex) PLUMB_THREAD_ATTRIBUTE(guarded_by(mutex))
 #define PLUMB_PT_GUARDED_BY(mutex) PLUMB_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
-// Of a mutex: which one is taken first where both are.
+// Marks a mutex: which one is taken first if both are taken.
 #define PLUMB_ACQUIRED_AFTER(...) PLUMB_THREAD_ATTRIBUTE(acquired_after(__VA_ARGS__))
 #define PLUMB_ACQUIRED_BEFORE(...) PLUMB_THREAD_ATTRIBUTE(acquired_before(__VA_ARGS__))
-// Of a function: its caller holds the mutex, or must not hold it.
+// Marks a function: its caller holds the mutex, or must not hold it.
 #define PLUMB_REQUIRES(...) PLUMB_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define PLUMB_REQUIRES_SHARED(...) PLUMB_THREAD_ATTRIBUTE(requires_shared_capability(__VA_ARGS__))
 #define PLUMB_EXCLUDES(...) PLUMB_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
-// Of a function: it takes or releases the mutex, and returns so.
+// Marks a function that takes or releases the mutex and returns with that state.
 #define PLUMB_ACQUIRE(...) PLUMB_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define PLUMB_ACQUIRE_SHARED(...) PLUMB_THREAD_ATTRIBUTE(acquire_shared_capability(__VA_ARGS__))
 #define PLUMB_TRY_ACQUIRE(...) PLUMB_THREAD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
@@ -48,15 +48,16 @@
 #define PLUMB_RELEASE_SHARED(...) PLUMB_THREAD_ATTRIBUTE(release_shared_capability(__VA_ARGS__))
 #define PLUMB_RELEASE_GENERIC(...) PLUMB_THREAD_ATTRIBUTE(release_generic_capability(__VA_ARGS__))
 #define PLUMB_RETURN_CAPABILITY(mutex) PLUMB_THREAD_ATTRIBUTE(lock_returned(mutex))
-// Of a class: it is a mutex, or holds one while it lives.
+// Marks a class that is a mutex, or that holds one during its lifetime.
 #define PLUMB_CAPABILITY(name) PLUMB_THREAD_ATTRIBUTE(capability(name))
 #define PLUMB_SCOPED_CAPABILITY PLUMB_THREAD_ATTRIBUTE(scoped_lockable)
-// Of a function whose locking the analysis cannot follow; a comment says why it is right.
+// Marks a function whose locking the analysis cannot follow; a comment states why it is correct.
 #define PLUMB_NO_THREAD_SAFETY_ANALYSIS PLUMB_THREAD_ATTRIBUTE(no_thread_safety_analysis)
 
 namespace plumbline {
 
-// The bodies of what follows are not analysed: the standard library's mutexes are not known to it.
+// The bodies of the following functions are not analysed, because clang does not know the standard
+// library's mutexes.
 class PLUMB_CAPABILITY("mutex") Mutex {
  public:
   constexpr Mutex() noexcept = default;
@@ -74,7 +75,7 @@ class PLUMB_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Readers beside each other, or one writer.
+// Several readers at once, or one writer.
 class PLUMB_CAPABILITY("shared mutex") SharedMutex {
  public:
   SharedMutex() = default;
@@ -92,7 +93,8 @@ class PLUMB_CAPABILITY("shared mutex") SharedMutex {
   std::shared_mutex mutex_;
 };
 
-// Holds the mutex for its scope; may leave it and take it again in between. A `const` one does not.
+// Holds the mutex for its scope. It may be unlocked and locked again in between, unless it is
+// `const`.
 class PLUMB_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) PLUMB_ACQUIRE(mutex) : lock_(mutex.mutex_) {}
@@ -132,8 +134,8 @@ class PLUMB_SCOPED_CAPABILITY WriterLock {
   SharedMutex& mutex_;
 };
 
-// Waits leave the lock's mutex, and hold it again when they return and while `done` is asked.
-// `done` says what it needs: [this]() PLUMB_REQUIRES(mutex_) { return stopped_; }
+// Waiting releases the lock's mutex. It is held again when a wait returns and while `done` is
+// evaluated. Annotate `done`: [this]() PLUMB_REQUIRES(mutex_) { return stopped_; }
 class CondVar {
  public:
   CondVar() = default;
@@ -143,20 +145,21 @@ class CondVar {
   void NotifyOne() noexcept { changed_.notify_one(); }
   void NotifyAll() noexcept { changed_.notify_all(); }
 
-  // May return without a notice.
+  // Waits for a notification; may return without one.
   void Wait(MutexLock& lock) { changed_.wait(lock.lock_); }
-  // Until done().
+  // Waits until done() is true.
   template <typename Done>
   void Wait(MutexLock& lock, Done done) {
     changed_.wait(lock.lock_, std::move(done));
   }
 
-  // False: the deadline has passed. May return true without a notice.
+  // Waits for a notification; may return true without one. Returns false if the deadline has
+  // passed.
   template <typename Clock, typename Duration>
   bool WaitUntil(MutexLock& lock, const std::chrono::time_point<Clock, Duration>& deadline) {
     return changed_.wait_until(lock.lock_, deadline) == std::cv_status::no_timeout;
   }
-  // Until done(), which is returned, or the deadline.
+  // Waits until done() is true or the deadline has passed; returns done().
   template <typename Clock, typename Duration, typename Done>
   bool WaitUntil(MutexLock& lock, const std::chrono::time_point<Clock, Duration>& deadline,
                  Done done) {

@@ -1,4 +1,4 @@
-// The known word that a misspelt one is likely to mean, for "did you mean".
+// Finds the known word that is closest to a misspelt one, for "did you mean".
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace plumbline {
 
-// Insertions, deletions and replacements of one byte, and swaps of two neighbours. |a| * |b| steps.
+// Returns the number of insertions, deletions and replacements of one byte, and swaps of two
+// neighbours. |a| * |b| steps.
 template <typename Same = std::equal_to<char>>
 size_t EditDistance(std::string_view a, std::string_view b, Same same = {}) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
@@ -29,13 +30,13 @@ size_t EditDistance(std::string_view a, std::string_view b, Same same = {}) {
   return row[b.size()];
 }
 
-// At most a third of the longer word: what is further away is another word, and a hint at it
-// misleads.
+// Returns true if the distance is at most a third of the longer word: a more distant word is a
+// different word, and a hint at it misleads.
 inline bool IsNear(size_t distance, std::string_view a, std::string_view b) {
   return 3 * distance <= std::max(a.size(), b.size());
 }
 
-// Of `known`, any range of texts, the nearest; empty where none is near.
+// Returns the nearest word in `known`, any range of texts; empty if none is near.
 template <typename Words>
 std::string NearestWord(std::string_view word, const Words& known) {
   std::string best;
@@ -49,7 +50,7 @@ std::string NearestWord(std::string_view word, const Words& known) {
   return best;
 }
 
-// `; did you mean "grpc"?`; empty where none is near.
+// Returns `; did you mean "grpc"?`; empty if none is near.
 template <typename Words>
 std::string DidYouMean(std::string_view word, const Words& known) {
   const std::string nearest = NearestWord(word, known);

@@ -1,4 +1,4 @@
-// As many open files as the system allows this process: the usual soft limit is 1,024.
+// Raises the limit of open files as far as the system allows: the usual soft limit is 1,024.
 #pragma once
 
 #include <sys/resource.h>
@@ -7,8 +7,8 @@
 
 namespace plumbline {
 
-// Raises the soft limit to the hard one, and that to `wanted` where we may. How many files may be
-// open then; 0 when the system will not say.
+// Raises the soft limit to the hard one, and the hard one to `wanted` if permitted. Returns the
+// number of files that may be open then; 0 if the system does not report it.
 inline uint64_t RaiseOpenFiles(uint64_t wanted = 0) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;

@@ -1,4 +1,4 @@
-// Memory of large buffers, had from the kernel at once.
+// Memory of large buffers, requested from the kernel at once.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,9 +10,9 @@
 
 namespace plumbline {
 
-// Backs the whole pages of [data, data + bytes) with memory, by several threads where that is worth
-// it: half the cost of a fault at the first touch of each. Contents stay as they are. A hint:
-// nothing happens on kernels without it (before Linux 5.14).
+// Backs the whole pages of [data, data + bytes) with memory, by several threads if that is faster:
+// half the cost of a fault at the first touch of each page. The contents do not change. A hint:
+// does nothing on kernels without it (before Linux 5.14).
 inline void PopulatePages(void* data, uint64_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

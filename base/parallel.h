@@ -1,5 +1,5 @@
-// A range of work cut over a few short-lived threads. For offline work on large inputs: a guest in
-// a trainer's process starts none.
+// Divides a range of work over a few short-lived threads. For offline work on large inputs; the
+// agent in a trainer's process uses none of it.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 
 namespace plumbline {
 
-// The largest sample that a live probe sends: more than that was read from a
-// file, by a process of ours.
+// The largest sample that a live probe sends: a larger one was read from a file, by one of our own
+// processes.
 inline constexpr uint64_t kLargestLiveSample = uint64_t{8} << 20;
 
-// How many threads work on an input of so many bytes.
+// Returns the number of threads for an input of this number of bytes.
 inline int ThreadsFor(uint64_t bytes) {
   if (bytes <= kLargestLiveSample) return 1;
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
@@ -32,7 +32,7 @@ void ParallelParts(int64_t count, int parts, F f) {
   for (int part = 1; part < parts; ++part) {
     try {
       workers.emplace_back(run, part);
-    } catch (const std::system_error&) {  // no thread to be had
+    } catch (const std::system_error&) {  // no thread is available
       run(part);
     }
   }
@@ -40,8 +40,8 @@ void ParallelParts(int64_t count, int parts, F f) {
   for (std::thread& worker : workers) worker.join();
 }
 
-// Calls f(0) .. f(count - 1), each once, on up to `threads` threads that take the next as they get
-// free; returns when all are done. f must not throw.
+// Calls f(0) .. f(count - 1), each once, on up to `threads` threads that take the next index when
+// they are free; returns when all are done. f must not throw.
 template <typename F>
 void ParallelTasks(size_t count, int threads, F f) {
   std::atomic<size_t> next = 0;

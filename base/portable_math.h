@@ -1,6 +1,6 @@
-// exp and log that give the same bits on every host and device: additions, multiplications and one
+// exp and log with the same bits on every host and device: additions, multiplications and one
 // division in a fixed order, no fused operations (device code compiles with --fmad=false). The
-// library functions differ in the last bit between glibc and CUDA, and a tie test would with them.
+// library functions of glibc and CUDA differ in the last bit, and so would a test for ties.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace plumbline {
 
 namespace internal {
 
-// e^x for x in [-708, 709.7].
+// Returns e^x for x in [-708, 709.7].
 PLUMB_HD inline double ExpInRange(double x) {
   // x = n ln2 + r, |r| <= ln2/2; ln2 in two parts, the first with 21 trailing zero bits so that
   // n * kLn2High is exact.
@@ -46,8 +46,8 @@ PLUMB_HD inline double ExpInRange(double x) {
 
 }  // namespace internal
 
-// e^x within 2 ulp for finite x; 0 below -708 (where f64 turns subnormal), infinity above 709.7.
-// Branch-free up to the selects at the end, so that loops over it vectorise. NaN in, NaN out.
+// Returns e^x within 2 ulp for finite x; 0 below -708 (where f64 becomes subnormal), infinity above
+// 709.7. Branch-free up to the selects at the end, so that loops over it vectorise. NaN gives NaN.
 PLUMB_HD inline double PortableExp(double x) {
   const double bounded = x < -708.0 ? -708.0 : (x > 709.7 ? 709.7 : x);
   const double y = internal::ExpInRange(bounded);
@@ -55,13 +55,13 @@ PLUMB_HD inline double PortableExp(double x) {
   return x > 709.7 ? __builtin_inf() : (x == x ? low : x);
 }
 
-// PortableExp for x <= 0, -inf included; the same bits, fewer selects.
+// Returns PortableExp(x) for x <= 0, -inf included: the same bits, fewer selects.
 PLUMB_HD inline double PortableExpNegative(double x) {
   const double y = internal::ExpInRange(x < -708.0 ? -708.0 : x);
   return x < -708.0 ? 0.0 : y;
 }
 
-// ln x for positive normal x, within 2 ulp or 2^-56 absolute.
+// Returns ln x for positive normal x, within 2 ulp or 2^-56 absolute.
 PLUMB_HD inline double PortableLog(double x) {
   constexpr double kLn2High = 0.69314718036912382;
   constexpr double kLn2Low = 1.9082149292705877e-10;

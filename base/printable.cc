@@ -6,8 +6,8 @@
 namespace plumbline {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the start of `s` and its code point; 0 when there is
-// none (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF).
+// Returns the length of the well-formed UTF-8 sequence at the start of `s` and its code point; 0 if
+// there is none (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF).
 size_t DecodeUtf8(std::string_view s, char32_t* code) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned char lead = byte(0);
@@ -73,7 +73,8 @@ std::string Sanitise(std::string_view text, bool escape_controls) {
 std::string Printable(std::string_view text) { return Sanitise(text, true); }
 
 std::string TerminalSafeJson(std::string json) {
-  // Beyond ASCII there is only what strings hold; within it, the writer has escaped what must be.
+  // Characters beyond ASCII occur only in strings; within ASCII, the writer has escaped what is
+  // necessary.
   const auto beyond = [](char c) { return static_cast<unsigned char>(c) >= 0x7F; };
   if (std::none_of(json.begin(), json.end(), beyond)) return json;
   std::string out;

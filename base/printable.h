@@ -1,4 +1,4 @@
-// Text that came from somebody else, made safe for a person to see. Thread-safe.
+// Makes foreign text safe for display. Thread-safe.
 #pragma once
 
 #include <string>
@@ -6,15 +6,16 @@
 
 namespace plumbline {
 
-// Valid UTF-8 that cannot steer a terminal: control characters (C0, DEL, C1), bidirectional
-// overrides and bytes that are no UTF-8 become visible escapes (\n, \x1b, \u202e, \xff).
+// Returns valid UTF-8 that cannot control a terminal: control characters (C0, DEL, C1),
+// bidirectional overrides and bytes that are no UTF-8 become visible escapes (\n, \x1b, \u202e,
+// \xff).
 std::string Printable(std::string_view text);
 
-// JSON in which the same characters of its strings are \uXXXX: it means the same, and may be looked
-// at in a terminal. `json` is valid JSON in UTF-8.
+// Returns JSON in which the same characters within strings are \uXXXX: it has the same meaning and
+// is safe in a terminal. `json` is valid JSON in UTF-8.
 std::string TerminalSafeJson(std::string json);
 
-// Valid UTF-8 and nothing else changed: bytes that are no UTF-8 become \xNN.
+// Returns valid UTF-8 without other changes: bytes that are no UTF-8 become \xNN.
 std::string ValidUtf8(std::string_view text);
 
 }  // namespace plumbline

@@ -17,8 +17,8 @@ absl::Status CheckMode(const std::string& path, const struct stat& info, size_t 
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": expected a regular file"));
   }
-  // Root may hand a secret to a group. Root itself reads such a file too: `plumbd --check-config`
-  // judges what the unit will read.
+  // Root may give a group access to a secret. Root itself also reads such a file: `plumbd
+  // --check-config` checks the files that the unit will read.
   const bool handed_over = info.st_uid == 0 && (geteuid() != 0 || info.st_gid != 0);
   const mode_t forbidden = handed_over ? 0027 : 0077;
   if ((info.st_mode & forbidden) != 0) {
@@ -57,7 +57,7 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t max_
     const std::string what = absl::StrCat(path, ": cannot be read: ", std::strerror(errno));
     return errno == ENOENT ? absl::NotFoundError(what) : absl::PermissionDeniedError(what);
   }
-  // The mode of what was opened: nothing can change it in between.
+  // Checks the mode of the open file: it cannot change in between.
   struct stat info {};
   absl::StatusOr<std::string> text = absl::PermissionDeniedError(path + ": cannot be examined");
   if (fstat(fd, &info) == 0) {

@@ -1,4 +1,4 @@
-// Files that hold secrets: read only when nobody else can read them.
+// Reads files with secrets, only if no other user can read them.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace plumbline {
 
-// The whole file. NotFound or PermissionDenied: it cannot be read. FailedPrecondition: others can
-// read it, too (a group may, where root owns the file and we are not root: so secrets are handed to
-// services), it is no regular file, or it is larger than `max_bytes`. No message quotes the
-// content.
+// Returns the whole file. Returns NotFound or PermissionDenied if it cannot be read. Returns
+// FailedPrecondition if other users can read it, if it is no regular file, or if it is larger than
+// `max_bytes`. A group may read it if root owns the file and we are not root: this is how services
+// get secrets. No message quotes the content.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t max_bytes = 1u << 20);
 
 }  // namespace plumbline

@@ -1,4 +1,4 @@
-// The memory order of counters and flags that order nothing else.
+// The memory order of counters and flags that order no other memory.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for what must be recognised again whoever sent it.
+// SHA-256 (FIPS 180-4), to identify data from any sender.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace plumbline {
 
-// Not thread-safe. Add any number of times, then Digest once.
+// Not thread-safe. Call Add any number of times, then Digest once.
 class Sha256 {
  public:
   static constexpr size_t kBytes = 32;
@@ -28,7 +28,7 @@ class Sha256 {
 
 std::string Sha256Of(std::string_view data);
 
-// Lower-case hexadecimal digits.
+// Returns lower-case hexadecimal digits.
 std::string HexText(std::string_view bytes);
 
 }  // namespace plumbline

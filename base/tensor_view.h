@@ -1,4 +1,4 @@
-// A tensor that somebody else owns: where it is, what its elements are, how they are strided.
+// A tensor that the caller owns: its address, element type and strides.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace plumbline {
 
-// Non-owning, trivially copyable, valid only as long as `data` is. Strides are in elements and may
-// be zero or negative. A default view (data == nullptr, rank 0, dtype kUnspecified) means "absent".
+// Non-owning, trivially copyable, valid only as long as `data`. Strides are in elements and may be
+// zero or negative. A default view (data == nullptr, rank 0, dtype kUnspecified) means "absent".
 struct TensorView {
   static constexpr int kMaxRank = 8;
 
@@ -30,7 +30,7 @@ struct TensorView {
     return n;
   }
 
-  // True when the elements lie in C order without gaps (axes of extent 1 do not count).
+  // Returns true if the elements are in C order without gaps (axes of extent 1 do not count).
   bool contiguous() const {
     int64_t expected = 1;
     for (int i = rank - 1; i >= 0; --i) {
@@ -41,7 +41,7 @@ struct TensorView {
     return true;
   }
 
-  // A C-ordered view of `rank` axes.
+  // Returns a C-ordered view of `rank` axes.
   template <typename... Extents>
   static TensorView Dense(const void* data, DType dtype, Extents... extents) {
     static_assert(sizeof...(extents) <= kMaxRank);
@@ -53,7 +53,7 @@ struct TensorView {
     int64_t step = 1;
     for (int i = v.rank - 1; i >= 0; --i) {
       v.stride[static_cast<size_t>(i)] = step;
-      // Absurd extents wrap here; whoever reads the elements refuses them.
+      // Absurd extents wrap here; the readers of the elements refuse them.
       step = static_cast<int64_t>(static_cast<uint64_t>(step) *
                                   static_cast<uint64_t>(v.shape[static_cast<size_t>(i)]));
     }

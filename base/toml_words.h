@@ -1,4 +1,4 @@
-// Words for what stands in a TOML file, for messages to people.
+// Describes values of a TOML file in messages to people.
 #pragma once
 
 #include <toml++/toml.h>
@@ -18,7 +18,7 @@ inline const char* TomlTypeName(const toml::node& node) {
   return "a date or time";
 }
 
-// What stands there: `"many"`, 1.5, true; of what is longer, its kind.
+// Returns the value: `"many"`, 1.5, true; its kind if it is longer.
 inline std::string TomlFound(const toml::node& node) {
   if (node.is_string()) return "\"" + **node.as_string() + "\"";
   if (const toml::array* array = node.as_array()) {

@@ -10,12 +10,11 @@ namespace plumbline {
 namespace completion {
 namespace {
 
-// A validator's name is not shown in help: there we leave what to offer, unless it has one for
-// help.
+// Help does not show a validator's name: we store the suggestions there, unless help uses it.
 constexpr const char* kPrintedBy = "printed by ";
 
-// Of "{text,json}", of a transformer's "{a->1,b->2}", of "value in {a->1} OR {1}": text, json; a,
-// b.
+// Returns the choices in "{text,json}", in a transformer's "{a->1,b->2}", or in "value in {a->1} OR
+// {1}": text, json; a, b.
 std::vector<std::string> ChoicesIn(const std::string& text) {
   std::vector<std::string> words;
   const size_t begin = text.find('{');
@@ -28,7 +27,8 @@ std::vector<std::string> ChoicesIn(const std::string& text) {
   return words;
 }
 
-// CLI11 tells neither how many checks an option has nor which; it throws behind the last one.
+// Returns an option's checks. CLI11 gives neither their number nor the checks; it throws after the
+// last one.
 std::vector<const CLI::Validator*> ChecksOf(CLI::Option* option) {
   std::vector<const CLI::Validator*> checks;
   try {
@@ -44,7 +44,7 @@ Value::Kind KindOf(const std::string& type) {
   return begins("DIR") ? Value::kDirectory : Value::kAny;
 }
 
-// Without what its checks add to it: "TEXT", where help has "TEXT:{text,json}".
+// Returns the type without the text that its checks add: "TEXT", where help has "TEXT:{text,json}".
 std::string TypeOf(CLI::Option* option) {
   std::string type = option->get_type_name();
   for (const CLI::Validator* check : ChecksOf(option)) {
@@ -69,7 +69,7 @@ Value ValueOf(CLI::Option* option) {
       value.kind = Value::kWords;
       value.words = std::move(words);
     } else if (value.kind == Value::kAny) {
-      value.kind = KindOf(description);  // CLI::ExistingFile and its like
+      value.kind = KindOf(description);  // CLI::ExistingFile and similar checks
     }
   }
   return value;

@@ -1,11 +1,11 @@
-// bash: one function that walks the words before the cursor and then looks up what may follow.
+// bash: one function that reads the words before the cursor and then looks up what may follow.
 #include "base/command_line/completion_model.h"
 
 namespace plumbline::completion {
 namespace {
 
-// bash hands over `--option=value` as three words, and the word at the cursor may be the `=` alone.
-// `option` is the one whose value stands at the cursor.
+// bash passes `--option=value` as three words, and the word at the cursor may be the `=` alone.
+// `option` is the one whose value is at the cursor.
 constexpr const char* kWalk =
     R"(  local current=${COMP_WORDS[COMP_CWORD]} words= options= files= option= word i
   COMPREPLY=()
@@ -32,14 +32,14 @@ constexpr const char* kReply = R"(  esac
 }
 )";
 
-// A case of the shell's `case`.
+// Returns a pattern of the shell's `case`.
 std::string BashPattern(const std::vector<std::string>& labels) {
   std::vector<std::string> quoted;
   for (const std::string& label : labels) quoted.push_back(Quoted(label));
   return Joined(quoted, " | \\\n      ") + ")";
 }
 
-// Files are left to bash, which knows of quotes and of ~; it takes over when we reply nothing.
+// Leaves files to bash, which handles quotes and ~; bash takes over if the reply is empty.
 std::string BashValue(const Value& value) {
   switch (value.kind) {
     case Value::kWords:
@@ -62,7 +62,7 @@ std::string BashCase(const std::vector<std::string>& labels,
   return text + "      ;;\n";
 }
 
-// What may stand where neither an option nor its value must.
+// Returns what may be at a place that needs neither an option nor its value.
 std::string BashCommand(const Command& command) {
   std::vector<std::string> names;
   for (const Option& option : command.options)

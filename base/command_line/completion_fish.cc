@@ -1,10 +1,10 @@
-// fish: one `complete` an option, each with the command behind which it holds.
+// fish: one `complete` per option, each with the command after which it is valid.
 #include "base/command_line/completion_model.h"
 
 namespace plumbline::completion {
 namespace {
 
-// fish's single quotes know two escapes.
+// Quotes for fish, whose single quotes have two escapes.
 std::string FishQuoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) {
@@ -20,7 +20,7 @@ std::string FishList(const std::vector<std::string>& labels) {
   return text;
 }
 
-// Of a value's words; empty where there are none to offer.
+// Returns the words of a value; empty if there are none.
 std::string FishValue(const Value& value) {
   switch (value.kind) {
     case Value::kWords:
@@ -63,7 +63,8 @@ std::string FishCommand(const Command& command, const std::string& program) {
   return text;
 }
 
-// True where the words before the cursor name that command; an option's value names none.
+// Returns a test that is true if the words before the cursor name that command; an option's value
+// names none.
 std::string FishWalk(const Command& program) {
   std::string text = "function __" + program.name + "_at\n  set -l at " + program.name + "\n";
   text += "  set -l skip 0\n  set -l words (commandline -opc)\n  set -e words[1]\n";

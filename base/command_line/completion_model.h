@@ -1,4 +1,4 @@
-// What completion needs to know of a command line, between CLI11 and the writers of scripts.
+// The data that completion needs of a command line, between CLI11 and the writers of scripts.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ struct Value {
   enum Kind { kNone, kAny, kWords, kPrinted, kFile, kDirectory };
   Kind kind = kNone;               // kNone: a flag, takes no value
   std::vector<std::string> words;  // kWords
-  std::string command;             // kPrinted: prints them, one at the start of each line
-  std::string type;                // how help names it
+  std::string command;             // kPrinted: prints the words, one at the start of each line
+  std::string type;                // its name in help
 };
 
 struct Option {
@@ -34,7 +34,7 @@ std::string BashScript(const Command& program);
 std::string ZshScript(const Command& program);
 std::string FishScript(const Command& program);
 
-// What the writers share.
+// Functions that the writers share.
 std::vector<const Command*> AllCommands(const Command& program);   // parents first
 std::vector<std::string> SubcommandPaths(const Command& program);  // "plumb query series"
 std::vector<std::string> ValuedOptions(const Command& program);    // "plumb audit --format"

@@ -1,4 +1,4 @@
-// zsh: one function a command, each a call of _arguments.
+// zsh: one function per command, each a call of _arguments.
 #include <algorithm>
 
 #include "base/command_line/completion_model.h"
@@ -15,7 +15,7 @@ std::string ZshFunction(const std::string& path) {
 // Two underscores: with one it would be the function of a subcommand "printed".
 std::string ZshHelper(const std::string& program) { return "__" + program + "_printed"; }
 
-// Within a specification of _arguments.
+// Escapes for a specification of _arguments.
 std::string ZshEscaped(const std::string& text, const std::string& special) {
   std::string escaped;
   for (const char c : text) {
@@ -25,7 +25,7 @@ std::string ZshEscaped(const std::string& text, const std::string& special) {
   return escaped;
 }
 
-// ":TYPE:ACTION" behind an option or a positional's number.
+// Returns ":TYPE:ACTION", to follow an option or a positional's number.
 std::string ZshValue(const Value& value, const std::string& program) {
   const std::string begin = ":" + ZshEscaped(value.type, "\\:") + ":";
   switch (value.kind) {
@@ -40,15 +40,15 @@ std::string ZshValue(const Value& value, const std::string& program) {
       return begin + "{" + ZshHelper(program) + " " + value.command + "}";
     case Value::kFile:
       return begin + "_files";
-    case Value::kDirectory:  // _files would offer files where there is no directory
+    case Value::kDirectory:  // _files would offer files if there is no directory
       return begin + "_path_files -/";
     case Value::kAny:
       break;
   }
-  return begin + " ";  // something must follow, and we know not what
+  return begin + " ";  // a value must follow, and it is not known which
 }
 
-// One line of _arguments a name. Of two names (-h, --help) each bars the other.
+// Returns one line of _arguments per name. Of two names (-h, --help) each excludes the other.
 std::vector<std::string> ZshOption(const Option& option, const std::string& program) {
   std::vector<std::string> lines;
   for (const std::string& name : option.names) {
@@ -76,7 +76,8 @@ std::vector<std::string> ZshSpecifications(const Command& command, const std::st
   for (size_t i = 0; i < command.positionals.size(); ++i) {
     const Option& positional = command.positionals[i];
     const std::string number = positional.repeats ? "*" : std::to_string(i + 1);
-    // The blank action would keep _arguments from completing the options that may stand there too.
+    // A blank action would keep _arguments from completing the options that are also possible
+    // there.
     const std::string value = positional.value.kind == Value::kAny
                                   ? ":" + ZshEscaped(positional.value.type, "\\:") + ":()"
                                   : ZshValue(positional.value, program);
@@ -118,7 +119,7 @@ std::string ZshScript(const Command& program) {
   text += "  local -a printed\n  printed=(${${(f)\"$(\"$@\" 2>/dev/null)\"}%% *})\n";
   text += "  compadd -a printed\n}\n";
   for (const Command* command : AllCommands(program)) text += ZshCommand(*command, program.name);
-  // A file in $fpath is run as the function itself, for the first completion; else it is sourced.
+  // A file in $fpath runs as the function itself for the first completion; otherwise it is sourced.
   text += "\nif [[ $funcstack[1] == " + function + " ]]; then\n  " + function + " \"$@\"\nelse\n";
   return text + "  compdef " + function + " " + program.name + "\nfi\n";
 }

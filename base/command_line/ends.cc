@@ -11,7 +11,7 @@ void SetHelpEnd(CLI::App* app, const HelpEnd& end) {
   for (const auto& [status, meaning] : end.statuses)
     text += "  " + std::to_string(status) + "  " + meaning + "\n";
   if (!end.examples.empty()) heading("Examples:");
-  // Four blanks: two are what a list of subcommands has.
+  // Four blanks: a list of subcommands has two.
   for (const std::string& example : end.examples) text += "    " + example + "\n";
   if (!end.note.empty()) text += "\n" + end.note + "\n";
   if (!text.empty()) text.pop_back();  // CLI11 ends the line

@@ -1,4 +1,4 @@
-// What help says behind the options: what the exit statuses mean, and lines to copy. help2man makes
+// The end of a help text, after the options: the exit statuses, and example lines. help2man makes
 // sections of it.
 #pragma once
 
@@ -12,10 +12,11 @@ namespace plumbline {
 struct HelpEnd {
   std::vector<std::pair<int, std::string>> statuses;
   std::vector<std::string> examples;  // whole command lines
-  std::string note;                   // one line behind them; empty: none
+  std::string note;                   // one line after them; empty: none
 };
 
-// For `app` alone: subcommands that are added to it later would take it over, so it comes last.
+// Sets the end for `app` only. Subcommands that are added to it later would inherit it, so call
+// this last.
 void SetHelpEnd(CLI::App* app, const HelpEnd& end);
 
 }  // namespace plumbline

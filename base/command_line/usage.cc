@@ -1,7 +1,7 @@
 #include "base/command_line/usage.h"
 
-// How help and configuration are written is compiled into each file that includes all of CLI11, for
-// seconds; this file alone does, and others find it here.
+// CLI11's code for help and configuration is compiled into each file that includes all of CLI11,
+// which takes seconds. Only this file does so; others link it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -26,7 +26,7 @@ std::string Listed(const Words& words, const std::string& last) {
 
 std::string Found(const std::string& word) { return ", found \"" + word + "\""; }
 
-// The program and the subcommands that the line named, each below the one before it.
+// Returns the program and the subcommands that the line named, each below the one before it.
 std::vector<const CLI::App*> Named(const CLI::App& app) {
   std::vector<const CLI::App*> named = {&app};
   while (!named.back()->get_subcommands().empty()) {
@@ -35,7 +35,7 @@ std::vector<const CLI::App*> Named(const CLI::App& app) {
   return named;
 }
 
-// "query series"; empty for the program itself.
+// Returns "query series"; empty for the program itself.
 std::string PathOf(const std::vector<const CLI::App*>& named) {
   std::string path;
   for (size_t i = 1; i < named.size(); ++i) path += (i == 1 ? "" : " ") + named[i]->get_name();
@@ -74,7 +74,7 @@ std::string UnknownWord(const CLI::App& app, const std::string& word) {
          DidYouMean(word, subcommands);
 }
 
-// The first word that no (sub)command took, and below which one it stands.
+// Returns the first word that no (sub)command took, and the command below which it is.
 std::optional<std::string> NotTaken(std::vector<const CLI::App*>* named) {
   for (size_t i = 0; i < named->size(); ++i) {
     const CLI::App& app = *(*named)[i];
@@ -98,7 +98,7 @@ std::string Missing(const CLI::App& app, const std::string& what) {
   return "expected " + name + (valued ? " " + option->get_type_name() : "");
 }
 
-// What CLI11 says, "OPTION: 1 required TYPE missing" and the like, in our words.
+// Rewords CLI11's message, "OPTION: 1 required TYPE missing" and similar.
 std::string WrongCount(const std::string& what) {
   const std::string option = what.substr(0, what.find(':'));
   const size_t received = what.rfind("received ");
@@ -107,7 +107,7 @@ std::string WrongCount(const std::string& what) {
   return option + ": expected it once, found it " + what.substr(received + 9) + " times";
 }
 
-// "Could not convert: OPTION = VALUE"
+// Rewords "Could not convert: OPTION = VALUE".
 std::string NotConverted(const CLI::App& app, const std::string& what) {
   const std::string_view begin = "Could not convert: ";
   const size_t equals = what.find(" = ");
@@ -132,7 +132,7 @@ CLI::Validator OneOf(const std::vector<std::string>& words) {
     if (std::find(words.begin(), words.end(), value) != words.end()) return "";
     return "expected " + Listed(words, " or ") + Found(value) + DidYouMean(value, words);
   };
-  // Also as its name: completion finds it there where help describes the check otherwise.
+  // Also sets it as the name: completion finds it there if help describes the check differently.
   return {check, Braced(words), Braced(words)};
 }
 
@@ -162,7 +162,7 @@ std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   const std::string what = error.what();
   std::string text;
   if (const auto unknown = NotTaken(&named)) {
-    text = *unknown;  // first: a misspelt option may be the one that is missed
+    text = *unknown;  // first: a misspelt option may be the missing one
   } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     text = Missing(*named.back(), what);
   } else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {

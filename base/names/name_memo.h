@@ -1,4 +1,4 @@
-// What a name means, remembered for the names that come again and again.
+// Caches the meaning of names that are looked up again and again.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 
 namespace plumbline {
 
-// Of a pure function of a name that costs hundreds of nanoseconds: a few nanoseconds for a name
-// that came lately. 256 names; a name that falls on another's place replaces it. Not thread-safe:
-// one a thread.
+// Caches a pure function of a name that costs hundreds of nanoseconds: a recent name costs a few
+// nanoseconds. 256 names; a name that maps to another's place replaces it. Not thread-safe: use one
+// per thread.
 template <typename Value>
 class NameMemo {
  public:
@@ -32,7 +32,7 @@ class NameMemo {
     bool set = false;
   };
 
-  // By its ends, where names of one run differ.
+  // Returns the place by the ends of a name, where the names of one run differ.
   static size_t PlaceOf(std::string_view name) {
     if (name.empty()) return 0;
     uint64_t begin = 0, end = 0;

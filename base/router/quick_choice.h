@@ -1,5 +1,5 @@
-// The choice of a row without its values: the same experts and the same ties as ChooseExperts, with
-// exponentials only where they decide.
+// The choice of a row without its values: the same experts and ties as ChooseExperts, with
+// exponentials only if they decide.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace internal {
 
 enum class Gap : uint8_t { kTied, kApart, kUnsure };
 
-// Are the softmax values of two recorded values a >= b apart? Answered from d = a - b where that is
-// certain. With f_b = f_a e^-d the margin is f_a (1 - e^-d), between f_a (d - d^2/2) and f_a d; the
-// tolerance lies between f_a (delta_a + max_delta) and that of the larger delta plus f_a 2^-22, as
-// long as f_a is a normal f32. Rounding of either in double is far below 2^-22 f_a.
+// Tests whether the softmax values of two recorded values a >= b are apart, from d = a - b if that
+// is certain. With f_b = f_a e^-d the margin is f_a (1 - e^-d), between f_a (d - d^2/2) and f_a d.
+// The tolerance lies between f_a (delta_a + max_delta) and that of the larger delta plus f_a 2^-22,
+// as long as f_a is a normal f32. Rounding of either in double is far below 2^-22 f_a.
 inline Gap SoftmaxGap(const RouterRule& rule, const RowScale& row, double a, double b) {
   const double d = a - b;
   const double delta_a = RecordedDelta(a, rule.dtype);
@@ -28,7 +28,8 @@ inline Gap SoftmaxGap(const RouterRule& rule, const RowScale& row, double a, dou
   return normal && least > most * (1.0 + 0x1p-20) + 0x1p-21 ? Gap::kApart : Gap::kUnsure;
 }
 
-// Sets `tied` and `rank_order_known` of a ranked softmax row; false where only its values can tell.
+// Sets `tied` and `rank_order_known` of a ranked softmax row; returns false if only its values can
+// decide.
 inline bool JudgeBySoftmaxGaps(const RouterRule& rule, const RowScale& row, const double* x,
                                RouterChoice* out) {
   bool known = true;
@@ -49,8 +50,8 @@ inline bool JudgeBySoftmaxGaps(const RouterRule& rule, const RowScale& row, cons
 
 }  // namespace internal
 
-// `finite`, `tied`, `rank_order_known`, `count`, `ranked` and `expert` as ChooseExperts sets them;
-// the values and margins are left unset. Exponentials are taken only where they decide.
+// Sets `finite`, `tied`, `rank_order_known`, `count`, `ranked` and `expert` as ChooseExperts does,
+// but not the values and margins. Exponentials are computed only if they decide.
 inline void ChooseOnly(const RouterRule& rule, const double* x, const double* bias,
                        RouterScratch* scratch, RouterChoice* out) {
   RowScale row = ScanRow(rule, x);

@@ -1,5 +1,6 @@
-// Rows of a tensor of router scores, read and judged: base/router/scores.h compiled for the widest
-// vectors that the processor has. Same bits on each, since no operation is fused or reordered.
+// Reads and judges rows of a tensor of router scores: base/router/scores.h compiled for the widest
+// vectors of the processor. The bits are the same on each, since no operation is fused or
+// reordered.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +18,17 @@ struct ScoreRows {
   DType dtype = DType::kF32;
 };
 
-// Reads row `row` into x (room for kMaxExperts), scans it and makes its own choice, values and
-// margins included. `bias`: rule.experts values, null without one. Thread-safe; scratch, x and
-// choice are the caller's own.
+// Reads row `row` into x (space for kMaxExperts), scans it and computes its own choice, with values
+// and margins. `bias`: rule.experts values, null if none. Thread-safe; scratch, x and choice belong
+// to the caller.
 RowScale ReadRouterRow(const RouterRule& rule, const ScoreRows& scores, int64_t row,
                        const double* bias, double* x, RouterScratch* scratch, RouterChoice* choice);
 
-// The same choice alone (ChooseOnly): several times as fast under a softmax.
+// Computes only the choice (ChooseOnly): several times as fast under a softmax.
 void ReadRouterChoice(const RouterRule& rule, const ScoreRows& scores, int64_t row,
                       const double* bias, double* x, RouterScratch* scratch, RouterChoice* choice);
 
-// The row's scale alone, and scratch->exponential where the row is finite.
+// Computes only the row's scale, and scratch->exponential if the row is finite.
 RowScale ReadRouterScale(const RouterRule& rule, const ScoreRows& scores, int64_t row, double* x,
                          RouterScratch* scratch);
 

@@ -1,4 +1,4 @@
-// What a token's own scores choose, and whether the precision they were recorded in can say so.
+// Defines which experts a token's own scores choose, and whether the recorded precision decides it.
 //
 // The one definition of the selection and of a *tied* row, used by the routing measurement (host
 // and device) and by the rules that replay it. Host and device give the same bits: every value
@@ -46,7 +46,8 @@ struct RouterRule {
   int experts = 0;
   int top_k = 0;
   DType dtype = DType::kF32;  // of the recorded scores
-  // What is still to be applied to the recorded scores: identity where they were recorded after it.
+  // The function that is still to be applied to the recorded scores: identity if they were recorded
+  // after it.
   ScoreFunction function = ScoreFunction::kIdentity;
   bool has_bias = false;
   int groups = 0;  // 0 or 1: no group limit
@@ -56,14 +57,14 @@ struct RouterRule {
   PLUMB_HD bool limited() const { return groups > 1 && top_groups < groups; }
   PLUMB_HD int group_size() const { return limited() ? experts / groups : experts; }
   PLUMB_HD int admitted() const { return limited() ? top_groups * group_size() : experts; }
-  // Every f is monotone: without bias and groups the recorded values rank as the selection values
-  // do, and are not rounded once more.
+  // Returns true if the recorded values rank like the selection values, and are not rounded once
+  // more: every f is monotone, so this holds without bias and groups.
   PLUMB_HD bool ranks_recorded() const { return !has_bias && !limited(); }
 };
 
-// What of a whole row its experts' values depend on; over its candidates alone.
+// Figures of a whole row on which its experts' values depend; over its candidates only.
 struct RowScale {
-  // No NaN, no +inf, at least top_k candidates; nothing below means anything otherwise.
+  // No NaN, no +inf, at least top_k candidates; otherwise the members below have no meaning.
   bool finite = false;
   int candidates = 0;    // experts that are not masked
   double max = 0;        // max x
@@ -83,7 +84,8 @@ PLUMB_HD inline double PortableSigmoid(double x) {
   return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-// Distance of a value below the row's maximum, bounded where its exponential is 0 already.
+// Returns the distance of a value from the row's maximum, bounded where its exponential is already
+// 0.
 PLUMB_HD inline double BelowMax(double x, double max) {
   const double d = x - max;
   return d < -745.0 ? -745.0 : d;
@@ -91,7 +93,7 @@ PLUMB_HD inline double BelowMax(double x, double max) {
 
 PLUMB_HD inline double RecordedDelta(double x, DType dtype) { return 2.0 * UlpOf(x, dtype); }
 
-// f(x); 0 or -inf for a masked expert.
+// Returns f(x); 0 or -inf for a masked expert.
 PLUMB_HD inline double ScoreOf(const RouterRule& rule, const RowScale& row, double x) {
   switch (rule.function) {
     case ScoreFunction::kSoftmax:
@@ -104,7 +106,7 @@ PLUMB_HD inline double ScoreOf(const RouterRule& rule, const RowScale& row, doub
   return x;
 }
 
-// The tolerance of f(x) + bias, f = ScoreOf(rule, row, x).
+// Returns the tolerance of f(x) + bias, f = ScoreOf(rule, row, x).
 PLUMB_HD inline double ToleranceOf(const RouterRule& rule, const RowScale& row, double x, double f,
                                    double bias) {
   if (IsMasked(x)) return 0.0;
@@ -118,12 +120,13 @@ PLUMB_HD inline double ToleranceOf(const RouterRule& rule, const RowScale& row, 
   return carried + 2.0 * UlpOf(a > b ? a : b, DType::kF32);
 }
 
-// True when the larger of two selection values is not surely the larger. NaN counts as tied.
+// Returns true if the larger of two selection values is not certainly the larger. NaN counts as
+// tied.
 PLUMB_HD inline bool WithinTolerance(double margin, double tolerance_a, double tolerance_b) {
   return !(margin > (tolerance_a > tolerance_b ? tolerance_a : tolerance_b));
 }
 
-// The order of selection: higher value first, lower index among equals.
+// Returns true if a is selected before b: higher value first, lower index among equals.
 PLUMB_HD inline bool RanksBefore(double value_a, int index_a, double value_b, int index_b) {
   return value_a > value_b || (value_a == value_b && index_a < index_b);
 }

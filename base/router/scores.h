@@ -1,5 +1,5 @@
-// One row of a router on the host: what its own scores choose. The definition is in
-// base/router/rule.h; the device form is kernels/routing/choice.h.
+// One row of a router on the host: the choice of its own scores. base/router/rule.h has the
+// definition; the device form is kernels/routing/choice.h.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace plumbline {
 
-// What a row's own scores choose.
+// The choice of a row's own scores.
 struct RouterChoice {
-  bool finite = false;            // false: no choice, nothing below is set
+  bool finite = false;            // false: no choice, the members below are not set
   bool tied = false;              // the recorded precision leaves the chosen set open
-  bool rank_order_known = false;  // each chosen one is surely above the next
+  bool rank_order_known = false;  // each chosen one is certainly above the next
   int count = 0;                  // chosen: top_k
   int ranked = 0;                 // count, or count + 1 with the first that was not chosen
   double margin = 0;        // k-th minus (k+1)-th selection value; infinite when all are chosen
   double group_margin = 0;  // last admitted minus first refused group; infinite without a limit
-  double best_margin = 0;   // first minus second; NaN when only one can be chosen
+  double best_margin = 0;   // first minus second; NaN if only one can be chosen
   int32_t expert[kMaxTopK + 1];  // in rank order
   double value[kMaxTopK + 1];    // selection values, in rank order
 };
@@ -26,7 +26,7 @@ struct RouterChoice {
 // Working memory of one row; about 26 KiB. Reused between rows, one per thread.
 struct RouterScratch {
   double exponential[kMaxExperts];  // exp(x - max)
-  double score[kMaxExperts];        // f(x); set only where the selection needs it for every expert
+  double score[kMaxExperts];        // f(x); set only if the selection needs it for every expert
   double value[kMaxExperts];        // s
   double group[kMaxExperts];
   double group_tolerance[kMaxExperts];
@@ -37,7 +37,7 @@ struct RouterScratch {
 
 namespace internal {
 
-// Sum over the lanes in the order of a warp's butterfly.
+// Returns the sum over the lanes in the order of a warp's butterfly.
 inline double SumLanes(double (&lane)[kRowLanes]) {
   for (int step = kRowLanes / 2; step > 0; step /= 2) {
     for (int l = 0; l < step; ++l) lane[l] += lane[l + step];
@@ -45,7 +45,7 @@ inline double SumLanes(double (&lane)[kRowLanes]) {
   return lane[0];
 }
 
-// Group scores and their tolerances; a group of one has only its one score to sum.
+// Computes group scores and their tolerances; a group of one has only one score to sum.
 inline void ScoreGroups(const RouterRule& rule, const RowScale& row, const double* x,
                         const double* bias, RouterScratch* s) {
   const int size = rule.group_size();
@@ -67,7 +67,7 @@ inline void ScoreGroups(const RouterRule& rule, const RowScale& row, const doubl
   }
 }
 
-// Fills `admitted`; sets the group margin and counts the candidates that are left; true when the
+// Fills `admitted`, sets the group margin and counts the remaining candidates; returns true if the
 // limit itself is tied.
 inline bool LimitGroups(const RouterRule& rule, const RowScale& row, const double* x,
                         const double* bias, RouterScratch* s, int* candidates, RouterChoice* out) {
@@ -97,8 +97,8 @@ inline bool LimitGroups(const RouterRule& rule, const RowScale& row, const doubl
 
 namespace internal {
 
-// Of the candidates of a row that has a NaN or an infinity: their number (0 where the row is
-// poisoned) and maxima.
+// Computes number and maxima of the candidates of a row that has a NaN or an infinity; the number
+// is 0 if the row is poisoned.
 inline void ScanMasked(const double* x, int experts, RowScale* row) {
   row->max = -__builtin_inf();
   row->abs_max = 0;
@@ -123,7 +123,7 @@ template <int Lanes>
 struct RowMaxima {
   double max[Lanes];
   double abs[Lanes];
-  double poison[Lanes];  // NaN where there was a NaN or an infinity
+  double poison[Lanes];  // NaN if there was a NaN or an infinity
 
   explicit RowMaxima(const double* x) {
     PLUMB_SIMD
@@ -148,7 +148,7 @@ template <int Lanes>
 inline void ScanLanes(const double* x, int experts, RowScale* row, double* poison) {
   RowMaxima<Lanes> lanes(x);
   for (int i = Lanes; i < experts; i += Lanes) {
-    lanes.Take(x + (i + Lanes <= experts ? i : experts - Lanes));  // some twice: no harm
+    lanes.Take(x + (i + Lanes <= experts ? i : experts - Lanes));  // some twice: harmless
   }
   for (int step = Lanes / 2; step > 0; step /= 2) {
     PLUMB_SIMD
@@ -165,7 +165,7 @@ inline void ScanLanes(const double* x, int experts, RowScale* row, double* poiso
 
 }  // namespace internal
 
-// Scans a row of rule.experts recorded values: all of RowScale but the sums.
+// Scans a row of rule.experts recorded values: sets all of RowScale except the sums.
 inline RowScale ScanRow(const RouterRule& rule, const double* x) {
   RowScale row;
   double poison;
@@ -181,7 +181,7 @@ inline RowScale ScanRow(const RouterRule& rule, const double* x) {
   return row;
 }
 
-// The sums of a finite row, and scratch->exponential.
+// Computes the sums of a finite row, and scratch->exponential.
 inline void SumRow(const RouterRule& rule, const double* x, RouterScratch* scratch, RowScale* row) {
   const int experts = rule.experts;
   double* e = scratch->exponential;
@@ -205,15 +205,15 @@ inline void SumRow(const RouterRule& rule, const double* x, RouterScratch* scrat
   row->weighted = internal::SumLanes(weighted_lane);
 }
 
-// Both.
+// Does both.
 inline RowScale ScaleRow(const RouterRule& rule, const double* x, RouterScratch* scratch) {
   RowScale row = ScanRow(rule, x);
   if (row.finite) SumRow(rule, x, scratch, &row);
   return row;
 }
 
-// Selection values of every expert, for rules that rank on them. False when one is not finite (a
-// bias that is not, or an overflow).
+// Computes selection values of every expert, for rules that rank on them. Returns false if one is
+// not finite (a bias that is not, or an overflow).
 inline bool SelectionValues(const RouterRule& rule, const RowScale& row, const double* x,
                             const double* bias, RouterScratch* s) {
   double poison = 0;
@@ -227,7 +227,7 @@ inline bool SelectionValues(const RouterRule& rule, const RowScale& row, const d
   return poison == 0;
 }
 
-// f of what was ranked; loops apart by function, so that they vectorise.
+// Computes f of the ranked experts; separate loops per function, so that they vectorise.
 inline void RankedScores(const RouterRule& rule, const RowScale& row, const double* x,
                          const RouterScratch& scratch, const RouterChoice& choice, double* f) {
   for (int n = 0; n < choice.ranked; ++n) f[n] = x[choice.expert[n]];
@@ -240,7 +240,7 @@ inline void RankedScores(const RouterRule& rule, const RowScale& row, const doub
   }
 }
 
-// Margins and tolerances of what was ranked.
+// Computes margins and tolerances of the ranked experts.
 inline void JudgeRanks(const RouterRule& rule, const RowScale& row, const double* x,
                        const double* bias, const RouterScratch& scratch, bool group_tied,
                        RouterChoice* out) {
@@ -269,8 +269,8 @@ inline void JudgeRanks(const RouterRule& rule, const RowScale& row, const double
   out->best_margin = out->ranked > 1 ? out->value[0] - out->value[1] : __builtin_nan("");
 }
 
-// Ranks the best of a scanned row, and the first that is left out; false when it has no choice.
-// Needs the sums for a softmax with a bias or a group limit.
+// Ranks the best experts of a scanned row, and the first that is left out; returns false if it has
+// no choice. Needs the sums for a softmax with a bias or a group limit.
 inline bool RankExperts(const RouterRule& rule, const RowScale& row, const double* x,
                         const double* bias, RouterScratch* scratch, bool* group_tied,
                         RouterChoice* out) {
@@ -301,8 +301,8 @@ inline bool RankExperts(const RouterRule& rule, const RowScale& row, const doubl
   return true;
 }
 
-// The choice of a row that ScaleRow scanned. `x` and `bias` (null without one) hold rule.experts
-// values.
+// Computes the choice of a row that ScaleRow scanned. `x` and `bias` (null if none) hold
+// rule.experts values.
 inline void ChooseExperts(const RouterRule& rule, const RowScale& row, const double* x,
                           const double* bias, RouterScratch* scratch, RouterChoice* out) {
   bool group_tied = false;
@@ -310,7 +310,7 @@ inline void ChooseExperts(const RouterRule& rule, const RowScale& row, const dou
   JudgeRanks(rule, row, x, bias, *scratch, group_tied, out);
 }
 
-// Both steps. `x`: rule.experts recorded values as doubles; `bias`: as many, or null.
+// Does both steps. `x`: rule.experts recorded values as doubles; `bias`: the same number, or null.
 inline void ChooseExperts(const RouterRule& rule, const double* x, const double* bias,
                           RouterScratch* scratch, RouterChoice* out) {
   ChooseExperts(rule, ScaleRow(rule, x, scratch), x, bias, scratch, out);

@@ -1,12 +1,12 @@
-// The best few of a row's values, in order; ties to the earlier. Host only.
+// Selects the best few values of a row, in order; ties go to the earlier one. Host only.
 #pragma once
 
 #include <cstdint>
 
 #include "base/router/rule.h"
 
-// Before a loop over lanes, none of which depends on another. A file that is compiled with
-// -fopenmp-simd defines it, and they become vectors; the results are the same.
+// Marks a loop over independent lanes. A file that is compiled with -fopenmp-simd defines it, and
+// the loops become vectors; the results are the same.
 #ifndef PLUMB_SIMD
 #define PLUMB_SIMD
 #endif
@@ -18,8 +18,8 @@ struct Ranked {
   int32_t index;
 };
 
-// Keeps the `limit` best of what is offered in ascending index order: among equals the earlier one
-// stays ahead. Returns the new count.
+// Keeps the `limit` best of the values that are offered in ascending index order: among equals the
+// earlier one stays ahead. Returns the new count.
 inline int Offer(Ranked* best, int count, int limit, double key, int32_t index) {
   if (count == limit && !(key > best[count - 1].key)) return count;
   int at = count < limit ? count : limit - 1;
@@ -28,8 +28,8 @@ inline int Offer(Ranked* best, int count, int limit, double key, int32_t index) 
   return count < limit ? count + 1 : limit;
 }
 
-// Places n <= kMostPaired candidates by who is ahead in each pair: no branch depends on the values.
-// Equals go by order. `best` has room for limit + 1.
+// Places n <= kMostPaired candidates by comparing all pairs: no branch depends on the values.
+// Equals are ordered by index. `best` has space for limit + 1.
 inline constexpr int kMostPaired = 12;
 inline void RankByPairs(const double* key, const int32_t* index, int n, int limit, Ranked* best) {
   int32_t place[kMostPaired];
@@ -45,8 +45,8 @@ inline void RankByPairs(const double* key, const int32_t* index, int n, int limi
   for (int a = 0; a < n; ++a) best[place[a] < limit ? place[a] : limit] = {key[a], index[a]};
 }
 
-// The same for n <= kMostCounted, by counting who is ahead of each. `key` has room for kCountLanes
-// more.
+// Does the same for n <= kMostCounted, by counting the candidates that are ahead of each. `key` has
+// space for kCountLanes more.
 inline constexpr int kMostCounted = 64;
 inline constexpr int kCountLanes = 4;
 inline void RankByCounting(double* key, const int32_t* index, int n, int limit, Ranked* best) {
@@ -65,7 +65,8 @@ inline void RankByCounting(double* key, const int32_t* index, int n, int limit, 
   }
 }
 
-// Lists the places of the keys that reach `floor`, ascending, at most kMaxExperts; how many.
+// Lists the places of the keys that reach `floor`, ascending, at most kMaxExperts; returns their
+// number.
 inline int Near(const double* key, int n, double floor, int32_t* places) {
   int near = 0;
   for (int base = 0; base < n; base += 64) {
@@ -88,15 +89,15 @@ inline int Near(const double* key, int n, double floor, int32_t* places) {
   return near;
 }
 
-// A value that at least `limit` <= kMostFloored of n >= 8 keys reach, and few others: the limit-th
-// largest of the maxima over kMostFloored groups of them.
+// Returns a value that at least `limit` <= kMostFloored of n >= 8 keys reach, and few others: the
+// limit-th largest of the maxima over kMostFloored groups of them.
 inline constexpr int kMostFloored = 4;
 inline double GroupFloor(const double* key, int n, int limit) {
   constexpr int kLanes = 2 * kMostFloored;
   double lane[kLanes];
   PLUMB_SIMD
   for (int l = 0; l < kLanes; ++l) lane[l] = key[l];
-  for (int i = kLanes; i + kLanes <= n; i += kLanes) {  // the rest could but add to them
+  for (int i = kLanes; i + kLanes <= n; i += kLanes) {  // the remaining keys could only add to them
     PLUMB_SIMD
     for (int l = 0; l < kLanes; ++l) lane[l] = key[i + l] > lane[l] ? key[i + l] : lane[l];
   }
@@ -117,10 +118,9 @@ inline double GroupFloor(const double* key, int n, int limit) {
   return least;
 }
 
-// The `limit` best of n keys. index[] ascends, null for 0 .. n-1.
-// Where `limit` is larger than GroupFloor serves, `hint` guesses a value that a few more keys
-// reach; it costs time when it is wrong, never the result, and is updated for the next row. `best`
-// has room for limit + 1.
+// Selects the `limit` best of n keys. index[] ascends; null means 0 .. n-1. If `limit` is too large
+// for GroupFloor, `hint` guesses a value that a few more keys reach; a wrong guess costs time,
+// never the result, and is updated for the next row. `best` has space for limit + 1.
 inline void SelectBest(const double* key, const int32_t* index, int n, int limit, double* hint,
                        Ranked* best) {
   int32_t near_index[kMaxExperts];
