@@ -1,4 +1,4 @@
-// Loads and sums over the lanes of AVX2 vectors, for the .cc files that have a function of it.
+// Loads and sums over the lanes of AVX2 vectors, for .cc files with AVX2 functions.
 #pragma once
 
 #include <immintrin.h>
@@ -43,7 +43,7 @@ PLUMB_AVX2_INLINE __m256i Larger64(__m256i a, __m256i b) {
 PLUMB_AVX2_INLINE __m256i Smaller64(__m256i a, __m256i b) {
   return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b));
 }
-// The largest lane, as signed integers.
+// Returns the largest lane, as signed integers.
 PLUMB_AVX2_INLINE uint64_t Max64(__m256i v) {
   alignas(32) int64_t lane[4];
   _mm256_store_si256(reinterpret_cast<__m256i*>(lane), v);
@@ -61,7 +61,7 @@ PLUMB_AVX2_INLINE uint64_t Sum64(__m256i v) {
   return static_cast<uint64_t>(_mm_cvtsi128_si64(x)) +
          static_cast<uint64_t>(_mm_extract_epi64(x, 1));
 }
-// Sums of unsigned lanes of 32 and 16 bits.
+// Return sums of unsigned lanes of 32 and 16 bits.
 PLUMB_AVX2_INLINE uint64_t Sum32(__m256i v) {
   const __m256i even = _mm256_and_si256(v, _mm256_set1_epi64x(0xffffffff));
   return Sum64(_mm256_add_epi64(even, _mm256_srli_epi64(v, 32)));

@@ -1,5 +1,6 @@
-// A batch's items as arguments of its launches: nothing has to be copied to the device before. A
-// batch of more items than arguments have room for goes out in several launches, each whole.
+// Passes a batch's items as arguments of its launches, so that nothing is copied to the device
+// before. If a batch has more items than the arguments can hold, it is divided into several
+// launches, each complete.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +13,12 @@
 
 namespace plumbline {
 
-// All arguments of a launch: what every driver and architecture takes. (CUDA 12.1 takes 32,764
-// bytes from sm_70 on; a call of the agent's has one item, and each launch copies its arguments.)
+// The size of all arguments of a launch that every driver and architecture accepts. (CUDA 12.1
+// takes 32,764 bytes from sm_70 on; a call of the agent has one item, and each launch copies its
+// arguments.)
 inline constexpr size_t kArgumentBytes = 4096;
 
-// Left as memory: most launches have one item.
+// Not initialised: most launches have one item.
 template <typename Item, int kMost>
 struct ItemArguments {
   alignas(Item) unsigned char memory[kMost * sizeof(Item)];
@@ -27,8 +29,9 @@ struct ItemArguments {
   PLUMB_HD const Item* items() const { return reinterpret_cast<const Item*>(memory); }
 };
 
-// Items `first` on, as if they were all: spans and results are counted from theirs. Returns how
-// many. `*span`, `*result`: in, where they begin; out, where the next ones do.
+// Writes items `first` on as if they were all: spans and results are counted from the first one.
+// Returns the number of items. `*span`, `*result`: on entry, where they begin; on return, where the
+// next ones begin.
 template <typename Item, int kMost>
 int PutArguments(const BatchShape& batch, const void* items, int first, int64_t* span,
                  uint64_t* result, ItemArguments<Item, kMost>* out) {
@@ -57,8 +60,8 @@ int PutArguments(const BatchShape& batch, const void* items, int first, int64_t*
   return count;
 }
 
-// run(arguments, first_span, result): of each launch, where its spans and results lie among all.
-// Anything but 0 ends it, and is returned.
+// Calls run(arguments, first_span, result) for each launch, with the position of its spans and
+// results among all. If it returns a value other than 0, stops and returns that.
 template <typename Item, int kMost, typename Run>
 int ForEachLaunch(const BatchShape& batch, const void* items, Run run) {
   int64_t next_span = 0;

@@ -28,7 +28,7 @@ namespace plumbline {
 // Staging memory, and the workspace of a graph's call: the items, then, 256-byte aligned, the
 // results.
 struct BatchShape {
-  int32_t device = -1;  // CUDA ordinal; < 0: of the host, which no launch takes
+  int32_t device = -1;  // CUDA ordinal; < 0: on the host, which no launch takes
   int32_t items = 0;    // tensors, updates or gathers
   int64_t work = 0;     // spans of all of them; of gathers, samples
   uint64_t item_bytes = 0;
@@ -45,13 +45,13 @@ struct BatchMemory {
   uint64_t workspace_bytes = 0;
 };
 
-// What a launch's blocks count themselves by, before the results.
+// Memory for the counters of a launch's blocks, before the results.
 inline constexpr uint64_t kArrivedBytes = 256;
 constexpr uint64_t BatchWorkspace(const BatchShape& shape) {
   return kArrivedBytes + shape.result_bytes;
 }
 
-// The last item whose first_span is not beyond `span` and that has spans.
+// Returns the last item with spans whose first_span is not beyond `span`.
 template <typename Item>
 PLUMB_HD inline int ItemOfSpan(const Item* items, int count, int64_t span) {
   int low = 0;

@@ -1,4 +1,4 @@
-// One element from a tensor to dense memory, whatever its size, and the way through a matrix.
+// Copies one element of any size from a tensor to dense memory, and steps through a matrix.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ PLUMB_HD inline void CopyElement(const void* from, int64_t at, uint32_t size, un
   }
 }
 
-// Where in a matrix of `columns` > 0 the elements i, i + step, i + 2 step, ... lie. The divisions,
-// of 64 bits and slow on a device, are of the first one and of the step.
+// Steps through the elements i, i + step, i + 2 step, ... of a matrix of `columns` > 0. Divisions,
+// of 64 bits and slow on a device, are needed only for the first element and for the step.
 class MatrixWalk {
  public:
   PLUMB_HD MatrixWalk(int64_t columns, int64_t i, int64_t step)

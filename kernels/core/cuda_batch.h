@@ -1,4 +1,4 @@
-// What the batch launches share: items are the launch's arguments, and its last block writes the
+// Shared code of batch launches: items are the launch's arguments, and its last block writes the
 // results to pinned memory. Only for the .cu files.
 #pragma once
 
@@ -32,13 +32,13 @@ cudaError_t LoadKernel(Kernel* kernel) {
   return cudaFuncGetAttributes(&attributes, kernel);
 }
 
-// Blocks that fill the device a few times over.
+// Returns a number of blocks that fills the device a few times over.
 inline int BatchBlocks(int64_t work, int processors) {
   return static_cast<int>(std::clamp<int64_t>(work, 1, 8LL * std::max(processors, 1)));
 }
 
-// Enqueues a batch in as few launches as its items allow: run(arguments, first_span, result) of
-// each, as ForEachLaunch has it.
+// Enqueues a batch in as few launches as its items allow. Calls run(arguments, first_span, result)
+// for each, as ForEachLaunch does.
 template <typename Item, int kMost, typename Run>
 int EnqueueBatch(const BatchShape& batch, const BatchMemory& memory, Run run) {
   if (batch.items == 0) return cudaSuccess;
@@ -53,8 +53,8 @@ int EnqueueBatch(const BatchShape& batch, const BatchMemory& memory, Run run) {
   return ForEachLaunch<Item, kMost>(batch, memory.items, launch);
 }
 
-// A batch that a graph holds, in one launch: its items stand in the workspace, its
-// results go to the section. run(items, results, stream), also where there is no work.
+// Enqueues a batch into a graph, in one launch: its items are in the workspace, its results go to
+// the section. Calls run(items, results, stream), even if there is no work.
 template <typename Run>
 int CaptureBatch(const BatchShape& batch, void* workspace, const GraphCall& call, void* stream,
                  Run run) {
@@ -66,8 +66,8 @@ int CaptureBatch(const BatchShape& batch, void* workspace, const GraphCall& call
   return cudaGetLastError();
 }
 
-// Adds the digits of `sums` sums, each kept by `copies` copies one after the other, to the sums in
-// global memory. A part is kept below 2^33, so that 2^29 flushes are no overflow.
+// Adds the digits of `sums` sums, each with `copies` consecutive copies, to the sums in global
+// memory. A part stays below 2^33, so that 2^29 flushes do not overflow.
 __device__ __forceinline__ void FlushDigits(const WideDigits* shared, int sums, int copies,
                                             WideDigits* to) {
   for (int i = threadIdx.x; i < sums * WideDigits::kCount; i += blockDim.x) {

@@ -1,4 +1,4 @@
-// What a kernel that may stand in a graph asks first. Only for the .cu files.
+// The first test of a kernel that may be part of a graph. Only for the .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,12 +8,13 @@
 
 namespace plumbline {
 
-// `section`: GraphCall's, or null: the launch is not a graph's, and goes ahead.
+// Returns true if the launch must do nothing. `section`: GraphCall's, or null if the launch is not
+// part of a graph and always runs.
 __device__ __forceinline__ bool Closed(const uint64_t* section) {
   return section != nullptr && *section == 0;
 }
 
-// A block of one dimension, as one of its threads.
+// A block of one dimension, from the view of one of its threads.
 struct DeviceBlock {
   template <typename F>
   __device__ __forceinline__ void Each(F f) const {
@@ -22,7 +23,7 @@ struct DeviceBlock {
   __device__ __forceinline__ void Sync() const { __syncthreads(); }
 };
 
-// DecideSection, where a kernel asks once.
+// Calls DecideSection, for kernels that do so once.
 __device__ __forceinline__ uint64_t OpenSection(const GraphCall& call) {
   __shared__ uint64_t decided;
   return DecideSection(DeviceBlock(), call, &decided);

@@ -1,5 +1,4 @@
-// The warp of the tiles and of routing on a device: a thread is one lane. Only for .cu
-// files.
+// The warp of the tiles and of routing on a device: a thread is one lane. Only for .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,17 +20,17 @@ struct DeviceWarp {
     f(static_cast<int>(threadIdx.x % 32));
   }
 
-  // Is it so on any lane?
+  // Returns true if the value is true on any lane.
   __device__ __forceinline__ static bool Any(const Var<bool>& var) {
     return __any_sync(0xffffffffu, var.v ? 1 : 0) != 0;
   }
 
-  // What that lane has, on all.
+  // Returns that lane's value, on all lanes.
   __device__ __forceinline__ static Var<uint64_t> From(const Var<uint64_t>& var, int lane) {
     return {__shfl_sync(0xffffffffu, static_cast<unsigned long long>(var.v), lane)};
   }
 
-  // Word by word, so that pairs and 128-bit integers travel too.
+  // Works word by word, so that pairs and 128-bit integers are exchanged too.
   template <typename T>
   __device__ __forceinline__ static Var<T> Xor(const Var<T>& var, int mask) {
     Var<T> out;

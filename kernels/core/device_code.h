@@ -1,5 +1,5 @@
-// For code that a device runs and that tests compile for the host too, with emulated lanes. CALLED:
-// long, and not copied to where it is used; unrolled loops would multiply it. LOOP: one that the
+// For code that a device runs and that tests compile for the host with emulated lanes. CALLED: a
+// long function that is not inlined; unrolled loops would multiply it. LOOP: a loop that the
 // compiler would unroll although its body is long.
 #pragma once
 

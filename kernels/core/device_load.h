@@ -1,5 +1,5 @@
-// Elements by any dtype, as base/load.h: in device code one copy, which is called. For what is read
-// now and then; loops over a tensor know its dtype.
+// Reads elements of any dtype, like base/load.h, but as one function that device code calls. For
+// rare reads; loops over a tensor know its dtype.
 #pragma once
 
 #include "base/load.h"

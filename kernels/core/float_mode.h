@@ -1,6 +1,7 @@
-// Trainers flush subnormals to zero on their threads (torch.set_flush_denormal), and a measurement
-// that ran so would not see them. Within a scope of this class the calling thread rounds to nearest
-// and keeps subnormals; then what was before is put back.
+// Sets the floating-point mode of a measurement. Trainers flush subnormals to zero on their threads
+// (torch.set_flush_denormal), and a measurement in that mode would not see them. Within a scope of
+// this class the calling thread rounds to nearest and keeps subnormals. The destructor restores the
+// former mode.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// One decision for a whole block: may a replay still write to its section (graph_slot.h)? Threads
-// that asked one by one could be told differently when the slot changes meanwhile, and what they
-// load or add up together would then be half there.
+// Makes one decision for a whole block: may a replay still write to its section (graph_slot.h)? If
+// threads decided one by one, they could read different values while the slot changes, and their
+// common loads or sums would be incomplete.
 //
 // A template over the block, which on a device is one thread of it and in tests all of them. A
 // Block has
@@ -16,8 +16,8 @@
 
 namespace plumbline {
 
-// The section, or 0: nothing may be written. `decided` is the block's common memory, and not
-// written again before all have synchronised once more.
+// Returns the section, or 0 if nothing may be written. `decided` is shared memory of the block. It
+// is not written again before all threads have synchronised once more.
 template <typename Block>
 PLUMB_DEVICE uint64_t DecideSection(const Block& block, const GraphCall& call, uint64_t* decided) {
   block.Each([&](int thread) {
@@ -29,7 +29,8 @@ PLUMB_DEVICE uint64_t DecideSection(const Block& block, const GraphCall& call, u
 
 namespace internal {
 
-// Four bytes of a struct: a host's compiler is told that they are no integer of its own.
+// Copies four bytes of a struct; the cast tells a host's compiler that they are no integer of its
+// own.
 PLUMB_HD inline void CopyWord(const unsigned char* from, unsigned char* to) {
 #if defined(__CUDA_ARCH__)
   *reinterpret_cast<uint32_t*>(to) = *reinterpret_cast<const uint32_t*>(from);
@@ -40,8 +41,8 @@ PLUMB_HD inline void CopyWord(const unsigned char* from, unsigned char* to) {
 
 }  // namespace internal
 
-// Takes `bytes` down from across the bus, a multiple of 4, at once and once a block: what one
-// thread after the other reads there costs a microsecond each. `to` is the block's common memory.
+// Copies `bytes` bytes, a multiple of 4, from across the bus at once, once per block: separate
+// reads of single threads cost a microsecond each. `to` is shared memory of the block.
 template <typename Block>
 PLUMB_DEVICE void TakeDown(const Block& block, int threads, const void* from, size_t bytes,
                            void* to) {

@@ -1,22 +1,24 @@
-// Probes in a CUDA graph: what a captured call finds in device memory at each replay, and what it
-// makes of it. Plain data and the arithmetic that kernels and their emulation share.
+// Probes in a CUDA graph: the data that a captured call finds in device memory at each replay, and
+// their use. Plain data and arithmetic that kernels and their emulation share.
 //
-// A graph's launches are fixed when it is captured; what changes from step to step is read by them.
-// Each captured call has a slot on the device. At the begin of a due step the host copies all
-// slots, in the order of the stream on which graphs are replayed, and at its end sets them to zero:
+// A graph's launches are fixed when it is captured; they read the data that change from step to
+// step. Each captured call has a slot on the device. At the begin of a due step the host copies all
+// slots to the device, in the order of the stream on which graphs are replayed. At its end it sets
+// them to zero:
 //
 //   slot (device)       section -> the next replay's place in a record of pinned memory, or 0
-//   section (pinned)    GraphWork, written by the host: what goes where; then the record's own data
+//   section (pinned)    GraphWork, written by the host: the layout; then the record's own data
 //
-// Most calls are one launch (sample/replay.h). Its blocks each ask for the section, return where
-// there is none, or measure into device memory of the call's own, and tell what they were told; the
-// last one writes the results, and moves the slot to the next section, if all were told the same.
-// A router's call has several launches: the first, of one thread, takes the section down into a
-// word of the call's own, and all others go by that word, so that a slot which changes under them
-// cannot divide them. So a step may replay a graph any number of times, also not at all, and a
-// replay outside of a due step costs an empty launch. Begin and end are counted in the section,
-// once for each block that may write there: where a replay spans the step's begin or end, or
-// overlaps another of the same call, the two are not the same.
+// Most calls are one launch (sample/replay.h). Each of its blocks reads the section. If there is
+// none, the block returns; otherwise it measures into device memory of the call. At its end each
+// block adds the value that it read to a common sum. If all blocks read the same value, the last
+// one writes the results and moves the slot to the next section. A router's call has several
+// launches: the first, of one thread, copies the section into a word of the call, and all others
+// use that word, so that a change of the slot cannot divide them. Therefore a step may replay a
+// graph any number of times, also not at all, and a replay outside of a due step costs an empty
+// launch. Begin and end are counted in the section, once for each block that may write there. If a
+// replay spans the step's begin or end, or overlaps another replay of the same call, the two counts
+// differ.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,7 @@ namespace plumbline {
 inline constexpr uint32_t kGraphCopies = 10;
 inline constexpr uint32_t kGraphGathers = 6;
 
-// A strided tensor of rank 1 or 2, or one row, to be copied densely.
+// A strided tensor of rank 1 or 2, or one row, that is copied densely.
 struct GraphCopy {
   const void* data;
   int64_t rows;
@@ -41,9 +43,9 @@ struct GraphCopy {
   uint32_t padding;
 };
 
-// The begin of a section. Places are bytes from it.
+// The head of a section. Places are bytes from its begin.
 struct GraphWork {
-  uint32_t begun = 0;  // both counted by the device
+  uint32_t begun = 0;  // the device counts both
   uint32_t done = 0;
   uint32_t copies = 0;
   uint32_t gathers = 0;
@@ -53,7 +55,7 @@ struct GraphWork {
   uint64_t gathered_at = 0;  // the gathers' results
   uint64_t plan_at = 0;      // ProductPlan; 0: none
   uint64_t plan_to = 0;
-  uint64_t began_ns = 0;  // by the device's clock: how long the replay took
+  uint64_t began_ns = 0;  // by the device's clock: begin and end of the replay
   uint64_t ended_ns = 0;
   GraphCopy copy[kGraphCopies];  // set up to `copies`: a step has many sections
 };
@@ -72,12 +74,12 @@ struct GraphSlot {
   uint64_t later_stride = 0;  // and from there on
 };
 
-// What a captured call's launches are given. Device memory.
+// The arguments of a captured call's launches. Device memory.
 struct GraphCall {
   GraphSlot* slot = nullptr;
-  uint64_t* section = nullptr;  // of the replay that is under way: a router's
+  uint64_t* section = nullptr;  // of the replay in progress: only for routers
   uint32_t* arrived = nullptr;  // blocks that are done; 0 between replays
-  uint64_t* told = nullptr;     // the sum of what they were told; 0 between replays
+  uint64_t* told = nullptr;     // sum of the values that the blocks read; 0 between replays
 };
 
 PLUMB_HD inline GraphWork* WorkOf(uint64_t section) {
@@ -89,7 +91,7 @@ PLUMB_HD inline unsigned char* PlaceIn(uint64_t section, uint64_t at) {
 
 namespace internal {
 
-// Replays that are beside their step may count at the same time.
+// Adds atomically: replays outside of their step may count at the same time.
 PLUMB_HD inline void Count(uint32_t* count, uint32_t n) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(count, n);
@@ -98,8 +100,8 @@ PLUMB_HD inline void Count(uint32_t* count, uint32_t n) {
 #endif
 }
 
-// Nanoseconds of a clock that all of a device has in common; where there is none, of one that goes
-// on when it is looked at.
+// Returns nanoseconds of a clock that is common to a device; without such a clock, of one that
+// advances at each call.
 PLUMB_HD inline uint64_t DeviceNs() {
 #if defined(__CUDA_ARCH__)
   uint64_t ns;
@@ -111,7 +113,7 @@ PLUMB_HD inline uint64_t DeviceNs() {
 #endif
 }
 
-// To or from a word of a call's own.
+// Adds to, or reads, a word of the call.
 PLUMB_HD inline void AddToWord(uint64_t* word, uint64_t value) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
@@ -129,11 +131,12 @@ PLUMB_HD inline uint64_t TakeWord(uint64_t* word) {
 #endif
 }
 
-// Of `blocks` blocks, each once it has read and written all that it does: is it the last?
+// Returns true for the last of `blocks` blocks to arrive. Each block calls it once, after all of
+// its reads and writes.
 PLUMB_HD inline bool ArriveLast(uint32_t* arrived, uint32_t blocks) {
 #if defined(__CUDA_ARCH__)
   __threadfence();
-  // Back to 0 in the same step: of replays that overlap no block is forgotten.
+  // Resets to 0 in the same operation: no block of overlapping replays is forgotten.
   const bool last = atomicInc(arrived, blocks - 1) == blocks - 1;
   __threadfence();
   return last;
@@ -144,7 +147,7 @@ PLUMB_HD inline bool ArriveLast(uint32_t* arrived, uint32_t blocks) {
 #endif
 }
 
-// A replay is over that was measured for `section`, to which `writers` blocks wrote; 0: there were
+// Ends a replay that was measured for `section`, to which `writers` blocks wrote; 0: there were
 // more replays than sections.
 PLUMB_HD inline void MoveOn(GraphSlot* slot, uint64_t section, uint32_t writers) {
   ++reinterpret_cast<GraphCounts*>(slot->tally)->replays;
@@ -157,7 +160,7 @@ PLUMB_HD inline void MoveOn(GraphSlot* slot, uint64_t section, uint32_t writers)
 
 }  // namespace internal
 
-// The first word of a replay: one thread's.
+// Begins a replay; called by one thread.
 PLUMB_HD inline void BeginReplay(const GraphCall& call) {
   const uint64_t section = call.slot->section;
   *call.section = section;
@@ -166,12 +169,13 @@ PLUMB_HD inline void BeginReplay(const GraphCall& call) {
   internal::Count(&WorkOf(section)->begun, 1);
 }
 
-// May the replay still write to its section? If not, the step was closed under it.
+// Returns true if the replay may still write to its section; false if the step was closed
+// meanwhile.
 PLUMB_HD inline bool MayWrite(const GraphCall& call) {
   return *call.section != 0 && call.slot->section == *call.section;
 }
 
-// The last word of a replay: one thread's, when all others have read the slot for the last time.
+// Ends a replay; called by one thread, after all others have read the slot for the last time.
 PLUMB_HD inline void EndReplay(const GraphCall& call) {
   GraphSlot* slot = call.slot;
   if (slot->tally == 0) return;
@@ -185,12 +189,12 @@ PLUMB_HD inline void EndReplay(const GraphCall& call) {
 
 // ---- a replay of one launch ----
 
-// The step may be opened or closed while blocks are at work.
+// Reads the section; the step may be opened or closed while blocks work.
 PLUMB_HD inline uint64_t SectionNow(const GraphCall& call) {
   return *static_cast<const volatile uint64_t*>(&call.slot->section);
 }
 
-// The first word of block `number`: one thread's. `writes`: it writes to the section before the
+// Begins block `number`; called by one thread. `writes`: the block writes to the section before the
 // launch's end, as the first block does.
 PLUMB_HD inline uint64_t AskSection(const GraphCall& call, uint32_t number, bool writes) {
   const uint64_t section = SectionNow(call);
@@ -200,15 +204,15 @@ PLUMB_HD inline uint64_t AskSection(const GraphCall& call, uint32_t number, bool
 }
 
 struct ReplayEnd {
-  bool last;      // the others are set for it alone
-  bool agreed;    // every block was told the same, and each is there once
-  bool measured;  // a block was told of a section
+  bool last;      // the other members are set only for the last block
+  bool agreed;    // every block read the same value, and each is counted once
+  bool measured;  // a block read a section
 };
 
-// Its last word, once all its threads have read and written all that they do.
+// Ends the block, after all reads and writes of its threads.
 PLUMB_HD inline ReplayEnd TellSection(const GraphCall& call, uint64_t told, uint32_t number,
                                       uint32_t blocks) {
-  // With the block's number: of two replays that overlap the sum is another.
+  // Includes the block's number: the sum differs if two replays overlap.
   internal::AddToWord(call.told, told + number);
   if (!internal::ArriveLast(call.arrived, blocks)) return {false, false, false};
   const uint64_t sum = internal::TakeWord(call.told);
@@ -216,7 +220,7 @@ PLUMB_HD inline ReplayEnd TellSection(const GraphCall& call, uint64_t told, uint
   return {true, sum == blocks * told + numbers, sum != numbers};
 }
 
-// The last word of the last block: one thread's. `writers`: blocks that asked in order to write.
+// Ends the last block; called by one thread. `writers`: blocks that asked in order to write.
 PLUMB_HD inline void EndTold(const GraphCall& call, uint64_t told, bool agreed, uint32_t writers) {
   GraphSlot* slot = call.slot;
   if (slot->tally == 0) return;
@@ -227,12 +231,15 @@ PLUMB_HD inline void EndTold(const GraphCall& call, uint64_t told, bool agreed, 
   }
 }
 
-// One of `threads` threads' part in each of what follows, of a section that may be written.
+// The following functions do one thread's part, of `threads` threads, for a section that may be
+// written.
 
-// `work` is the section's, taken down: it lies across the bus.
+// `work` is a local copy of the section's head, because the section is across the bus.
 PLUMB_HD inline void CopyRows(const GraphWork& work, uint64_t section, int64_t thread,
                               int64_t threads) {
-  if (work.copies > kGraphCopies) return;  // given up under the replay, it may hold anything
+  if (work.copies > kGraphCopies)
+    return;  // if the section was given up during the replay, it may
+             // contain anything
   for (uint32_t c = 0; c < work.copies; ++c) {
     const GraphCopy& copy = work.copy[c];
     const int64_t count = copy.rows * copy.columns;
@@ -251,7 +258,7 @@ PLUMB_HD inline void PutResults(uint64_t section, uint64_t results_at, const uin
   for (uint64_t i = thread; i < words; i += threads) to[i] = results[i];
 }
 
-// The device keeps zeros for the next replay, whatever became of this one.
+// Resets the device's results to zero for the next replay, whatever the outcome of this one.
 PLUMB_HD inline void ClearResults(uint32_t* results, uint64_t words, uint64_t thread,
                                   uint64_t threads) {
   for (uint64_t i = thread; i < words; i += threads) results[i] = 0;

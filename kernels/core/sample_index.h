@@ -1,8 +1,8 @@
-// Which elements of a tensor are sampled: a keyed permutation of its indices. Every rank, and every
-// micro-batch of a step, computes the same ones from (run, step, layer, op) without asking anyone,
-// and the first m values are a draw of m elements without replacement.
+// Selects the sampled elements of a tensor by a keyed permutation of its indices. Every rank, and
+// every micro-batch of a step, computes the same ones from (run, step, layer, op) without
+// communication. The first m values are a draw of m elements without replacement.
 //
-// Both functions are part of what dumps and live evidence mean: their values are fixed for ever.
+// Both functions are part of the meaning of dumps and live evidence: their values never change.
 // Header only; SampleIndex also runs on devices. Pure functions, thread-safe.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace plumbline {
 
-// Samples that one piece of evidence holds at most.
+// The largest number of samples in one piece of evidence.
 inline constexpr uint32_t kMaxSamples = 4096;
 
 namespace internal {
@@ -37,8 +37,8 @@ constexpr uint64_t HashText(uint64_t state, std::string_view text) {
 
 }  // namespace internal
 
-// The key of one site in one step: FNV-1a over the texts, each followed by its length, and the
-// step, then mixed. Equal on every host.
+// Returns the key of one site in one step: FNV-1a over the texts, each followed by its length, and
+// the step, then mixed. Equal on every host.
 constexpr uint64_t SampleKey(std::string_view run, int64_t step, std::string_view layer,
                              std::string_view op) {
   uint64_t state = 0xcbf29ce484222325ull;
@@ -51,9 +51,10 @@ constexpr uint64_t SampleKey(std::string_view run, int64_t step, std::string_vie
   return internal::Mix64(state);
 }
 
-// Element i of the permutation of [0, count) that `key` names; i < count, else the result is i.
-// A Feistel network of 8 rounds over the least power of two >= count (at least 2^6), walked until
-// it lands below `count` (Black and Rogaway 2002): fewer than two walks on average above 2^6.
+// Returns element i of the permutation of [0, count) of `key`, for i < count; otherwise i. A
+// Feistel network of 8 rounds over the least power of two >= count (at least 2^6), repeated until
+// the result is below `count` (Black and Rogaway 2002): fewer than two repetitions on average above
+// 2^6.
 PLUMB_HD constexpr uint64_t SampleIndex(uint64_t key, uint64_t count, uint64_t i) {
   if (i >= count) return i;
   int bits = 6;

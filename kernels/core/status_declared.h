@@ -1,6 +1,6 @@
 // absl::Status and absl::StatusOr for headers that device code includes too. nvcc parses a file
-// five times, and no kernel returns a status: there they are declared only, which halves what it
-// parses.
+// five times, and no kernel returns a status: device code only sees declarations, which halves the
+// parsed text.
 #pragma once
 
 #ifdef __CUDACC__

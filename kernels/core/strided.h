@@ -1,5 +1,5 @@
-// Elements of a tensor by their index in C order, whatever the strides: for kernels that treat a
-// tensor as a row of numbers.
+// Accesses elements of a tensor by their index in C order, whatever the strides: for kernels that
+// treat a tensor as a row of numbers.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace plumbline {
 
-// The axes of a view, those that can be walked as one joined and those of extent 1 left out. At
-// least one axis. For host and device.
+// The axes of a view. Axes that can be walked as one are joined, and those of extent 1 are left
+// out. At least one axis. For host and device.
 struct StridedAxes {
   int rank = 1;
   int64_t shape[TensorView::kMaxRank] = {0};
@@ -20,7 +20,7 @@ struct StridedAxes {
 
   PLUMB_HD bool dense() const { return rank == 1 && (stride[0] == 1 || shape[0] <= 1); }
 
-  // Where element `index` lies, in elements from the view's data.
+  // Returns the offset of element `index`, in elements from the view's data.
   PLUMB_HD int64_t Offset(int64_t index) const {
     int64_t offset = 0;
     for (int i = rank - 1; i > 0; --i) {
@@ -31,11 +31,11 @@ struct StridedAxes {
   }
 };
 
-// Elements of one tensor, at most: what indices and sums are sized for.
+// The largest number of elements of one tensor: the sizes of indices and sums depend on it.
 inline constexpr int64_t kMaxElements = int64_t{1} << 48;
 
-// Checks dtype, rank, extents and that there is data; `count` is the number of elements. Errors
-// (InvalidArgument) begin with `name`. The view may be on any device.
+// Checks dtype, rank, extents and that there are data; sets `count` to the number of elements.
+// Errors (InvalidArgument) begin with `name`. The view may be on any device.
 absl::Status CheckTensor(const TensorView& view, std::string_view name, int64_t* count);
 absl::Status CheckHostTensor(const TensorView& view, std::string_view name, int64_t* count);
 
@@ -46,8 +46,8 @@ class RunReader {
  public:
   explicit RunReader(const TensorView& view);
 
-  // Elements [first, first + count), dense, of any alignment: in place where they lie so, else
-  // copied to `buffer`, which has room for them.
+  // Returns elements [first, first + count), dense, of any alignment: in place if they are dense,
+  // otherwise copied to `buffer`, which has space for them.
   const std::byte* Read(int64_t first, int64_t count, std::byte* buffer) const;
 
  private:

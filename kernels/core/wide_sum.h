@@ -1,4 +1,4 @@
-// Sums of doubles and of their squares, exact whatever their sizes: a fixed-point number that holds
+// Exact sums of doubles and of their squares, whatever their sizes: a fixed-point number that holds
 // any finite f64 and the square of any (Kulisch's long accumulator, with delayed carries). Since
 // integer additions commute, threads and launch shapes cannot change it.
 #pragma once
@@ -23,8 +23,8 @@ struct WideDigits {
   static PLUMB_HD constexpr int First(int exponent) { return (exponent - kLowestBit) >> 5; }
 };
 
-// The digits that v * 2^exponent adds to: calls add(i, part), part in [0, 2^33), for at most five
-// digits i. `exponent` >= kLowestBit and the product below 2^2300.
+// Splits v * 2^exponent into digits: calls add(i, part), part in [0, 2^33), for at most five digits
+// i. `exponent` >= kLowestBit and the product below 2^2300.
 template <typename AddDigit>
 PLUMB_HD inline void SplitDigits(Uint128 v, int exponent, AddDigit add) {
   int i = WideDigits::First(exponent);
@@ -64,12 +64,12 @@ class WideSum {
   }
   void Add(double x);  // finite
   void Add(const WideSum& other);
-  // Digits counted elsewhere, by at most 2^29 additions.
+  // Adds digits from elsewhere, of at most 2^29 additions.
   void Add(const WideDigits& digits);
 
-  // The nearest double, ties to even; +0 for zero, infinity beyond the largest.
+  // Returns the nearest double, ties to even; +0 for zero, infinity beyond the largest.
   double Nearest() const;
-  // The nearest double, and the one nearest to what it leaves over (0 after an infinity).
+  // Returns the nearest double, and the one nearest to the remainder (0 after an infinity).
   void Nearest(double* high, double* low) const;
 
  private:

@@ -1,5 +1,5 @@
-// The f32 bits of the narrow formats' codes, without branches, so that loops vectorise: equal to
-// F16ToFloat, E4M3ToFloat and E5M2ToFloat but for a NaN's payload. Host and device.
+// Converts codes of narrow formats to f32 bits, without branches, so that loops vectorise. Equal to
+// F16ToFloat, E4M3ToFloat and E5M2ToFloat except a NaN's payload. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace plumbline {
 
-// A format of `ExponentBits` and `FractionBits` with the IEEE layout. Its topmost exponent means
-// infinity and NaN, or, in e4m3, only the topmost code NaN.
+// Converts a format of `ExponentBits` and `FractionBits` with the IEEE layout. Its topmost exponent
+// means infinity and NaN, or, in e4m3, only the topmost code NaN.
 template <int ExponentBits, int FractionBits>
 PLUMB_HD constexpr uint32_t WidenCode(uint32_t code) {
   constexpr bool kInfinities = ExponentBits == 5;
@@ -25,7 +25,7 @@ PLUMB_HD constexpr uint32_t WidenCode(uint32_t code) {
   } else {
     normal = (code & kMask) == kMask ? 0x7fc00000u : normal;
   }
-  // A subnormal is the least normal number less than the normal number with the same fraction.
+  // A subnormal is the normal number with the same fraction minus the least normal number.
   constexpr uint32_t kOne = 1u << 23;
   const float least_normal = __builtin_bit_cast(float, kRebias + kOne);
   const float less = __builtin_bit_cast(float, magnitude + kRebias + kOne) - least_normal;

@@ -1,10 +1,10 @@
-// What the files of libplumbline_cuda.so that fill the device table share: the device behind a
-// handle, how errors are told, and the scope in which CUDA is asked.
+// Shared code of the files of libplumbline_cuda.so that fill the device table: the device of a
+// handle, error reports, and the scope of CUDA calls.
 //
-// What is asked of the runtime here is answered by driver_runtime.cc, hidden in the library, whose
-// last error is not the trainer's; contexts and streams belong to the driver and are common. A
-// thread's current context is changed by push and pop alone: cudaSetDevice would make a context on
-// whatever device it puts back.
+// driver_runtime.cc answers the runtime calls here. It is hidden in the library, so its last error
+// is not the trainer's. Contexts and streams belong to the driver and are shared with the trainer.
+// A thread's current context is changed by push and pop only: cudaSetDevice would create a context
+// on the device that it restores.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@
 #include "kernels/device/driver.h"
 #include "kernels/device/table.h"
 
-// The capture's graph is told too; toolkits before 13.0 have another name for that.
+// Also returns the capture's graph; toolkits before 13.0 have another name for this function.
 #if CUDART_VERSION >= 13000
 #define PLUMB_CAPTURE_INFO cudaStreamGetCaptureInfo
 #else
@@ -47,7 +47,7 @@ __attribute__((format(printf, 3, 4))) inline DeviceStatus Fail(DeviceError* erro
   return status;
 }
 
-// The runtime's last error is read away: it is this library's own, and of this call.
+// Reads the runtime's last error, which belongs to this library and this call.
 inline DeviceStatus Check(const char* what, int code, DeviceError* error) {
   if (code == cudaSuccess) return kDeviceOk;
   cudaGetLastError();
@@ -63,20 +63,21 @@ inline DeviceStatus Check(const Driver& driver, const char* what, CUresult code,
   return Fail(error, kDeviceFailed, "%s: %s", what, text != nullptr ? text : "unknown error");
 }
 
-// CUDA's errors of captures: what was asked cannot be done while somebody captures, and can later.
+// Returns true for CUDA's errors of captures: the call is impossible during a capture, and possible
+// later.
 inline bool OfACapture(int code) {
   return code >= cudaErrorStreamCaptureUnsupported && code <= cudaErrorStreamCaptureWrongThread;
 }
 
-// Of what gets a device, or memory of it, ready: CAPTURING is no fault of the device's.
+// Checks a call that prepares a device or its memory: CAPTURING is no fault of the device.
 inline DeviceStatus CheckGot(const char* what, int code, DeviceError* error) {
   const DeviceStatus s = Check(what, code, error);
   return OfACapture(code) ? kDeviceCapturing : s;
 }
 
-// For the length of a scope, what the thread calls cannot spoil a capture that goes on elsewhere
-// (an event query from another thread would, or the retaining of a context). Begun before anything
-// else that touches the driver: the mode is the thread's and needs no context.
+// In this scope, calls of the thread cannot invalidate a capture elsewhere (an event query from
+// another thread would, or retaining a context). Begun before any other call of the driver: the
+// mode belongs to the thread and needs no context.
 class Relaxed {
  public:
   Relaxed() { Set(); }
@@ -84,8 +85,8 @@ class Relaxed {
   Relaxed(const Relaxed&) = delete;
   Relaxed& operator=(const Relaxed&) = delete;
 
-  // Once more, where the driver was not ready for it: not initialised, or without a context. True:
-  // it is set only now.
+  // Tries again if the driver was not ready: not initialised, or without a context. Returns true if
+  // the mode is set only now.
   bool Again() {
     if (set_) return false;
     Set();
@@ -100,11 +101,11 @@ class Relaxed {
     set_ = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
     if (!set_) cudaGetLastError();
   }
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then, the one before
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // the former mode, if set
   bool set_ = false;
 };
 
-// The same, and the device's context is current.
+// Does the same and makes the device's context current.
 class Scope {
  public:
   explicit Scope(const CudaDevice& device) : driver_(*device.driver) {
@@ -119,7 +120,8 @@ class Scope {
     CUcontext ours = nullptr;
     if (pushed_) driver_.pop(&ours);
   }
-  // False when the context is gone (a device reset): the runtime, called now, would make another.
+  // Returns false if the context is gone (a device reset): a call of the runtime would then create
+  // another one.
   bool entered() const { return entered_; }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;

@@ -1,9 +1,10 @@
-// The CUDA driver, opened, not linked: what of libcuda.so.1 is used, and from which version on.
+// The CUDA driver, opened, not linked: the functions of libcuda.so.1 that are used, and their
+// minimum versions.
 //
-// The functions are asked for by cuGetProcAddress as CUDA 12.0 has them, whatever the toolkit this
-// was built with: a driver of 12.0 or newer has them all, and a newer one gives the same ones. No
-// static runtime of the toolkit's own version stands in between, which would need a driver as new
-// as itself (driver_runtime.cc has what compiled kernels need of one).
+// cuGetProcAddress returns the functions as of CUDA 12.0, whatever the toolkit of this build: a
+// driver of 12.0 or newer has them all, and a newer one returns the same ones. There is no static
+// runtime of the toolkit's version in between, which would need a driver as new as itself
+// (driver_runtime.cc has the parts that compiled kernels need).
 #pragma once
 
 #include <cuda.h>
@@ -15,8 +16,8 @@ namespace plumbline {
 // CUDA versions, as the driver counts them.
 inline constexpr int kNeededDriver = 12000;
 
-// The driver's functions by our name and theirs. Where a header newer than 12.0 says another
-// signature under the name, ours stands in Driver itself.
+// The driver's functions by our name and theirs. If a header newer than 12.0 gives another
+// signature under the name, Driver declares ours.
 #define PLUMB_DRIVER_FUNCTIONS(X)                    \
   X(init, cuInit)                                    \
   X(device_get, cuDeviceGet)                         \
@@ -64,13 +65,13 @@ struct Driver {
   CUresult (*capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                            const CUgraphNode**, size_t*);
   CUresult (*function_load)(CUfunction);  // from 12.4 on; else null
-  int version;                            // that it supports
+  int version;                            // version that it supports
 };
 
-// Opens it, once a process. Null, and *error: what is missing, and which version was found and is
-// needed. Nothing of it is asked but its version. Any thread.
+// Opens the driver, once per process. Returns null and sets *error to what is missing, and which
+// version was found and is needed. Calls only its version function. Thread-safe.
 const Driver* OpenDriver(DeviceError* error);
-// The same once it was opened.
+// Returns the driver after OpenDriver succeeded.
 const Driver& OpenedDriver();
 
 }  // namespace plumbline

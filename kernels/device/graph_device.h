@@ -1,4 +1,4 @@
-// What only graphs hold: the sampled parts of a product whose plan changes from step to step.
+// Functions for graphs only: the sampled parts of a product whose plan changes from step to step.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,11 @@
 
 namespace plumbline {
 
-// Loads what only graphs use into the current context. 0, or a cudaError_t.
+// Loads the kernels for graphs into the current context. Returns 0 or a cudaError_t.
 int LoadGraphKernels();
 
-// Enqueues, on a stream that is being captured, what a graph is to hold of one call. The plan
-// stands in the section; `threads`: ProductThreads of the largest. 0, or a cudaError_t.
-// Thread-safe.
+// Enqueues one call's part of a graph on a stream that is being captured. The plan is in the
+// section; `threads`: ProductThreads of the largest plan. Returns 0 or a cudaError_t. Thread-safe.
 int CaptureProduct(int64_t threads, const GraphCall& call, void* stream);
 
 }  // namespace plumbline

@@ -1,4 +1,5 @@
-// A captured product's sampled parts: what a block of the launch does, on a device and in tests.
+// The sampled parts of a captured product: the work of a block of the launch, on a device and in
+// tests.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace plumbline {
 
-// The block's common memory.
+// Shared memory of the block.
 struct PlanPlace {
   uint64_t section;
   uint64_t plan_at;
@@ -17,12 +18,12 @@ struct PlanPlace {
   ProductPlan plan;
 };
 
-// The whole launch, as block `number` of `blocks`. The plan stands in the section, across the bus:
-// it is read once a block.
+// Runs block `number` of `blocks` of the launch. The plan is in the section, across the bus, and is
+// read once per block.
 template <typename Block>
 PLUMB_DEVICE void GatherPlanned(const Block& block, const GraphCall& call, int threads,
                                 uint32_t number, uint32_t blocks, PlanPlace* place) {
-  // Is there a section, and a plan, and where? One thread's word.
+  // One thread determines whether there are a section and a plan, and where.
   block.Each([&](int thread) {
     if (thread != 0) return;
     place->section = AskSection(call, number, true);

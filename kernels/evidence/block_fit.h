@@ -1,4 +1,4 @@
-// How a tensor fits the formats that have a scale a block, as messages.
+// Messages about how a tensor fits the formats with one scale per block.
 #pragma once
 
 #include <optional>
@@ -19,18 +19,18 @@ struct NamedBlockFormat {
 };
 std::span<const NamedBlockFormat> BlockFormats();
 
-// "e8m0", "e4m3", "f32".
+// Returns "e8m0", "e4m3", "f32".
 const char* BlockScaleName(BlockScale scale);
 
-// What a dump says of the format that its tensor is to be stored in, or is.
+// The format in which a dump's tensor will be stored, or is stored, as the dump declares it.
 struct DeclaredBlocks {
   BlockFormat format;
   std::span<const float> scales;  // empty: none are recorded
-  double tensor_scale = 0;        // 0: none is
+  double tensor_scale = 0;        // 0: none
 };
 
-// Replaces out's block_fits: the declared one first; then each of BlockFormats(), where the values
-// are wider than 8 bits and at most 2^24. Errors as MeasureBlockFit's.
+// Replaces out's block_fits: first the declared one; then each of BlockFormats(), if the values are
+// wider than 8 bits and at most 2^24. Errors as MeasureBlockFit's.
 absl::Status FillBlockFits(const TensorView& tensor, const std::optional<DeclaredBlocks>& declared,
                            v1::TensorState* out);
 

@@ -1,4 +1,4 @@
-// Two distributions over one vocabulary as a message: what MeasureLogitRow found.
+// Converts the results of MeasureLogitRow, for two distributions over one vocabulary, to a message.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@
 namespace plumbline {
 
 struct LogitOptions {
-  // Rows to measure (absent: all), and what they are called where the input is a part of a larger
-  // tensor (empty: as they are numbered).
+  // Rows to measure (absent: all), and their names if the input is a part of a larger tensor
+  // (empty: their numbers).
   std::optional<std::span<const uint64_t>> rows;
   std::span<const uint64_t> names;
-  // Of the rows measured, how many the message holds one by one: drawn by `key`, whatever they
-  // show, so that they may be tested as a sample.
+  // The number of measured rows that the message lists one by one: drawn by `key`, independent of
+  // their values, so that they can be tested as a sample.
   uint32_t max_rows = 0;
   uint64_t key = 0;
-  // Rows of the largest divergence kept as they are.
+  // Rows with the largest divergence, kept completely.
   uint32_t max_witnesses = 2;
   uint64_t witness_bytes = uint64_t{4} << 20;
   int threads = 1;
 };
 
-// Summary, rows, witnesses, and of the configuration the vocabulary and both dtypes. Host tensors.
-// InvalidArgument names the tensor that does not fit, or a token beyond the vocabulary.
+// Fills summary, rows, witnesses, and vocabulary and both dtypes of the configuration. Host
+// tensors. Returns InvalidArgument with the tensor that does not fit, or a token beyond the
+// vocabulary.
 absl::Status FillLogits(const LogitInput& in, const LogitOptions& options, v1::Logits* out);
 
 }  // namespace plumbline

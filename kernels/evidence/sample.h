@@ -1,4 +1,4 @@
-// Sampled elements and their indices as tensors of messages.
+// Packs sampled elements and their indices as tensors of messages.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace plumbline {
 
-// [m] u64.
+// Packs indices as [m] u64.
 void PackIndices(std::span<const uint64_t> indices, v1::Tensor* out);
 
-// [m] in the tensor's dtype. Errors as GatherSamples.
+// Packs elements as [m] in the tensor's dtype. Errors as GatherSamples.
 absl::Status PackSamples(const TensorView& tensor, std::span<const uint64_t> indices,
                          v1::Tensor* out);
 

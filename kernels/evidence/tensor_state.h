@@ -1,4 +1,4 @@
-// The state of a tensor as a message: its statistics and, on captured steps, a few values.
+// Converts the state of a tensor to a message: its statistics and, on captured steps, a few values.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace plumbline {
 
 struct TensorStateOptions {
   std::string role;  // "weight", "gradient", "activation", "probabilities", "positions" or ""
-  DType target_format = DType::kUnspecified;  // that the values are to be stored in
+  DType target_format = DType::kUnspecified;  // in which the values will be stored
   std::string replicas;                       // group of ranks that hold copies; "": not declared
   bool with_sample = false;
   uint64_t key = 0;  // SampleKey of the site and step
@@ -27,26 +27,27 @@ struct TensorStateOptions {
 
 void FillTensorSummary(const TensorStats& stats, v1::TensorSummary* out);
 
-// Fills `sample` (or no_sample_reason, which is no error). Roles "probabilities" and "positions":
-// consecutive whole rows of the last axis, as many as hold max_samples values, at least one, from a
-// row that `key` chooses. Otherwise the elements at SampleIndices(key, count, max_samples), with
-// their offsets. Errors as GatherSamples.
+// Fills `sample` (or no_sample_reason, which is no error). For the roles "probabilities" and
+// "positions" it takes consecutive whole rows of the last axis, as many as hold max_samples values,
+// at least one, from a row that `key` selects. For others it takes the elements at
+// SampleIndices(key, count, max_samples), with their offsets. Errors as GatherSamples.
 absl::Status FillTensorSample(const TensorView& tensor, const TensorStateOptions& options,
                               v1::TensorState* out);
 
-// The same of elements that were read elsewhere: sample.elements() of them, dense.
+// Does the same with elements that were read elsewhere: sample.elements() of them, dense.
 void FillTensorSample(const TensorSample& sample, DType dtype, const std::byte* elements,
                       v1::TensorState* out);
 
-// All but the sample, of a tensor (only described: its data is not read) and its statistics.
+// Fills everything except the sample, from the description of a tensor (its data are not read) and
+// its statistics.
 void FillTensorFigures(const TensorView& tensor, const TensorStats& stats,
                        const TensorStateOptions& options, v1::TensorState* out);
 
-// All of it: MeasureTensor, and the sample where options.with_sample asks for one.
+// Fills everything: MeasureTensor, and the sample if options.with_sample is set.
 absl::Status FillTensorState(const TensorView& tensor, const TensorStateOptions& options,
                              v1::TensorState* out);
 
-// The summary read back, for a tensor of `dtype`; unknown fields and fits are left out.
+// Reads the summary back, for a tensor of `dtype`; unknown fields and fits are left out.
 TensorStats StatsOf(const v1::TensorSummary& summary, DType dtype);
 
 }  // namespace plumbline

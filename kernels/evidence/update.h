@@ -1,4 +1,5 @@
-// An in-place update as a message: what CheckUpdate found and, on captured steps, sampled elements.
+// Converts an in-place update to a message: the result of CheckUpdate and, on captured steps,
+// sampled elements.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +24,21 @@ struct UpdateOptions {
 void FillUpdateSummary(const UpdateStats& stats, v1::UpdateSummary* out);
 UpdateStats StatsOf(const v1::UpdateSummary& summary);
 
-// The sample at SampleIndices(key, count, max_samples); offsets are absent when every element is
-// taken. InvalidArgument names the tensor that does not fit.
+// Fills the sample at SampleIndices(key, count, max_samples); offsets are absent if every element
+// is taken. Returns InvalidArgument with the tensor that does not fit.
 absl::Status FillUpdateSample(const UpdateInput& in, const UpdateOptions& options, v1::Update* out);
 
-// The same of elements that were read elsewhere: in each present view those of one sample, [m].
+// Does the same with elements that were read elsewhere: each present view has those of one sample,
+// [m].
 absl::Status FillUpdateSample(const UpdateInput& elements, const TensorSample& sample,
                               v1::Update* out);
 
-// Summary, config.dtype and config.moment_dtype of tensors (only described: their data is not read)
-// and what was found of them.
+// Fills summary, config.dtype and config.moment_dtype from the description of tensors (their data
+// are not read) and their statistics.
 void FillUpdateFigures(const UpdateInput& in, const UpdateStats& stats, v1::Update* out);
 
-// Summary, sample where asked for, config.dtype and config.moment_dtype. The caller fills the rest
-// of the configuration.
+// Fills summary, the sample if requested, config.dtype and config.moment_dtype. The caller fills
+// the rest of the configuration.
 absl::Status FillUpdate(const UpdateInput& in, const UpdateOptions& options, v1::Update* out);
 
 }  // namespace plumbline

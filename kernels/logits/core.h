@@ -54,7 +54,7 @@ struct LogitReference {
 template <typename Real>
 PLUMB_HD inline void RaiseMax(LogitSide<Real>* side, Real max) {
   if (!(max > side->max)) return;
-  const Real down = side->max - max;  // -inf at the first logit: the sums are zero and stay so
+  const Real down = side->max - max;  // -inf at the first logit: the sums are zero and stay zero
   side->max = max;
   const Real c = static_cast<Real>(exp(down));
   if (c == 0) {
@@ -66,7 +66,7 @@ PLUMB_HD inline void RaiseMax(LogitSide<Real>* side, Real max) {
   for (Real* sum : {&side->s0, &side->t1, &side->k, &side->l0, &side->l1}) *sum *= c;
 }
 
-// e^d - 1 - d and e^-d - 1 + d for |d| <= 1/8, to a relative 3e-12.
+// Computes e^d - 1 - d and e^-d - 1 + d for |d| <= 1/8, to a relative 3e-12.
 template <typename Real>
 PLUMB_HD inline void SmallDivergence(Real d, Real* up, Real* down) {
   const Real q = d * d;
@@ -77,10 +77,10 @@ PLUMB_HD inline void SmallDivergence(Real d, Real* up, Real* down) {
   *down = even - odd;
 }
 
-// Is the f32 value one of bf16's?
+// Returns true if the f32 value is a bf16 value.
 PLUMB_HD inline bool IsBF16(float z) { return (__builtin_bit_cast(uint32_t, z) & 0xffffu) == 0; }
 
-// Pairs that a device thread takes at a time.
+// The number of pairs that a device thread takes at a time.
 inline constexpr int kLogitVector = 8;
 
 // Adds the sums of other logits of the row, taken with the same reference.
@@ -123,7 +123,7 @@ struct TopLogits {
   int count = 0;
 
   PLUMB_HD bool Takes(float z) const { return count < kTopLogits || z >= value[kTopLogits - 1]; }
-  // Of finite logits in any order.
+  // Inserts a finite logit; any order.
   PLUMB_HD void Insert(float z, int32_t place) {
     int i = count < kTopLogits ? count : kTopLogits - 1;
     if (count == kTopLogits && !Before(z, place, i)) return;
@@ -171,8 +171,8 @@ PLUMB_HD inline void FinishFit(const LogitSums<double>& s, const LogitReference&
   const double x = s.x / n, d = s.d / n;
   const double xx = s.xx - s.x * x, xd = s.xd - s.x * d, dd = s.dd - s.d * d;
   if (s.common < 2 || !(xx > 0)) return;
-  // Least squares of d on x: z_pi is x + d but for constants, so its slope is larger by 1 and what
-  // it leaves over is the same.
+  // Least squares of d on x: z_pi is x + d except constants, so its slope is larger by 1 and the
+  // residuals are the same.
   const double tilt = xd / xx;
   row->slope = 1 + tilt;
   row->intercept = (r.train + x + d) - row->slope * (r.rollout + x);
@@ -180,7 +180,8 @@ PLUMB_HD inline void FinishFit(const LogitSums<double>& s, const LogitReference&
   if (total > 0) row->fit_r2 = 1 - (dd - tilt * xd) / total;
 }
 
-// `sign` 1: KL(pi||mu) from pi's sums; -1: the reverse. l as above, of that sign.
+// Computes a divergence: `sign` 1: KL(pi||mu) from pi's sums; -1: the reverse. l as above, with
+// that sign.
 PLUMB_HD inline double FinishDivergence(const LogitSums<double>& s, int from, double l) {
   const LogitSide<double>& a = s.side[from];
   const LogitSide<double>& b = s.side[1 - from];
@@ -201,7 +202,7 @@ PLUMB_HD inline double FinishDivergence(const LogitSums<double>& s, int from, do
 
 }  // namespace internal
 
-// Everything but tokens, top-k and details.
+// Computes everything except tokens, top-k and details.
 PLUMB_HD inline LogitRow FinishLogits(const LogitSums<double>& s, const LogitReference& r) {
   LogitRow row = EmptyLogitRow();
   row.common = s.common;
@@ -219,7 +220,7 @@ PLUMB_HD inline LogitRow FinishLogits(const LogitSums<double>& s, const LogitRef
     row.lse[i] = a.max + log(a.s0);
     row.entropy[i] = log(a.s0) - mean;
     const double variance = a.s2 / a.s0 - mean * mean;
-    row.varentropy[i] = variance > 0 ? variance : 0;  // rounding alone goes below
+    row.varentropy[i] = variance > 0 ? variance : 0;  // only rounding makes it negative
     row.lattice[i] = static_cast<double>(a.exact) / a.finite;
   }
   row.top1_differs = !s.shared_top;
@@ -233,8 +234,8 @@ PLUMB_HD inline LogitRow FinishLogits(const LogitSums<double>& s, const LogitRef
   return row;
 }
 
-// The sum over k of u^k / (k (2k - 1)), to k = 12: (1+s)log(1+s) + (1-s)log(1-s) with u = s^2 up to
-// 1/16.
+// Returns the sum over k of u^k / (k (2k - 1)), to k = 12: (1+s)log(1+s) + (1-s)log(1-s) with u =
+// s^2 up to 1/16.
 template <typename Real, int k = 1>
 PLUMB_HD inline Real EvenLogSeries(Real u) {
   constexpr Real kOver = Real{1} / static_cast<Real>(k * (2 * k - 1));

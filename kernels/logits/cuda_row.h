@@ -1,5 +1,5 @@
-// A row of a pair of logits as the threads of a device share it: who reads which logits, from what
-// layout and dtype, and how the threads exchange what they found. Only for .cu files.
+// A row of a pair of logits, shared by the threads of a device: the logits that each thread reads,
+// layouts and dtypes, and the exchange of results. Only for .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,15 +21,15 @@ inline constexpr unsigned kAll = 0xffffffffu;
 
 __device__ __forceinline__ float NegativeInfinity() { return -__int_as_float(0x7f800000); }
 
-// The processor's own, exact.
+// Converts with the processor's instruction; exact.
 __device__ __forceinline__ float DeviceF16ToFloat(uint16_t code) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(code));
   return value;
 }
 
-// Eight logits of a row, -inf beyond the first n. Of a dense row whose addresses allow it, in one
-// or two loads. `out` lies in registers where all that use it index it by constants.
+// Loads eight logits of a row, -inf beyond the first n. Uses one or two loads if the row is dense
+// and aligned. `out` is in registers if all code that uses it indexes it by constants.
 __device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at, int64_t first,
                                            int n, bool vector, float* out) {
   if (vector && n == kVector) {
@@ -60,7 +60,7 @@ __device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at
   }
 }
 
-// Eight logits of bf16 or f32 as they lie, by 16-byte loads.
+// Eight logits of bf16 or f32 in memory form, by 16-byte loads.
 template <typename Raw>
 struct LogitWords {
   static constexpr int kLoads = static_cast<int>(sizeof(Raw)) / 2;
@@ -72,7 +72,7 @@ struct LogitWords {
     for (int i = 0; i < kLoads; ++i) words.load[i] = __ldg(&from->load[i]);
     return words;
   }
-  // Of bf16: the larger of four, twice.
+  // For bf16: returns the larger of four, twice.
   __device__ __forceinline__ uint32_t Most() const {
     using internal::LargerBF16;
     return LargerBF16(LargerBF16(load[0].x, load[0].y), LargerBF16(load[0].z, load[0].w));
@@ -94,7 +94,7 @@ struct LogitWords {
   }
 };
 
-// One row as a thread of its group sees it: vectors `lane`, `lane` + kThreads, ...
+// One row from the view of a thread of its group: vectors `lane`, `lane` + kThreads, ...
 template <int kThreads>
 struct LogitRowView {
   const LogitPlan& plan;
@@ -113,7 +113,7 @@ struct LogitRowView {
     if (p.allowed.data != nullptr) allowed_at = p.allowed.rows.Offset(row);
   }
 
-  // Eight pairs from `first` on, -inf where the row has ended; returns how many there are.
+  // Loads eight pairs from `first` on, -inf beyond the row's end; returns their number.
   __device__ __forceinline__ int Load(int64_t first, float* train, float* rollout) const {
     const int n = static_cast<int>(min(static_cast<int64_t>(kVector), plan.vocabulary - first));
     LoadLogits(plan.side[0], at[0], first, n, vector[0], train);
@@ -128,15 +128,15 @@ struct LogitRowView {
     return n;
   }
 
-  // Are both sides dense, aligned rows of one dtype, and every logit allowed?
+  // Returns true if both sides are dense, aligned rows of one dtype, and every logit is allowed.
   __device__ bool Plain(DType t) const {
     return plan.side[0].dtype == t && plan.side[1].dtype == t && vector[0] && vector[1] &&
            plan.allowed.data == nullptr;
   }
 
-  // Of plain rows: f(train, rollout, most) for each of the thread's whole vectors, the next ones
-  // under way while one is measured. Returns the first pair that is left, where that is the
-  // thread's; else -1.
+  // For plain rows: calls f(train, rollout, most) for each of the thread's whole vectors; the next
+  // loads are in flight meanwhile. Returns the first remaining pair if it belongs to this thread;
+  // else -1.
   template <typename Raw, typename F>
   __device__ __forceinline__ int64_t EachWhole(int lane, F f) const {
     using Words = LogitWords<Raw>;
@@ -148,7 +148,7 @@ struct LogitRowView {
     Words words[2] = {};
     if (lane < whole)
       words[0] = Words::Load(train_from + lane), words[1] = Words::Load(rollout_from + lane);
-    // Widened at the end of a round: the words' registers are free for the next load by then.
+    // Widened at the end of a round: then the words' registers are free for the next load.
     float train[kVector], rollout[kVector];
     uint32_t most[2];
     const auto widen = [&] {
@@ -183,7 +183,8 @@ struct LogitRowView {
   }
 };
 
-// The threads of one row: exchange by shuffles within a warp, by shared memory between warps.
+// The threads of one row: they exchange data by shuffles within a warp, and by shared memory
+// between warps.
 template <int kThreads>
 struct LogitGroup {
   static constexpr int kWarps = kThreads / kWarp;
@@ -210,7 +211,7 @@ __device__ __forceinline__ T Shuffled(const T& value, int mask) {
   return out;
 }
 
-// The row's token, where its logits lie at `sides` and its mask at `allowed_at`.
+// Sets the row's token; its logits are at `sides` and its mask at `allowed_at`.
 __device__ inline void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row,
                                 const int64_t* sides, int64_t allowed_at) {
   const LogitPart& tokens = plan.tokens;

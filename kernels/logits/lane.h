@@ -1,17 +1,17 @@
-// The pairs of a row that one device thread takes: its sums, in as few operations a pair as they
-// can be had. Tests run the same text on the host.
+// Sums of the pairs of a row that one device thread takes, with as few operations per pair as
+// possible. Tests run the same code on the host.
 //
-// Exponentials are kept in base 2 and relative to an integer, `unit`: with L = log2(e), a logit's
-// y = z L - unit is one fused operation, and raising the unit scales sums by a power of two,
-// exactly. s0, s1, s2 are the sums of 2^y, 2^y y and 2^y y^2; the others as in core.h.
+// Exponentials are kept in base 2 and relative to an integer, `unit`: with L = log2(e), a logit's y
+// = z L - unit is one fused operation, and raising the unit scales sums by a power of two, exactly.
+// s0, s1, s2 are the sums of 2^y, 2^y y and 2^y y^2; the others as in core.h.
 //
-// Eight pairs at a time are a round. One whose logits are all finite and below 1e9 is ordinary:
-// its sums need no branch. The sum of d^2 and x^2 tells, which NaN, infinities and masks of -3e38
-// do not leave small. Where all |d| <= 1/8 besides, the pairs of f32 lanes add to the sums of 2^y
-// d^n for n up to 4, y of the first side: both divergences are made of them at the end, since the
+// Eight pairs are a round. A round is ordinary if its logits are all finite and below 1e9: its sums
+// need no branch. The sum of d^2 and x^2 shows this, because NaN, infinities and masks of -3e38
+// make it large. If in addition all |d| <= 1/8, the pairs of f32 lanes add to the sums of 2^y d^n
+// for n up to 4, y of the first side. Both divergences follow from these at the end, since the
 // other side's 2^y is this one's times e^-d and a constant.
 //
-// Above 2^30 neighbouring floats lie so far apart that every other logit's exponential is zero, and
+// Above 2^30 neighbouring floats are so far apart that every other logit's exponential is zero, and
 // no float is near enough to a unit. There s0 counts the logits equal to the largest, `unit` is
 // beyond all others, and the largest itself takes its place.
 #pragma once
@@ -26,29 +26,30 @@
 
 namespace plumbline {
 
-// `kExact`: bf16 holds every logit of that side exactly, so they need no look.
+// `kExact`: bf16 represents every logit of that side exactly, so they need no test.
 template <typename Real>
 class LogitLane {
  public:
-  // A side has a logit z, known before its rounds: what it raises is raised at once.
+  // Starts a side with a logit z that is known before its rounds, and raises the unit for it at
+  // once.
   PLUMB_HD void Start(int s, float z) {
     if (z > -__builtin_inff() && !IsHuge(z)) RaiseUnit(s, z);
   }
 
-  // The largest logit of a side.
+  // Returns the largest logit of a side.
   PLUMB_HD Real top(int s) const {
     return internal::LargerOf(top_[s], static_cast<Real>(internal::LargerHalf(packed_top_[s])));
   }
 
-  // Takes kLogitVector pairs; -inf on both sides where there are fewer. `most`: a PackedMost of
-  // them, where they are bf16.
+  // Adds kLogitVector pairs; -inf on both sides if there are fewer. `most`: a PackedMost of them,
+  // if they are bf16.
   template <bool kExactTrain = false, bool kExactRollout = false, typename Most = NotPacked>
   PLUMB_HD void Add(const float* train, const float* rollout, const LaneReference<Real>& r,
                     const Most& most = {}) {
     Real d[kLogitVector];
     Real sum_x = 0, sum_d = 0, xx = 0, dd = 0, xd = 0;
     PLUMB_UNROLL for (int i = 0; i < kLogitVector; ++i) {
-      // Each less its reference first: what a float keeps of the difference is then the most.
+      // Subtracts the references first: this keeps the most bits of the difference in a float.
       const Real x = static_cast<Real>(rollout[i]) - r.rollout;
       d[i] = (static_cast<Real>(train[i]) - r.train) - x;
       sum_x = i == 0 ? x : sum_x + x;
@@ -91,9 +92,9 @@ class LogitLane {
     }
   }
 
-  // The same where there are fewer than eight: the round is not ordinary.
+  // Adds fewer than eight pairs: the round is not ordinary.
   PLUMB_HD void AddRest(const float* train, const float* rollout, const LogitReference& r) {
-    // Called, with copies: what has an address does not lie in registers.
+    // A called function with copies: values whose address is taken are not in registers.
     Round round;
     PLUMB_UNROLL for (int i = 0; i < kLogitVector; ++i) {
       round.z[0][i] = train[i];
@@ -104,8 +105,8 @@ class LogitLane {
     *this = copy;
   }
 
-  // The sums of core.h, but for shared_top: of the kExact sides all finite logits count as exact.
-  // `r`: as Add was given.
+  // Returns the sums of core.h, except shared_top: on the kExact sides all finite logits count as
+  // exact. `r`: as passed to Add.
   PLUMB_HD LogitSums<double> Sums(const LogitReference& r, bool exact_train = false,
                                   bool exact_rollout = false) const {
     LogitSums<double> sums;
@@ -150,7 +151,7 @@ class LogitLane {
     uint32_t finite = 0, exact = 0, faults = 0;  // beside those of ordinary rounds
   };
 
-  // The sums of pairs that are not ordinary, whose logits may be any of f32's.
+  // The sums of pairs that are not ordinary, with any f32 logits.
   struct Rest {
     double x = 0, xx = 0, d = 0, dd = 0, xd = 0;
     double max_d = -__builtin_inf(), min_d = __builtin_inf();
@@ -158,7 +159,7 @@ class LogitLane {
 
   PLUMB_HD static bool IsHuge(Real z) { return sizeof(Real) == 4 && z > Real{1 << 30}; }
 
-  // Both divergences from the moments of near rounds.
+  // Computes both divergences from the moments of near rounds.
   PLUMB_HD void AddMoments(const LogitReference& r, LogitSums<double>* sums) const {
     const double m[5] = {0, m1_, m2_, m3_, m4_};
     sums->side[0].t1 += m[1];
@@ -177,7 +178,8 @@ class LogitLane {
     return most;
   }
 
-  // Takes the round's largest logits; is one of them above its side's limit? Of an ordinary round.
+  // Takes an ordinary round's largest logits; returns true if one of them is above its side's
+  // limit.
   PLUMB_HD bool Above(const float* train, const float* rollout, NotPacked /*none*/) {
     const Real most[2] = {MostOf(train), MostOf(rollout)};
     for (int s = 0; s < 2; ++s) top_[s] = internal::LargerOf(top_[s], most[s]);
@@ -193,7 +195,7 @@ class LogitLane {
     return static_cast<unsigned>(above[0]) | static_cast<unsigned>(above[1]);
   }
 
-  // Takes a side's largest logit, and raises the unit to no less than that. -inf: none.
+  // Takes a side's largest logit, and raises the unit to at least that. -inf: none.
   PLUMB_HD void Raise(int s, const float* z) {
     const Real most = MostOf(z);
     Side& side = side_[s];
@@ -208,7 +210,8 @@ class LogitLane {
     if (most > side.limit) RaiseUnit(s, most);
   }
 
-  // To a little more than the largest so far: a warp waits for whoever raises.
+  // Raises the unit to a little more than the largest so far: a warp waits for each lane that
+  // raises.
   PLUMB_HD void RaiseUnit(int s, Real most) {
     Side& side = side_[s];
     const Real unit = ceil(most * static_cast<Real>(kLog2E)) + kHeadroom;
@@ -220,7 +223,7 @@ class LogitLane {
     if (side.s0 == 0) return;  // so are the others
     const Real c = internal::PowerOf2(down);
     const Real s1 = side.s1;
-    // Where nothing is left of the sums, down may be too large for products with it.
+    // If nothing is left of the sums, down may be too large for products with it.
     side.s2 = c == 0 ? c : c * (side.s2 + down * (2 * s1 + down * side.s0));
     side.s1 = c == 0 ? c : c * (s1 + down * side.s0);
     ScaleOthers(s, c);
@@ -245,7 +248,8 @@ class LogitLane {
     m4_ *= c;
   }
 
-  // How many of them bf16 does not hold: their lower halves, two by two, are not zero.
+  // Returns the number of logits that bf16 does not represent: their lower halves, two by two, are
+  // not zero.
   PLUMB_HD static uint32_t InexactOf(const float* z) {
     uint32_t found = 0;
     PLUMB_UNROLL for (int i = 0; i < kLogitVector; i += 2) {
@@ -259,7 +263,7 @@ class LogitLane {
     return (found & 0xffffu) + (found >> 16);
   }
 
-  // A finite logit's exponential, added.
+  // Adds a finite logit's exponential.
   PLUMB_HD Real AddSide(int s, float z) {
     Side& side = side_[s];
     const Real y = internal::Fused(static_cast<Real>(z), static_cast<Real>(kLog2E), -side.unit);
@@ -310,7 +314,7 @@ class LogitLane {
 
   // ---- what is not ordinary ----
 
-  // The logit, or -inf for a fault; counts.
+  // Returns the logit, or -inf for a fault, and counts it.
   PLUMB_HD float Take(int s, float z) {
     Side& side = side_[s];
     if (!(z < __builtin_inff())) {
@@ -342,7 +346,8 @@ class LogitLane {
     if (a == -__builtin_inff() || b == -__builtin_inff()) return;
     ++common_;
     const double x = static_cast<double>(b) - r.rollout;
-    // A huge logit's difference from the reference would swallow it.
+    // Computed in double: the difference of a huge logit from the reference would otherwise lose
+    // all bits.
     const double d = (static_cast<double>(a) - static_cast<double>(b)) - (r.train - r.rollout);
     rest_.x += x;
     rest_.xx += x * x;
@@ -359,7 +364,7 @@ class LogitLane {
       AddDivergence<true>(p, q, d);
       return;
     }
-    // Beyond 1/8 a polynomial might overflow, and d itself where there are huge logits.
+    // Beyond 1/8 a polynomial might overflow, and so might d itself with huge logits.
     const Real zero = 0;
     const Real pd = p == zero ? zero : p * d, qd = q == zero ? zero : q * d;
     side_[0].t1 += pd;
@@ -370,7 +375,7 @@ class LogitLane {
     side_[1].l1 += qd;
   }
 
-  // A logit of -3e38 is a mask that somebody wrote: its exponential is 0, and so are the products.
+  // A logit of -3e38 is a mask: its exponential is 0, and so are the products.
   PLUMB_HD Real AddAnySide(int s, float z) {
     Side& side = side_[s];
     if (z == -__builtin_inff()) return 0;
@@ -384,7 +389,7 @@ class LogitLane {
   }
 
   Real top_[2] = {static_cast<Real>(-__builtin_inf()), static_cast<Real>(-__builtin_inf())};
-  Real huge_[2] = {0, 0};  // the largest logit above 2^30; 0: none is
+  Real huge_[2] = {0, 0};  // the largest logit above 2^30; 0: none
   Side side_[2];
   Real m1_ = 0, m2_ = 0, m3_ = 0, m4_ = 0;         // of near rounds
   Real x_ = 0, xx_ = 0, d_ = 0, dd_ = 0, xd_ = 0;  // of ordinary rounds

@@ -1,5 +1,5 @@
-// What a device lane's sums of logits are made of (lane.h): powers of two, fused products, the
-// divergence of a pair and of many.
+// Arithmetic of a device lane's sums of logits (lane.h): powers of two, fused products, the
+// divergence of one pair and of many.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ PLUMB_HD inline float PowerOf2(float y) {
 }
 PLUMB_HD inline double PowerOf2(double y) { return exp2(y); }
 
-// a b + c, rounded once: y is small where it matters, and its parts are not.
+// Returns a b + c, rounded once: y may be small while its parts are not.
 PLUMB_HD inline float Fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 PLUMB_HD inline double Fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
@@ -39,8 +39,8 @@ PLUMB_HD inline Real SmallerOf(Real a, Real b) {
   return -LargerOf(-a, -b);
 }
 
-// As SmallDivergence, in f32 to a relative 1e-6: of (e^d - 1 - d), d^2/2 + d^4/24 leave out
-// d^4 (1/24) (d^2/30) at most 5e-7 of it, d^3/6 + d^5/120 less.
+// Computes SmallDivergence in f32 to a relative 1e-6: for (e^d - 1 - d), d^2/2 + d^4/24 leave out
+// d^4 (1/24) (d^2/30), at most 5e-7 of it; d^3/6 + d^5/120 leave out less.
 PLUMB_HD inline void LaneDivergence(float d, float* up, float* down) {
   const float q = d * d;
   const float even = q * (0.5f + q * static_cast<float>(1.0 / 24));
@@ -53,11 +53,11 @@ PLUMB_HD inline void LaneDivergence(double d, double* up, double* down) {
   SmallDivergence(d, up, down);
 }
 
-// What the moments m[n], sums of p d^n, say of divergences. e^-d - 1 + d and, with the other side's
-// q = c p e^-d, q (e^d - 1 - d) = c p (1 - (1 + d) e^-d) are series in d. On |d| <= h their terms
-// of d^5, d^6 and d^7 are replaced by what lies nearest to them: d^3 by 3/4 h^2 d, d^4 by h^2 d^2 -
-// h^4 / 8, times d^2. So each is off by at most h^3 / 60 of itself, 4e-5, of either sign as d is:
-// less than what a float keeps of d.
+// Computes divergences from the moments m[n], sums of p d^n. e^-d - 1 + d and, with the other
+// side's q = c p e^-d, q (e^d - 1 - d) = c p (1 - (1 + d) e^-d) are series in d. On |d| <= h their
+// terms of d^5, d^6 and d^7 are replaced by the nearest lower terms: d^3 by 3/4 h^2 d, d^4 by h^2
+// d^2 - h^4 / 8, times d^2. So each is off by at most h^3 / 60 of itself, 4e-5, of either sign as d
+// is: less than the rounding of d in a float.
 PLUMB_HD inline double MomentsForward(const double* m) {
   constexpr double kSquare = kSmallDelta * kSmallDelta;
   constexpr double kEighth = kSquare * kSquare / 8;
@@ -66,7 +66,7 @@ PLUMB_HD inline double MomentsForward(const double* m) {
          m[3] * (1.0 / 6 - kEighth / 5040 + 0.75 * kSquare * kFifth) +
          m[4] * (1.0 / 24 + kSquare / 720);
 }
-// Times c.
+// The result is to be multiplied by c.
 PLUMB_HD inline double MomentsBackward(const double* m) {
   constexpr double kSquare = kSmallDelta * kSmallDelta;
   constexpr double kEighth = kSquare * kSquare / 8;

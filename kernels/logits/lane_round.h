@@ -1,5 +1,5 @@
-// What a round of a device lane (lane.h) is looked at for as a whole: its largest logits and
-// differences, in as few operations as they can be had.
+// Figures of a whole round of a device lane (lane.h): its largest logits and differences, with as
+// few operations as possible.
 #pragma once
 
 #include <algorithm>
@@ -11,18 +11,18 @@
 
 namespace plumbline {
 
-// The largest of a round's bf16, in two parts: each the larger of four, by a side.
+// The largest of a round's bf16, in two parts per side: each the larger of four.
 struct PackedMost {
   uint32_t side[2];
 };
 struct NotPacked {};
 
-// The reference as rounds take it. `limit`: what the squares of an ordinary one are below.
+// The reference in the form of rounds. `limit`: bound of the squares of an ordinary round.
 template <typename Real>
 struct LaneReference {
   Real train, rollout, limit;
 
-  // Of a reference of f32 logits.
+  // Converts a reference of f32 logits.
   PLUMB_HD explicit LaneReference(const LogitReference& r)
       : train(static_cast<Real>(r.train)),
         rollout(static_cast<Real>(r.rollout)),
@@ -32,7 +32,7 @@ struct LaneReference {
 
 namespace internal {
 
-// Takes the value as it is here: a compiler that puts off a sum makes its terms a second time.
+// Forces the value to be computed here: if a compiler postpones a sum, it computes its terms twice.
 PLUMB_HD inline void Keep(float* sum) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+f"(*sum));
@@ -56,14 +56,14 @@ PLUMB_HD inline Int Largest(Int a, Int b, Int c) {
 }
 
 // The largest and the least difference of a row, which has both signs or zero: at the reference it
-// is zero. So integers may compare floats: of signed words the positive float is the larger one,
-// of unsigned ones the negative float that is farther from zero.
+// is zero. So integers may compare floats: among signed words the positive float is larger, among
+// unsigned ones the negative float that is farther from zero.
 template <typename Real>
 class DeltaRange {
  public:
   PLUMB_HD Real most() const { return most_; }
   PLUMB_HD Real least() const { return least_; }
-  // Takes a round, none of them NaN; are all within `small` of zero?
+  // Takes a round without NaN; returns true if all differences are within `small` of zero.
   PLUMB_HD bool Take(const Real* d, Real small) {
     bool near = true;
     for (int i = 0; i < kLogitVector; ++i) {
@@ -106,7 +106,7 @@ class DeltaRange<float> {
   uint32_t least_ = 0x80000000u;  // -0
 };
 
-// Two bf16 in a word: the larger ones.
+// Returns the larger of two bf16, in both halves of a word.
 PLUMB_HD inline uint32_t LargerBF16(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
   uint32_t larger;
@@ -121,12 +121,12 @@ PLUMB_HD inline uint32_t LargerBF16(uint32_t a, uint32_t b) {
 #endif
 }
 
-// The larger one of two.
+// Returns the larger half.
 PLUMB_HD inline float LargerHalf(uint32_t word) {
   return LargerOf(__builtin_bit_cast(float, word << 16),
                   __builtin_bit_cast(float, word & 0xffff0000u));
 }
-// The largest bf16 that is not above z, twice. z is finite.
+// Returns the largest bf16 that is not above z, twice. z is finite.
 PLUMB_HD inline uint32_t BothBF16Below(float z) {
   const auto bits = __builtin_bit_cast(uint32_t, z);
   const uint32_t high = (z < 0 ? bits + 0xffffu : bits) & 0xffff0000u;

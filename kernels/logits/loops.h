@@ -1,4 +1,4 @@
-// The inner loops of the CPU reference over a chunk of a row, for the processor at hand.
+// The inner loops of the CPU reference over a chunk of a row, for the current processor.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,19 @@ struct LogitTails {
   double js = 0, variation = 0, downward[kLogitLambdas] = {};
 };
 
-// One chunk of one side as numbers: -inf where it is masked, a fault, or not allowed.
+// One chunk of one side as numbers: -inf if it is masked, a fault, or not allowed.
 struct LogitChunk {
   alignas(64) double z[kLogitChunk];
-  alignas(64) double e[kLogitChunk];  // exp(z - max) once AddSide was called
+  alignas(64) double e[kLogitChunk];  // exp(z - max) after AddSide was called
   int n = 0;
   double max = 0;
   uint32_t finite = 0, exact = 0, faults = 0;
 };
 
 struct LogitLoops {
-  // n <= kLogitChunk elements at `data`, dense, any alignment; `allowed` [n] or nullptr.
+  // Widens n <= kLogitChunk elements at `data`, dense, any alignment; `allowed` [n] or nullptr.
   void (*widen)(const std::byte* data, DType dtype, const uint8_t* allowed, int n, LogitChunk* out);
-  // side->max >= chunk->max.
+  // Requires side->max >= chunk->max.
   void (*add_side)(LogitChunk* chunk, LogitSide<double>* side);
   void (*add_common)(const LogitChunk& train, const LogitChunk& rollout, const LogitReference& r,
                      LogitSums<double>* sums);
@@ -41,9 +41,9 @@ struct LogitLoops {
                     double lse_rollout, LogitTails* tails);
 };
 
-// The best for this processor; results differ between processors by rounding alone.
+// Returns the best loops for this processor; results differ between processors only by rounding.
 const LogitLoops& LoopsOfLogits();
-// Those of any processor.
+// Returns the loops for any processor.
 const LogitLoops& PortableLogitLoops();
 
 }  // namespace plumbline

@@ -1,11 +1,13 @@
-// Two distributions over one vocabulary, row by row: the trainer's logits pi and the rollout's mu.
+// Compares two distributions over one vocabulary, row by row: the trainer's logits pi and the
+// rollout's mu.
 //
 // A row is read once: normalisers, divergences, entropies, the affine fit and the counts come from
-// sums that are carried along with running maxima. What needs both normalisers (JensenShannon,
-// total variation, the downward means) is a second read of rows that are asked for in detail.
+// sums that are carried along with running maxima. Figures that need both normalisers
+// (Jensen-Shannon, total variation, the downward means) need a second read of rows that are
+// requested in detail.
 //
-// -inf is a mask: such a logit is outside that side's support. NaN and +inf are faults: a row that
-// holds one has counts and nothing else. Units: nats.
+// -inf is a mask: such a logit is outside that side's support. NaN and +inf are faults: a row with
+// one has only counts. Units: nats.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +25,13 @@ inline constexpr int kTrain = 0, kRollout = 1;
 
 // Borrowed. `train` and `rollout` [..., V] of one shape, f32, f16 or bf16, each its own; `tokens`
 // of the leading axes, integer, absent or the sampled one, negative: none; `allowed` of train's
-// shape, bool or u8, absent or where sampling was let: all else counts as masked on both sides.
+// shape, bool or u8, absent or true where sampling was allowed: all else counts as masked on both
+// sides.
 struct LogitInput {
   TensorView train, rollout, tokens, allowed;
 };
 
-// Where a tensor's rows lie.
+// The layout of a tensor's rows.
 struct LogitPart {
   const void* data = nullptr;  // nullptr: absent
   DType dtype = DType::kUnspecified;
@@ -41,12 +44,12 @@ struct LogitPlan {
   int64_t rows = 0;
   int64_t vocabulary = 0;
   LogitPart side[2];
-  LogitPart tokens;  // of its rows alone
+  LogitPart tokens;  // only of its rows
   LogitPart allowed;
 };
 
-// One row. What is not defined is NaN: all of it but the counts in a row that is not usable, the
-// affine fit with fewer than two distinct logits in common, probabilities of an absent token.
+// One row. Undefined values are NaN: everything except the counts in a row that is not usable, the
+// affine fit with fewer than two distinct common logits, probabilities of an absent token.
 struct LogitRow {
   double lse[2];            // log of the sum of exp
   double kl_train_rollout;  // KL(pi || mu), +inf where mu masks what pi does not
@@ -65,23 +68,23 @@ struct LogitRow {
   int32_t topk_common;                  // of the 8 largest of each side, equal ones by their place
   bool usable;                          // no faults, a support in common
   bool top1_differs;                    // no logit is the largest of both sides
-  // In detail, else NaN.
+  // Set in detail, else NaN.
   double js, total_variation;
   double downward[kLogitLambdas];    // E_mu[max(0, 1 + lambda(1 - pi/mu))]
   double log_moments[kLogitThetas];  // log E_mu[exp(theta (-log mu - H))]
 };
 
-// InvalidArgument names the tensor and what was expected. Shapes and dtypes alone: the tensors may
-// be on any one device. V from 1 to 2^31 - 1.
+// Checks shapes and dtypes only: the tensors may be on any one device. V from 1 to 2^31 - 1.
+// Returns InvalidArgument with the tensor and what was expected.
 absl::Status CheckLogits(const LogitInput& input);
 
-// Of a checked input.
+// Plans a checked input.
 LogitPlan PlanLogits(const LogitInput& input);
 
-// The token of a row of host memory; -1: none. `plan.tokens` may be absent.
+// Returns the token of a row in host memory; -1: none. `plan.tokens` may be absent.
 int64_t TokenOf(const LogitPlan& plan, int64_t row);
 
-// InvalidArgument: the row's token, in host memory, is beyond the vocabulary.
+// Returns InvalidArgument if the row's token, in host memory, is beyond the vocabulary.
 absl::Status CheckToken(const LogitPlan& plan, int64_t row);
 
 // Measures one row of host tensors, of any alignment, in f64. Thread-safe.

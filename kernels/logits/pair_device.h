@@ -1,4 +1,4 @@
-// The measurement of logits/pair.h on the device that the logits lie on.
+// Runs the measurement of logits/pair.h on the device of the logits.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace plumbline {
 
-// What a launch does with a row besides its one read.
+// Options of a launch.
 struct LogitLaunch {
   const uint64_t* rows = nullptr;  // device memory, rows to measure; nullptr: 0 ... count - 1
   int64_t count = 0;
-  int64_t detailed = 0;  // of them, the first so many in detail: a second read
+  int64_t detailed = 0;  // number of leading rows that are measured in detail: a second read
 };
 
-// Loads the kernels into the current context. 0, or a cudaError_t.
+// Loads the kernels into the current context. Returns 0 or a cudaError_t.
 int LoadLogitKernels();
 
 // Enqueues the measurement to `out` [launch.count], device memory or host memory that the device
-// can write. Tokens are read there too; one beyond the vocabulary counts as none. 0, or the
-// cudaError_t of the launch. Sums are of f32 within a thread (some hundred logits) and of f64
-// beyond; differences from the CPU reference: 1e-6 of a normaliser, 1e-3 of a divergence of 1e-6
+// can write. Tokens are read there too; one beyond the vocabulary counts as none. Returns 0 or the
+// cudaError_t of the launch. Sums are in f32 within a thread (some hundred logits) and in f64
+// beyond. Differences from the CPU reference: 1e-6 of a normaliser, 1e-3 of a divergence of 1e-6
 // nats.
 int LaunchLogits(const LogitPlan& plan, const LogitLaunch& launch, int processors, LogitRow* out,
                  void* stream);

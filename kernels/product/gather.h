@@ -1,9 +1,9 @@
-// Sampled elements of a matrix product D = A B (+ C), with the rows of A and the columns of B that
-// went into them. A few rows are paired with as many columns: n vectors of each give up to n^2
-// elements, and the memory that is read grows with n alone.
+// Gathers sampled elements of a matrix product D = A B (+ C), with their rows of A and columns of
+// B. A few rows are paired with the same number of columns: n vectors of each give up to n^2
+// elements, and the memory that is read grows with n only.
 //
-// The plan is plain data and small: a kernel takes it as an argument. Its core is shared by host
-// and device.
+// The plan is plain data and small: a kernel takes it as an argument. Host and device share its
+// core.
 #pragma once
 
 #include <array>
@@ -19,20 +19,20 @@ namespace plumbline {
 inline constexpr int kProductVectors = 32;  // rows, and columns, at most
 inline constexpr int kProductElements = kProductVectors * kProductVectors;
 
-// Borrowed. `a` [..., K]: its leading axes together are the rows of A. `b` [K, N], any strides (a
-// weight [N, K] is handed over transposed). `d` [..., N] with a's leading axes. `c` is absent, of
-// d's shape, or [N].
+// Borrowed. `a` [..., K]: its leading axes together are the rows of A. `b` [K, N], any strides
+// (pass a weight [N, K] transposed). `d` [..., N] with a's leading axes. `c` is absent, of d's
+// shape, or [N].
 //
-// Scales of 8-bit and 4-bit factors: `a_scale` [..., B] with a's leading axes, or in place of them
+// Scales of 8-bit and 4-bit factors: `a_scale` [..., B] with a's leading axes, or instead of them
 // one axis of ceil(rows / a_tile); `b_scale` [B, ceil(N / b_tile)]; B = ceil(K / block). A view of
 // one element is the scale of the whole tensor. Both may be absent.
 struct ProductInput {
   TensorView a, b, d, c, a_scale, b_scale;
-  int64_t block = 0;               // products that share a scale; 0: K, one scale a row and column
-  int64_t a_tile = 0, b_tile = 0;  // neighbouring rows (columns) that share theirs; 0: 1
+  int64_t block = 0;  // products that share a scale; 0: K, one scale per row and column
+  int64_t a_tile = 0, b_tile = 0;  // neighbouring rows (columns) that share a scale; 0: 1
 };
 
-// Where one tensor's parts lie, in elements from its data.
+// The layout of one tensor's parts, in elements from its data.
 struct ProductPart {
   const void* data = nullptr;
   uint32_t size = 0;                              // bytes of an element; 0: absent
@@ -44,24 +44,24 @@ struct ProductPart {
 struct ProductPlan {
   int64_t inner = 0;    // K
   int32_t vectors = 0;  // n: rows, and columns
-  int32_t rows = 0;     // of them; fewer than n where the matrix has no more
+  int32_t rows = 0;     // rows, of these; fewer than n if the matrix has no more
   int32_t columns = 0;
   int32_t elements = 0;  // m
   int32_t blocks = 0;    // B; 0: no scales
   ProductPart a, b, d, c, a_scale, b_scale;
-  // Bytes from the start of the gathered memory: a [rows,K], b [columns,K], d [m], c [m], a_scale
-  // [rows,B], b_scale [columns,B], dense.
+  // Offsets in bytes from the start of the gathered memory: a [rows,K], b [columns,K], d [m], c
+  // [m], a_scale [rows,B], b_scale [columns,B], dense.
   uint64_t b_at = 0, d_at = 0, c_at = 0, a_scale_at = 0, b_scale_at = 0, bytes = 0;
 };
 
-// Element i pairs row i mod n with column (i + i / n) mod n, where there are such: so the first
-// min(rows, columns) of them share neither.
+// Element i pairs row i mod n with column (i + i / n) mod n, if these exist: so the first min(rows,
+// columns) elements share neither.
 struct ProductPair {
   int32_t row = 0;
   int32_t column = 0;
 };
 
-// The pairs in their order, those that exist.
+// The existing pairs in their order.
 class ProductPairs {
  public:
   PLUMB_HD ProductPairs(int32_t rows, int32_t columns)
@@ -78,19 +78,20 @@ class ProductPairs {
   int32_t rows_, columns_, n_, i_ = 0;
 };
 
-// InvalidArgument names the tensor and what was expected. Nothing of the tensors' memory is read:
-// they may be on any one device.
+// Checks the input without reading the tensors' memory: they may be on any one device. Returns
+// InvalidArgument with the tensor and what was expected.
 absl::Status CheckProduct(const ProductInput& input);
 
-// Of a checked product: which rows and columns are sampled (`key` draws them: the first of two
-// permutations), and where their elements lie. At most `vectors` of each, `elements` pairs.
+// Plans a checked product: draws the sampled rows and columns (`key`: the first of two
+// permutations), and locates their elements. At most `vectors` of each, `elements` pairs.
 ProductPlan PlanProduct(const ProductInput& input, uint64_t key, int vectors, int elements);
 
-// Number of the sampled row (of A, flattened) and column: SampleIndex of the halves of the key.
+// Return the number of the sampled row (of A, flattened) and column: SampleIndex of the halves of
+// the key.
 uint64_t SampledRow(uint64_t key, uint64_t rows, int i);
 uint64_t SampledColumn(uint64_t key, uint64_t columns, int i);
 
-// Elements that are copied, one a thread.
+// Returns the number of elements that are copied, one per thread.
 PLUMB_HD inline int64_t ProductThreads(const ProductPlan& p) {
   return (static_cast<int64_t>(p.rows) + p.columns) * (p.inner + p.blocks) +
          2 * static_cast<int64_t>(p.elements);
@@ -107,7 +108,7 @@ PLUMB_HD inline ProductPair PairAt(const ProductPlan& p, int32_t i) {
   return pairs.Next();
 }
 
-// Element `at` of the sampled vectors of one factor, or of its scales.
+// Copies element `at` of the sampled vectors of one factor, or of its scales.
 PLUMB_HD inline void CopyOfVectors(const ProductPart& part, int64_t length, bool rows, int64_t at,
                                    unsigned char* to) {
   if (part.size == 0) return;
@@ -118,9 +119,9 @@ PLUMB_HD inline void CopyOfVectors(const ProductPart& part, int64_t length, bool
 
 }  // namespace internal
 
-// Copies element `i` of ProductThreads(plan), in the order of the target, so that writes across a
-// bus are whole lines: what a device thread does. `out`: plan.bytes bytes, aligned to 16; elements
-// lie at multiples of their size.
+// Copies element `i` of ProductThreads(plan): the work of a device thread. The order is that of the
+// target, so that writes across a bus are whole lines. `out`: plan.bytes bytes, aligned to 16;
+// elements are at multiples of their size.
 PLUMB_HD inline void GatherProductOne(const ProductPlan& p, int64_t i, unsigned char* out) {
   const int64_t of_a = p.rows * p.inner, of_b = p.columns * p.inner;
   if (i < of_a) return internal::CopyOfVectors(p.a, p.inner, true, i, out);
@@ -143,7 +144,7 @@ PLUMB_HD inline void GatherProductOne(const ProductPlan& p, int64_t i, unsigned 
   internal::CopyElement(part.data, from, part.size, out + (of_d ? p.d_at : p.c_at), element);
 }
 
-// All of it, of host tensors of any alignment. Thread-safe.
+// Gathers everything, of host tensors of any alignment. Thread-safe.
 void GatherProduct(const ProductPlan& plan, std::byte* out);
 
 }  // namespace plumbline

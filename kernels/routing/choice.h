@@ -1,5 +1,5 @@
-// What the scores of one row choose, as a warp finds it: expert i on lane i % 32, with the same
-// result as base/router/scores.h in every bit. A Warp is as in routing/core.h.
+// Computes the choice of a row's scores with a warp: expert i on lane i % 32. The result equals
+// base/router/scores.h in every bit. A Warp is as in routing/core.h.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace plumbline {
 
-// An expert offered for a rank: `key` orders, `x` is the recorded value behind it.
+// An expert offered for a rank: `key` orders, `x` is its recorded value.
 struct RankCandidate {
   double key;
   double x;
@@ -23,10 +23,10 @@ PLUMB_HD inline bool RanksBefore(const RankCandidate& a, const RankCandidate& b)
   return RanksBefore(a.key, a.index, b.key, b.index);
 }
 
-// What follows is called, not copied into each slot; by value, since the state of a lane that had
-// an address would lie in memory.
+// The following functions are called, not inlined into each slot. Arguments are by value, since the
+// state of a lane with an address would be in memory.
 
-// Selection value of an expert from its recorded value.
+// Returns the selection value of an expert from its recorded value.
 PLUMB_CALLED double SelectionValue(const RouterRule& rule, double max, double sum, double x,
                                    double bias) {
   RowScale scale;
@@ -41,7 +41,8 @@ PLUMB_CALLED double SelectionTolerance(const RouterRule& rule, RowScale scale, d
   return ToleranceOf(rule, scale, x, ScoreOf(rule, scale, x), bias);
 }
 
-// A group's score, its tolerance in `x` and its number. `values`: the selection values of the row.
+// Returns a group's score, with its tolerance in `x` and its number. `values`: the selection values
+// of the row.
 PLUMB_CALLED RankCandidate ScoreGroup(const RoutingPlan& plan, RowScale scale, int64_t row,
                                       const double* bias, const double* values, int g) {
   const RouterRule& rule = plan.rule;
@@ -68,19 +69,20 @@ PLUMB_CALLED RankCandidate ScoreGroup(const RoutingPlan& plan, RowScale scale, i
   return group;
 }
 
-// `Slots`: experts a lane holds, at least ceil(E / 32).
+// `Slots`: experts per lane, at least ceil(E / 32).
 template <typename Warp, int Slots>
 class RowChoice {
   template <typename T>
   using Var = typename Warp::template Var<T>;
 
  public:
-  // `bias`: [E] or null. `values`: room for E doubles that all lanes share, used with a group limit
-  // only.
+  // `bias`: [E] or null. `values`: space for E doubles that all lanes share, used only with a group
+  // limit.
   PLUMB_DEVICE RowChoice(const RoutingPlan& plan, const double* bias, double* values)
       : plan_(plan), rule_(plan.rule), bias_(bias), values_(values) {}
 
-  // What the accessors tell is of this row then: count() and what follows it where scale().finite.
+  // Computes the choice of a row. Then the accessors describe this row: count() and those after it
+  // if scale().finite.
   PLUMB_DEVICE void Choose(int64_t row) {
     row_ = row;
     Scan();
@@ -88,7 +90,7 @@ class RowChoice {
   }
 
   PLUMB_DEVICE int64_t row() const { return row_; }
-  // The recorded score of the lane's expert in slot s.
+  // Returns the recorded score of the lane's expert in slot s.
   PLUMB_DEVICE double score(int s, int lane) const { return x_[s][lane]; }
   PLUMB_DEVICE const RowScale& scale() const { return scale_; }
   PLUMB_DEVICE int count() const { return count_; }    // chosen: top_k
@@ -100,7 +102,7 @@ class RowChoice {
  private:
   // ---- scores ----
 
-  // Fills x_: the dtype is looked at once, so that a lane's loads are under way together.
+  // Fills x_. The dtype is tested once, so that a lane's loads are in flight together.
   PLUMB_DEVICE void LoadScores(int l) {
     switch (plan_.scores.dtype) {  // one of these: IsScoreDType
       case DType::kF64:
@@ -213,7 +215,7 @@ class RowChoice {
     JudgeRanks(group_tied);
   }
 
-  // Every selection value; false when one is not finite.
+  // Computes every selection value; returns false if one is not finite.
   PLUMB_DEVICE bool FillValues() {
     Var<bool> bad;
     Warp::Each([&](int l) {
@@ -227,10 +229,10 @@ class RowChoice {
         if (rule_.limited()) values_[i] = key_[s][l];
       }
     });
-    return !Warp::Any(bad);  // also orders the writes to values_ before what reads them
+    return !Warp::Any(bad);  // also orders the writes to values_ before their reads
   }
 
-  // Closes the experts of refused groups; true when the limit is tied.
+  // Closes the experts of refused groups; returns true if the limit is tied.
   PLUMB_DEVICE bool LimitGroups() {
     Var<RankCandidate> group[Slots];
     Var<uint32_t> left;
@@ -272,7 +274,7 @@ class RowChoice {
     return WithinTolerance(last.key - refused.key, last.x, refused.x);
   }
 
-  // The best of what `left` marks on every lane, unmarked.
+  // Returns the best candidate that `left` marks on any lane, and clears its mark.
   PLUMB_DEVICE RankCandidate TakeBest(Var<RankCandidate> (&offered)[Slots], Var<uint32_t>* left) {
     Var<RankCandidate> best;
     Warp::Each([&](int l) {

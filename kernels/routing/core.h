@@ -23,27 +23,27 @@
 
 namespace plumbline {
 
-// Means of a row; 0 and false where a row has none.
+// Means of a row; 0 and false if a row has none.
 struct RowMeans {
   double entropy = 0;
   double margin = 0;
   double z = 0;
 };
 
-// For each slot: called, not copied.
+// For each slot: called, not inlined.
 PLUMB_CALLED double CalledEntropyTerm(double score, double sum) {
   return ScoreEntropyTerm(score, sum);
 }
 
-// `Slots`: experts a lane holds, at least ceil(E / 32).
+// `Slots`: experts per lane, at least ceil(E / 32).
 template <typename Warp, typename Sink, int Slots>
 class RowMeasure {
   template <typename T>
   using Var = typename Warp::template Var<T>;
 
  public:
-  // `bias`: [E] or null. `values`: room for E doubles that all lanes share, used with a group limit
-  // only. `longest`: as in RoutingRaw.
+  // `bias`: [E] or null. `values`: space for E doubles that all lanes share, used only with a group
+  // limit. `longest`: as in RoutingRaw.
   PLUMB_DEVICE RowMeasure(const RoutingPlan& plan, const double* bias, double* values,
                           uint64_t longest, Sink* sink)
       : plan_(plan), longest_(longest), sink_(sink), own_(plan, bias, values) {}
@@ -94,7 +94,7 @@ class RowMeasure {
     return means;
   }
 
-  // As ScoreEntropy (routing/row.h).
+  // Equals ScoreEntropy (routing/row.h).
   PLUMB_DEVICE double RowScoreEntropy() {
     Var<double> sum;
     Var<double> negated;
@@ -179,7 +179,8 @@ class RowMeasure {
       Count(&RoutingCounts::unexplained);
   }
 
-  // Bit s: the map is not 0 at the lane's expert of slot s. Its dtype's width is looked at once.
+  // Returns bit s if the map is not 0 at the lane's expert of slot s. Its dtype's width is tested
+  // once.
   PLUMB_DEVICE uint32_t MapSlots(int l) const {
     switch (DTypeSize(plan_.map.dtype)) {
       case 1:
@@ -257,7 +258,7 @@ class RowMeasure {
     });
   }
 
-  // -1 without a position that can be told; bad_position reports those.
+  // Returns -1 without a valid position; bad_position reports invalid ones.
   PLUMB_DEVICE int BinOfRow() const {
     if (!plan_.position.present()) return -1;
     const int64_t p = plan_.position.Integer(own_.row());

@@ -1,5 +1,5 @@
-// What the routing kernel shares among the lanes of a warp and the threads of a block. Only for
-// routing.cu.
+// Data that the routing kernel shares among the lanes of a warp and the threads of a block. Only
+// for routing.cu.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@ namespace plumbline {
 
 constexpr unsigned kAll = 0xffffffffu;
 
-// What a row's reductions need beside the warp itself.
+// The reductions of a row, in addition to the warp's own.
 struct RoutingWarp : DeviceWarp {
   template <typename T>
   __device__ __forceinline__ static T Sum(const Var<T>& var) {
@@ -66,7 +66,7 @@ struct DeviceOps {
   __device__ __forceinline__ static uint32_t Add(uint32_t* p, uint32_t n) {
     return atomicAdd(p, n);
   }
-  // Most offers do not raise a maximum: a look first saves the atomic.
+  // Most offers do not raise a maximum: reading first saves the atomic.
   __device__ __forceinline__ static void Max(uint64_t* p, uint64_t v) {
     if (Peek(p) < v) atomicMax(AsWord(p), static_cast<Word>(v));
   }
@@ -101,7 +101,7 @@ struct BlockSink {
   __device__ void BadIndex(uint64_t key) { atomicMin(AsWord(bad_index), static_cast<Word>(key)); }
 };
 
-// Sum of one value a thread as the tree that RoutingRaw describes; thread 0 has it.
+// Sums one value per thread as the tree in RoutingRaw's comment; thread 0 gets the result.
 __device__ inline double SumTree(double* shared, double v) {
   shared[threadIdx.x] = v;
   for (int step = kTileRows / 2; step > 0; step /= 2) {

@@ -1,7 +1,7 @@
-// The routing measurement on a device: a few small launches on the caller's stream and one over the
-// scores, which are read once. Where the record says what was kept, the pools' ids are entered
-// before it and the pools' cells folded after it; the sequences are looked at, and a witness looked
-// up, only when something was refused. No synchronisation, no allocation.
+// Runs the routing measurement on a device: a few small launches on the caller's stream and one
+// over the scores, which are read once. If it is recorded which choices were kept, the pools' ids
+// are entered before it and the pools' cells folded after it. Sequences and a witness are examined
+// only if a choice was refused. No synchronisation, no allocation.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,30 @@
 
 namespace plumbline {
 
-// Device memory that one call of up to `tokens` rows and `experts` experts needs while it runs;
-// 256-byte aligned. About 40 KiB, 18 KiB an expert and 24 bytes per 256 rows.
+// Returns the device memory that one call of up to `tokens` rows and `experts` experts needs while
+// it runs; 256-byte aligned. About 40 KiB, 18 KiB per expert and 24 bytes per 256 rows.
 size_t RoutingWorkspaceBytes(int64_t tokens, int experts);
 
-// Loads every kernel into the current context: one that is first loaded by its launch may make that
-// launch wait for the device. 0, or a cudaError_t.
+// Loads every kernel into the current context: a kernel that is first loaded by its launch may make
+// that launch wait for the device. Returns 0 or a cudaError_t.
 int LoadRoutingKernels();
 
 // Enqueues the measurement of `plan` (PlanRouting's, of tensors on the current device) on `stream`
-// (a cudaStream_t of that device). When the stream gets there, *result is written whole: device
-// memory, or host memory the device can write (pinned). Wait for the stream (or an event) before
-// reading it, then call FinishRouting(plan, *result, &stats), which gives what SummariseRouting
-// would: same integers, same bits of the means.
+// (a cudaStream_t of that device). When the stream reaches it, *result is written completely:
+// device memory, or host memory that the device can write (pinned). Wait for the stream (or an
+// event) before reading it, then call FinishRouting(plan, *result, &stats), which gives the result
+// of SummariseRouting: same integers, same bits of the means.
 //
-// `processors`: multiprocessors of the device. Workspace, result and the tensors must live until
-// the stream has passed. Calls that share a workspace must be on one stream, one after another. 0,
-// or the cudaError_t of a launch. Thread-safe.
+// `processors`: multiprocessors of the device. Workspace, result and the tensors must exist until
+// the stream has passed. Calls that share a workspace must be on one stream, one after another.
+// Returns 0 or the cudaError_t of a launch. Thread-safe.
 int LaunchRouting(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
                   void* stream);
 
-// What a graph is to hold of one call (graph_slot.h): enqueued on a stream that is being captured.
-// `workspace`: as LaunchRouting's; with call and tensors it must live as long as the graph. Calls
-// that share a workspace must be on one stream of one capture. 0, or a cudaError_t. Thread-safe.
+// Enqueues one call's part of a graph (graph_slot.h) on a stream that is being captured.
+// `workspace`: as LaunchRouting's; with call and tensors it must exist as long as the graph. Calls
+// that share a workspace must be on one stream of one capture. Returns 0 or a cudaError_t.
+// Thread-safe.
 int CaptureRouting(const RoutingPlan& plan, int processors, void* workspace, const GraphCall& call,
                    void* stream);
 

@@ -1,5 +1,5 @@
-// What the CPU reference and the device kernel of the routing measurement share besides a row's
-// arithmetic: the checked description of a call, and the raw counts that both produce.
+// Data that the CPU reference and the device kernel of the routing measurement share, in addition
+// to a row's arithmetic: the checked description of a call, and the raw counts of both.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plumbline {
 
-// Rows are summed in tiles of this many, whatever the launch shape: see RoutingRaw.
+// The number of rows in a tile of a sum, whatever the launch shape: see RoutingRaw.
 inline constexpr int kTileRows = 256;
 inline constexpr int kDropBins = 16;
 inline constexpr uint64_t kNothingBad = ~uint64_t{0};
@@ -33,10 +33,10 @@ struct StridedView {
   }
 };
 
-// Where the record of the choices comes from.
+// The source of the recorded choices.
 enum class RecordedChoice : uint8_t {
   kNone,     // nothing recorded: own choices are the load
-  kIndices,  // topk_indices, with keep_mask, routing_map or neither to say what was kept
+  kIndices,  // topk_indices, with keep_mask, routing_map or neither for what was kept
   kMap,      // routing_map alone
 };
 
@@ -58,7 +58,7 @@ struct RoutingPlan {
   StridedView padding;
   StridedView pool;
   StridedView sequence;
-  bool fates_known = false;  // what was kept of the choices is recorded: pools are measured
+  bool fates_known = false;  // it is recorded which choices were kept: pools are measured
   bool units_known = false;  // and so is the order within each sequence
 };
 
@@ -80,18 +80,18 @@ struct RoutingCounts {
   uint32_t refused[kMaxExperts];
 };
 
-// Bounds of what is measured pool by pool: with more, that part is absent.
+// Limits of the measurement pool by pool: beyond them, that part is absent.
 inline constexpr uint32_t kMaxPools = 64;
 inline constexpr uint32_t kMaxUnits = 1024;  // sequences, counted in each pool that they are in
 inline constexpr int64_t kMaxUnitPosition = int64_t{1} << 36;
 
-// What the (expert, pool) cells say together: see kernels/routing/pools.h. Words that start as zero
-// and only grow; "least" as the complement.
+// Figures of the (expert, pool) cells together: see kernels/routing/pools.h. Words that start as
+// zero and only grow; "least" as the complement.
 struct RoutingPools {
   uint32_t pools;  // distinct; kMaxPools + 1: more
   uint32_t units;  // distinct; kMaxUnits + 1: more; 0: not known
   uint32_t refusing_cells;
-  uint32_t separable_cells;  // of these, with every score kept >= every score refused
+  uint32_t separable_cells;  // of these, those in which every score kept >= every score refused
   uint32_t inverted_cells;   // (expert, unit): a refusal before an admission
   int32_t expert;            // of the witness
   uint64_t most_held;
@@ -102,7 +102,7 @@ struct RoutingPools {
   int64_t admitted_row;
 };
 
-// The measurement as it comes from either form.
+// The raw result of either form.
 //
 // Floating sums do not depend on the launch shape: the values of 256 consecutive rows (a tile; rows
 // without a value are zero) are added as a binary tree, v[i] += v[i + step] for step = 128 .. 1;
@@ -115,11 +115,11 @@ struct RoutingRaw {
   uint64_t longest;  // 1 + the largest position of a non-padding row; 0 without positions
   uint64_t
       bad_index;  // row << 38 | choice << 32 | value as i32 of the first bad index, or kNothingBad
-  uint64_t bad_position;  // row << 32 | value as i32, likewise
+  uint64_t bad_position;  // row << 32 | value as i32, in the same form
   RoutingPools pools;
 };
 
-// Value in the low half of a "first bad" key: saturated, since only the text shows it.
+// Returns the value in the low half of a "first bad" key: saturated, since it is only printed.
 PLUMB_HD inline uint32_t KeyValue(int64_t v) {
   const int64_t low = -2147483647 - 1;
   const int64_t high = 2147483647;
@@ -135,19 +135,19 @@ PLUMB_HD inline uint64_t BadPositionKey(int64_t row, int64_t value) {
 // Positions at or above this are refused: position * 16 must not overflow.
 inline constexpr int64_t kMaxPosition = int64_t{1} << 58;
 
-// Bin of a position below `longest`: 16 equal bins.
+// Returns the bin of a position below `longest`: 16 equal bins.
 PLUMB_HD inline int DropBin(int64_t position, uint64_t longest) {
   return static_cast<int>(static_cast<uint64_t>(position) * kDropBins / longest);
 }
 
-// Checks shapes, dtypes and options (not the values). InvalidArgument names the tensor. Tensors
-// may be on the host or a device, but all on the same.
+// Checks shapes, dtypes and options (not the values). Returns InvalidArgument with the tensor.
+// Tensors may be on the host or a device, but all on the same one.
 absl::Status PlanRouting(const RoutingInput& in, RoutingPlan* plan);
 
-// The CPU reference's part between the two: host tensors only.
+// Does the CPU reference's part between the two: host tensors only.
 RoutingRaw MeasureRouting(const RoutingPlan& plan, int threads);
 
-// Turns raw counts into statistics; InvalidArgument for a bad index or position. Reuses the
+// Turns raw counts into statistics; returns InvalidArgument for a bad index or position. Reuses the
 // vectors of `out`.
 absl::Status FinishRouting(const RoutingPlan& plan, const RoutingRaw& raw, RoutingStats* out);
 

@@ -1,14 +1,15 @@
-// Who held what in each pool: the part of the routing measurement that knows which tokens competed.
+// Counts the loads in each pool: the part of the routing measurement that knows which tokens
+// competed.
 //
 // A cell is an (expert, pool) pair, a unit a sequence within a pool. Each choice with a known fate
-// adds to its cell (held, refused, the lowest score kept, the highest refused) and to its unit's
-// (the first refusal and the last admission in time); a fold over the cells gives RoutingPools, of
-// fixed size, and only where a unit shows an inversion is a witness looked up. Everything is a sum,
-// a minimum or a maximum of integers, so no order of threads changes a bit. The same text runs on a
-// device and on the host: `Ops` has
-//   Add(u32*, n)  returns what was there      Max(u64*, v)
-//   Swap(u64*, expected, desired)             compare and swap, returns what was there
-//   Peek(p)                                   a load that other threads' stores may reach
+// adds to its cell (held, refused, the lowest score kept, the highest refused) and to that of its
+// unit (the first refusal and the last admission in time). A fold over the cells gives
+// RoutingPools, of fixed size. A witness is looked up only if a unit shows an inversion. Everything
+// is a sum, a minimum or a maximum of integers, so no order of threads changes a bit. The same code
+// runs on a device and on the host. `Ops` has
+//   Add(u32*, n)  returns the former value     Max(u64*, v)
+//   Swap(u64*, expected, desired)             compare and swap, returns the former value
+//   Peek(p)                                   a load that sees other threads' stores
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,14 @@ namespace plumbline {
 
 // ---- memory --------------------------------------------------------------------------------
 
-// 64-bit ids to dense numbers 0, 1, ...; open addressing. Zeroed before use.
+// Maps 64-bit ids to dense numbers 0, 1, ...; open addressing. Zeroed before use.
 template <uint32_t Most>
 struct IdTable {
   static constexpr uint32_t kMost = Most;
   static constexpr uint32_t kSlots = 2 * Most;  // a power of two
   uint64_t key[kSlots];                         // 0: free
   uint32_t number[kSlots];
-  uint32_t count;  // beyond kMost: there are too many, and the numbers are not to be used
+  uint32_t count;  // if above kMost, there are too many, and the numbers must not be used
 };
 
 // Zero is the start of every field: minima are kept as maxima of the complement.
@@ -48,7 +49,7 @@ struct PoolTables {
   IdTable<kMaxUnits> units;
 };
 
-// All that one call works in; the cells are [number][expert].
+// The memory of one call; the cells are [number][expert].
 struct PoolMemory {
   PoolTables* tables = nullptr;  // null: not measured
   PoolCell* cells = nullptr;
@@ -57,7 +58,7 @@ struct PoolMemory {
 
 // ---- keys ----------------------------------------------------------------------------------
 
-// Orders as the value does, and is never 0; NaN has none.
+// Orders like the value, and is never 0; NaN has no key.
 PLUMB_HD inline uint64_t OrderKey(double x) {
   const uint64_t bits = __builtin_bit_cast(uint64_t, x == 0 ? 0.0 : x);
   return (bits >> 63) != 0 ? ~bits : bits | 0x8000000000000000ull;
@@ -79,7 +80,7 @@ PLUMB_HD inline uint64_t UnitKey(const RoutingPlan& plan, int64_t row) {
   return NotZero(Spread(PoolKey(plan, row) + static_cast<uint64_t>(plan.sequence.Integer(row))));
 }
 
-// Position and row in one word, so that the first and the last name their rows; never 0.
+// Packs position and row in one word, so that the first and the last identify their rows; never 0.
 inline constexpr int kRowBits = 27;
 PLUMB_HD inline uint64_t TimeOf(int64_t position, int64_t row) {
   return static_cast<uint64_t>(position) << kRowBits | static_cast<uint64_t>(row + 1);
@@ -90,7 +91,7 @@ PLUMB_HD inline int64_t RowOfTime(uint64_t time) {
 
 // ---- counting ------------------------------------------------------------------------------
 
-// Enters an id; its number is settled once every id has been entered.
+// Enters an id; its number is final once every id has been entered.
 template <typename Ops, uint32_t Most>
 PLUMB_DEVICE void EnterId(uint64_t key, IdTable<Most>* table) {
   using Table = IdTable<Most>;
@@ -107,7 +108,7 @@ PLUMB_DEVICE void EnterId(uint64_t key, IdTable<Most>* table) {
   }
 }
 
-// The number of an id that was entered into a table that did not overflow.
+// Returns the number of an id that was entered into a table that did not overflow.
 template <uint32_t Most>
 PLUMB_HD inline uint32_t NumberOf(uint64_t key, const IdTable<Most>& table) {
   uint32_t slot = static_cast<uint32_t>(key) & (IdTable<Most>::kSlots - 1);
@@ -129,8 +130,8 @@ PLUMB_DEVICE void EnterRow(const RoutingPlan& plan, int64_t row, const PoolMemor
   if (plan.units_known) EnterId<Ops>(UnitKey(plan, row), &m.tables->units);
 }
 
-// A choice whose fate is known. Refused choices of padding rows are nobody's loss and not passed
-// on.
+// Counts a choice with a known fate. Refused choices of padding rows are no loss and are not
+// passed.
 template <typename Ops>
 PLUMB_CALLED void CountFate(const RoutingPlan& plan, PoolMemory m, int64_t row, int32_t e,
                             bool kept, bool padding) {
@@ -164,7 +165,7 @@ PLUMB_CALLED void CountFate(const RoutingPlan& plan, PoolMemory m, int64_t row, 
 
 // ---- folding -------------------------------------------------------------------------------
 
-// One cell's part; `result` starts as zeros but for what EndPools sets.
+// Folds one cell; `result` starts as zeros except the fields that EndPools sets.
 template <typename Ops>
 PLUMB_DEVICE void FoldCell(const PoolCell& cell, RoutingPools* result) {
   Ops::Max(&result->most_held, cell.held);
@@ -177,7 +178,7 @@ PLUMB_DEVICE void FoldCell(const PoolCell& cell, RoutingPools* result) {
   if (apart) Ops::Add(&result->separable_cells, 1);
 }
 
-// The key of the witness: the inversion with the lowest refused row, then the lowest expert.
+// Folds the key of the witness: the inversion with the lowest refused row, then the lowest expert.
 template <typename Ops>
 PLUMB_DEVICE void FoldUnitCell(const UnitCell& cell, int32_t expert, RoutingPools* result) {
   if (cell.first_refused == 0 || cell.last_kept == 0) return;
@@ -188,7 +189,7 @@ PLUMB_DEVICE void FoldUnitCell(const UnitCell& cell, int32_t expert, RoutingPool
   Ops::Max(&result->witness, ~(row << 16 | static_cast<uint64_t>(expert)));
 }
 
-// By one thread, after the folds.
+// Called by one thread, after the folds.
 PLUMB_HD inline void EndPools(const RoutingPlan& plan, const PoolMemory& m, RoutingPools* result) {
   if (m.tables == nullptr) return;
   const uint32_t pools = m.tables->pools.count;

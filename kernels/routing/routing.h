@@ -1,4 +1,4 @@
-// One router call, measured: what own scores would have chosen, what was recorded, who was refused.
+// Measures one router call: the choice of its own scores, the recorded choice, and the refusals.
 //
 // One pass over the scores. The device kernel (routing/device.h) and this CPU reference share each
 // row's arithmetic (base/router/scores.h, routing/row.h) and agree bit for bit, means included.
@@ -13,8 +13,8 @@
 
 namespace plumbline {
 
-// The tensors of one call. T tokens, E experts, k choices. Views are borrowed for the call.
-// Absent ones are default TensorViews. Integers of any width, masks bool or u8, any strides.
+// The tensors of one call. T tokens, E experts, k choices. Views are borrowed for the call. Absent
+// ones are default TensorViews. Integers of any width, masks bool or u8, any strides.
 struct RoutingInput {
   TensorView scores;  // [T,E] f64/f32/f16/bf16, required
   bool scores_are_logits = true;
@@ -35,13 +35,14 @@ struct RoutingInput {
   GroupScore group_score = GroupScore::kAbsent;  // absent: max
 };
 
-// What each expert held in each pool (pool_id; without it, the whole call is one), shrunk to
-// counts. A cell is an (expert, pool) pair. Only where the record says what was kept.
+// The loads of experts in pools (pool_id; without it, the whole call is one), reduced to counts. A
+// cell is an (expert, pool) pair. Only if it is recorded which choices were kept.
 struct RoutingPoolStats {
-  bool measured = false;  // false: nothing below is set (no fates recorded, or over 64 pools)
+  bool measured = false;  // false: the members below are not set (no fates recorded, or over 64
+                          // pools)
   uint32_t pools = 0;
   uint32_t refusing_cells = 0;
-  uint32_t separable_cells = 0;      // of these: no score refused is above a score kept
+  uint32_t separable_cells = 0;      // of these: no refused score is above a kept score
   uint64_t most_held = 0;            // by any cell, padding included
   uint64_t least_held_refusing = 0;  // both equal: a capacity is exhibited
   uint64_t most_held_refusing = 0;
@@ -55,13 +56,14 @@ struct RoutingPoolStats {
   int32_t expert = -1;
 };
 
-// Means are over the rows they are defined on, NaN where there is none.
+// Means are over the rows on which they are defined, NaN if there are none.
 struct RoutingStats {
   uint64_t tokens = 0;  // rows, padding included
   uint64_t padding = 0;
   uint64_t tied = 0;         // non-padding rows whose own choice the recorded precision leaves open
   uint64_t non_finite = 0;   // non-padding rows with a NaN, a +inf or fewer than k candidates
-  uint64_t unexplained = 0;  // untied finite rows whose recorded choice is not their own scores'
+  uint64_t unexplained = 0;  // untied finite rows whose recorded choice differs from that of their
+                             // own scores
   uint64_t choices = 0;      // made by non-padding rows, kept or not
   uint64_t dropped = 0;      // of these, refused
   std::vector<uint32_t> load;     // [E] kept, padding included: it takes capacity too
@@ -79,21 +81,21 @@ struct RoutingStats {
   RoutingPoolStats pools;
 };
 
-// Bounds beside kMaxExperts and kMaxTopK (base/router/scores.h).
+// Limits in addition to kMaxExperts and kMaxTopK (base/router/scores.h).
 inline constexpr int64_t kMaxTokens = int64_t{1} << 26;
 
-// What was chosen and refused comes from what was recorded:
-// - topk_indices: its entries are the choices; keep_mask, else routing_map, says which were kept.
-// - routing_map alone: its entries were kept. An untied row that keeps fewer than k experts, all of
-//   its own choice, was refused the rest of that choice; other rows do not say whom they refused.
+// Measures a call. Choices and refusals come from the record:
+// - topk_indices: its entries are the choices; keep_mask, else routing_map, gives the kept ones.
+// - routing_map alone: its entries were kept. If an untied row keeps fewer than k experts, all of
+//   its own choice, the rest of that choice was refused; other rows do not show their refusals.
 // - neither: each finite row's own choice is its load.
-// A routing_map entry whose probability in probs [T,E] is zero is not kept.
-// A score of -inf masks its expert: it is no candidate, and no statistic sees it
-// (base/router/rule.h).
+// A routing_map entry whose probability in probs [T,E] is zero is not kept. A score of -inf masks
+// its expert: it is no candidate, and no statistic includes it (base/router/rule.h).
 //
-// Shapes, dtypes and ranges are checked, indices too: InvalidArgument names the tensor and what was
-// expected. NaN and infinity are data, not errors. Host tensors only. Thread-safe. `threads`: how
-// many may work on it, the caller's included; the result is the same bits for any number.
+// Shapes, dtypes, ranges and indices are checked: returns InvalidArgument with the tensor and what
+// was expected. NaN and infinity are data, not errors. Host tensors only. Thread-safe. `threads`:
+// the number of threads that may work on it, including the caller's; the result has the same bits
+// for any number.
 absl::Status SummariseRouting(const RoutingInput& in, RoutingStats* out, int threads = 1);
 
 }  // namespace plumbline

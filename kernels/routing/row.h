@@ -1,5 +1,5 @@
-// What of one row goes into the routing measurement besides its choice (base/router/scores.h):
-// statistics of the scores, and which recorded choices were kept. Host and device.
+// Parts of one row in the routing measurement except its choice (base/router/scores.h): statistics
+// of the scores, and which recorded choices were kept. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,34 @@
 
 namespace plumbline {
 
-// H(softmax(x)) in nats: ln Z - sum(e (x - max)) / Z.
+// Returns H(softmax(x)) in nats: ln Z - sum(e (x - max)) / Z.
 PLUMB_HD inline double LogitEntropy(const RowScale& row) {
   return PortableLog(row.sum) - row.weighted / row.sum;
 }
 
-// logsumexp(x)^2.
+// Returns logsumexp(x)^2.
 PLUMB_HD inline double SquaredLogSum(const RowScale& row) {
   const double lse = row.max + PortableLog(row.sum);
   return lse * lse;
 }
 
-// -p ln p of one score in a row that sums to `sum`; 0 at 0.
+// Returns -p ln p of one score in a row that sums to `sum`; 0 at 0.
 PLUMB_HD inline double ScoreEntropyTerm(double score, double sum) {
   const double p = score / sum;
   return p < 2.2250738585072014e-308 ? 0.0 : -p * PortableLog(p);
 }
 
-// True when a row's sum of scores can be scaled to 1: no score was negative, the sum is positive.
+// Returns true if a row's sum of scores can be scaled to 1: no score was negative, the sum is
+// positive.
 PLUMB_HD inline bool Normalisable(double smallest, double sum) {
   return smallest >= 0 && sum >= 2.2250738585072014e-308 && IsFiniteValue(sum);
 }
 
-// What a recorded score adds to its row's sum: a masked expert has no share.
+// Returns a recorded score's part of its row's sum: a masked expert has no share.
 PLUMB_HD inline double ShareOf(double x) { return IsMasked(x) ? 0.0 : x; }
 
-// H of non-negative scores scaled to sum 1; NaN when they cannot be. Lane order as ScaleRow.
+// Returns H of non-negative scores scaled to sum 1; NaN if they cannot be scaled. Lane order as
+// ScaleRow.
 inline double ScoreEntropy(const double* x, int experts) {
   double sum_lane[kRowLanes] = {};
   double term_lane[kRowLanes] = {};
@@ -54,17 +56,18 @@ inline double ScoreEntropy(const double* x, int experts) {
   return internal::SumLanes(term_lane);
 }
 
-// Padded-to-capacity maps carry true entries of probability zero. NaN is not zero.
+// Returns true if the entry has a probability: maps padded to capacity have true entries of
+// probability zero. NaN is not zero.
 PLUMB_HD inline bool HasProbability(const RoutingPlan& plan, int64_t row, int64_t e) {
   return !plan.probs_by_expert || plan.probs.Number(row, e) != 0;
 }
 
-// Was expert e of this row kept, by the routing map?
+// Returns true if the routing map keeps expert e of this row.
 PLUMB_HD inline bool KeptInMap(const RoutingPlan& plan, int64_t row, int64_t e) {
   return plan.map.Integer(row, e) != 0 && HasProbability(plan, row, e);
 }
 
-// Was the j-th recorded choice, expert e, kept?
+// Returns true if the j-th recorded choice, expert e, was kept.
 PLUMB_HD inline bool KeptIndex(const RoutingPlan& plan, int64_t row, int j, int64_t e) {
   if (plan.keep.present()) return plan.keep.Integer(row, j) != 0;
   return !plan.map.present() || KeptInMap(plan, row, e);

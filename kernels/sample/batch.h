@@ -1,4 +1,4 @@
-// Sampled elements of many tensors, gathered by one launch.
+// Gathers sampled elements of many tensors by one launch.
 #pragma once
 
 #include <cstddef>
@@ -18,31 +18,31 @@ struct GatherItem {
   StridedAxes axes;
   int64_t samples;
   int64_t first_span;  // samples of the tensors before this one
-  uint64_t result;     // where its elements go, in bytes
+  uint64_t result;     // destination of its elements, in bytes
   uint32_t size;       // of one element
   uint32_t padding;
 };
 
-// So many are the arguments of one launch (core/batch_launches.h).
+// The number of gathers in the arguments of one launch (core/batch_launches.h).
 inline constexpr int kGathersOfLaunch = 23;
 
 struct GatherRequest {
   TensorView tensor;
-  std::span<const uint64_t> indices;  // in C order; of the caller's, until Plan returns
+  std::span<const uint64_t> indices;  // in C order; owned by the caller until Plan returns
 };
 
-// Of one checked tensor: everything but its place in a batch.
+// Plans one checked tensor: everything except its place in a batch.
 GatherItem PlanItem(const TensorView& tensor, int64_t samples);
-// What its elements take: every tensor's begin aligned to any element.
+// Returns the bytes of its elements: every tensor begins at an alignment for any element.
 inline uint64_t GatherBytes(DType t, int64_t samples) {
   return (static_cast<uint64_t>(samples) * DTypeSize(t) + 7) / 8 * 8;
 }
 
-// The gathers of one launch. Immutable, copyable; the views' memory is the caller's.
+// The gathers of one launch. Immutable, copyable; the caller owns the views' memory.
 class GatherBatch {
  public:
-  // Tensors of any dtype and strides, all on one device (or, for tests, the host). InvalidArgument
-  // names the tensor by its number, or an index beyond it.
+  // Plans tensors of any dtype and strides, all on one device (or, for tests, the host). Returns
+  // InvalidArgument with the number of the tensor, or an index beyond it.
   static absl::StatusOr<GatherBatch> Plan(std::span<const GatherRequest> requests);
 
   const std::vector<GatherItem>& items() const { return items_; }
@@ -53,7 +53,8 @@ class GatherBatch {
   // Writes the items to the begin of a launch's staging memory.
   void Put(std::byte* staging) const;
 
-  // The elements of each tensor, dense, in the order of its indices: what GatherSamples gives.
+  // Returns the elements of each tensor, dense, in the order of its indices: the result of
+  // GatherSamples.
   std::vector<std::vector<std::byte>> Finish(const std::byte* results) const;
 
  private:
@@ -62,7 +63,7 @@ class GatherBatch {
   BatchShape shape_;
 };
 
-// Copies sample `i` of the item: what a device thread does.
+// Copies sample `i` of the item: the work of a device thread.
 PLUMB_HD inline void GatherOne(const GatherItem& item, int64_t i, uint64_t index,
                                unsigned char* results) {
   const int64_t from = item.axes.Offset(static_cast<int64_t>(index));

@@ -1,6 +1,6 @@
-// A call that is not captured, in one launch: its items are arguments, the trainer's sampled
-// elements leave at its begin, its last block writes the results to pinned memory and leaves zeros
-// for the next. Arithmetic that kernels and their emulation share; see replay.h for graphs.
+// A call outside of graphs, in one launch: its items are arguments, the trainer's sampled elements
+// are copied at its begin, and its last block writes the results to pinned memory and leaves zeros
+// for the next launch. Arithmetic that kernels and their emulation share; see replay.h for graphs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace plumbline {
 
-// What a launch copies to pinned memory besides: sampled elements, or one row. An argument of the
+// Data that a launch also copies to pinned memory: sampled elements, or one row. An argument of the
 // launch; addresses are the device's.
 struct SampledPart {
   uint32_t gathers = 0;
@@ -26,7 +26,7 @@ struct SampledPart {
   GatherItem gather[kGraphGathers];  // set up to `gathers`
 };
 
-// Where a launch's results lie, `words` of four bytes, and where they go.
+// The place of a launch's results, `words` of four bytes, and their destination.
 struct EagerCall {
   uint32_t* arrived = nullptr;  // blocks that are done; 0 between launches
   uint32_t* results = nullptr;  // zeros between launches
@@ -34,7 +34,7 @@ struct EagerCall {
   uint64_t words = 0;
 };
 
-// Of a launch whose results begin `result` bytes from the batch's first.
+// Returns the call of a launch whose results begin `result` bytes after the batch's first.
 inline EagerCall EagerAt(const BatchShape& batch, const BatchMemory& memory, uint64_t result,
                          uint64_t result_bytes) {
   auto* on = static_cast<unsigned char*>(memory.workspace);
@@ -43,7 +43,7 @@ inline EagerCall EagerAt(const BatchShape& batch, const BatchMemory& memory, uin
           reinterpret_cast<uint32_t*>(to), result_bytes / sizeof(uint32_t)};
 }
 
-// Block `number` of `blocks` begins.
+// Begins block `number` of `blocks`.
 template <typename Block>
 PLUMB_DEVICE void BeginEager(const Block& block, const SampledPart& part, int threads,
                              uint32_t number, uint32_t blocks) {
@@ -67,8 +67,8 @@ PLUMB_DEVICE void BeginEager(const Block& block, const SampledPart& part, int th
   });
 }
 
-// The block ends, and has added what it measured to the results. `last`: the block's common memory,
-// and of no other use any more.
+// Ends the block, after it has added its measurements to the results. `last`: shared memory of the
+// block that is no longer in use.
 template <typename Block>
 PLUMB_DEVICE void EndEager(const Block& block, const EagerCall& call, int threads, uint32_t blocks,
                            uint32_t* last) {

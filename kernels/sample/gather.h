@@ -1,4 +1,4 @@
-// A few elements of a tensor, packed: what a sample holds.
+// Copies a few elements of a tensor, packed: the content of a sample.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace plumbline {
 
 // Copies the elements at `indices` (C order in the tensor's shape, any order, repeats allowed) to
 // `out`, dense, in the tensor's dtype: indices.size() * DTypeSize bytes. Host tensors of any
-// strides and alignment. InvalidArgument for an index beyond the tensor (nothing of `out` is then
-// to be used) and for a tensor that is no host tensor of a known dtype. Thread-safe.
+// strides and alignment. Returns InvalidArgument for an index beyond the tensor (then `out` must
+// not be used) and for a tensor that is no host tensor of a known dtype. Thread-safe.
 absl::Status GatherSamples(const TensorView& tensor, std::span<const uint64_t> indices,
                            std::byte* out);
 
-// The out.size() <= count indices that `key` draws from [0, count), ascending.
+// Writes the out.size() <= count indices that `key` draws from [0, count), ascending.
 void DrawIndices(uint64_t key, uint64_t count, std::span<uint64_t> out);
 
-// The min(count, most) of them.
+// Returns min(count, most) indices.
 std::vector<uint64_t> SampleIndices(uint64_t key, uint64_t count, uint32_t most = kMaxSamples);
 
 }  // namespace plumbline

@@ -1,9 +1,9 @@
-// A captured call (core/graph_slot.h) whose replay is one launch: what each of its blocks does
-// before and after it measures. Arithmetic that kernels and their emulation share.
+// A captured call (core/graph_slot.h) whose replay is one launch: the work of each block before and
+// after it measures. Arithmetic that kernels and their emulation share.
 //
-// A block asks for the section itself, copies its share of the sampled elements there, measures if
-// there is a section, and tells what it was told. The last one to do so writes the results, if all
-// were told the same and the step is still open, and moves the slot on.
+// A block reads the section, copies its share of the sampled elements there, measures if there is a
+// section, and adds the value that it read to a sum. The last block writes the results if all
+// blocks read the same value and the step is still open, and moves the slot on.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace plumbline {
 
-// A row may be long, and the bus wants many bytes under way; but each block that copies asks across
-// the bus first.
+// A row may be long, and the bus needs many bytes in flight; but each block that copies must first
+// read across the bus.
 inline constexpr uint32_t kReplayCopiers = 16;
 
-// A block's common memory.
+// Shared memory of a block.
 struct ReplayPlace {
   uint64_t told;
   ReplayEnd end;
-  uint64_t results_at;  // 0: they do not leave
+  uint64_t results_at;  // 0: they are not delivered
   GraphWork work;
   GatherItem items[kGraphGathers];
 };
@@ -31,12 +31,12 @@ PLUMB_HD inline uint32_t CopiersOf(uint32_t blocks) {
   return blocks < kReplayCopiers ? blocks : kReplayCopiers;
 }
 
-// A section that was given up under the replay may hold anything by now.
+// Bounds the count: a section that was given up during the replay may contain anything.
 PLUMB_HD inline uint32_t GathersOf(const GraphWork& work) {
   return work.gathers <= kGraphGathers ? work.gathers : 0;
 }
 
-// One of `threads` threads' part, of a section that may be written.
+// Does one thread's part, of `threads` threads, for a section that may be written.
 PLUMB_HD inline void GatherElements(const ReplayPlace& place, uint64_t section, int64_t thread,
                                     int64_t threads) {
   const GraphWork& work = place.work;
@@ -50,8 +50,8 @@ PLUMB_HD inline void GatherElements(const ReplayPlace& place, uint64_t section, 
   }
 }
 
-// Block `number` of `blocks` begins: the section that it measures for, or 0. Elements leave at
-// once: they are the trainer's own.
+// Begins block `number` of `blocks`: returns the section for which it measures, or 0. Elements are
+// copied at once, because they belong to the trainer.
 template <typename Block>
 PLUMB_DEVICE uint64_t BeginBlock(const Block& block, const GraphCall& call, int threads,
                                  uint32_t number, uint32_t blocks, ReplayPlace* place) {
@@ -72,12 +72,12 @@ PLUMB_DEVICE uint64_t BeginBlock(const Block& block, const GraphCall& call, int 
       CopyRows(place->work, told, of_all, all);
     });
   }
-  block.Sync();  // the place may be used for other things
+  block.Sync();  // the place may be reused
   return told;
 }
 
-// The block ends, and has added what it measured to the results, `words` of four bytes that are
-// zero between replays.
+// Ends the block, after it has added its measurements to the results, `words` of four bytes that
+// are zero between replays.
 template <typename Block>
 PLUMB_DEVICE void EndBlock(const Block& block, const GraphCall& call, int threads, uint32_t number,
                            uint32_t blocks, uint64_t told, uint32_t* results, uint64_t words,

@@ -1,4 +1,4 @@
-// Many tensors measured by one launch: what the device is told of each, and what comes back.
+// Measures many tensors by one launch: the arguments for each, and the results.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace plumbline {
 
-// What one block of threads takes at a time, of one tensor: a tile of tensor/sum_order.h.
+// The part of one tensor that one block of threads takes at a time: a tile of tensor/sum_order.h.
 inline constexpr int64_t kSpanBytes = int64_t{1} << 16;
 PLUMB_HD constexpr int64_t SpanElements(DType t) {
   return kSpanBytes / static_cast<int64_t>(DTypeSize(t));
@@ -28,7 +28,7 @@ struct TensorItem {
   const void* data;
   int64_t count;
   int64_t first_span;  // spans of the tensors before this one
-  uint64_t result;     // where its TensorRaw lies, in bytes from the first
+  uint64_t result;     // place of its TensorRaw, in bytes from the first
   StridedAxes axes;
   DType dtype;
   bool whole;  // exponents and fits are those of all elements
@@ -36,7 +36,7 @@ struct TensorItem {
   bool aligned;  // to four elements
 };
 
-// So many are the arguments of one launch (core/batch_launches.h).
+// The number of tensors in the arguments of one launch (core/batch_launches.h).
 inline constexpr int kTensorsOfLaunch = 15;
 
 // Indices of TensorRaw::counts.
@@ -55,13 +55,13 @@ PLUMB_HD constexpr int FitCount(int fit, FitKind kind) { return kCountFits + 3 *
 
 enum WideKind { kWideSum, kWideMagnitudes, kWideSquares, kWides };
 
-// The figures of one tensor while they are added up; zeros are the start of each. Exponents follow,
+// The figures of one tensor while they are summed; all start as zeros. Exponents follow,
 // DeviceExponents(dtype) of them.
 struct TensorRaw {
   uint64_t counts[kTensorCounts];
   Digest digest;
-  // Order keys of the finite values, their words in the highest bits: a word without sign has its
-  // sign bit set, one with sign is complemented. The lowest value's key is kept complemented.
+  // Order keys of the finite values, with their words in the highest bits: a word without sign has
+  // its sign bit set, one with sign is complemented. The lowest value's key is stored complemented.
   uint64_t highest;
   uint64_t lowest_flipped;
   WideDigits wides[kWides];
@@ -72,19 +72,19 @@ constexpr size_t DeviceExponents(DType t) {
   return ExponentsOf(t == DType::kF64 ? t : DType::kF32);
 }
 
-// Of one tensor: everything but its place in a batch, thus as of a batch of its own. Errors as
-// TensorBatch::Plan's, beginning with `name`. Allocates nothing when the tensor fits.
-// `fits_of_all`: as MeasureTensor's.
+// Plans one tensor: everything except its place in a batch, so as a batch of its own. Errors as
+// TensorBatch::Plan's, beginning with `name`. Allocates nothing if the tensor fits. `fits_of_all`:
+// as MeasureTensor's.
 absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item,
                       int64_t fits_of_all = kFitsOfAll);
 BatchShape ShapeOf(const TensorItem& alone, int device);
 TensorStats FinishItem(const TensorItem& item, const std::byte* result);
 
-// The tensors of one launch. Immutable, copyable; the views' memory is the caller's.
+// The tensors of one launch. Immutable, copyable; the caller owns the views' memory.
 class TensorBatch {
  public:
-  // Floating tensors of one device (or, for tests, of the host), of any strides. InvalidArgument
-  // names the tensor by its number: "tensor 3: expected ...".
+  // Plans floating tensors of one device (or, for tests, of the host), of any strides. Returns
+  // InvalidArgument with the tensor's number: "tensor 3: expected ...".
   static absl::StatusOr<TensorBatch> Plan(std::span<const TensorView> tensors,
                                           int64_t fits_of_all = kFitsOfAll);
 
@@ -94,8 +94,8 @@ class TensorBatch {
   // Writes the items to the begin of a launch's staging memory.
   void Put(std::byte* staging) const;
 
-  // The statistics, given the results as the device left them: what MeasureTensor gives, in every
-  // bit. In the order of the tensors.
+  // Returns the statistics from the results that the device left: those of MeasureTensor, in every
+  // bit, in the order of the tensors.
   std::vector<TensorStats> Finish(const std::byte* results) const;
 
  private:

@@ -1,7 +1,7 @@
-// How well a tensor fits a format that has a scale a block (OCP Microscaling, NVFP4, FP8 with tiles
-// of 1 x 128 and 128 x 128): what the scales let become 0, what they cut, and what they are spent
-// on. Measured of the values before they are stored, with the recorded scales or with those that
-// the format's own rule gives to these values.
+// Measures how well a tensor fits a format with one scale per block (OCP Microscaling, NVFP4, FP8
+// with tiles of 1 x 128 and 128 x 128): values that become 0, values that are cut, and scales that
+// serve one outlier. Measured on the values before they are stored, with the recorded scales or
+// with those of the format's own rule.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plumbline {
 
-// How the scale of a block is held, and by which rule it follows from the block's amax:
+// The format of a block's scale, and the rule by which it follows from the block's amax:
 // - power of two: 2^(floor(log2 amax) - the format's largest exponent) (OCP MX 1.0, section 6.3)
 // - e4m3: amax / max / T rounded to e4m3, T = the tensor's amax / (max * 448) (NVFP4)
 // - f32: amax / max
@@ -34,24 +34,24 @@ struct BlockScaleCounts {
   uint64_t values = 0;  // finite and not zero, of these blocks
   uint64_t flushed = 0, saturated = 0;
   double mass = 0, flushed_mass = 0, cut_mass = 0;  // sums of |x|; of |x| beyond the largest
-  // Blocks whose scale, recorded, puts their amax below a quarter of the format's largest value
-  // while a quarter of their other values are below its least normal one: the scale is of another
-  // time or of a larger block, and bits are lost for it.
+  // Blocks whose recorded scale puts their amax below a quarter of the format's largest value,
+  // while a quarter of their other values are below its least normal one: the scale is outdated or
+  // of a larger block, and bits are lost.
   uint64_t stale = 0;
   // Blocks whose amax is cut by a factor of 2 and more: no rule of a format does that.
   uint64_t clipped = 0;
-  // Blocks of at least eight values in which half of the others become 0 beside the largest, and
-  // less than a quarter of them would at the scale that the second largest asks for.
+  // Blocks of at least eight values in which half of the others become 0 next to the largest, and
+  // less than a quarter of them would at the scale for the second largest.
   uint64_t spent = 0;
-  uint64_t unusable = 0;  // blocks whose recorded scale is no positive finite number
+  uint64_t unusable = 0;  // blocks whose recorded scale is not positive and finite
 };
 
-// Where `format.stored` is set what was lost is lost, and only the marks that it left count. A
-// block is then clipped where several of at least eight values and a quarter of them are the
-// largest, twice as many as the next below; and spent where one value alone stands beside zeros.
+// Measures the fit. If `format.stored` is set, lost values cannot be seen, and only their traces
+// count. A block is then clipped if several of at least eight values and a quarter of them are the
+// largest, twice as many as the next below; and spent if one value stands alone among zeros.
 // Floating host tensors of any layout; `scales`: empty, or one for each block, row of blocks by row
-// of blocks, each times `tensor_scale`. Errors as MeasureTensor; InvalidArgument where the scales
-// are not as many as the blocks, or the format is none.
+// of blocks, each times `tensor_scale`. Errors as MeasureTensor; InvalidArgument if the number of
+// scales is not that of the blocks, or the format is unknown.
 absl::Status MeasureBlockFit(const TensorView& tensor, const BlockFormat& format,
                              std::span<const float> scales, double tensor_scale,
                              BlockScaleCounts* fit);

@@ -1,7 +1,7 @@
-// 8-bit formats: a tile's codes are counted, and all figures but digest, scaled fits and what a
-// drawn tile has follow from the 256 counts, exactly. Host and device; Warp and Sink are those of
-// tensor/tile.h, and a Sink counts besides
-//   Code(word, k)      one element more with the bits of the word's byte k
+// 8-bit formats: a tile's codes are counted, and all figures except digest, scaled fits and the
+// drawn tiles' figures follow from the 256 counts, exactly. Host and device; Warp and Sink are
+// those of tensor/tile.h, and a Sink also counts
+//   Code(word, k)      one more element with the bits of the word's byte k
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class CodeTiles {
                          const Sink& sink)
       : item_(item), sink_(sink), quarter_(quarter), vectors_(item, quarter, table) {}
 
-  // The quarter of the tile at element `first`.
+  // Measures the quarter of the tile at element `first`.
   PLUMB_DEVICE void Measure(int64_t first, const TileKeys& keys) {
     if (vectors_.WholeAt(first)) {
       Rounds(first, keys);
@@ -39,7 +39,7 @@ class CodeTiles {
 
  private:
   PLUMB_DEVICE void Rounds(int64_t first, const TileKeys& keys) {
-    const auto own = vectors_.keys();  // copies, as LeanTiles has them
+    const auto own = vectors_.keys();  // copies, as in LeanTiles
     auto digest = vectors_.digest();
     typename Warp::template Var<const unsigned char*> from;
     Warp::Each([&](int l) { from[l] = vectors_.AddressAt(first, l); });
@@ -76,7 +76,7 @@ class CodeTiles {
   TileVectors<Warp, uint8_t> vectors_;
 };
 
-// What `n` elements with one code add, as figures of TensorRaw.
+// Adds `n` elements with one code to the figures of TensorRaw.
 template <typename Sink>
 PLUMB_CALLED void GiveCodes(Sink sink, DType t, uint32_t code, uint32_t n) {
   if (n == 0) return;
@@ -94,7 +94,7 @@ PLUMB_CALLED void GiveCodes(Sink sink, DType t, uint32_t code, uint32_t n) {
   if (m < BitsNotBelow<uint32_t>(PowerOfTwo(FormatOf(t).min_exponent))) {
     sink.Count(kCountSubnormal, n);
   }
-  // Widened, every code is normal.
+  // After widening, every code is normal.
   const FloatParts parts = PartsOf(__builtin_bit_cast(float, m));
   const uint64_t significand = parts.significand >> 29;
   const int exponent = parts.exponent + 29;

@@ -1,11 +1,11 @@
 // The digest of a tensor: sums modulo 2^64 of a keyed hash of each 8-byte word of its dense
-// C-ordered bytes (little-endian; the last word is filled up with zeros). A sum is free of order,
-// so threads and devices add their parts as they come.
+// C-ordered bytes (little-endian; the last word is padded with zeros). A sum does not depend on the
+// order, so threads and devices add their parts in any order.
 //
-// The hash is NH's product (Black et al., UMAC, 1999) made injective in each half: with
-// word ^ key = (u, v) it is (u + 1)(v + 1) - 1 modulo 2^64, and neither factor exceeds 2^32, so
-// changing one half always changes it. Keys are fixed pseudo-random numbers of the word's index.
-// Digests are compared across hosts and releases: the definition is fixed for ever.
+// The hash is NH's product (Black et al., UMAC, 1999) made injective in each half: with word ^ key
+// = (u, v) it is (u + 1)(v + 1) - 1 modulo 2^64, and neither factor exceeds 2^32, so changing one
+// half always changes it. Keys are fixed pseudo-random numbers of the word's index. Digests are
+// compared across hosts and releases: the definition never changes.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What rounding into a narrower format does to a magnitude, as comparisons of its bits. Magnitudes
+// The effect of rounding a magnitude into a narrower format, as comparisons of its bits. Magnitudes
 // are f32 bits without the sign (every format up to f32 fits them exactly) or f64 bits. Header
 // only, host and device.
 #pragma once
@@ -40,8 +40,8 @@ template <typename W>
 inline constexpr W kInfinityBits = static_cast<W>(static_cast<W>(WordFormat<W>::kFields - 1)
                                                   << WordFormat<W>::kFractionBits);
 
-// A magnitude m is flushed when 0 < m < subnormal_from, subnormal when subnormal_from <= m <
-// normal_from, saturated when m >= saturated_from (and finite).
+// A magnitude m is flushed if 0 < m < subnormal_from, subnormal if subnormal_from <= m <
+// normal_from, saturated if m >= saturated_from (and finite).
 template <typename W>
 struct FitBounds {
   W subnormal_from;
@@ -49,8 +49,8 @@ struct FitBounds {
   W saturated_from;
 };
 
-// The bits of an f32 or f64 value >= 0, or with next = 1 of the one above it; for bf16, of the
-// least bf16 value not below that.
+// Returns the bits of an f32 or f64 value >= 0, or with next = 1 of the one above it; for bf16, of
+// the least bf16 value not below that.
 template <typename W>
 PLUMB_HD constexpr W BitsNotBelow(double x, uint32_t next = 0) {
   if constexpr (sizeof(W) == 8) {
@@ -61,8 +61,8 @@ PLUMB_HD constexpr W BitsNotBelow(double x, uint32_t next = 0) {
   }
 }
 
-// The f64 bits of a magnitude's value times 2^200, exactly: a normal number or zero wherever the
-// exponent field is small, so also where a thread flushes subnormals.
+// Returns the f64 bits of a magnitude's value times 2^200, exactly: a normal number or zero
+// wherever the exponent field is small, so also if a thread flushes subnormals.
 PLUMB_HD inline uint64_t ScaledUp(uint64_t magnitude) {
   double value = __builtin_bit_cast(double, magnitude);
   if (magnitude >> 52 == 0) value = static_cast<double>(magnitude) * PowerOfTwo(-1022);
@@ -79,9 +79,9 @@ PLUMB_HD inline uint64_t ScaledUp(uint16_t magnitude) {
   return ScaledUp(static_cast<uint32_t>(magnitude) << 16);
 }
 
-// The bounds of `format` for unscaled values. Half of the least subnormal flushes (ties to even),
-// half a unit below the least normal rounds to it, half above the largest value rounds up, but in
-// e4m3, where the largest is the even neighbour.
+// Returns the bounds of `format` for unscaled values. Half of the least subnormal is flushed (ties
+// to even), half a unit below the least normal rounds to it, and half above the largest value
+// rounds up, except in e4m3, where the largest is the even neighbour.
 template <typename W>
 PLUMB_HD constexpr FitBounds<W> BoundsOf(DType format) {
   const FloatFormat f = FormatOf(format);
@@ -92,7 +92,7 @@ PLUMB_HD constexpr FitBounds<W> BoundsOf(DType format) {
           BitsNotBelow<W>(top, format == DType::kE4M3 ? 1 : 0)};
 }
 
-// Of kFormatFitTargets[i], i < 4, as constants in the code.
+// Returns the bounds of kFormatFitTargets[i], i < 4, as constants in the code.
 template <typename W>
 PLUMB_HD constexpr FitBounds<W> PlainBounds(int i) {
   constexpr FitBounds<W> kOfF16 = BoundsOf<W>(DType::kF16);
@@ -102,13 +102,14 @@ PLUMB_HD constexpr FitBounds<W> PlainBounds(int i) {
   return i == 0 ? kOfF16 : (i == 1 ? kOfBF16 : (i == 2 ? kOfE4M3 : kOfE5M2));
 }
 
-// The bounds of `format` (e4m3 or e5m2) for values that share a scale 2^k, the largest that takes
-// `amax` (its bits, not 0) to at most the largest value, 1.75 * 2^max_exponent in both formats.
-// Needs an exponent field of kLeastScalableField or more; what is smaller is scaled up first.
+// Returns the bounds of `format` (e4m3 or e5m2) for values that share a scale 2^k, the largest that
+// brings `amax` (its bits, not 0) to at most the largest value, 1.75 * 2^max_exponent in both
+// formats. Needs an exponent field of kLeastScalableField or more; smaller values are scaled up
+// first.
 inline constexpr int kLeastScalableField = 33;
 
-// One more than the exponent field of amax where its significand exceeds 1.75: that of the power of
-// two that the scale takes to 2^max_exponent.
+// Returns one more than the exponent field of amax if its significand exceeds 1.75: the field of
+// the power of two that the scale brings to 2^max_exponent.
 template <typename W>
 PLUMB_HD constexpr W ScaledField(W amax) {
   constexpr int kShift = WordFormat<W>::kFractionBits;
@@ -127,7 +128,7 @@ PLUMB_HD constexpr W ScaledNormalFrom(bool e4m3, W amax) {
 template <typename W>
 PLUMB_HD constexpr FitBounds<W> ScaledBounds(DType format, W amax) {
   const bool e4m3 = format == DType::kE4M3;
-  // Half the least subnormal lies 18 (e4m3: 2^-10 to 2^8) or 32 (2^-17 to 2^15) exponents below.
+  // Half the least subnormal is 18 (e4m3: 2^-10 to 2^8) or 32 (2^-17 to 2^15) exponents below.
   const W flush = static_cast<W>(static_cast<W>(ScaledField(amax) - (e4m3 ? 18 : 32))
                                  << WordFormat<W>::kFractionBits);
   return {static_cast<W>(flush + 1), ScaledNormalFrom(e4m3, amax), kInfinityBits<W>};

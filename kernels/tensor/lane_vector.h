@@ -1,5 +1,5 @@
-// Sixteen bytes of elements, as a lane of a device holds them: four words, of 16-bit formats two
-// values each, compared side by side. Host and device.
+// Sixteen bytes of elements in a lane of a device: four words, with two values each for 16-bit
+// formats, which are compared in parallel. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace plumbline {
 
-// `Raw`: uint16_t or uint32_t. Of each value: m, its magnitude's bits; less, m - 1,
-// or for zero the largest that fits, so that comparisons find the values other than zero.
+// `Raw`: uint16_t or uint32_t. For each value: m, its magnitude's bits; less, m - 1, or for zero
+// the largest that fits, so that comparisons find the values other than zero.
 template <typename Raw>
 struct alignas(16) LaneVector {
   static constexpr int kWords = 4;
@@ -23,7 +23,7 @@ struct alignas(16) LaneVector {
 
   uint32_t word[kWords];
 
-  // In one load; `from` is aligned to it, and nothing writes there meanwhile.
+  // Loads in one instruction; `from` is aligned, and no thread writes there meanwhile.
   PLUMB_HD static LaneVector Load(const void* from) {
 #if defined(__CUDA_ARCH__)
     const uint4 words = __ldg(static_cast<const uint4*>(from));
@@ -33,7 +33,7 @@ struct alignas(16) LaneVector {
 #endif
   }
 
-  // The f32 bits of value k.
+  // Returns the f32 bits of value k.
   PLUMB_HD uint32_t Value(int k) const {
     if constexpr (kBits == 32) {
       return word[k];
@@ -53,10 +53,10 @@ struct alignas(16) LaneVector {
     return out;
   }
 
-  // How many values are not below `bound` <= kLargest + 1; of magnitudes or what Less() gives. Each
-  // word leaves its values' answers in a bit of its own beside the others'.
+  // Returns the number of values not below `bound` <= kLargest + 1, of magnitudes or of the result
+  // of Less(). Each word counts its values in separate bits.
   PLUMB_HD uint32_t CountFrom(uint32_t bound) const {
-    const uint32_t lift = (kLargest + 1 - bound) * kOnes;  // takes those to the top bit, no further
+    const uint32_t lift = (kLargest + 1 - bound) * kOnes;  // moves those to the top bit, no further
     uint32_t bits = word[0] + lift;
     uint32_t taken = kTops;
     PLUMB_UNROLL for (int i = 1; i < kWords; ++i) {
@@ -75,7 +75,7 @@ struct alignas(16) LaneVector {
     return kLargest - flipped.Largest();
   }
 
-  // Each half's larger one.
+  // Returns the larger one of each half.
   PLUMB_HD static uint32_t Larger(uint32_t a, uint32_t b) {
     if constexpr (kBits == 32) {
       return a > b ? a : b;
@@ -104,7 +104,7 @@ struct alignas(16) LaneVector {
 #endif
   }
 
-  // The same as integers with a sign.
+  // Does the same for signed integers.
   PLUMB_HD static uint32_t LargerSigned(uint32_t a, uint32_t b) {
     if constexpr (kBits == 32) {
       return static_cast<int32_t>(a) > static_cast<int32_t>(b) ? a : b;
@@ -121,8 +121,7 @@ struct alignas(16) LaneVector {
     return Folded(v ^ kTops) ^ (1u << (kBits - 1));
   }
 
-  // The larger, or smaller, of a word's values.
-  // The larger, or smaller, of a word's values.
+  // Returns the larger, or smaller, of a word's values.
   PLUMB_HD static uint32_t Folded(uint32_t v) {
     if constexpr (kBits == 32) return v;
     return (v & 0xffffu) > (v >> 16) ? v & 0xffffu : v >> 16;
@@ -133,8 +132,8 @@ struct alignas(16) LaneVector {
   }
 };
 
-// The largest magnitude of some values and the smallest other than zero, in as few words as can be
-// exchanged between lanes: of bf16 one with two halves.
+// The largest magnitude of some values and the smallest other than zero, in as few words as
+// possible for the exchange between lanes: for bf16 one word with two halves.
 template <typename Raw>
 struct LaneExtent {
   using Vector = LaneVector<Raw>;
@@ -151,7 +150,7 @@ struct LaneExtent {
     return extent;
   }
   PLUMB_HD uint32_t Most() const { return kParts == 1 ? part[0] & 0xffffu : part[0]; }
-  // As Less(): the smallest less one, or kLargest where all are zeros.
+  // Like Less(): the smallest less one, or kLargest if all are zeros.
   PLUMB_HD uint32_t Least() const {
     return Vector::kLargest - (kParts == 1 ? part[0] >> 16 : part[kParts - 1]);
   }

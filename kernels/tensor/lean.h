@@ -1,5 +1,5 @@
-// A tile of bf16, f16 or f32 (tensor/sum_order.h) as four warps measure it in one read: sums,
-// extremes, digest, and whether anything in it asks for a second look. Warp and Sink are those of
+// Measures a tile of bf16, f16 or f32 (tensor/sum_order.h) with four warps in one read: sums,
+// extremes, digest, and whether the tile needs a second pass. Warp and Sink are those of
 // tensor/tile.h.
 #pragma once
 
@@ -15,18 +15,19 @@
 
 namespace plumbline {
 
-// What a warp found in its quarter of a tile, the same on every lane. Magnitudes are bits.
+// A warp's figures of its quarter of a tile, the same on every lane. Magnitudes are bits.
 struct QuarterFigures {
   OrderedSums sums;
   uint32_t most;
   uint32_t least;
 };
 
-// Of all four. `exact`: not ordinary, so that values are added exactly and counted one by one.
+// Figures of all four. `exact`: the tile is not ordinary, so values are added exactly and counted
+// one by one.
 struct TileVerdict {
   OrderedSums sums;
   bool exact;
-  bool small;  // zeros or subnormals are there to be counted
+  bool small;  // zeros or subnormals must be counted
 };
 
 template <typename Values>
@@ -44,8 +45,8 @@ PLUMB_DEVICE TileVerdict Judge(const QuarterFigures* quarters) {
   return verdict;
 }
 
-// The extremes of words' values, by their bits alone: as integers with a sign the largest is the
-// largest value without one; as integers without a sign it is the largest magnitude with one.
+// The extremes of words' values, by their bits alone: as signed integers the largest is the largest
+// value without a sign; as unsigned integers it is the largest magnitude with one.
 template <typename Raw>
 struct LaneRange {
   using Vector = LaneVector<Raw>;
@@ -55,18 +56,18 @@ struct LaneRange {
   uint32_t low;    // without
   uint32_t least;  // magnitude
 
-  // Of no value.
+  // Returns the extremes of no values.
   PLUMB_HD static LaneRange None() { return {Vector::kTops, 0, Vector::kMask}; }
   PLUMB_HD void Add(uint32_t word) {
     high = Vector::LargerSigned(high, word);
     low = Vector::Larger(low, word);
     least = Vector::Smaller(least, word & Vector::kMask);
   }
-  // One value in place of a word's two.
+  // Combines a word's two values into one.
   PLUMB_HD LaneRange Folded() const {
     return {Vector::FoldedSigned(high), Vector::Folded(low), Vector::FoldedLeast(least)};
   }
-  // Of folded ones.
+  // For folded ranges.
   PLUMB_HD bool Empty() const { return high == kSign && low < kSign; }
   PLUMB_HD uint32_t Most() const {
     const uint32_t positive = high < kSign ? high : 0;
@@ -90,7 +91,7 @@ class LeanTiles {
                          const Sink& sink)
       : item_(item), sink_(sink), quarter_(quarter), vectors_(item, quarter, table) {}
 
-  // The quarter of the tile at element `first`.
+  // Measures the quarter of the tile at element `first`.
   PLUMB_DEVICE QuarterFigures Measure(int64_t first, const TileKeys& keys) {
     if (vectors_.WholeAt(first)) {
       Rounds(first, keys);
@@ -99,14 +100,14 @@ class LeanTiles {
         sums_[l] = OrderedSums{};
         range_[l] = Range::None();
       });
-      // A round without elements would add zeros to sums that are no negative zeros.
+      // A round without elements would add zeros, and the sums are not negative zeros.
       const int blocks = vectors_.BlocksAt(first);
       PLUMB_LOOP for (int b = 0; b < blocks; b += kSumBlocks) PartRound(first, b, keys);
     }
     return Figures();
   }
 
-  // What all four quarters say of the tile, and a second look where it asks for one.
+  // Combines all four quarters, and makes a second pass if the tile needs one.
   PLUMB_DEVICE void Settle(int64_t first, const TileVerdict& verdict) {
     if (!verdict.exact) {
       Warp::Each([&](int l) {
@@ -123,14 +124,14 @@ class LeanTiles {
     LookCloser<Warp, uint32_t, Raw>(item_, first, quarter_, verdict.exact, sink_);
   }
 
-  // The digest of all tiles so far, to the sink.
+  // Gives the digest of all tiles so far to the sink.
   PLUMB_DEVICE void Finish() { vectors_.Finish(sink_); }
 
  private:
   static_assert(kWideSum == 0 && kWideMagnitudes == 1 && kWideSquares == 2);
 
   PLUMB_DEVICE void Rounds(int64_t first, const TileKeys& keys) {
-    // Copies, since what a called function may reach does not lie in registers.
+    // Copies, since data that a called function may access are not in registers.
     const auto own = vectors_.keys();
     auto digest = vectors_.digest();
     Var<OrderedSums> sums{};
@@ -159,8 +160,8 @@ class LeanTiles {
     range_ = range;
   }
 
-  // The same of a tile that ends early, or does not lie in vectors. What is absent is zero, but for
-  // the extremes, which see the tile's first value instead.
+  // Handles a tile that ends early or is not aligned in vectors. Absent elements are zero, except
+  // for the extremes, which use the tile's first value instead.
   PLUMB_CALLED void PartRound(int64_t first, int b, const TileKeys& keys) {
     Warp::Each([&](int l) {
       Vector v[kSumBlocks];
@@ -218,13 +219,13 @@ class LeanTiles {
     });
   }
 
-  // The order key of an element's bits.
+  // Returns the order key of an element's bits.
   PLUMB_DEVICE static uint32_t KeyOf(uint32_t raw) {
     const uint32_t key = Values::Widened(raw & (Range::kSign - 1)) | 0x80000000u;
     return raw >= Range::kSign ? ~key : key;
   }
 
-  // Counts the quarter's zeros and subnormals: a second read of what was just read.
+  // Counts the quarter's zeros and subnormals: a second read of the same data.
   PLUMB_CALLED void CountSmall(int64_t first) {
     Warp::Each([&](int l) {
       uint32_t zeros = 0;

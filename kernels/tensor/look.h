@@ -1,7 +1,6 @@
-// A closer look at ordinary bf16 and f32 on a device: exponents and fits of 16 bytes a lane at
-// once, where all values of the round are zero or not below some 2^-94. Whatever else comes is left
-// to the rounds of tensor/tile.h, which give the same figures. Warp and Sink are those of
-// tensor/tile.h.
+// Counts exponents and fits of ordinary bf16 and f32 on a device, 16 bytes per lane at once, if all
+// values of the round are zero or not below about 2^-94. All other rounds are left to
+// tensor/tile.h, which gives the same figures. Warp and Sink are those of tensor/tile.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace plumbline {
 
-// Of every other dtype: none.
+// For every other dtype: does nothing.
 class NoLooks {
  public:
   static constexpr int64_t kElements = kTileLanes * kLaneElements;
@@ -40,8 +39,8 @@ class VectorLooks {
         vectors_(item.dense && reinterpret_cast<uint64_t>(item.data) % sizeof(Vector) == 0 &&
                  (sizeof(Raw) == 4 || item.dtype == DType::kBF16)) {}
 
-  // Elements [first, first + kElements); false: they are not all there or not ordinary, and nothing
-  // was done. `lanes`: what each lane counts.
+  // Looks at elements [first, first + kElements). Returns false, and does nothing, if they do not
+  // all exist or are not ordinary. `lanes`: the counts of each lane.
   template <typename Sink, typename Lanes>
   PLUMB_DEVICE bool Look(int64_t first, Sink& sink, Lanes* lanes) {
     if (!vectors_ || item_.count - first < kElements) return false;
@@ -76,11 +75,11 @@ class VectorLooks {
 
  private:
   static constexpr int kM = WordFormat<Raw>::kFractionBits;
-  // Exponent fields of the values, but for zeros: finite, and scalable.
+  // Exponent fields of the values, except zeros: finite, and scalable.
   static constexpr uint32_t kLeastField = kLeastScalableField;
   static constexpr uint32_t kMostField = 254;
 
-  // Of groups of `lanes` lanes, given those of `from`.
+  // Combines groups of `lanes` lanes from groups of `from` lanes.
   PLUMB_DEVICE static Var<Extent> Joined(Var<Extent> v, int from, int lanes) {
     for (int mask = from; mask < lanes; mask *= 2) {
       PLUMB_UNROLL for (int i = 0; i < Extent::kParts; ++i) {
@@ -106,7 +105,7 @@ class VectorLooks {
     }
   }
 
-  // `most`: none is above it.
+  // `most`: an upper bound of all values.
   PLUMB_DEVICE static void CountSmall(const Vector& less, const FitBounds<Raw>& bounds,
                                       uint32_t most, int fit, uint32_t* counts) {
     const uint32_t flushed = Vector::kValues - less.CountFrom(bounds.subnormal_from - 1u);
@@ -116,7 +115,7 @@ class VectorLooks {
     counts[FitCount(fit, kFitSubnormal)] += small - flushed;
   }
 
-  // The lane's part of a scaled block; `size`: 0 for blocks of 32, 1 of 128.
+  // Counts the lane's part of a scaled block; `size`: 0 for blocks of 32, 1 of 128.
   PLUMB_DEVICE static void ScaledFits(const Vector& less, const Extent& block, int size,
                                       uint32_t* counts) {
     const uint32_t most = block.Most();
@@ -133,7 +132,7 @@ class VectorLooks {
   bool vectors_;
 };
 
-// By the dtype's width; f16 has bf16's, which take no f16.
+// Selected by the dtype's width; f16 uses the one of bf16, which rejects f16.
 template <typename Warp, typename Raw>
 using Looks =
     std::conditional_t<sizeof(Raw) == 2 || sizeof(Raw) == 4, VectorLooks<Warp, Raw>, NoLooks>;

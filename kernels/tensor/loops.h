@@ -1,5 +1,5 @@
-// The inner loops of tensor statistics, portable form: what tensor/loops_avx2.h does with vectors.
-// Both are exact, so they cannot differ.
+// The inner loops of tensor statistics, portable form; tensor/loops_avx2.h does the same with
+// vectors. Both are exact, so they cannot differ.
 #pragma once
 
 #include <algorithm>
@@ -22,22 +22,23 @@ inline constexpr int kChunk = 2048;
 inline constexpr int kGroup = 32;  // elements of the shortest scaled block
 inline constexpr int kGroups = kChunk / kGroup;
 
-// What passes over a chunk see, each when it is asked for. Magnitudes are words without their sign.
+// Figures of passes over a chunk, each computed on request. Magnitudes are words without their
+// sign.
 template <typename W>
 struct ChunkScan {
-  // Scan:
+  // Set by Scan:
   W least[kGroups];  // smallest magnitude but zero, less 1: zeros wrap around; all ones if none
   W least_of_all;
   W most_of_all;  // largest magnitude
-  // ScanMost:
+  // Set by ScanMost:
   W most[kGroups];  // largest magnitude of each group
-  // ScanSigns:
-  W positive;  // the largest word that has no sign; 0 when there is none
-  W negative;  // the largest magnitude with a sign; 0 when there is none
+  // Set by ScanSigns:
+  W positive;  // the largest word that has no sign; 0 if there is none
+  W negative;  // the largest magnitude with a sign; 0 if there is none
 };
 
-// The exact sum of values, of magnitudes and of squares of some words, in units of 2^unit and
-// 2^(2 unit).
+// The exact sum of values, of magnitudes and of squares of some words, in units of 2^unit and 2^(2
+// unit).
 struct ChunkSums {
   Int128 sum;
   Uint128 magnitudes;
@@ -45,7 +46,7 @@ struct ChunkSums {
   int unit;
 };
 
-// The sums of a tile's 128 threads, in tensor/sum_order.h's words.
+// The sums of a tile's 128 threads, in the terms of tensor/sum_order.h.
 struct TileLanes {
   alignas(32) double sum[kSumThreads];
   alignas(32) double magnitudes[kSumThreads];
@@ -54,7 +55,7 @@ struct TileLanes {
 
 namespace internal {
 
-// The loop behind FlagSmall, compiled for each instruction set.
+// The loop of FlagSmall, compiled for each instruction set.
 template <typename W>
 __attribute__((always_inline)) inline bool FlagSmall(const W* most, const W* least, int n,
                                                      W* flags) {
@@ -90,7 +91,7 @@ __attribute__((always_inline)) inline void Widen(const std::byte* data, DType t,
 }  // namespace internal
 
 struct PortableLoops {
-  // The f32 bits of n codes of f16, e4m3 or e5m2.
+  // Returns the f32 bits of n codes of f16, e4m3 or e5m2.
   static void Widen(const std::byte* data, DType t, int n, uint32_t* words) {
     internal::Widen(data, t, n, words);
   }
@@ -137,7 +138,7 @@ struct PortableLoops {
     scan->negative = negative;
   }
 
-  // Non-zero magnitudes below each of two bounds.
+  // Counts non-zero magnitudes below each of two bounds.
   template <typename W>
   static void CountBelow(const W* words, int n, W low, W high, uint64_t* below_low,
                          uint64_t* below_high) {
@@ -152,7 +153,7 @@ struct PortableLoops {
     *below_high += second;
   }
 
-  // The same of the groups whose bits are set.
+  // Does the same for the groups whose bits are set.
   template <typename W>
   static void CountBelowIn(const W* words, uint64_t groups, W low, W high, uint64_t* below_low,
                            uint64_t* below_high) {
@@ -169,8 +170,8 @@ struct PortableLoops {
     return found;
   }
 
-  // counts[field] += words with that exponent field, for first <= field <= last, the largest of
-  // all; other counts may be spoilt. `least` as in ChunkScan.
+  // Adds to counts[field] the words with that exponent field, for first <= field <= last, the
+  // largest of all; other counts may become invalid. `least` as in ChunkScan.
   template <typename W>
   static void CountFields(const W* words, int n, const W*, int, int, uint32_t* counts) {
     for (int i = 0; i < n; ++i) {
@@ -178,8 +179,8 @@ struct PortableLoops {
     }
   }
 
-  // Adds up the groups that lie within the width of the accumulators and returns how many, with
-  // added[g] for each where they are some but not all. `sums` is set unless there are none.
+  // Adds up the groups that fit into the width of the accumulators and returns their number, with
+  // added[g] for each if they are some but not all. `sums` is set unless there are none.
   template <typename W>
   static int SumGroups(const W*, int, const ChunkScan<W>&, bool*, ChunkSums*) {
     return 0;
@@ -199,7 +200,7 @@ struct PortableLoops {
     }
   }
 
-  // Bit g is set where least[g] < bound, for `groups` <= 64 groups.
+  // Returns bit g if least[g] < bound, for `groups` <= 64 groups.
   template <typename W>
   static uint64_t GroupsBelow(const W* least, int groups, W bound) {
     uint64_t found = 0;
@@ -207,15 +208,15 @@ struct PortableLoops {
     return found;
   }
 
-  // flags[b] != 0 for scaled blocks (their largest and least magnitudes given as in ChunkScan) in
-  // which something may be small for e4m3, and so for e5m2, whose bounds are lower; true when any
-  // is.
+  // Sets flags[b] != 0 for scaled blocks (their largest and least magnitudes given as in ChunkScan)
+  // in which a value may be small for e4m3, and so for e5m2, whose bounds are lower; returns true
+  // if any is.
   template <typename W>
   static bool FlagSmall(const W* most, const W* least, int n, W* flags) {
     return internal::FlagSmall(most, least, n, flags);
   }
 
-  // Sum over `words` 8-byte words of one digest block.
+  // Returns the sum over `words` 8-byte words of one digest block.
   static Digest DigestWords(const std::byte* data, size_t words, DigestKey key) {
     Digest sum;
     for (size_t i = 0; i < words; ++i) {

@@ -1,5 +1,5 @@
 // The loops of tensor/loops.h with AVX2, FMA and F16C: for 16-bit and 32-bit words, a few for
-// 64-bit ones. To be called only where the processor has them.
+// 64-bit ones. Call them only if the processor has these.
 #pragma once
 
 #include <cstdint>

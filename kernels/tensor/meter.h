@@ -1,4 +1,4 @@
-// The statistics of a tensor that comes in pieces, and so may be larger than memory.
+// The statistics of a tensor that arrives in pieces, and so may be larger than memory.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,19 @@
 
 namespace plumbline {
 
-// Takes the dense elements of one host tensor in C order. The result is MeasureTensor's, in every
-// bit, whatever the pieces. Not thread-safe.
+// Takes the dense elements of one host tensor in C order. The result is that of MeasureTensor, in
+// every bit, whatever the pieces. Not thread-safe.
 class TensorMeter {
  public:
-  // Each piece but the last holds a multiple of so many elements.
+  // The size of each piece except the last is a multiple of this number of elements.
   static constexpr int64_t kPieceElements = 32768;
 
   // A known dtype.
   explicit TensorMeter(DType dtype);
 
-  // The next `count` elements, of any alignment; read before it returns, by `threads` threads.
-  // FailedPrecondition: the piece before was no multiple of kPieceElements.
+  // Takes the next `count` elements, of any alignment, and reads them before it returns, with
+  // `threads` threads. Returns FailedPrecondition if the piece before was no multiple of
+  // kPieceElements.
   absl::Status Add(const void* data, int64_t count, int threads = 1);
   TensorStats Finish() const { return totals_.Finish(); }
 

@@ -1,5 +1,5 @@
-// Which elements a sampled step keeps of one tensor, known before any of them is read: the host
-// reads them at once, a device when its stream gets there.
+// Selects the elements that a sampled step keeps of one tensor, before any of them is read: the
+// host reads them at once, a device when its stream gets there.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct TensorSample {
   int64_t first = 0;  // row
   int64_t rows = 0;
   int64_t width = 0;       // elements of a row
-  uint64_t row_bytes = 0;  // > 0: nothing is kept, one row being more than `limit`
+  uint64_t row_bytes = 0;  // > 0: nothing is kept, because one row is larger than `limit`
   uint64_t limit = 0;      // bytes
 
   int64_t elements() const { return whole_rows ? rows * width : static_cast<int64_t>(drawn); }
@@ -28,14 +28,14 @@ struct TensorSample {
   void Indices(uint64_t* out) const;
 };
 
-// Rules of these roles look at whole rows: a softmax's sum, a sequence's positions.
+// Returns true for roles whose rules look at whole rows: a softmax's sum, a sequence's positions.
 inline bool KeepsRows(std::string_view role) {
   return role == "probabilities" || role == "positions";
 }
 
-// At most `most` elements and `limit` bytes; rows as many as hold `most` elements, at least one,
-// from a row that `key` chooses. Of a tensor that passes CheckTensor with that count, wherever it
-// lies.
+// Selects at most `most` elements and `limit` bytes; or as many rows as hold `most` elements, at
+// least one, from a row that `key` selects. For a tensor that passes CheckTensor with that count,
+// on any device.
 TensorSample ChooseSample(const TensorView& tensor, int64_t count, bool whole_rows, uint64_t key,
                           uint32_t most, uint64_t limit);
 

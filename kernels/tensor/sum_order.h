@@ -70,7 +70,7 @@ PLUMB_HD inline float FusedSquare(float x, float to) {
   return __builtin_fmaf(x, x, to);
 #endif
 }
-// The square is exact, so that one rounding is two.
+// The square is exact, so one rounding equals two.
 PLUMB_HD inline double FusedSquare(double x, double to) {
 #if defined(__CUDA_ARCH__)
   return __fma_rn(x, x, to);
@@ -87,9 +87,9 @@ PLUMB_HD inline float AbsOf(float x) {
 }
 PLUMB_HD inline double AbsOf(double x) { return AbsValue(x); }
 
-// The values of a dtype in words of 32 bits. Raw: an element's bits; Real: what a round adds in;
-// Value(word, k): value k of a word. kMost, kLeast: a tile is ordinary if its largest magnitude has
-// bits below kMost, and not below kLeast where it is no zero.
+// The values of a dtype in words of 32 bits. Raw: an element's bits; Real: the type in which a
+// round adds; Value(word, k): value k of a word. kMost, kLeast: a tile is ordinary if its largest
+// magnitude has bits below kMost, and not below kLeast unless it is zero.
 struct BF16Values {
   using Raw = uint16_t;
   using Real = float;
@@ -137,7 +137,7 @@ struct F32Values {
   PLUMB_HD static uint32_t Widened(uint32_t raw) { return raw; }
 };
 
-// `most`: the bits of the tile's largest magnitude, a NaN's above infinity's.
+// `most`: the bits of the tile's largest magnitude; a NaN's are above infinity's.
 template <typename Values>
 PLUMB_HD constexpr bool IsOrdinary(uint32_t most) {
   return most < Values::kMost && (most >= Values::kLeast || most == 0);
@@ -152,7 +152,7 @@ struct PartSums {
   Real squares;
 };
 
-// Places [first, first + n) of four vectors' words.
+// Adds places [first, first + n) of four vectors' words.
 template <typename Values, int kN, typename Vector>
 PLUMB_HD inline PartSums<typename Values::Real> PlacesOf(const Vector (&v)[kSumBlocks], int first) {
   if constexpr (kN > 1) {
@@ -173,7 +173,7 @@ PLUMB_HD inline PartSums<typename Values::Real> PlacesOf(const Vector (&v)[kSumB
 
 }  // namespace internal
 
-// A round of one thread: its vectors of four blocks, each with four words.
+// Adds a round of one thread: its vectors of four blocks, each with four words.
 template <typename Values, typename Vector>
 PLUMB_HD inline OrderedSums RoundSums(const Vector (&v)[kSumBlocks]) {
   constexpr int kPlaces = kSumVectorBytes / static_cast<int>(sizeof(typename Values::Raw));

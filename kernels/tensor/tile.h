@@ -29,7 +29,7 @@
 namespace plumbline {
 namespace internal {
 
-// Raw elements as words of W.
+// Returns raw elements as words of W.
 template <typename W, typename Raw>
 PLUMB_HD constexpr W WordOf(Raw raw, DType t) {
   if constexpr (sizeof(W) == sizeof(Raw)) {
@@ -58,7 +58,7 @@ class TileMeasure {
   using Var = typename Warp::template Var<T>;
 
  public:
-  // What is measured of elements: `exact`: counts, extremes and sums; `looks`: exponents and fits.
+  // The figures to compute: `exact`: counts, extremes and sums; `looks`: exponents and fits.
   struct Task {
     bool exact;
     bool looks;
@@ -73,7 +73,7 @@ class TileMeasure {
         vectors_(item),
         sums_(sink) {}
 
-  // Elements [first, first + kTileElements), as far as there are.
+  // Measures elements [first, first + kTileElements), as far as they exist.
   PLUMB_DEVICE void Measure(int64_t first, const Task& task) {
     static_assert(kTileElements % Vectors::kElements == 0 &&
                   Vectors::kElements % kRoundElements == 0);
@@ -86,7 +86,7 @@ class TileMeasure {
     if (task.exact) sums_.Flush();
   }
 
-  // What the lanes counted, to the sink.
+  // Gives the counts of the lanes to the sink.
   PLUMB_DEVICE void Finish() {
     PLUMB_LOOP for (int i = 0; i < kTensorCounts; ++i) {
       Warp::Each([&](int l) {
@@ -195,7 +195,7 @@ class TileMeasure {
 
   PLUMB_DEVICE void AddDigests(const Var<Four>& raw, const Var<int>& valid, int64_t first) {
     constexpr int kWordElements = 8 / static_cast<int>(sizeof(Raw));
-    // The words of a round lie in one block of the digest.
+    // The words of a round are in one block of the digest.
     static_assert(kDigestBlockWords * 8 % (kRoundElements * sizeof(Raw)) == 0);
     digest_.Enter(first * static_cast<int64_t>(sizeof(Raw)));
     Var<uint64_t> packed{};  // the last, or only, word of the lane's four elements
@@ -222,7 +222,7 @@ class TileMeasure {
     }
   }
 
-  // Counts an element; returns it, or 0 where it is not finite.
+  // Counts an element; returns it, or 0 if it is not finite.
   PLUMB_DEVICE W Classified(W word, int l) {
     Lane& lane = lanes_[l];
     const W m = word & kMagnitudeMask<W>;
@@ -279,8 +279,8 @@ class TileMeasure {
     }
   }
 
-  // Of an element of a block so small that it is scaled up first: is it flushed, subnormal in e4m3,
-  // and in e5m2? One bit each.
+  // Returns for an element of a block so small that it is scaled up first: is it flushed, subnormal
+  // in e4m3, and in e5m2? One bit each.
   PLUMB_CALLED static uint32_t TinyFits(W magnitude, W most) {
     const uint64_t less = ScaledUp(magnitude) - 1;
     const uint64_t top = ScaledUp(most);
@@ -295,7 +295,7 @@ class TileMeasure {
     return bits;
   }
 
-  // The lane's part of a scaled block; `size`: 0 for blocks of 32, 1 of 128.
+  // Counts the lane's part of a scaled block; `size`: 0 for blocks of 32, 1 of 128.
   PLUMB_DEVICE static void ScaledFits(const W* words, W most, W least, int size, Lane* lane) {
     if (most == 0) return;
     const int e4m3 = kPlainFits + size;
@@ -326,8 +326,8 @@ class TileMeasure {
   TileSums<Warp, Sink, W> sums_;
 };
 
-// A warp's part of a tile of kSumTileBytes that has been measured already: drawn tiles looked at
-// and, where it is to be exact, values counted and added one by one.
+// Does a warp's part of a tile of kSumTileBytes that has been measured already: looks at drawn
+// tiles and, if it must be exact, counts and adds values one by one.
 template <typename Warp, typename W, typename Raw, typename Sink>
 PLUMB_CALLED void LookCloser(const TensorItem& item, int64_t first, int quarter, bool exact,
                              Sink sink) {

@@ -12,7 +12,7 @@ class TileDigest {
  public:
   PLUMB_DEVICE explicit TileDigest(const DigestTable* table) : table_(table) {}
 
-  // The words that follow lie in the digest's block of byte `at` of the tensor.
+  // Sets the digest's block to that of byte `at` of the tensor, for the words that follow.
   PLUMB_DEVICE void Enter(int64_t at) {
     const int64_t block = at / kDigestBlockBytes;
     if (block == block_) return;

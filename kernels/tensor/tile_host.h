@@ -1,5 +1,5 @@
-// The sums of a tile of bf16, f16 or f32 in their written-down order (tensor/sum_order.h), chunk by
-// chunk on the host.
+// Computes the sums of a tile of bf16, f16 or f32 in their fixed order (tensor/sum_order.h), chunk
+// by chunk on the host.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace plumbline {
 
-// One tile after the other. Not thread-safe.
+// Processes one tile after another. Not thread-safe.
 template <typename Values, typename Loops>
 class HostTile {
  public:
   static constexpr int64_t kElements = kSumTileBytes / sizeof(typename Values::Raw);
 
-  // The next `n` elements: kChunk, but for the tensor's last ones. Those of two calls are read
-  // together: they stay where they are until the second returns, or until Finish does.
+  // Adds the next `n` elements: kChunk, except the tensor's last ones. The elements of two calls
+  // are read together: they must stay valid until the second call, or Finish, returns.
   void Add(const std::byte* data, int n) {
     if (n < kChunk) {
       const size_t bytes = static_cast<size_t>(n) * sizeof(typename Values::Raw);
@@ -32,8 +32,8 @@ class HostTile {
     if (filled_ == kSumBlocks) AddRound();
   }
 
-  // Ends the tile. `most`: the bits of the largest magnitude, those of f32. Its sums go to the
-  // totals; false: they are to be added exactly, and nothing was done.
+  // Ends the tile. `most`: the bits of the largest magnitude, those of f32. Adds its sums to the
+  // totals; returns false, and does nothing, if they must be added exactly.
   bool Finish(uint32_t most, TensorTotals* totals) {
     if (filled_ > 0) {
       std::fill(blocks_ + filled_, blocks_ + kSumBlocks, static_cast<const std::byte*>(kZeros));
@@ -55,7 +55,7 @@ class HostTile {
   static constexpr int kChunkBlocks = static_cast<int>(kChunkBytes) / kDigestBlockBytes;
   static constexpr std::byte kZeros[kDigestBlockBytes] = {};
 
-  // Threads that have zeros alone add nothing.
+  // Threads that have only zeros add nothing.
   void AddRound() {
     const bool first_only = filled_ <= kChunkBlocks && last_threads_ < kSumThreads;
     constexpr int kStep = 8;

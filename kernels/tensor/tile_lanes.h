@@ -1,4 +1,4 @@
-// A tile of tensor elements over the lanes of a warp: its shape, and how lanes add up. The warp is
+// A tile of tensor elements over the lanes of a warp: its shape, and sums over lanes. The warp is
 // that of tensor/tile.h.
 #pragma once
 
@@ -11,7 +11,8 @@ inline constexpr int kLaneElements = 4;  // a round
 inline constexpr int kTileRounds = 4;
 inline constexpr int kTileElements = kTileLanes * kLaneElements * kTileRounds;
 
-// Of each group of `lanes` lanes, on all of them, in a butterfly's order. V: a Var of the warp.
+// Reduces each group of `lanes` lanes, with the result on all of them, in a butterfly's order. V: a
+// Var of the warp.
 template <typename Warp, typename V, typename F>
 PLUMB_DEVICE V Reduced(V v, F f, int lanes = kTileLanes) {
   for (int mask = 1; mask < lanes; mask *= 2) {

@@ -1,6 +1,6 @@
-// The exact sums of a tensor's values, magnitudes and squares as a warp adds them: each lane its
-// own as integers in units of the tile, which go to the sink when the tile ends or its unit rises.
-// Warp and Sink are those of tensor/tile.h.
+// The exact sums of a tensor's values, magnitudes and squares in a warp: each lane adds its own as
+// integers in units of the tile. They go to the sink when the tile ends or its unit rises. Warp and
+// Sink are those of tensor/tile.h.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace plumbline {
 
-// How far below the largest exponent so far in its tile a value may lie so that a lane's sums hold
-// it: 24 bits and 32 below are 61 bits for 32 values, and 117 for their squares; 53 bits and 8
+// The distance of a value from the largest exponent so far in its tile up to which a lane's sums
+// hold it: 24 bits and 32 below are 61 bits for 32 values, and 117 for their squares; 53 bits and 8
 // below are 127 for the squares. Others are added one by one.
 template <typename W>
 struct SumWindow;
@@ -37,7 +37,7 @@ class TileSums {
  public:
   PLUMB_DEVICE explicit TileSums(const Sink& sink) : sink_(sink) {}
 
-  // Before a round is added. `most`: its largest magnitude, on every lane.
+  // Called before a round is added. `most`: its largest magnitude, on every lane.
   PLUMB_DEVICE void Raise(const Var<W>& most) {
     int top = 0;
     Warp::Each([&](int l) { top = Field(most[l]); });  // the same on every lane
@@ -47,7 +47,7 @@ class TileSums {
     }
   }
 
-  // Lane l's words of the round; 0 stands for what is not finite.
+  // Adds lane l's words of the round; 0 replaces non-finite values.
   PLUMB_DEVICE void Add(const W* words, int l) {
     constexpr int kWindow = SumWindow<W>::kWindow;
     Sums* sums = &sums_[l];
@@ -109,7 +109,7 @@ class TileSums {
     Uint128 squares;
   };
 
-  // The exponent field, 1 for subnormals too, and the exponent of its values' last bits.
+  // Returns the exponent field, 1 for subnormals too, and the exponent of its values' last bits.
   PLUMB_DEVICE static int Field(W magnitude) {
     const auto field = static_cast<int>(magnitude >> kM);
     return field > 0 ? field : 1;
@@ -118,7 +118,7 @@ class TileSums {
 
   Sink sink_;
   Var<Sums> sums_{};
-  int top_ = 0;  // exponent field that the sums' units belong to; 0: none yet
+  int top_ = 0;  // exponent field of the sums' units; 0: none yet
 };
 
 }  // namespace plumbline

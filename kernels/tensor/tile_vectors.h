@@ -1,5 +1,5 @@
-// Sixteen bytes of each of a tile's digest blocks, as a lane of one of four warps has them, and
-// their digest. Host and device; the warp is that of tensor/tile.h.
+// Sixteen bytes of each of a tile's digest blocks, in a lane of one of four warps, and their
+// digest. Host and device; the warp is that of tensor/tile.h.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class TileVectors {
   using Vector = LaneVector<Raw>;
 
  public:
-  // `quarter`: of each block's vectors, and so which warp of the four.
+  // `quarter`: selects a quarter of each block's vectors, and so one of the four warps.
   PLUMB_DEVICE TileVectors(const TensorItem& item, int quarter, const DigestTable* table)
       : item_(item),
         quarter_(quarter),
@@ -43,19 +43,20 @@ class TileVectors {
     });
   }
 
-  // Is all of the tile there, in vectors?
+  // Returns true if the whole tile exists, in aligned vectors.
   PLUMB_DEVICE bool WholeAt(int64_t first) const {
     return aligned_ && item_.count - first >= static_cast<int64_t>(kSumTileBytes / sizeof(Raw));
   }
 
-  // Of a tile's blocks, those that the tensor has an element in: a small one has few.
+  // Returns the number of a tile's blocks in which the tensor has an element: a small one has few.
   PLUMB_DEVICE int BlocksAt(int64_t first) const {
     constexpr int64_t kBlock = kDigestBlockBytes / sizeof(Raw);
     const int64_t blocks = (item_.count - first + kBlock - 1) / kBlock;
     return blocks < kTileBlocks ? static_cast<int>(blocks) : kTileBlocks;
   }
 
-  // Of the lane's vector in a block: its first element, its address, how many elements it has.
+  // Return, for the lane's vector in a block: its first element, its address, its number of
+  // elements.
   PLUMB_DEVICE int64_t ElementAt(int64_t first, int block, int l) const {
     constexpr int64_t kBlock = kDigestBlockBytes / sizeof(Raw);
     return first + block * kBlock + (quarter_ * kTileLanes + l) * Vector::kValues;
@@ -72,7 +73,7 @@ class TileVectors {
   PLUMB_DEVICE Raw RawAt(int64_t i) const {
     return LoadRaw<Raw>(item_.data, item_.dense ? i : OffsetOf(item_.axes, i));
   }
-  // Elements [at, at + valid), and `filler` in place of the others.
+  // Loads elements [at, at + valid), with `filler` in place of the others.
   PLUMB_DEVICE Vector Load(int64_t at, int valid, Raw filler) const {
     if (aligned_ && valid == Vector::kValues) {
       return Vector::Load(static_cast<const Raw*>(item_.data) + at);
@@ -93,7 +94,7 @@ class TileVectors {
                                      Digest* digest) {
     PLUMB_UNROLL for (int i = 0; i < 2; ++i) AddWord(v, block, keys, i, digest);
   }
-  // Of words in which there is an element.
+  // Adds the words that contain an element.
   PLUMB_DEVICE void AddPartDigest(const Vector& v, int valid, const DigestKey& block, int l) {
     for (int i = 0; i < 2; ++i) {
       if (i * Vector::kValues / 2 < valid) AddWord(v, block, keys_[l], i, &digest_[l]);

@@ -1,5 +1,5 @@
-// What is added up while a tensor is read. Adding two totals is exact and free of order: each
-// thread, or device block, has its own.
+// The totals of a tensor while it is read. Adding two totals is exact and independent of order:
+// each thread, or device block, has its own.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ namespace plumbline {
 template <typename W>
 inline constexpr int kLowestExponent = 1 - WordFormat<W>::kBias - WordFormat<W>::kFractionBits;
 
-// The words in which a dtype's values are measured, by their size: f64 as they are, bf16 too, the
-// others as f32.
+// Returns the size of the words in which a dtype's values are measured: f64 and bf16 as they are,
+// the others as f32.
 constexpr size_t WordSize(DType t) { return t == DType::kF64 ? 8 : (t == DType::kBF16 ? 2 : 4); }
 constexpr int LowestExponentOf(DType t) {
   return WordSize(t) == 8   ? kLowestExponent<uint64_t>
@@ -33,7 +33,7 @@ constexpr size_t ExponentsOf(DType t) {
                              LowestExponentOf(t) + 1);
 }
 
-// What a closer look at some of the elements counts.
+// Counts of a closer look at some of the elements.
 struct TensorLook {
   explicit TensorLook(DType t) : exponents(ExponentsOf(t)), fits(kFormatFitTargets) {}
 
@@ -59,7 +59,7 @@ struct TensorTotals {
   WideSum magnitudes;
   WideSum squares;
   int64_t fits_of_all = kFitsOfAll;
-  TensorLook whole;  // at the first `fits_of_all` elements: what counts if there are no more
+  TensorLook whole;  // at the first `fits_of_all` elements: used if there are no more
   TensorLook drawn;  // at those of drawn tiles
   Digest digest;
 

@@ -1,5 +1,5 @@
-// What the lanes' sums give to the exact sums of a tensor. Host and device; a Sink is that of
-// tensor/tile.h, by value, since one that had an address would lie in memory.
+// Adds the lanes' sums to the exact sums of a tensor. Host and device; a Sink is that of
+// tensor/tile.h, by value, since one with an address would be in memory.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace plumbline {
 
-// v 2^exponent to one of the sums, a WideKind.
+// Adds v 2^exponent to one of the sums, a WideKind.
 template <typename Sink>
 PLUMB_DEVICE void GiveWide(Sink sink, int which, Int128 v, int exponent) {
   const bool negative = v < 0;
   if (v != 0) sink.Wide(which, static_cast<Uint128>(negative ? -v : v), exponent, negative);
 }
 
-// A value that no lane's sum holds, to all of them.
+// Adds a value that no lane's sum holds to all sums.
 template <typename Sink>
 PLUMB_CALLED void GiveValue(Sink sink, uint64_t significand, int exponent, bool negative) {
   if (significand == 0) return;

@@ -1,4 +1,4 @@
-// Floating elements, chunk after chunk, as the words of their bits, added to totals.
+// Measures floating elements, chunk by chunk, as the words of their bits, and adds them to totals.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 namespace plumbline {
 
 // Sums of values by sign and exponent field: their number, the sum of their fractions and that of
-// the fractions' squares. All exact; what vectors cannot add goes this way.
+// the fractions' squares. All exact; used for values that vectors cannot add.
 template <typename W>
 class ExponentBins {
  public:
-  // That many values fit: fractions of 52 bits square to 104.
+  // The largest number of values: fractions of 52 bits square to 104.
   static constexpr int64_t kMostValues = int64_t{1} << 22;
 
-  // `least` and `most`: exponent fields that those of the words' values do not leave.
+  // `least` and `most`: bounds of the exponent fields of the words' values.
   void Add(const W* words, int n, int least, int most) {
     least_ = std::min(least_, least);
     most_ = std::max(most_, most);
@@ -68,13 +68,13 @@ class ExponentBins {
     Uint128 squares;
     uint64_t count;
   };
-  Bin bins_[2 * WordFormat<W>::kFields] = {};  // those of zeros are of no account
+  Bin bins_[2 * WordFormat<W>::kFields] = {};  // those of zeros are ignored
   int least_ = WordFormat<W>::kFields;
   int most_ = -1;
   int64_t values_ = 0;
 };
 
-// Measures chunks one after the other; Finish() at the end. Not thread-safe; one a thread.
+// Measures chunks one after another; call Finish() at the end. Not thread-safe; one per thread.
 template <typename W, typename Loops>
 class WordMeasure {
  public:
@@ -86,9 +86,9 @@ class WordMeasure {
     }
   }
 
-  // `words`: `n` of them, a multiple of 128 and at most kChunk, the last `padding` of them zeros
-  // that are no elements. Their exponents and fits go to `looks`, as far as these are not null.
-  // `sums`: they are added exactly. Returns the largest magnitude, a NaN's above infinity's.
+  // Measures `words`: `n` of them, a multiple of 128 and at most kChunk, the last `padding` of them
+  // zeros that are no elements. Their exponents and fits go to `looks`, if these are not null.
+  // `sums`: add them exactly. Returns the largest magnitude; a NaN's is above infinity's.
   W Measure(const W* words, int n, int padding, std::array<TensorLook*, 2> looks,
             bool sums = true) {
     int absent = padding;  // zeros that are no finite elements
@@ -99,7 +99,7 @@ class WordMeasure {
       words = finite_;
       Loops::Scan(words, n, &scan_);
     }
-    // Who looks at exponents finds the zeros on the way.
+    // A look at exponents also finds the zeros.
     uint64_t zeros = 0;
     bool counted = false;
     for (TensorLook* look : looks) {
@@ -119,7 +119,7 @@ class WordMeasure {
     return most;
   }
 
-  // The sums that Measure was to leave out.
+  // Adds the sums that Measure was to leave out.
   void AddExactly(const W* words, int n) {
     Loops::Scan(words, n, &scan_);
     if (scan_.most_of_all >= kInfinityBits<W>) {
@@ -160,7 +160,8 @@ class WordMeasure {
     return zeros;
   }
 
-  // Copies the words to finite_, zeros in place of what is not finite; returns how many.
+  // Copies the words to finite_, with zeros instead of non-finite values; returns the number of
+  // those.
   __attribute__((noinline)) int SetAsideNonFinite(const W* words, int n, TensorTotals* to) {
     int found = 0;
     for (int i = 0; i < n; ++i) {
@@ -175,7 +176,7 @@ class WordMeasure {
     return found;
   }
 
-  // Returns the number of zeros: what has no exponent.
+  // Returns the number of zeros, which have no exponent.
   uint64_t CountExponents(const W* words, int n) {
     const W least = scan_.least_of_all;
     auto others = static_cast<uint64_t>(n);
@@ -214,7 +215,7 @@ class WordMeasure {
     return found;
   }
 
-  // Of a chunk with finite elements.
+  // Updates extremes with a chunk that has finite elements.
   void Extremes(const W* words, int n, uint64_t zeros) {
     const double most = ValueOf(scan_.most_of_all);
     if (totals_->min <= -most && totals_->max >= most) return;
@@ -222,7 +223,7 @@ class WordMeasure {
     if (scan_.negative != 0) Note(-ValueOf(scan_.negative));
     if (scan_.positive != 0) Note(ValueOf(scan_.positive));
     if (zeros > 0) return Note(0);
-    // The end that lies nearest to zero when all have one sign.
+    // The end nearest to zero, if all have one sign.
     const double nearest = ValueOf(static_cast<W>(scan_.least_of_all + 1));
     if (scan_.negative == 0) Note(nearest);
     if (scan_.positive == 0) Note(-nearest);
@@ -258,8 +259,8 @@ class WordMeasure {
     if (bins_->values() + kChunk > ExponentBins<W>::kMostValues) bins_->Drain(totals_);
   }
 
-  // Sums of the same unit are added as integers before they join the totals: a chunk's squares are
-  // below 2^96.
+  // Adds sums of the same unit as integers before they join the totals: a chunk's squares are below
+  // 2^96.
   void Keep(const ChunkSums& sums) {
     constexpr int kMostKept = 1 << 20;
     if (kept_ == kMostKept || (kept_ > 0 && pending_.unit != sums.unit)) AddPending();
@@ -295,7 +296,7 @@ class WordMeasure {
     }
   }
 
-  // Often only a few groups may have anything small.
+  // Often only a few groups may have small values.
   void CountSmallGroups(const W* words, int groups, const FitBounds<W>& bounds,
                         FormatFitCounts* fit) {
     const uint64_t some =
@@ -319,16 +320,16 @@ class WordMeasure {
     fit->subnormal += small - flushed;
   }
 
-  // Is nothing small in any scaled block? Bounds grow with a block's largest magnitude, so none is
-  // above that of the chunk's.
+  // Returns true if no scaled block has a small value. Bounds grow with a block's largest
+  // magnitude, so none is above that of the chunk's.
   bool NoScaledFits() const {
     const W least = static_cast<W>(scan_.least_of_all + 1);
     return least >> kM >= kLeastScalableField &&
            least >= ScaledNormalFrom<W>(true, scan_.most_of_all);
   }
 
-  // Both formats of the scaled blocks of `groups` groups each. kFormatFitTargets keeps e4m3 at 4
-  // (blocks of 32) and 5 (of 128), e5m2 at 6 and 7.
+  // Counts both formats of the scaled blocks of `groups` groups each. kFormatFitTargets has e4m3 at
+  // 4 (blocks of 32) and 5 (of 128), e5m2 at 6 and 7.
   void ScaledFits(const W* words, const W* most, const W* least, int blocks, int groups) {
     W flags[kGroups];
     if (!Loops::FlagSmall(most, least, blocks, flags)) return;
@@ -347,7 +348,7 @@ class WordMeasure {
     }
   }
 
-  // Blocks so small that the bounds leave the word's format: measured as f64, scaled up.
+  // Handles blocks so small that the bounds leave the word's format: measured as f64, scaled up.
   __attribute__((noinline)) void TinyFits(const W* words, int n, size_t size) {
     uint64_t scaled[4 * kGroup];
     uint64_t most = 0;

@@ -1,4 +1,4 @@
-// Many updates checked by one launch: what the device is told of each, and what comes back.
+// Checks many updates by one launch: the arguments for each, and the results.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +34,13 @@ struct UpdateItem {
   UpdateRounding rounding;
   int64_t count;
   int64_t first_span;
-  uint64_t result;  // where its UpdateRaw lies, in bytes from the first
+  uint64_t result;  // place of its UpdateRaw, in bytes from the first
 };
 
-// So many are the arguments of one launch (core/batch_launches.h).
+// The number of updates in the arguments of one launch (core/batch_launches.h).
 inline constexpr int kUpdatesOfLaunch = 5;
 
-// The figures of one update while they are added up; zeros are the start of each.
+// The figures of one update while they are summed; all start as zeros.
 struct UpdateRaw {
   uint64_t counts[kUpdateCounts];
   double beyond[kUpdateSums];  // see UpdateTotals
@@ -53,17 +53,17 @@ struct UpdateViews {
   TensorView intended;
 };
 
-// Of one update: everything but its place in a batch, thus as of a batch of its own. Errors as
-// CheckUpdate's. Allocates nothing when the tensors fit.
+// Plans one update: everything except its place in a batch, so as a batch of its own. Errors as
+// CheckUpdate's. Allocates nothing if the tensors fit.
 absl::Status PlanItem(const UpdateViews& update, UpdateItem* item);
 BatchShape ShapeOf(const UpdateItem& alone, int device);
 UpdateStats FinishItem(const UpdateItem& item, const std::byte* result);
 
-// The updates of one launch. Immutable, copyable; the views' memory is the caller's.
+// The updates of one launch. Immutable, copyable; the caller owns the views' memory.
 class UpdateBatch {
  public:
-  // As CheckUpdate wants them, all on one device (or, for tests, the host). InvalidArgument names
-  // the update by its number.
+  // Plans updates with the requirements of CheckUpdate, all on one device (or, for tests, the
+  // host). Returns InvalidArgument with the update's number.
   static absl::StatusOr<UpdateBatch> Plan(std::span<const UpdateViews> updates);
 
   const std::vector<UpdateItem>& items() const { return items_; }
@@ -72,7 +72,7 @@ class UpdateBatch {
   // Writes the items to the begin of a launch's staging memory.
   void Put(std::byte* staging) const;
 
-  // What CheckUpdate gives, in every bit, in the order of the updates.
+  // Returns the results of CheckUpdate, in every bit, in the order of the updates.
   std::vector<UpdateStats> Finish(const std::byte* results) const;
 
  private:

@@ -1,6 +1,6 @@
-// Did an in-place update arrive? `after` should be round(before + intended), rounded once to
-// nearest even in the dtype of `before`; what a low-precision weight loses is counted and weighed
-// here.
+// Checks whether an in-place update arrived: `after` should be round(before + intended), rounded
+// once to nearest even in the dtype of `before`. Counts and weighs the losses of a low-precision
+// weight.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,24 @@ namespace plumbline {
 struct UpdateStats {
   uint64_t count = 0;
   uint64_t non_finite =
-      0;                  // a NaN or infinity in before, after or intended; nothing below counts it
-  uint64_t intended = 0;  // intended != 0
-  uint64_t lost = 0;      // of these, `after` has the bits of `before`
+      0;  // a NaN or infinity in before, after or intended; excluded from everything below
+  uint64_t intended = 0;       // intended != 0
+  uint64_t lost = 0;           // of these, `after` has the bits of `before`
   uint64_t moved_against = 0;  // of these, (after - before) * intended < 0
   double intended_l1 = 0;      // sum |intended|
   double applied_l1 = 0;       // sum |after - before| over the intended
   double lost_l1 = 0;          // sum |intended| over the lost
   double applied_along = 0;    // sum (after - before) * sign(intended)
   // Sum of (after - r) / ulp(s) * sign(s) with s = before + intended exactly, r = s rounded once,
-  // ulp in the dtype of `before`. An r beyond the largest finite value counts as misrounded alone.
+  // ulp in the dtype of `before`. If r is beyond the largest finite value, it only counts as
+  // misrounded.
   double error_sum = 0;
   uint64_t misrounded = 0;  // after != r, of all finite elements; the zeros are equal
 };
 
-// Host tensors of one shape, of any strides and alignment; `before` and `after` of one floating
-// dtype, `intended` of any floating dtype. InvalidArgument names the tensor that does not fit.
-// `threads` never changes the result. Thread-safe.
+// Checks host tensors of one shape, of any strides and alignment; `before` and `after` of one
+// floating dtype, `intended` of any floating dtype. Returns InvalidArgument with the tensor that
+// does not fit. `threads` never changes the result. Thread-safe.
 absl::Status CheckUpdate(const TensorView& before, const TensorView& after,
                          const TensorView& intended, UpdateStats* stats, int threads = 1);
 

@@ -1,6 +1,6 @@
-// One element of an update check, and the lanes that add elements up: shared by host and device, so
-// that both give the same bits. Plain additions and multiplications without fused operations; no
-// branches, so that loops over lanes vectorise.
+// One element of an update check, and the sums over lanes: shared by host and device, so that both
+// give the same bits. Plain additions and multiplications without fused operations; no branches, so
+// that loops over lanes vectorise.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace plumbline {
 
 namespace internal {
 
-// Choices by bits: compilers make no branch of them.
+// Select by bits: compilers make no branch of them.
 PLUMB_HD constexpr uint64_t Flag(bool c) { return c ? 1u : 0u; }
 PLUMB_HD constexpr uint64_t Mask(bool c, uint64_t v) { return v & (0 - Flag(c)); }
 PLUMB_HD constexpr double Keep(bool c, double a) {
@@ -25,8 +25,8 @@ PLUMB_HD constexpr double Pick(bool c, double a, double b) {
 
 }  // namespace internal
 
-// A block of consecutive elements is added up by kUpdateLanes lanes, element i on lane
-// i % kUpdateLanes, in the order of i; then lanes pairwise (l and l + 16, 8, 4, 2, 1).
+// A block of consecutive elements is added up by kUpdateLanes lanes, element i on lane i %
+// kUpdateLanes, in the order of i; then lanes pairwise (l and l + 16, 8, 4, 2, 1).
 inline constexpr int kUpdateBlock = 4096;
 inline constexpr int kUpdateLanes = 32;
 
@@ -37,7 +37,7 @@ struct PairSum {
   double low = 0;
 };
 
-// Adds x + rest, rest being small against x.
+// Adds x + rest; rest is small compared with x.
 PLUMB_HD inline void AddTo(double x, double rest, PairSum* sum) {
   const double s = sum->high + x;
   const double part = s - sum->high;
@@ -56,7 +56,7 @@ PLUMB_HD inline PairSum Joined(PairSum a, PairSum b) {
 enum UpdateSum { kIntendedL1, kAppliedL1, kLostL1, kAppliedAlong, kErrorSum, kUpdateSums };
 enum UpdateCount { kNonFinite, kIntended, kLost, kMovedAgainst, kMisrounded, kUpdateCounts };
 
-// How `before` and `after` round.
+// The rounding of `before` and `after`.
 struct UpdateRounding {
   double unit_factor;  // 2^(1-p): times 2^floor(log2|x|) it is x's ulp
   double least_unit;   // of the subnormals
@@ -70,7 +70,7 @@ PLUMB_HD constexpr UpdateRounding RoundingOf(DType t) {
           t == DType::kF64};
 }
 
-// What one element adds. Sums come as value and remainder.
+// The terms of one element. Sums come as value and remainder.
 struct UpdateTerms {
   double sum[kUpdateSums];
   double rest[kUpdateSums];
@@ -78,7 +78,7 @@ struct UpdateTerms {
 };
 
 // before + intended, exactly: `nearest` + `rest`, and `odd`, the sum cut to 53 bits with its last
-// bit set when anything was cut off, which rounds into any narrower format as the exact sum does
+// bit set if anything was cut off, which rounds into any narrower format as the exact sum does
 // (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 struct ExactUpdate {
   double nearest;
@@ -92,13 +92,13 @@ PLUMB_HD inline ExactUpdate ExactUpdateOf(double before, double intended) {
   const auto bits = __builtin_bit_cast(uint64_t, s);
   const uint64_t differ = (bits ^ __builtin_bit_cast(uint64_t, rest)) >> 63;
   const uint64_t even = ~bits & 1u;
-  // One up where s is cut, one down where it was rounded away from zero, if its last bit is 0.
+  // One up if s is cut, one down if it was rounded away from zero, provided its last bit is 0.
   const uint64_t step = even - 2 * (even & differ);
   const uint64_t odd = bits + internal::Mask(rest != 0, step);
   return {s, __builtin_bit_cast(double, odd)};
 }
 
-// `same`: 1 when `after` has the bits of `before`, else 0.
+// `same`: 1 if `after` has the bits of `before`, else 0.
 PLUMB_HD inline UpdateTerms UpdateTermsOf(double before, double after, double intended,
                                           uint64_t same, const UpdateRounding& rounding) {
   using internal::Flag;

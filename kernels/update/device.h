@@ -1,5 +1,5 @@
-// Update checks on a device, many in one launch: what BatchShape says (batch_shape.h) of its
-// memory holds.
+// Runs update checks on a device, many in one launch. BatchShape (batch_shape.h) describes its
+// memory.
 #pragma once
 
 #include "kernels/core/batch_shape.h"
@@ -8,19 +8,19 @@
 
 namespace plumbline {
 
-// Loads the kernel into the current context: one that is first loaded by its launch may make that
-// launch wait for the device. 0, or a cudaError_t.
+// Loads the kernel into the current context: a kernel that is first loaded by its launch may make
+// that launch wait for the device. Returns 0 or a cudaError_t.
 int LoadUpdateCheckKernel();
 
-// One launch, which copies `sampled` besides; of more items than its arguments have room for (5):
-// several.
+// Launches once and also copies `sampled`; more items than the arguments hold (5) need several
+// launches.
 int LaunchUpdateChecks(const BatchShape& batch, int processors, const BatchMemory& memory,
                        const SampledPart& sampled, void* stream);
 
-// What a graph is to hold of one batch (graph_slot.h): enqueued on a stream that is being captured;
-// nothing is allocated, nothing waits. `workspace`: the batch's items, put there before, and its
-// results, zero; of this call alone. Call, workspace and tensors must live as long as the graph. 0,
-// or a cudaError_t. Thread-safe.
+// Enqueues one batch's part of a graph (graph_slot.h) on a stream that is being captured; allocates
+// nothing and waits for nothing. `workspace`: the batch's items, written before, and its zeroed
+// results; used by this call only. Call, workspace and tensors must exist as long as the graph.
+// Returns 0 or a cudaError_t. Thread-safe.
 int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace,
                         const GraphCall& call, void* stream);
 

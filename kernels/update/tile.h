@@ -1,4 +1,4 @@
-// An update check as a warp does it: a block of kUpdateBlock elements, element i on lane i % 32. A
+// An update check with a warp: a block of kUpdateBlock elements, element i on lane i % 32. A
 // template over the warp as in tensor/tile.h; a Sink takes, from any lane,
 //   Sum(which, pair)   of one block      Count(which, n)
 #pragma once
@@ -20,7 +20,7 @@ class UpdateTile {
  public:
   PLUMB_DEVICE UpdateTile(const UpdateItem& item, Sink* sink) : item_(item), sink_(sink) {}
 
-  // The block that begins at element `first`.
+  // Checks the block that begins at element `first`.
   PLUMB_DEVICE void Check(int64_t first) {
     Var<Lane> lanes{};
     for (int row = 0; row < kUpdateBlock / kUpdateLanes; ++row) {
@@ -43,7 +43,7 @@ class UpdateTile {
     return operand.dense ? at : operand.axes.Offset(at);
   }
 
-  // Whether elements i of a and j of b have the same bits.
+  // Returns true if elements i of a and j of b have the same bits.
   PLUMB_DEVICE static bool Same(const void* a, int64_t i, const void* b, int64_t j, DType t) {
     switch (DTypeSize(t)) {
       case 8:

@@ -1,4 +1,4 @@
-// What the blocks of an update check add up to; exact between blocks, so their order is free.
+// Sums over the blocks of an update check; exact between blocks, so their order does not matter.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace plumbline {
 
 struct UpdateTotals {
   std::array<WideSum, kUpdateSums> sums;
-  // Of f64 tensors whose sums overflow: the infinities (or NaN) that came of it. Else 0.
+  // For f64 tensors whose sums overflow: the resulting infinities (or NaN). Else 0.
   std::array<double, kUpdateSums> beyond{};
   std::array<uint64_t, kUpdateCounts> counts{};
 
@@ -40,7 +40,7 @@ struct UpdateTotals {
   double Sum(int k) const {
     const auto i = static_cast<size_t>(k);
     if (beyond[i] == 0) return sums[i].Nearest();
-    // Which NaN comes of infinities that cancel differs between processors.
+    // The NaN that results from cancelling infinities differs between processors.
     return beyond[i] != beyond[i] ? std::numeric_limits<double>::quiet_NaN() : beyond[i];
   }
 
@@ -61,7 +61,8 @@ struct UpdateTotals {
   }
 };
 
-// What CheckUpdate asks of its tensors, but for where they are: all on one device, or the host.
+// Checks the requirements of CheckUpdate on its tensors, except their place: all on one device, or
+// the host.
 absl::Status CheckUpdateTensors(const TensorView& before, const TensorView& after,
                                 const TensorView& intended, int64_t* count);
 
