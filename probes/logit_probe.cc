@@ -16,7 +16,7 @@
 namespace plumbline::probes {
 namespace {
 
-// A row's figures and both log-moment columns; a raw row, where one is kept.
+// A row's figures and both log-moment columns; a raw row, if one is kept.
 constexpr uint64_t kRowBytes = 420;
 
 struct LogitParts {
@@ -50,7 +50,7 @@ uint64_t RowPairBytes(const LogitInput& in) {
 
 size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Row `row` of a tensor whose last `inner` axes make a row.
+// Returns row `row` of a tensor whose last `inner` axes make a row.
 TensorView RowOf(const TensorView& whole, int inner, uint64_t row) {
   TensorView leading = whole;
   leading.rank = whole.rank - inner;
@@ -67,7 +67,7 @@ TensorView RowOf(const TensorView& whole, int inner, uint64_t row) {
   return out;
 }
 
-// Copies rows to `to`, one after the other; their view.
+// Copies rows to `to`, one after another; returns their view.
 TensorView Gather(const TensorView& whole, int inner, std::span<const uint64_t> rows,
                   std::byte* to) {
   TensorView out;
@@ -84,7 +84,7 @@ TensorView Gather(const TensorView& whole, int inner, std::span<const uint64_t> 
   return out;
 }
 
-// What the rows are: of the whole, before they are taken out.
+// Notes the shape of the whole, before the rows are taken out.
 void NoteShape(LogitsCall* call) {
   LogitsCall::Fields& f = call->fields;
   f.vocabulary = static_cast<uint64_t>(VocabularyOf(call->input));
@@ -94,7 +94,7 @@ void NoteShape(LogitsCall* call) {
   f.exercised = f.rows_seen > 0;
 }
 
-// False: the step measures none.
+// Chooses the rows; returns false if the step measures none.
 bool ChooseRows(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* call) {
   NoteShape(call);
   if (!options.sampled || call->fields.rows_seen == 0) {
@@ -163,7 +163,7 @@ void Carry(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* cal
            std::vector<CarriedCopy>* copies) {
   const LogitInput whole = call->input;
   if (!ChooseRows(options, scratch, call)) return;
-  // The call as it will lie in its slot: the rows alone, dense, still to come.
+  // The call in the form of its slot: only the rows, dense, not yet copied.
   const auto m = static_cast<int64_t>(scratch->rows.size());
   LogitInput& in = call->input;
   for (TensorView* view : {&in.train, &in.rollout, &in.tokens, &in.allowed}) {
@@ -174,7 +174,7 @@ void Carry(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* cal
     view->device = device;
   }
   call->fields.gathered = true;
-  // From where each of them comes.
+  // The sources of the rows.
   const LogitParts parts(*call);
   const std::array<const TensorView*, 4> from = {&whole.train, &whole.rollout, &whole.tokens,
                                                  &whole.allowed};

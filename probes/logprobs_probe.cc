@@ -24,7 +24,7 @@ struct Column {
   const char* name;
   const TensorView* view;
   Content content;
-  bool per_sequence;  // may be [B] beside [B,S]
+  bool per_sequence;  // may be [B] if others are [B,S]
 };
 
 std::array<Column, 17> Columns(const LogprobsCall& c) {
@@ -121,7 +121,7 @@ struct Rows {
   std::vector<uint64_t> at;  // in C order
 };
 
-// The kept sequences, by their first rows; and how many there were.
+// Returns the kept sequences, by their first rows, and counts all.
 std::vector<Rows> Choose(const LogprobsCall& call, uint64_t key, uint64_t threshold,
                          v1::Logprobs* counts) {
   const TensorView& reference = Reference(call);
@@ -211,7 +211,7 @@ class Filler {
     Put(varentropy, [&] { return side->mutable_varentropy(); });
   }
 
-  // Told only where they are not consecutive; without a column, rows of a sequence are.
+  // Filled only if they are not consecutive; without a column, rows of a sequence are.
   void FillPositions(v1::LogprobsSequence* out) {
     if (!call_.position.present()) return;
     const RowReader positions(call_.position, Reference(call_));
@@ -227,7 +227,7 @@ class Filler {
     }
   }
 
-  // What a sequence has one of: that of its first row.
+  // Fills the values that a sequence has once: those of its first row.
   void FillOnce(v1::LogprobsSequence* out) {
     const TensorView& reference = Reference(call_);
     const auto first = static_cast<int64_t>(rows_.at[0]);
@@ -316,7 +316,7 @@ uint64_t LogprobsBudget::Threshold(int64_t step, uint64_t bytes, uint64_t per_st
   const int64_t credit = credit_.load(std::memory_order_relaxed);
   if (credit <= 0 || bytes == 0) return 0;
   const double share = static_cast<double>(credit) / static_cast<double>(bytes);
-  // Of a burst several calls live; of a step's budget, all of it goes to this one.
+  // Several calls share a burst; a step's budget goes to this call completely.
   credit_.fetch_sub(static_cast<int64_t>(std::min(share, 1.0) * static_cast<double>(bytes)),
                     std::memory_order_relaxed);
   if (share >= 1) return std::numeric_limits<uint64_t>::max();

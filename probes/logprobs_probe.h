@@ -1,8 +1,8 @@
 // The rollout probe: log-probabilities of sampled tokens, by sequence, of one side or both.
 //
-// Whole sequences are kept, chosen by a hash of their id alone: trainer and rollout process choose
-// the same ones without asking each other. Each side keeps the share of ids below a threshold of
-// its own; what both hold is what lies below the lower one.
+// Whole sequences are kept, selected by a hash of their id only: trainer and rollout process select
+// the same ones without communication. Each side keeps the share of ids below a threshold of its
+// own; both have the ids below the lower one.
 #pragma once
 
 #include <atomic>
@@ -19,31 +19,33 @@
 namespace plumbline::probes {
 
 // As the trainer declared it (plumbline_logprobs_t); views and texts are borrowed. Columns have one
-// shape, [T] or [B,S]; sequence_id, advantages, cached_tokens and times may be [B] beside [B,S].
+// shape, [T] or [B,S]; sequence_id, advantages, cached_tokens and times may be [B] if others are
+// [B,S].
 struct LogprobsCall {
   TensorView tokens, sequence_id, position, mask, rollout, train;
   TensorView rollout_entropy, rollout_varentropy, train_entropy, train_varentropy;
   TensorView versions, advantages, turns, cached_tokens, t_start, t_end, behaviour;
   std::string_view worker;
   struct Fields {
-    double temperature = 0;  // NaN: not said, here and below
+    double temperature = 0;  // NaN: not given, here and below
     double top_p = 0;
     double kept_share = 0;
     double rescore_k2 = 0;
-    int64_t top_k = -1;          // -1: not said
-    int64_t train_version = -1;  // -1: not said
+    int64_t top_k = -1;          // -1: not given
+    int64_t train_version = -1;  // -1: not given
     int32_t mode = 0;            // v1::LogprobMode
     int32_t selection = 0;       // v1::LogprobsSequence::Selection
     int32_t source = 0;          // v1::LogprobsSequence::Source
   } fields;
 };
 
-// InvalidArgument names the column and what was expected: all are on one device, or on the host.
+// Checks a call: all columns must be on one device, or on the host. Returns InvalidArgument with
+// the column and what was expected.
 absl::Status CheckCall(const LogprobsCall& call);
-// Of a checked call: where its columns are, < 0: the host.
+// Returns the device of a checked call's columns, < 0: the host.
 int DeviceOf(const LogprobsCall& call);
 
-// A call on a device, which is measured on the host: what Measure is told of it, stored with it.
+// A call on a device that is measured on the host: the arguments of Measure, stored with it.
 struct CarriedLogprobs {
   LogprobsCall call;
   uint64_t key = 0, threshold = 0;
@@ -51,20 +53,20 @@ struct CarriedLogprobs {
 size_t SlotBytes(const CarriedLogprobs& carried);
 void StoreCall(const CarriedLogprobs& carried, std::byte* slot);
 CarriedLogprobs LoadLogprobs(const std::byte* slot);
-// What brings its columns (calls/carried.h); false: one cannot be copied.
+// Returns the copies that bring its columns (calls/carried.h); false if one cannot be copied.
 bool Carry(const CarriedLogprobs& carried, std::vector<CarriedCopy>* copies);
 
-// Bytes of the call's columns.
+// Returns the bytes of the call's columns.
 uint64_t ColumnBytes(const LogprobsCall& call);
 
-// The bytes that a site may still send: a burst at the start, then the budget of each step. Any
-// thread.
+// The bytes that a site may still send: a burst at the start, then the budget of each step.
+// Thread-safe.
 class LogprobsBudget {
  public:
   static constexpr int64_t kBurst = int64_t{4} << 20;
 
-  // The share of ids of a call of `bytes` that is kept at this step, as a threshold on their hash.
-  // `per_step`: bytes, on average.
+  // Returns the share of ids of a call of `bytes` that is kept at this step, as a threshold on
+  // their hash. `per_step`: bytes, on average.
   uint64_t Threshold(int64_t step, uint64_t bytes, uint64_t per_step);
 
  private:
@@ -72,11 +74,12 @@ class LogprobsBudget {
   std::atomic<int64_t> last_step_{-1};
 };
 
-// Hash of a sequence's id under the key of its site (a SampleKey of run, layer and op, step 0).
+// Returns the hash of a sequence's id under the key of its site (a SampleKey of run, layer and op,
+// step 0).
 uint64_t SequenceHash(uint64_t key, int64_t id);
 
-// Fills logprobs, sample_size and exercised: the sequences whose hash is at most `threshold`, in
-// the order of their first rows. Rows with a negative id are padding.
+// Fills logprobs, sample_size and exercised with the sequences whose hash is at most `threshold`,
+// in the order of their first rows. Rows with a negative id are padding.
 absl::Status Measure(const LogprobsCall& call, uint64_t key, uint64_t threshold, v1::Evidence* out);
 
 }  // namespace plumbline::probes

@@ -43,7 +43,7 @@ void FillConfig(const MatmulCall& call, v1::MatmulConfig* out) {
   out->set_output_rounding(std::string(kOutputRoundings[f.output_rounding]));
 }
 
-// Scales as f32 numbers, whatever they were stored as; `count` ones where a factor has none.
+// Fills scales as f32 numbers, whatever their stored format; `count` ones if a factor has none.
 absl::Status FillScales(const TensorView& view, int32_t format, int64_t rows, int64_t blocks,
                         v1::Tensor* out) {
   std::vector<float> scales(static_cast<size_t>(rows * blocks), 1.0F);
@@ -92,7 +92,7 @@ absl::Status FillTensors(const ProductInput& in, v1::MatmulSample* out) {
   return s;
 }
 
-// Where the elements lie in D, and which of the gathered vectors they are made of.
+// Fills the positions of the elements in D, and their gathered vectors.
 absl::Status FillPlaces(const MatmulCall::Fields& f, uint64_t key, v1::MatmulSample* out) {
   std::vector<uint64_t> offsets;
   std::vector<uint8_t> rows, columns;

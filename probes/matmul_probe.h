@@ -1,5 +1,5 @@
-// The matrix product probe: some rows of A, some columns of B, and the elements of D (and C) where
-// they meet. Only those are copied, on the caller's thread or by the device.
+// The matrix product probe: some rows of A, some columns of B, and the elements of D (and C) at
+// their intersections. Only those are copied, on the caller's thread or by the device.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace plumbline::probes {
 
-// Shapes, dtypes, texts; the tensors may be on a device.
+// Checks shapes, dtypes and texts; the tensors may be on a device.
 absl::Status CheckCall(const MatmulCall& call);
 
-// Makes the call's tensors those that the step keeps, in `memory`; none where it keeps none. Of
-// host tensors; CheckCall was OK and Complete was called.
+// Replaces the call's tensors by those that the step keeps, in `memory`; by none if it keeps none.
+// For host tensors; CheckCall was OK and Complete was called.
 void Sample(const MeasureOptions& options, std::vector<std::byte>* memory, MatmulCall* call);
 
-// As of a completed call, before Sample.
+// For a completed call, before Sample.
 uint64_t SampleBytes(const MatmulCall& call);
 uint64_t SummaryBytes(const MatmulCall& call);
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kTooLarge = "the sampled elements exceed the sample's bytes";
 
-// Rows of a whole input: 1, or those of a buffer that stacks addends or ranks above the output.
-// 0: neither.
+// Returns the rows of a whole input: 1, or those of a buffer that stacks addends or ranks above the
+// output. 0: neither.
 int64_t WholeRows(const TensorView& input, const TensorView& output) {
   const int64_t in = input.elements();
   const int64_t out = output.elements();
@@ -75,7 +75,7 @@ absl::Status CheckTensors(const ReductionCall& call) {
   return call.offsets.present() ? CheckSampled(call) : CheckWhole(call);
 }
 
-// The view of row `row` of an input that has `rows`.
+// Returns the view of row `row` of an input with `rows` rows.
 TensorView Row(const TensorView& input, int64_t rows, int64_t row) {
   if (rows == 1) return input;
   TensorView v = input;
@@ -90,7 +90,7 @@ TensorView Row(const TensorView& input, int64_t rows, int64_t row) {
   return v;
 }
 
-// [rows, m] elements of a whole buffer, dense in `memory`.
+// Gathers [rows, m] elements of a whole buffer, dense in `memory`.
 absl::Status Gather(const TensorView& from, int64_t rows, const std::vector<uint64_t>& at,
                     std::vector<std::byte>* memory, TensorView* out) {
   const size_t row_bytes = at.size() * DTypeSize(from.dtype);
@@ -108,7 +108,7 @@ absl::Status Gather(const TensorView& from, int64_t rows, const std::vector<uint
   return absl::OkStatus();
 }
 
-// The step's sampled elements of `count`.
+// Chooses the step's sampled elements of `count`.
 void ChooseOffsets(const MeasureOptions& options, uint64_t count, ReductionScratch* scratch) {
   scratch->offsets.resize(std::min<uint64_t>(count, kReductionSamples));
   for (uint64_t i = 0; i < scratch->offsets.size(); ++i)
@@ -119,7 +119,7 @@ TensorView OffsetsOf(uint64_t count, ReductionScratch* scratch) {
   const auto extent = static_cast<int64_t>(scratch->offsets.size());
   if (count > uint64_t{UINT32_MAX} + 1)
     return TensorView::Dense(scratch->offsets.data(), DType::kU64, extent);
-  scratch->narrow.assign(scratch->offsets.begin(), scratch->offsets.end());  // half the traffic
+  scratch->narrow.assign(scratch->offsets.begin(), scratch->offsets.end());  // halves the traffic
   return TensorView::Dense(scratch->narrow.data(), DType::kU32, extent);
 }
 
@@ -153,7 +153,7 @@ absl::Status CheckOffsets(const ReductionCall& call) {
   return absl::OkStatus();
 }
 
-// Elements [m] or [rows,m] of a slot, which a device is to fill.
+// Returns elements [m] or [rows,m] of a slot, which a device will fill.
 TensorView Awaited(const TensorView& whole, int64_t rows, int64_t m) {
   TensorView v = rows == 1 ? TensorView::Dense(nullptr, whole.dtype, m)
                            : TensorView::Dense(nullptr, whole.dtype, rows, m);
@@ -180,7 +180,7 @@ struct ReductionParts {
   CallParts all;
 };
 
-// The elements of whole tensors, gathered where they lie.
+// Gathers the elements of whole tensors on their device.
 void CarryWhole(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call,
                 ReductionCarry* carry) {
   const TensorView input = call->input, output = call->output;
@@ -266,7 +266,7 @@ void Complete(ReductionCall* call) {
 
 namespace {
 
-// Are the call's elements kept? If not, they are dropped.
+// Returns true if the call's elements are kept; otherwise drops them.
 bool Keeps(const MeasureOptions& options, ReductionCall* call) {
   if (!call->input.present()) return false;
   const bool fits = SampleBytes(*call) <= options.sample_max_bytes;

@@ -1,5 +1,5 @@
-// The reduction probe: what one rank handed to a collective and what came back, at the step's
-// sampled elements. Only those are copied, on the caller's thread.
+// The reduction probe: one rank's input and output of a collective, at the step's sampled elements.
+// Only those are copied, on the caller's thread.
 #pragma once
 
 #include <cstddef>
@@ -42,22 +42,22 @@ struct ReductionCall {
 
 absl::Status CheckCall(const ReductionCall& call);
 
-// Says count and wire_dtype where the tensors tell them and the caller did not.
+// Sets count and wire_dtype if the tensors determine them and the caller did not give them.
 void Complete(ReductionCall* call);
 
-// Memory that a call's sampled elements live in; reused from call to call.
+// Memory of a call's sampled elements; reused from call to call.
 struct ReductionScratch {
   std::vector<uint64_t> offsets;
   std::vector<uint32_t> narrow;
   std::vector<std::byte> input, output;
 };
 
-// Makes the call's tensors those of the sampled elements: of whole buffers, the site's own; of
-// handed-over ones, themselves; none where the step keeps none, or they exceed the bytes. CheckCall
-// was OK and Complete was called. InvalidArgument: an offset beyond count.
+// Replaces the call's tensors by the sampled elements: of whole buffers, the site's own; of passed
+// elements, themselves; none if the step keeps none, or they exceed the bytes. CheckCall was OK and
+// Complete was called. Returns InvalidArgument for an offset beyond count.
 absl::Status Sample(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call);
 
-// What a slot of a call needs from a device. The indices are the scratch's offsets.
+// The copies from a device that a call's slot needs. The indices are the scratch's offsets.
 struct ReductionCarry {
   std::vector<CarriedCopy> copies;
   std::vector<CarriedGather> gathers;
@@ -65,12 +65,13 @@ struct ReductionCarry {
   bool empty() const { return copies.empty() && gathers.empty(); }
 };
 
-// Sample of tensors on a device: the call's are then those of its slot, still to come. Empty: the
-// step keeps none. Offsets that lie on the device are looked at when the call is measured.
+// Does the work of Sample for tensors on a device: the call's tensors are then those of its slot,
+// not yet copied. Empty: the step keeps none. Offsets on the device are checked when the call is
+// measured.
 absl::Status Carry(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call,
                    ReductionCarry* carry);
 
-// As of a call whose tensors are complete, before Sample.
+// For a call whose tensors are complete, before Sample.
 uint64_t SampleBytes(const ReductionCall& call);
 uint64_t SummaryBytes(const ReductionCall& call);
 
@@ -78,7 +79,8 @@ size_t SlotBytes(const ReductionCall& call);
 void StoreCall(const ReductionCall& call, std::byte* slot);
 ReductionCall LoadReductionCall(const std::byte* slot);
 
-// Fills reduction, sample_size and exercised from a sampled call. InvalidArgument as Sample's.
+// Fills reduction, sample_size and exercised from a sampled call. Returns InvalidArgument as Sample
+// does.
 absl::Status Measure(const ReductionCall& call, const MeasureOptions& options, v1::Evidence* out);
 
 }  // namespace plumbline::probes

@@ -1,4 +1,4 @@
-// What a router call must look like before it is worth copying: shapes, types, places.
+// Checks shapes, types and places of a router call before it is copied.
 #include <string>
 
 #include "probes/routing_probe.h"
@@ -88,7 +88,7 @@ absl::Status CheckExtents(const RoutingInput& in, int64_t tokens, int64_t expert
   return absl::OkStatus();
 }
 
-// A tensor of another place than the scores, or one that its device could not read.
+// Refuses a tensor on another device than the scores, or one that its device could not read.
 absl::Status CheckPlace(size_t index, const TensorView& v, int device) {
   if (v.device != device) {
     const auto place = [](int d) {

@@ -1,4 +1,4 @@
-// From a call's tensors to its evidence: the CPU reference, then the message.
+// Converts a call's tensors to its evidence: the CPU reference, then the message.
 #include <string>
 
 #include "kernels/evidence/routing.h"
@@ -8,7 +8,7 @@
 namespace plumbline::probes {
 namespace {
 
-// What only the recorder knows of a router; FillRouting sets the rest.
+// Fills the parts that only the recorder knows of a router; FillRouting sets the rest.
 void FillDeclared(const RoutingCall& call, v1::RoutingConfig* out) {
   out->set_capacity_kind(static_cast<v1::RoutingConfig::CapacityKind>(call.capacity_kind));
   out->set_capacity(call.capacity);

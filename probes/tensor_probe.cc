@@ -21,7 +21,7 @@ struct TensorParts {
   CallParts all;
 };
 
-// What is declared of the tensor; says in passing how much of it there is.
+// Returns the declared attributes of the tensor, and sets the sample size.
 TensorStateOptions StateOf(const TensorCall& call, v1::Evidence* out) {
   out->set_sample_size(Elements(call.values));
   out->set_exercised(out->sample_size() > 0 ? v1::EXERCISED_YES : v1::EXERCISED_NO);
@@ -52,7 +52,7 @@ uint64_t SampleBytes(const TensorCall& call) {
 }
 
 uint64_t SummaryBytes(const TensorCall& call) {
-  // Counts and doubles; of floating tensors also exponents and fits.
+  // Counts and doubles; for floating tensors also exponents and fits.
   constexpr uint64_t kInteger = 120;
   constexpr uint64_t kFloating = 420;
   return IsFloating(call.values.dtype) ? kFloating : kInteger;

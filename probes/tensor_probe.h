@@ -1,6 +1,6 @@
 // The tensor probe: one tensor at one moment. A small tensor is copied on the caller's thread and
-// measured on the drain thread; a larger one is measured on the caller's; one on a device, there,
-// but for integers, which are copied off it.
+// measured on the drain thread; a larger one is measured on the caller's thread. A device tensor is
+// measured on its device, except integers, which are copied off it.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,25 @@
 
 namespace plumbline::probes {
 
-// Why the call cannot be measured, from shapes and types alone.
+// Checks whether the call can be measured, from shapes and types alone.
 absl::Status CheckCall(const TensorCall& call);
 
-// Bytes of a sample and of a summary in evidence, from the shape alone.
+// Return the bytes of a sample and of a summary in evidence, from the shape alone.
 uint64_t SampleBytes(const TensorCall& call);
 uint64_t SummaryBytes(const TensorCall& call);
 
-// The slot that holds the call (probes/calls/call_slot.h).
+// Stores the call in a slot (probes/calls/call_slot.h).
 size_t SlotBytes(const TensorCall& call);
 void StoreCall(const TensorCall& call, std::byte* slot);
 TensorCall LoadTensorCall(const std::byte* slot);
 
-// Of a tensor on a device that is measured on the host: what brings it (calls/carried.h). False:
+// Returns the copies for a device tensor that is measured on the host (calls/carried.h); false if
 // it cannot be copied.
 bool Carry(const TensorCall& call, std::vector<CarriedCopy>* copies);
 
 // Fills tensor, sample_size and exercised.
 absl::Status Measure(const TensorCall& call, const MeasureOptions& options, v1::Evidence* out);
-// The same bytes, of what a device left behind.
+// Fills the same bytes from a device's results.
 absl::Status Measure(const TensorJob& job, v1::Evidence* out);
 
 }  // namespace plumbline::probes

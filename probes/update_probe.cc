@@ -73,7 +73,7 @@ void FillConfig(const UpdateCall& call, v1::UpdateConfig* out) {
   if (moment.present()) out->set_moment_dtype(static_cast<v1::DType>(moment.dtype));
 }
 
-// Elements as they were handed over.
+// Fills the elements that the caller passed.
 absl::Status FillHanded(const UpdateCall& call, v1::UpdateSample* out) {
   if (absl::Status s = PackTensor(call.offsets, out->mutable_offsets()); !s.ok()) return s;
   v1::Tensor* (v1::UpdateSample::*const slots[kUpdateTensors])() = {
@@ -83,7 +83,7 @@ absl::Status FillHanded(const UpdateCall& call, v1::UpdateSample* out) {
   const Views views = Tensors(call.input);
   for (size_t i = 0; i < kUpdateTensors; ++i) {
     if (!views[i].present()) continue;
-    // Apart from the call: g++ 12's bounds sanitizer loses the index otherwise.
+    // Separate from the call: otherwise g++ 12's bounds sanitizer loses the index.
     const auto slot = slots[i];
     if (absl::Status s = PackTensor(views[i], (out->*slot)()); !s.ok()) return s;
   }

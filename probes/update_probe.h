@@ -1,7 +1,7 @@
 // The update probe: one update in place. Small tensors are copied on the caller's thread and
-// checked on the drain thread, larger ones are checked on the caller's, those on a device there. Of
-// a call that hands over sampled elements alone nothing is said of the rest; on a device they are
-// copied off it, as they are few.
+// checked on the drain thread; larger ones are checked on the caller's thread, device tensors on
+// their device. If a call passes only sampled elements, nothing is recorded about the others; on a
+// device they are copied off it, as they are few.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@
 
 namespace plumbline::probes {
 
-// Why the call cannot be measured, from shapes and types alone.
+// Checks whether the call can be measured, from shapes and types alone.
 absl::Status CheckCall(const UpdateCall& call);
 
-// Of a call that hands elements over which lie on a device: what its slot needs from there. In a
-// step that keeps none that is the offsets, if they lie there too: they are looked at when the call
-// is measured. CheckCall was OK. InvalidArgument: an offset of the host's beyond count.
+// Returns the copies for a call that passes elements on a device. In a step that keeps none these
+// are the offsets, if they are on the device too: they are checked when the call is measured.
+// CheckCall was OK. Returns InvalidArgument for a host offset beyond count.
 absl::Status Carry(const UpdateCall& call, const MeasureOptions& options,
                    std::vector<CarriedCopy>* copies);
 
@@ -33,10 +33,10 @@ size_t SlotBytes(const UpdateCall& call);
 void StoreCall(const UpdateCall& call, std::byte* slot);
 UpdateCall LoadUpdateCall(const std::byte* slot);
 
-// Fills update, sample_size and exercised. Sampled elements handed over at a step that keeps none
-// are left out. InvalidArgument: an offset beyond count.
+// Fills update, sample_size and exercised. Sampled elements that are passed at a step that keeps
+// none are left out. Returns InvalidArgument for an offset beyond count.
 absl::Status Measure(const UpdateCall& call, const MeasureOptions& options, v1::Evidence* out);
-// The same bytes, of what a device left behind.
+// Fills the same bytes from a device's results.
 absl::Status Measure(const UpdateJob& job, v1::Evidence* out);
 
 }  // namespace plumbline::probes

@@ -18,14 +18,14 @@ struct SlotHead {
 };
 
 struct SlotTensor {
-  TensorView view;  // dense; data is set on reading
+  TensorView view;  // dense; data is set when it is read
   uint64_t offset;  // from the slot's begin
 };
 static_assert(std::is_trivially_copyable_v<SlotTensor>);
 
 constexpr size_t Aligned(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// The plain part: head, fields, tensors' descriptions, texts with their lengths before them.
+// The plain part: head, fields, descriptions of tensors, and texts, each after its length.
 struct Layout {
   explicit Layout(const CallParts& parts) {
     tensors_at = Aligned(sizeof(SlotHead) + parts.fields.size(), alignof(SlotTensor));

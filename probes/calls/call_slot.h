@@ -1,5 +1,5 @@
-// A call as bytes: plain fields, texts, then tensors dense in C order. What an observation leaves
-// in the ring on the trainer's thread, and what is read back on ours.
+// A call as bytes: plain fields, texts, then tensors dense in C order. An observation writes it
+// into the ring on the trainer's thread, and our thread reads it back.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace plumbline::probes {
 
-// Everything borrowed. Absent tensors are kept as absent; those on a device are described alone, as
-// if they were on the host, and their memory is for others to fill (CarryTensors).
+// All members are borrowed. Absent tensors stay absent. Device tensors are only described, as if
+// they were on the host; other code fills their memory (CarryTensors).
 struct CallParts {
   std::span<const std::byte> fields;
   std::span<const std::string_view> texts;  // each below 4 GiB
@@ -23,17 +23,17 @@ struct CallParts {
 };
 
 size_t CallBytes(const CallParts& parts);
-// `slot`: CallBytes(parts) bytes, aligned to 64; so are the tensors within.
+// Writes the call to `slot`: CallBytes(parts) bytes, aligned to 64; so are the tensors within.
 void StoreCall(const CallParts& parts, std::byte* slot);
 
-// Where in a slot the tensor's data begins.
+// Returns the offset in a slot at which the tensor's data begin.
 uint64_t PlaceInSlot(const CallParts& parts, size_t tensor);
 
-// What a device must copy for the slot of `parts` to be whole. False: a tensor of several axes lies
-// so that no copy of two axes makes it dense.
+// Returns the copies that a device must make to complete the slot of `parts`. Returns false if a
+// tensor of several axes cannot be made dense by copies of two axes.
 bool CarryTensors(const CallParts& parts, std::vector<CarriedCopy>* copies);
 
-// Reads a slot back, in the order and the numbers of parts that were stored. Views and texts point
+// Reads a slot back, in the order and with the numbers of the stored parts. Views and texts point
 // into it.
 class CallReader {
  public:

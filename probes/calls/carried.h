@@ -1,5 +1,5 @@
-// A call that no device measures: its tensors, small or few rows of large ones, come to the host as
-// they are, and the drain thread measures them as it does calls of the host's ring.
+// A call that no device measures: its tensors, small or few rows of large ones, are copied to the
+// host, and the drain thread measures them like calls of the host's ring.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace plumbline::probes {
 
-// What of a device goes where: dense, `to` bytes from the body's begin. Of rank 1 or 2.
+// A dense copy from a device to `to` bytes from the body's begin. Rank 1 or 2.
 struct CarriedCopy {
   TensorView from;
   uint64_t to = 0;
@@ -27,7 +27,7 @@ struct CarriedCall {
   std::span<const CarriedCopy> copies;
   std::span<const CarriedGather> gathers;
   std::span<const uint64_t> indices;  // of every gather: in C order, at most 4,096
-  // Writes all of the body but what the copies bring.
+  // Writes all of the body except the parts that the copies bring.
   void (*store)(const void* call, std::byte* body) = nullptr;
   const void* call = nullptr;
 };

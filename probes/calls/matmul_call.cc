@@ -5,8 +5,8 @@
 namespace plumbline::probes {
 namespace {
 
-// A 32-bit result tells arithmetics apart at nearly every element; of a 16-bit one those alone that
-// lie next to a rounding boundary.
+// Nearly every element of a 32-bit result distinguishes arithmetics; of a 16-bit result only those
+// next to a rounding boundary.
 constexpr int kWideElements = 64;
 
 uint64_t VectorBytes(const MatmulCall& call) {
@@ -33,7 +33,7 @@ void Complete(MatmulCall* call) {
 }
 
 ProductPlan PlanSample(const MatmulCall& call, const MeasureOptions& options) {
-  // Half for the vectors' sake: elements and message take a little more.
+  // Half, for the vectors: elements and message take a little more.
   const uint64_t vectors = options.sample_max_bytes / 2 / VectorBytes(call);
   if (vectors == 0) return {};
   const bool wide = DTypeSize(call.input.d.dtype) >= 4;

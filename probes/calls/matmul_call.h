@@ -1,4 +1,4 @@
-// One matrix product as the trainer declared it, and what of it is kept.
+// One matrix product as the trainer declared it, and the parts that are kept.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace plumbline::probes {
 
-// What u8 scales hold, and how d was stored; the first of each: nobody said.
+// The formats of u8 scales, and the rounding of d; the first of each: not given.
 inline constexpr std::string_view kScaleFormats[] = {"", "f32", "e8m0", "e4m3"};
 inline constexpr std::string_view kOutputRoundings[] = {"", "nearest", "stochastic"};
 
 // As the trainer declared it (plumbline_matmul_t); views and texts are borrowed.
 struct MatmulCall {
-  ProductInput input;  // whole matrices; of a sampled call what was gathered of them
+  ProductInput input;  // whole matrices; for a sampled call the gathered parts
   std::string_view input_format, library, no_sample_reason;
   struct Fields {
     uint64_t rows = 0;  // of D
@@ -30,23 +30,23 @@ struct MatmulCall {
     int64_t block = 0;            // products that share a scale, K where a row has one; 0: none
     int32_t scale_format = 0;     // index into kScaleFormats
     int32_t output_rounding = 0;  // index into kOutputRoundings
-    // The scales are one for the whole tensor each.
+    // Each factor has one scale for the whole tensor.
     int32_t tensor_scales = 0;
     int32_t reserved = 0;
   } fields;
 };
 
-// Says rows, columns and inner of a checked call.
+// Sets rows, columns and inner of a checked call.
 void Complete(MatmulCall* call);
 
-// Why a sampled step keeps nothing.
+// The reason why a sampled step keeps nothing.
 inline constexpr std::string_view kProductTooLarge = "a row and a column exceed the sample's bytes";
 
-// What a sampled step keeps of a completed call, within options.sample_max_bytes. elements == 0:
-// one row and one column are more than that.
+// Plans the parts of a completed call that a sampled step keeps, within options.sample_max_bytes.
+// elements == 0: one row and one column are larger than that.
 ProductPlan PlanSample(const MatmulCall& call, const MeasureOptions& options);
 
-// The call whose input is what `plan` gathered into `memory`.
+// Returns the call whose input is what `plan` gathered into `memory`.
 MatmulCall SampledCall(const MatmulCall& call, const ProductPlan& plan, const std::byte* memory);
 MatmulCall WithoutSample(const MatmulCall& call, std::string_view reason);
 

@@ -1,4 +1,4 @@
-// What all probes share: which elements a site keeps at a step, and under which bounds.
+// Options that all probes share: the elements that a site keeps at a step, and their limits.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace plumbline::probes {
 
-// Elements that one call keeps, by kind. A reduction's are what proofs and bias are built from, and
-// its sites are few; of tensors and updates there are hundreds.
+// Elements that one call keeps, by kind. Proofs and biases are built from a reduction's elements,
+// and its sites are few; there are hundreds of tensors and updates.
 inline constexpr uint32_t kReductionSamples = 1024;
 inline constexpr uint32_t kTensorSamples = 256;
 inline constexpr uint32_t kUpdateSamples = 256;
 
-// A tensor larger than this is measured where it is rather than copied first: bench/agent.
+// A tensor larger than this is measured in place instead of copied first: bench/agent.
 inline constexpr uint64_t kCopyBytes = uint64_t{1} << 20;
 
-// Of a text that a call declares.
+// Limit of a text that a call declares.
 inline constexpr size_t kMaxTextBytes = 256;
 
 struct MeasureOptions {

@@ -1,4 +1,4 @@
-// One router call as the trainer declared it, and the same as bytes of a slot.
+// One router call as the trainer declared it, and its form as bytes of a slot.
 #pragma once
 
 #include <array>
@@ -26,28 +26,30 @@ struct RoutingCall {
 
 inline constexpr size_t kRoutingTensors = 10;
 
-// The call's tensors in a fixed order: scores, expert_bias, topk_indices, keep_mask, routing_map,
-// probs, sequence_id, position, padding_mask, pool_id.
+// Returns the call's tensors in a fixed order: scores, expert_bias, topk_indices, keep_mask,
+// routing_map, probs, sequence_id, position, padding_mask, pool_id.
 std::array<const TensorView*, kRoutingTensors> Tensors(const RoutingInput& in);
 std::array<TensorView*, kRoutingTensors> Tensors(RoutingInput& in);
 const char* TensorName(size_t index);
 
-// Bytes of the call's tensors when dense: what a sample of it takes.
+// Returns the bytes of the call's tensors when dense: the size of a sample.
 uint64_t SampleBytes(const RoutingCall& call);
 
 // A slot holds a description of the call, then, dense in C order, its tensors. Offsets within are
 // aligned to 64 bytes if the slot is.
 size_t SlotBytes(const RoutingCall& call);
-// Of host tensors.
+// Stores a call of host tensors.
 void StoreRoutingCall(const RoutingCall& call, std::byte* slot);
 
-// The description alone; its tensors are left out, or somebody else puts them at these offsets.
+// Stores the description only; its tensors are left out, or other code writes them at these
+// offsets.
 enum class SlotRows { kLeftOut, kToFollow };
 using SlotOffsets = std::array<uint64_t, kRoutingTensors>;  // 0: an absent tensor
 size_t SlotHeadBytes(const RoutingCall& call);
 SlotOffsets StoreRoutingHead(const RoutingCall& call, SlotRows rows, std::byte* slot);
 
-// Views and texts point into the slot; views of tensors that were left out are null pointers.
+// Reads a call. Views and texts point into the slot; views of tensors that were left out are null
+// pointers.
 RoutingCall LoadRoutingCall(const std::byte* slot);
 
 }  // namespace plumbline::probes

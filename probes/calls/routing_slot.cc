@@ -37,10 +37,10 @@ size_t DenseBytes(const TensorView& v) {
   return static_cast<size_t>(v.elements()) * DTypeSize(v.dtype);
 }
 
-// `n` elements of `size` bytes, `stride` elements apart, packed.
+// Packs `n` elements of `size` bytes that are `stride` elements apart.
 template <typename T>
 void Gather(const std::byte* from, int64_t stride, int64_t n, std::byte* to) {
-  // memcpy: a trainer's view may start at any byte.
+  // Uses memcpy: a trainer's view may start at any byte.
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * kSize, from + i * stride * kSize, sizeof(T));
 }
@@ -62,7 +62,7 @@ void CopyRow(const std::byte* from, int64_t stride, int64_t n, size_t size, std:
   }
 }
 
-// Views of rank 1 and 2, which is all a router call has.
+// Copies views of rank 1 and 2; a router call has no others.
 void CopyDense(const TensorView& v, std::byte* to) {
   const size_t bytes = DenseBytes(v);
   if (bytes == 0) return;

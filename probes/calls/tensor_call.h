@@ -8,7 +8,7 @@
 
 namespace plumbline::probes {
 
-// plumbline_tensor_t; views and texts are borrowed.
+// As in plumbline_tensor_t; views and texts are borrowed.
 struct TensorCall {
   TensorView values;
   int32_t target_format = 0;  // DType

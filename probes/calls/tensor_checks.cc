@@ -56,7 +56,7 @@ absl::Status CheckTensor(const char* name, const TensorView& view, Content conte
     return absl::UnavailableError(std::string(name) +
                                   " is on a device: only host tensors are read");
   }
-  // A device that met such an address would fail the trainer's own work too.
+  // Such an address would fault a device, and the trainer's own work with it.
   if (!view.on_host() && reinterpret_cast<uintptr_t>(view.data) % DTypeSize(view.dtype) != 0) {
     return Expected(name, view, "an address that is a multiple of the element's size");
   }

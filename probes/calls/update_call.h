@@ -10,7 +10,7 @@
 
 namespace plumbline::probes {
 
-// plumbline_update_t; views and texts are borrowed.
+// As in plumbline_update_t; views and texts are borrowed.
 struct UpdateCall {
   UpdateInput input;
   TensorView offsets;  // absent: whole tensors

@@ -25,7 +25,7 @@ GraphCopy CopyOf(const TensorView& v, uint64_t to) {
   return copy;
 }
 
-// From the section's begin.
+// Returns the offset from the section's begin.
 uint64_t PlaceOf(const std::byte* p, const GraphWork* work) {
   return static_cast<uint64_t>(p - reinterpret_cast<const std::byte*>(work));
 }
@@ -125,7 +125,7 @@ void CapturedProduct::Show(const std::byte* body, DeviceItem* item) const {
 template <typename Job, typename Call>
 Job CapturedJob<Job, Call>::Plan(const MeasureOptions& options, bool elements) const {
   Job job;
-  (void)PlanJob(call_, options, &job);  // Figures has seen that it can be planned
+  (void)PlanJob(call_, options, &job);  // Figures has already verified that it can be planned
   if (!elements) LeaveOut(&job);
   return job;
 }

@@ -1,5 +1,5 @@
-// The kinds of captured calls (graph_calls.h): each owns its texts, and knows its tensors' places,
-// which a graph fixes.
+// The kinds of captured calls (graph_calls.h): each owns its texts and knows the addresses of its
+// tensors, which a graph fixes.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ class CapturedRouting final : public CapturedCall {
 class CapturedProduct final : public CapturedCall {
  public:
   explicit CapturedProduct(const MatmulCall& call);
-  // Of any step's sample.
+  // Returns the largest number of threads of any step's sample.
   int64_t MostThreads() const;
   size_t Bytes(const MeasureOptions& options, bool elements) const override;
   void Put(const MeasureOptions& options, bool elements, std::byte* body,
@@ -43,13 +43,13 @@ class CapturedProduct final : public CapturedCall {
   std::string input_format_, library_;
 };
 
-// A tensor or an update: what its job is planned from.
+// A tensor or an update: the data from which its job is planned.
 template <typename Job, typename Call>
 class CapturedJob : public CapturedCall {
  public:
   explicit CapturedJob(const Call& call) : call_(call) {}
-  // First of all. What stands on the device for good: the shape, and the items with zeros behind
-  // them.
+  // Called first. Returns the data that stay on the device: the shape, and the items followed by
+  // zeros.
   absl::Status Figures(BatchShape* shape, std::vector<std::byte>* content);
   size_t Bytes(const MeasureOptions& options, bool elements) const override;
   void Put(const MeasureOptions& options, bool elements, std::byte* body,

@@ -6,8 +6,9 @@
 namespace plumbline::probes {
 namespace {
 
-constexpr uint64_t kBlock = 256;  // what sizes are rounded up to
-constexpr uint64_t kWaste = 4;    // a spare block may be so many times what is asked for
+constexpr uint64_t kBlock = 256;  // sizes are rounded up to this
+constexpr uint64_t kWaste = 4;    // a spare block may be at most this many times larger than
+                                  // requested
 
 }  // namespace
 
@@ -25,7 +26,8 @@ DeviceStatus CapturedGraphs::Of(void* stream, std::shared_ptr<CapturedGraph>* gr
     }
   }
   *graph = std::make_shared<CapturedGraph>(capture);
-  // The library's share, until it says that the graph is gone, also where it cannot watch it.
+  // The library's reference, until it reports that the graph is gone; kept even if it cannot watch
+  // the graph.
   using Share = std::shared_ptr<CapturedGraph>;
   const auto gone = [](void* share) {
     auto* ended = static_cast<Share*>(share);
@@ -39,7 +41,7 @@ DeviceStatus CapturedGraphs::Of(void* stream, std::shared_ptr<CapturedGraph>* gr
   return s;
 }
 
-// The smallest that is large enough, and not wasted on this.
+// Takes the smallest spare block that is large enough and not much too large.
 bool CapturedGraphs::FromSpare(CapturedGraph* graph, GraphBlock* block) {
   auto best = spare_.end();
   for (auto at = spare_.begin(); at != spare_.end(); ++at) {

@@ -1,7 +1,6 @@
-// The CUDA graphs that calls of one device lie in: whether each still exists, and the device memory
-// that its calls were given. What a graph had that is gone, its copies and what was instantiated of
-// it too, goes to the next one. Nothing is freed before the ring is: freeing may wait for the
-// device.
+// The CUDA graphs that contain calls of one device: whether each still exists, and the device
+// memory of its calls. When a graph, its copies and its instances are gone, the next graph reuses
+// their memory. Nothing is freed before the ring is: freeing may wait for the device.
 #pragma once
 
 #include <atomic>
@@ -18,11 +17,11 @@ namespace plumbline::probes {
 struct GraphBlock {
   void* memory = nullptr;
   uint64_t bytes = 0;
-  void* shared_on = nullptr;  // the stream whose calls use it one after the other
+  void* shared_on = nullptr;  // the stream whose calls use it one after another
   bool shared = false;
 };
 
-// One capture's. Owned together with the device's library, which outlives the run.
+// One capture. Owned together with the device's library, which outlives the run.
 class CapturedGraph {
  public:
   explicit CapturedGraph(uint64_t capture) : capture_(capture) {}
@@ -39,20 +38,20 @@ class CapturedGraphs {
  public:
   CapturedGraphs(const DeviceTable* table, void* device) : table_(table), device_(device) {}
 
-  // What follows: any thread, errors as the table's.
+  // The following functions are thread-safe; errors are those of the table.
 
-  // The graph that `stream` is being captured into.
+  // Returns the graph that `stream` is being captured into.
   DeviceStatus Of(void* stream, std::shared_ptr<CapturedGraph>* graph, DeviceError* error);
-  // Memory of at least so many bytes, for the graph's whole life.
+  // Returns memory of at least this number of bytes, for the graph's whole life.
   DeviceStatus Take(CapturedGraph* graph, uint64_t bytes, void** memory, DeviceError* error);
-  // The same, of all calls that are captured on one stream: its launches follow each other in the
-  // graph, and a graph does not overlap itself. Graphs may overlap.
+  // Returns memory that all calls captured on one stream share: their launches follow each other in
+  // the graph, and a graph does not overlap itself. Graphs may overlap.
   DeviceStatus TakeShared(CapturedGraph* graph, uint64_t bytes, void* stream, void** memory,
                           DeviceError* error);
-  // Takes back what graphs had that are gone.
+  // Takes back the memory of graphs that are gone.
   void Sweep();
-  // When the run is over: frees it all, or nothing (false): a graph is left that might touch it.
-  // May wait.
+  // Called when the run is over. Frees everything, or returns false and frees nothing if a graph
+  // exists that might use it. May wait.
   bool Free();
 
  private:
@@ -61,7 +60,7 @@ class CapturedGraphs {
 
   const DeviceTable* const table_;
   void* const device_;
-  Mutex mutex_;  // never held while the device is asked for anything
+  Mutex mutex_;  // never held during a call of the device
   std::vector<std::shared_ptr<CapturedGraph>> graphs_ PLUMB_GUARDED_BY(mutex_);
   std::vector<GraphBlock> spare_ PLUMB_GUARDED_BY(mutex_);
   std::vector<void*> all_ PLUMB_GUARDED_BY(mutex_);

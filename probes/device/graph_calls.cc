@@ -22,7 +22,8 @@ DeviceOutcome RefuseCapture(const absl::Status& why, DeviceError* error) {
 
 DeviceOutcome OutcomeOf(DeviceStatus status) {
   if (status == kDeviceOk) return DeviceOutcome::kTaken;
-  if (status == kDeviceCapturing) return DeviceOutcome::kCapturing;  // no memory was got meanwhile
+  // no memory was allocated meanwhile
+  if (status == kDeviceCapturing) return DeviceOutcome::kCapturing;
   return status == kDeviceRefused ? DeviceOutcome::kRefused : DeviceOutcome::kFailed;
 }
 
@@ -142,13 +143,13 @@ void GraphCalls::Publish(std::unique_ptr<CapturedCall> call, void* replays_on) {
   }
   slot_taken_[call->place] = true;
   calls_.push_back(std::move(call));
-  if (!named_) replays_on_ = replays_on;  // the first size publishes it
+  if (!named_) replays_on_ = replays_on;  // publishing the first size publishes it
   named_ = true;
   size_.store(static_cast<uint32_t>(calls_.size()), std::memory_order_release);
 }
 
-// Which calls are one site's, and in which order. Those of an open step keep what they have: only
-// later ones of their sites come and go.
+// Links the calls of one site, in their order. Calls of an open step keep their links: only later
+// calls of their sites change.
 void GraphCalls::Link() {
   std::unordered_map<void*, std::pair<CapturedCall*, uint32_t>> of_sites;
   for (const auto& call : calls_) {
@@ -237,7 +238,7 @@ DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* re
 
 // ---- a step ------------------------------------------------------------------------------------
 
-// A site is asked once, however many calls it has: they are due together.
+// Asks each site once, however many calls it has: they are due together.
 bool GraphCalls::Ask(GraphOwner* owner) {
   const MutexLock lock(calls_mutex_);
   Sweep();

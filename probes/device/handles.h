@@ -1,4 +1,5 @@
-// Handles of the device's, events or timers, taken and given back by number. Any thread, no lock.
+// Handles of the device, events or timers, taken and returned by number. Thread-safe, without a
+// lock.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ class Handles {
   uint32_t count() const { return count_; }
   void*& at(uint32_t i) { return handles_[i]; }
 
-  // False: all are taken.
+  // Takes a handle; returns false if all are taken.
   bool Take(uint32_t* i) {
     for (uint32_t tries = 0; tries < count_; ++tries) {
       *i = next_.fetch_add(1, std::memory_order_relaxed) % count_;

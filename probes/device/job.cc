@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kAlign = 64;
 constexpr size_t Aligned(size_t n) { return (n + kAlign - 1) & ~(kAlign - 1); }
 
-// The largest launches' results.
+// The results of the largest launch.
 static_assert(kArrivedBytes + sizeof(TensorRaw) + DeviceExponents(DType::kF64) * sizeof(uint64_t) <=
               kJobWorkspace);
 static_assert(kArrivedBytes + sizeof(UpdateRaw) <= kJobWorkspace);
@@ -25,7 +25,7 @@ static_assert(kUpdateTensors <= kGraphGathers);
 
 static_assert(std::is_trivially_copyable_v<TensorJob> && std::is_trivially_copyable_v<UpdateJob>);
 
-// The present ones of a call's tensors.
+// The present tensors of a call.
 struct Kept {
   std::array<const TensorView*, kUpdateTensors> views{};
   size_t n = 0;
@@ -52,7 +52,7 @@ Kept KeptOf(const UpdateCall& call) {
   return kept;
 }
 
-// The sample's one row.
+// Returns the sample's one row.
 TensorView RowOf(const TensorView& tensor, const TensorSample& sample) {
   const int64_t at = AxesOf(tensor).Offset(sample.first * sample.width);
   TensorView row = TensorView::Dense(tensor.data, tensor.dtype, sample.width);
@@ -68,7 +68,8 @@ void PlanElements(const Kept& kept, const TensorSample& sample, DeviceJob* job) 
   job->sample = sample;
   const int64_t n = sample.elements();
   if (n == 0) return;
-  // One row may be long, and an index takes as much as the element; several are few elements.
+  // One row may be long, and an index has as many bytes as the element; several rows are few
+  // elements.
   if (sample.whole_rows && sample.rows == 1) {
     job->row = RowOf(*kept.views[0], sample);
     return;
@@ -166,7 +167,7 @@ absl::Status PlanJob(const UpdateCall& call, const MeasureOptions& options, Upda
   job->call = call;
   job->figures = ShapeOf(job->item, in.before.device);
   if (!options.sampled) return s;
-  constexpr uint64_t kNoLimit = ~uint64_t{0};  // as few as they are
+  constexpr uint64_t kNoLimit = ~uint64_t{0};  // there are few of them
   PlanElements(
       KeptOf(call),
       ChooseSample(in.before, job->item.count, false, options.key, kUpdateSamples, kNoLimit), job);
@@ -186,8 +187,7 @@ UpdateJob* PutJob(const UpdateJob& job, std::byte* memory) { return Put(job, mem
 
 namespace {
 
-// A row as units of a copy: where its elements lie one behind the other, of eight bytes if they
-// can.
+// Describes a row as units of a copy: of eight bytes, if its elements are adjacent and allow it.
 GraphCopy CopyOf(const TensorView& row, const std::byte* to) {
   const auto size = static_cast<uint32_t>(DTypeSize(row.dtype));
   const int64_t count = row.elements();

@@ -1,10 +1,11 @@
-// What a device is asked of one tensor or of one update, and where it leaves it. A job is planned
-// on the caller's stack, then put, its memory behind it, into a record of the device's ring:
+// The request to a device for one tensor or one update, and the places of its results. A job is
+// planned on the caller's stack, then put, followed by its memory, into a record of the device's
+// ring:
 //
 //   job | figures: its item, results | elements: items and indices, elements; or one row
 //
-// Plain data; nothing here allocates. Functions that return a status fail with InvalidArgument for
-// a call that its probe's CheckCall has not passed.
+// Plain data; nothing here allocates. Functions that return a status return InvalidArgument for a
+// call that its probe's CheckCall has not passed.
 #pragma once
 
 #include <cstddef>
@@ -28,25 +29,25 @@ struct DeviceJob {
   TensorView row;         // present: one row is kept, and copied
   TensorSample sample;    // of each of the call's tensors
   bool sampled = false;   // the step keeps elements
-  bool left_out = false;  // and there was no room for them
+  bool left_out = false;  // and there was no space for them
 
-  // Of the record. Null where there are none: elements_at, where none are kept.
+  // Addresses in the record. Null if there are none: elements_at if no elements are kept.
   std::byte* figures_at = nullptr;
   std::byte* elements_at = nullptr;
 
   const std::byte* results() const { return figures_at + figures.results_at(); }
-  // Of all tensors, dense, each begun at a multiple of 8 bytes.
+  // Returns the elements of all tensors, dense; each tensor begins at a multiple of 8 bytes.
   const std::byte* elements() const {
     return elements_at == nullptr ? nullptr : elements_at + gather.results_at();
   }
-  // What the elements take in the record; 0: none are kept.
+  // Returns the bytes of the elements in the record; 0: none are kept.
   size_t ElementBytes() const;
 };
 
 struct TensorJob : DeviceJob {
-  TensorCall call;  // its tensor is only described: the memory is the trainer's
+  TensorCall call;  // its tensor is only described: the trainer owns the memory
   TensorItem item{};
-  char role[kMaxTextBytes] = {};  // what the call's texts point to, once put
+  char role[kMaxTextBytes] = {};  // the texts of the call, once it is put
   char replicas[kMaxTextBytes] = {};
 };
 
@@ -56,44 +57,47 @@ struct UpdateJob : DeviceJob {
   char optimizer[kMaxTextBytes] = {};
 };
 
-// Device memory that any job's launch fits into, and one of as many jobs as its arguments hold, but
-// of f64; each launch leaves it as zeros for the next.
+// Device memory for any job's launch, and for one of as many jobs as its arguments hold, except
+// f64; each launch leaves it zeroed for the next one.
 inline constexpr uint64_t kJobWorkspace = uint64_t{96} << 10;
 
 absl::Status PlanJob(const TensorCall& call, const MeasureOptions& options, TensorJob* job);
 absl::Status PlanJob(const UpdateCall& call, const MeasureOptions& options, UpdateJob* job);
 
-// Gives the elements up: the ring has no room for them.
+// Drops the elements: the ring has no space for them.
 void LeaveOut(DeviceJob* job);
 
-// A job with its memory, and the job as it lies there, ready to be launched. `memory`: JobBytes
-// bytes, aligned to 64.
+// Returns the size of a job with its memory, and puts it there, ready to be launched. `memory`:
+// JobBytes bytes, aligned to 64.
 size_t JobBytes(const TensorJob& job);
 size_t JobBytes(const UpdateJob& job);
 TensorJob* PutJob(const TensorJob& job, std::byte* memory);
 UpdateJob* PutJob(const UpdateJob& job, std::byte* memory);
 
-// Copies the call's texts, as a job that is not put yet does not, into the job itself.
+// Copies the call's texts into the job itself; a job that is not put yet does not own them.
 void KeepTexts(TensorJob* job);
 void KeepTexts(UpdateJob* job);
 
-// Where a job's gathers go among others': each moves on by what the job puts.
+// The place of a job's gathers among others; each job advances it.
 struct GatherPlace {
   std::byte* items;
   uint64_t* indices;
   int64_t span = 0;
   uint64_t result = 0;
 };
-// The gathers of a job that has some, its indices once for each of its tensors.
+// Puts the gathers of a job that has some, with its indices once for each of its tensors.
 void PutGathers(const TensorJob& job, GatherPlace* place);
 void PutGathers(const UpdateJob& job, GatherPlace* place);
 
-// What the job's launch copies of its elements, which the device sees at `elements`. False: none.
+// Sets the elements that the job's launch copies; the device sees them at `elements`. Returns false
+// if there are none.
 bool AskElements(const DeviceJob& job, std::byte* elements, SampledPart* part);
-// The same of gathers, at most kGraphGathers: `at`, as they were put; the device sees them at `to`.
+// Does the same for gathers, at most kGraphGathers: `at`, as they were put; the device sees them at
+// `to`.
 void AskGathers(const BatchShape& gathers, const std::byte* at, std::byte* to, SampledPart* part);
 
-// The update's sampled elements as tensors [m] of the host; absent where its own are.
+// Returns the update's sampled elements as tensors [m] of the host; absent where its own are
+// absent.
 UpdateInput ElementsOf(const UpdateJob& job);
 
 }  // namespace plumbline::probes

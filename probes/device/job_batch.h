@@ -1,10 +1,10 @@
-// Jobs of one kind that leave together, in one launch: how they wait for it, and how their record
-// lies in the ring:
+// Jobs of one kind that share a launch: how they wait for it, and the layout of their record in the
+// ring:
 //
 //   JobBatch | the jobs with their tags | figures: items, results | gathers: items, indices,
 //   elements
 //
-// Plain data; nothing here allocates but JobGroup's first use.
+// Plain data; nothing here allocates except JobGroup's first use.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@ struct WaitingJob {
   Job job;
 };
 
-// So many of a kind are the arguments of one launch.
+// The number of jobs of a kind in the arguments of one launch.
 template <typename Job>
 inline constexpr int kJobsOfLaunch = kTensorsOfLaunch;
 template <>
 inline constexpr int kJobsOfLaunch<UpdateJob> = kUpdatesOfLaunch;
 
-// Where a record's parts lie, from its body's begin, and its launches.
+// The layout of a record, from its body's begin, and its launches.
 struct JobBatch {
   uint32_t jobs = 0;
   BatchShape figures;
@@ -42,35 +42,36 @@ struct JobBatch {
   uint64_t bytes = 0;
 };
 
-// `jobs` are of one device, at least one, without rows.
+// Plans a batch. `jobs` are of one device, at least one, without rows.
 template <typename Job>
 JobBatch PlanBatch(std::span<const WaitingJob<Job>> jobs);
-// `memory`: batch.bytes of them, aligned to 64. The jobs there are as if each had been put alone.
+// Writes a batch. `memory`: batch.bytes bytes, aligned to 64. The jobs there are as if each had
+// been put alone.
 template <typename Job>
 void PutBatch(const JobBatch& batch, std::span<const WaitingJob<Job>> jobs, std::byte* memory);
-// Of what was put there.
+// Returns a job of a written batch.
 template <typename Job>
 const WaitingJob<Job>& JobAt(const std::byte* memory, uint32_t i);
 
-// Those that wait for one launch on one stream.
+// The jobs that wait for one launch on one stream.
 template <typename Job>
 struct JobGroup {
   JobGroup() = default;
-  JobGroup(JobGroup&&) = default;  // a copy's texts would be the other's
+  JobGroup(JobGroup&&) = default;  // a copy's texts would point to the original
   JobGroup& operator=(JobGroup&&) = default;
 
-  DeviceRing* ring = nullptr;  // null: it was never used
+  DeviceRing* ring = nullptr;  // null: never used
   void* stream = nullptr;
   std::vector<WaitingJob<Job>> jobs;
   uint64_t result_bytes = 0;
 
-  // Is there room for one more in the launch's arguments and in its workspace?
+  // Returns true if one more job fits into the launch's arguments and workspace.
   bool Fits(const Job& job) const {
     return static_cast<int>(jobs.size()) < kJobsOfLaunch<Job> &&
            kArrivedBytes + result_bytes + job.figures.result_bytes <= kJobWorkspace;
   }
   void Add(const DeviceTag& tag, const Job& job) {
-    jobs.reserve(kJobsOfLaunch<Job>);  // they stay where they are, with their texts
+    jobs.reserve(kJobsOfLaunch<Job>);  // they must not move, because of their texts
     jobs.push_back({tag, job});
     KeepTexts(&jobs.back().job);
     result_bytes += job.figures.result_bytes;

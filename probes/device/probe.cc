@@ -64,7 +64,7 @@ void DeviceProbe::Capture(const Call& call, int ordinal, void* stream, void* rep
                           DeviceReply* reply) {
   DeviceRing* ring = RingOf(ordinal, reply);
   if (ring == nullptr) return;
-  reply->prepared = true;  // memory was got: it says nothing of what the site costs
+  reply->prepared = true;  // memory was allocated: the time is not the site's usual cost
   reply->outcome = ring->Capture(call, stream, replays_on, site, &reply->error);
 }
 
@@ -128,7 +128,7 @@ DeviceRing* DeviceProbe::RingOf(int ordinal, DeviceReply* reply) {
   if (const DeviceTable* table = loader_(&place.error)) {
     place.ring = DeviceRing::Open(table, ordinal, limits_, &place.error, &later);
   }
-  if (place.ring == nullptr && later) {  // somebody captures: the next call asks again
+  if (place.ring == nullptr && later) {  // a capture is in progress: the next call tries again
     reply->outcome = DeviceOutcome::kCapturing;
     place.state.store(kClosed, std::memory_order_release);
     return nullptr;
@@ -188,8 +188,8 @@ void DeviceProbe::Leave(Clock::time_point deadline) {
   leaving_.store(true, std::memory_order_release);
   for (bool late = false; !late;) {
     late = Clock::now() >= deadline;
-    // The lock keeps Free away, and is what the drain thread holds while it asks a device. Who
-    // never gets it leaves all the same: that thread hangs in the driver.
+    // The lock excludes Free; the drain thread holds it during calls of a device. If it cannot be
+    // taken, that thread is blocked in the driver, and this function returns nevertheless.
     if (draining_.TryLock()) {
       const bool left = LeaveRings(late);
       draining_.Unlock();
@@ -200,7 +200,7 @@ void DeviceProbe::Leave(Clock::time_point deadline) {
 }
 
 bool DeviceProbe::LeaveRings(bool late) {
-  EndOpenSteps();  // else their records would be waited for in vain
+  EndOpenSteps();  // otherwise their records would be awaited in vain
   if (!late && !empty()) return false;
   for (const Place& place : places_) {
     if (DeviceRing* ring = place.ready.load(std::memory_order_acquire)) {

@@ -1,5 +1,5 @@
-// The devices that one run's tensors lie on: each gets a ring (device/ring.h) when its first tensor
-// comes, and the device library is loaded with the first of all.
+// The devices of one run's tensors: each gets a ring (device/ring.h) with its first tensor, and the
+// device library is loaded with the first of all.
 #pragma once
 
 #include <array>
@@ -18,20 +18,20 @@ namespace plumbline::probes {
 
 inline constexpr int kMaxDevices = 32;  // ordinals of one process
 
-// What became of a call, and why.
+// The outcome of a call, with the reason.
 struct DeviceReply {
   DeviceOutcome outcome = DeviceOutcome::kTaken;
-  bool prepared = false;  // this call got a device ready: it took longer than others will
+  bool prepared = false;  // this call prepared a device: it took longer than others will
   bool crowded = false;   // the ring is more than a quarter full
   DeviceError error{};    // set for kNotLoaded, kRefused and kFailed
 };
 
-// Calls that wait to leave together, those of one stream in one launch. One thread at a time; its
-// memory stays from use to use.
+// Calls that wait for a common launch, one launch per stream. One thread at a time; its memory is
+// reused.
 struct DeviceBatch {
-  // What became of a call that was not taken, or not whole.
+  // Called with the outcome of a call that was not taken, or only in part.
   std::function<void(const DeviceTag&, DeviceOutcome, const DeviceError&)> lost;
-  std::vector<JobGroup<TensorJob>> tensors;  // one a stream
+  std::vector<JobGroup<TensorJob>> tensors;  // one per stream
   std::vector<JobGroup<UpdateJob>> updates;
 
   bool empty() const;
@@ -40,50 +40,52 @@ struct DeviceBatch {
 class DeviceProbe {
  public:
   using Clock = std::chrono::steady_clock;
-  // The table, the same each time, or null and why. Called when a device is first seen.
+  // Returns the table, always the same, or null with the reason. Called when a device is first
+  // seen.
   using Loader = std::function<const DeviceTable*(DeviceError*)>;
-  // Where each ring stood at some moment.
+  // The position of each ring at some moment.
   using Mark = std::array<uint64_t, kMaxDevices>;
 
   // `ready` (may be empty) is called on the caller's thread after a device was opened.
   DeviceProbe(Loader loader, const DeviceLimits& limits, std::function<void()> ready);
 
-  // Trainer's threads. `call` has passed CheckRoutingCall and lies on a device; otherwise as
-  // DeviceRing::Observe.
+  // Called by the trainer's threads. `call` has passed CheckRoutingCall and is on a device;
+  // otherwise as DeviceRing::Observe.
   void Observe(const RoutingCall& call, void* stream, const DeviceTag& tag, DeviceReply* reply);
-  // A checked and completed product with its PlanSample.
+  // Observes a checked and completed product with its PlanSample.
   void Observe(const MatmulCall& call, const ProductPlan& plan, void* stream, const DeviceTag& tag,
                DeviceReply* reply);
 
-  // A tensor, or an update of whole tensors, whose CheckCall was OK and which lies on a device.
+  // Observes a tensor, or an update of whole tensors, that passed CheckCall and is on a device.
   void Observe(const TensorCall& call, const MeasureOptions& options, void* stream,
                const DeviceTag& tag, DeviceReply* reply);
   void Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                const DeviceTag& tag, DeviceReply* reply);
 
-  // The same, but the call waits in the batch, for Launch or for as many as a launch takes. Its
-  // tensors must live and stay as they are until then. kTaken: it waits, or was launched.
+  // Does the same, but the call waits in the batch, for Launch or for a full launch. Its tensors
+  // must exist and stay unchanged until then. kTaken: it waits, or was launched.
   void Observe(const TensorCall& call, const MeasureOptions& options, void* stream,
                const DeviceTag& tag, DeviceBatch* batch, DeviceReply* reply);
   void Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                const DeviceTag& tag, DeviceBatch* batch, DeviceReply* reply);
-  // Launches all that waits. True: a ring is more than a quarter full.
+  // Launches all waiting calls. Returns true if a ring is more than a quarter full.
   bool Launch(DeviceBatch* batch);
 
-  // A call that is measured on the host, of tensors on device `ordinal`.
+  // Observes a call that is measured on the host, of tensors on device `ordinal`.
   void Observe(const CarriedCall& call, int ordinal, void* stream, const DeviceTag& tag,
                DeviceReply* reply);
 
-  // Graphs, as the ring's functions of that name, on the call's device; the stepping thread's on
-  // all. *reply: of the device that fared worst. BeginStep: true when a captured call is due.
+  // Graphs, like the ring's functions of that name, on the call's device; the stepping thread's
+  // functions on all devices. *reply: of the device with the worst outcome. BeginStep returns true
+  // if a captured call is due.
   template <typename Call>
   void Capture(const Call& call, int ordinal, void* stream, void* replays_on, void* site,
                DeviceReply* reply);
   bool BeginStep(int64_t step, GraphOwner* owner, DeviceReply* reply);
   void EndStep(DeviceReply* reply);
 
-  // The drain thread. Hands on what the devices have finished: f(const DeviceItem&), of each device
-  // in the order of its calls.
+  // Called by the drain thread. Passes on the finished work of the devices: f(const DeviceItem&),
+  // for each device in the order of its calls.
   template <typename F>
   void Drain(F f) {
     const MutexLock lock(draining_);
@@ -95,20 +97,21 @@ class DeviceProbe {
     }
   }
 
-  bool used() const;  // has any device been opened?
+  bool used() const;  // true if any device was opened
   bool empty() const;
   Mark Position() const;
   bool Passed(const Mark& mark) const;
 
-  // What is under way will not be waited for: the next Drain hands it on unmeasured. Any thread.
+  // Stops waiting for work in progress: the next Drain passes it on unmeasured. Thread-safe.
   void Abandon(const char* why);
 
-  // The process is about to end, and the device's library before us: gives the drain thread until
-  // the deadline to empty the rings, and sees to it that no device is asked after the return.
+  // Called when the process is about to end, and the device's library before us: gives the drain
+  // thread until the deadline to empty the rings, and ensures that no device is called after the
+  // return.
   void Leave(Clock::time_point deadline);
 
-  // Frees what the devices do not use any more; may wait for their other work. No other call may be
-  // under way or follow.
+  // Frees memory that the devices no longer use; may wait for their other work. No other call may
+  // be in progress or follow.
   void Free();
 
  private:
@@ -117,12 +120,12 @@ class DeviceProbe {
     std::atomic<int> state{kClosed};
     std::atomic<DeviceRing*> ready{nullptr};
     std::unique_ptr<DeviceRing> ring;
-    DeviceError error{};  // why it is unusable
+    DeviceError error{};  // why it cannot be used
   };
   DeviceRing* RingOf(int ordinal, DeviceReply* reply);
   template <typename F>
   void ForGraphs(DeviceReply* reply, F f);
-  // False: not late, and there is work to be waited for.
+  // Returns false if it is not late and there is work to wait for.
   bool LeaveRings(bool late) PLUMB_REQUIRES(draining_);
   void EndOpenSteps() PLUMB_REQUIRES(draining_);
   template <typename Call>
@@ -140,7 +143,7 @@ class DeviceProbe {
   const std::function<void()> ready_;
   std::array<Place, kMaxDevices> places_;
   std::atomic<bool> leaving_{false};
-  Mutex draining_;  // the drain thread's, and of who ends the process
+  Mutex draining_;  // held by the drain thread, and by the thread that ends the process
 };
 
 }  // namespace plumbline::probes

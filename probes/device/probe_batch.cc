@@ -1,4 +1,4 @@
-// The calls of a batch on their way to the rings of their devices.
+// Passes the calls of a batch to the rings of their devices.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -10,9 +10,9 @@
 namespace plumbline::probes {
 namespace {
 
-constexpr size_t kMostGroups = 4;  // of a kind: streams of one batch
+constexpr size_t kMostGroups = 4;  // per kind: streams of one batch
 
-// The stream's group, or one that nobody waits in; null: all are others'.
+// Returns the stream's group, or an empty one; null: all belong to other streams.
 template <typename Job>
 JobGroup<Job>* GroupOf(std::vector<JobGroup<Job>>* groups, DeviceRing* ring, void* stream) {
   JobGroup<Job>* free = nullptr;
@@ -59,8 +59,8 @@ void DeviceProbe::Gather(int ordinal, const Call& call, const MeasureOptions& op
   reply->crowded = ring->crowded();
   if (reply->outcome != DeviceOutcome::kTaken) return;
 
-  // A row goes with a launch of its own, and a thread's own stream is nobody else's to launch on.
-  // What waits goes first: calls of one site stay in their order.
+  // A row needs a launch of its own, and no other thread may launch on a per-thread stream. Waiting
+  // calls are launched first: calls of one site stay in their order.
   if (job.row.present() || stream == kPerThreadStream) {
     reply->crowded |= Launch(batch);
     reply->outcome = ring->ObserveJob(job, stream, tag, &prepared, &reply->error);

@@ -21,9 +21,9 @@ void Say(DeviceError* error, const char* text) {
   std::snprintf(error->text, sizeof(error->text), "%s", text);
 }
 
-// Pages of our own rather than the runtime's: they outlive the device's context, so that the drain
-// thread can never read memory that the end of the process took away. DONTFORK: a forked child
-// would make the parent's next write to such a page go to a copy that the device does not know.
+// Allocates our own pages instead of the runtime's: they outlive the device's context, so the drain
+// thread can never read memory that the end of the process took away. DONTFORK: after a fork the
+// parent's next write to such a page would go to a copy that the device does not know.
 std::byte* MapPages(uint64_t bytes) {
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return nullptr;
@@ -43,7 +43,7 @@ DeviceRing::Claim::~Claim() {
 std::unique_ptr<DeviceRing> DeviceRing::Open(const DeviceTable* table, int ordinal,
                                              const DeviceLimits& limits, DeviceError* error,
                                              bool* later) {
-  // Is it done? If not, is it a capture that stood in the way?
+  // Returns true on success; sets *later if a capture prevented it.
   const auto done = [later](DeviceStatus status) {
     if (later != nullptr) *later = status == kDeviceCapturing;
     return status == kDeviceOk;
@@ -96,7 +96,7 @@ DeviceRing::DeviceRing(const DeviceTable* table, void* device, const DeviceLimit
 }
 
 DeviceRing::~DeviceRing() {
-  // What is under way would be written later, and after a fault nobody can tell.
+  // Work in progress would still be written, and after a fault its state is unknown.
   if (!empty() || broken_.load() == Broken::kGone) return;
   for (uint32_t i = 0; i < limits_.events; ++i) {
     if (events_.at(i) != nullptr) table_->destroy_event(device_, events_.at(i));
@@ -153,7 +153,7 @@ DeviceOutcome DeviceRing::CheckStream(void* stream, uint64_t* id, DeviceError* e
   }
 }
 
-// Of sampled calls the GPU's time is taken: they are few, and the dearest.
+// The GPU's time is measured for sampled calls: they are few, and the most expensive.
 DeviceRing::Record* DeviceRing::Begin(std::byte* memory, Kind kind, const DeviceTag& tag,
                                       Claim* claim, void* stream) {
   auto* record = new (memory) Record{tag, kind, false, claim->event, claim->workspace};
@@ -165,13 +165,13 @@ DeviceRing::Record* DeviceRing::Begin(std::byte* memory, Kind kind, const Device
     record->timer = kNoTimer;
     return record;
   }
-  DeviceError ignored;  // what is asked next says the same
+  DeviceError ignored;  // the next call reports the same error
   record->timed =
       table_->mark_timer(device_, timers_.at(record->timer), 0, stream, &ignored) == kDeviceOk;
   return record;
 }
 
-// Hands the record to the drain thread; false: it will not be measured.
+// Passes the record to the drain thread; returns false if it will not be measured.
 bool DeviceRing::Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error) {
   if (launched != kDeviceOk) Break(Broken::kRefusing, *error);
   record->launched = launched == kDeviceOk;
@@ -180,8 +180,8 @@ bool DeviceRing::Seal(Record* record, DeviceStatus launched, void* stream, Devic
     record->timed =
         table_->mark_timer(device_, timers_.at(record->timer), 1, stream, &ignored) == kDeviceOk;
   }
-  // The event follows a failed launch too: part of it may be under way, and the record is free only
-  // when that has passed.
+  // The event follows a failed launch too: part of it may be in progress, and the record is free
+  // only after that.
   DeviceError late;
   const DeviceStatus marked =
       table_->record_event(device_, events_.at(record->event), stream, &late);
@@ -191,7 +191,7 @@ bool DeviceRing::Seal(Record* record, DeviceStatus launched, void* stream, Devic
     if (launched == kDeviceOk) *error = late;
   }
   const bool taken = record->launched;
-  ring_.Commit(reinterpret_cast<std::byte*>(record));  // the drain thread's from here on
+  ring_.Commit(reinterpret_cast<std::byte*>(record));  // owned by the drain thread from here on
   return taken;
 }
 
@@ -201,7 +201,7 @@ DeviceRing::Width* DeviceRing::WidthFor(int experts) {
 }
 
 // The first call of a width, or of all jobs, pays for its memory, as the first call of all pays for
-// loading the agent; a ring that the drain thread prepared would have to lose those calls.
+// loading the agent. If the drain thread prepared the memory, those calls would be lost.
 DeviceOutcome DeviceRing::Prepare(Width* width, DeviceError* error) {
   int seen = kAbsent;
   if (!width->state.compare_exchange_strong(seen, kUnderWay, std::memory_order_acquire)) {
@@ -215,7 +215,7 @@ DeviceOutcome DeviceRing::Prepare(Width* width, DeviceError* error) {
     w.stream.store(kNoStream, std::memory_order_relaxed);
     void* memory = nullptr;
     const DeviceStatus s = table_->allocate(device_, width->bytes, &memory, error);
-    if (s == kDeviceCapturing && !any) {  // another time
+    if (s == kDeviceCapturing && !any) {  // try again later
       width->state.store(kAbsent, std::memory_order_release);
       return DeviceOutcome::kCapturing;
     }
@@ -223,7 +223,7 @@ DeviceOutcome DeviceRing::Prepare(Width* width, DeviceError* error) {
       w.memory = memory;
       any = true;
     } else {
-      w.in_flight.store(1, std::memory_order_relaxed);  // never free: there are fewer
+      w.in_flight.store(1, std::memory_order_relaxed);  // never free: there are fewer workspaces
     }
   }
   if (!any) width->error = *error;
@@ -231,8 +231,8 @@ DeviceOutcome DeviceRing::Prepare(Width* width, DeviceError* error) {
   return any ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
 }
 
-// The stream's workspace, or one that nobody uses, held. Another thread that is launching on the
-// same stream is not waited for: it has the one, this call gets another.
+// Returns the stream's workspace, or an unused one, held. Does not wait for another thread that
+// launches on the same stream: it has the one, this call gets another.
 DeviceRing::Workspace* DeviceRing::Hold(Width* width, uint64_t stream) {
   const auto hold = [&](Workspace& w, auto fits) {
     if (!fits(w) || w.held.exchange(true, std::memory_order_acquire)) return false;
@@ -246,7 +246,8 @@ DeviceRing::Workspace* DeviceRing::Hold(Width* width, uint64_t stream) {
     }
   }
   for (Workspace& w : width->workspaces) {
-    // The acquire orders the next stream's kernels behind what the drain thread saw finished.
+    // The acquire orders the next stream's kernels after the work that the drain thread saw
+    // finished.
     if (hold(w, [](Workspace& x) { return x.in_flight.load(std::memory_order_acquire) == 0; })) {
       w.stream.store(stream, std::memory_order_relaxed);
       return &w;
@@ -278,7 +279,7 @@ DeviceOutcome DeviceRing::Failure(DeviceError* error) const {
 // ---- the drain thread --------------------------------------------------------------------------
 
 DeviceRing::Record* DeviceRing::FrontRecord() {
-  const std::byte* memory = ring_.Front();  // of our own pages
+  const std::byte* memory = ring_.Front();  // in our own pages
   return memory == nullptr ? nullptr
                            : std::launder(reinterpret_cast<Record*>(pages_ + (memory - pages_)));
 }
@@ -303,7 +304,7 @@ void DeviceRing::Show(Record* record, DeviceItem* item) {
       item->update = std::launder(reinterpret_cast<const UpdateJob*>(body));
       break;
     case Kind::kCarried: {
-      // What was gathered lies behind the body, and belongs into it.
+      // Gathered parts are after the body and must be moved into it.
       const auto* pieces =
           std::launder(reinterpret_cast<const CarriedPiece*>(body + record->pieces_at));
       for (uint32_t i = 0; i < record->gathered; ++i)
@@ -322,7 +323,7 @@ bool DeviceRing::Front(DeviceItem* item) {
   for (Record* record = FrontRecord(); record != nullptr; PopRecord(), record = FrontRecord()) {
     const DeviceStatus passed = Passed(*record);
     if (passed == kDeviceNotYet) return false;
-    if (!record->launched) continue;  // Observe has said so
+    if (!record->launched) continue;  // Observe has reported it
     *item = DeviceItem{};
     item->tag = record->tag;
     item->measured = passed == kDeviceOk;

@@ -1,5 +1,5 @@
-// Tensors and updates that leave together: one record, one launch of their figures, and of their
-// sampled elements none besides where they are few.
+// Tensors and updates that share a launch: one record, one launch for their figures. A small number
+// of sampled elements needs no further launch.
 #include <algorithm>
 #include <new>
 #include <span>
@@ -19,7 +19,7 @@ const JobBatch& BatchAt(const std::byte* body) {
 void ShowJob(const TensorJob& job, DeviceItem* item) { item->tensor = &job; }
 void ShowJob(const UpdateJob& job, DeviceItem* item) { item->update = &job; }
 
-// Each job's part of the time, by its work: spans are of equal size. 0: it was not timed.
+// Returns each job's part of the time, by its work: spans have equal size. 0: it was not timed.
 uint64_t PartOf(uint64_t ns, int64_t work, int64_t all) {
   if (ns == 0 || all == 0) return ns;
   const double part = static_cast<double>(ns) * static_cast<double>(work);
@@ -44,7 +44,7 @@ void DeviceRing::ObserveAll(std::span<const WaitingJob<Job>> jobs, void* stream,
       return;
     }
   }
-  // Alone, or no room for all of them: some may still find theirs, or leave their elements out.
+  // One job, or no space for all of them: single jobs may still find space, or drop their elements.
   bool prepared = false;
   for (size_t i = 0; i < jobs.size(); ++i) {
     outcomes[i] =
@@ -63,7 +63,7 @@ DeviceOutcome DeviceRing::ObserveTogether(std::span<const WaitingJob<Job>> jobs,
   std::byte* memory = Reserve(batch.bytes);
   if (memory == nullptr) return DeviceOutcome::kRingFull;
 
-  // Timed when one of them is sampled.
+  // Timed if one of them is sampled.
   DeviceTag tag = jobs[0].tag;
   tag.sampled = std::any_of(jobs.begin(), jobs.end(), [](const auto& w) { return w.tag.sampled; });
   constexpr Kind kKind = std::is_same_v<Job, TensorJob> ? Kind::kTensors : Kind::kUpdates;
@@ -73,7 +73,7 @@ DeviceOutcome DeviceRing::ObserveTogether(std::span<const WaitingJob<Job>> jobs,
   return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
 }
 
-// Few elements go along with the figures; more of them are gathered by a launch of their own.
+// Few elements are copied with the figures; more of them are gathered by a separate launch.
 DeviceStatus DeviceRing::Launch(const JobBatch& batch, std::byte* body, DeviceBatchCall figures,
                                 const Claim& claim, void* stream, DeviceError* error) {
   std::byte* const elements = body + batch.gather_at;
@@ -96,8 +96,8 @@ template void DeviceRing::ObserveAll(std::span<const WaitingJob<UpdateJob>>, voi
 
 // ---- the drain thread --------------------------------------------------------------------------
 
-// Of the record at the front: its next call, a replay or a job of a batch; false: there is none
-// left.
+// Shows the next call of the record at the front, a replay or a job of a batch; returns false if
+// there is none.
 bool DeviceRing::ShowNext(const Record& record, bool measured, DeviceItem* item) {
   if (record.kind == Kind::kGraph) return ShowReplay(record, measured, item);
   const std::byte* body = reinterpret_cast<const std::byte*>(&record) + PartBytes<Record>();

@@ -1,4 +1,4 @@
-// What the device ring does with each kind of call, on the trainer's threads.
+// The device ring's functions for each kind of call, on the trainer's threads.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -96,8 +96,8 @@ DeviceOutcome DeviceRing::Observe(const MatmulCall& call, const ProductPlan& pla
 
 namespace {
 
-// The elements of all tensors: one batch, whose items are the tensors, then the indices once for
-// each of them.
+// Returns the elements of all tensors as one batch: its items are the tensors, then the indices
+// once for each of them.
 BatchShape BatchOf(const CarriedCall& call) {
   BatchShape shape;
   const auto n = static_cast<int64_t>(call.indices.size());
@@ -111,7 +111,7 @@ BatchShape BatchOf(const CarriedCall& call) {
   return shape;
 }
 
-// The body, what is to be said of each gather, and their batch: from the body's begin.
+// The body, the data of each gather, and their batch, from the body's begin.
 struct CarriedLayout {
   uint64_t pieces_at, batch_at, bytes;
 
@@ -257,7 +257,7 @@ template DeviceOutcome DeviceRing::Plan(const TensorCall&, const MeasureOptions&
 template DeviceOutcome DeviceRing::Plan(const UpdateCall&, const MeasureOptions&, void*, bool*,
                                         UpdateJob*, DeviceError*);
 
-// One launch: it takes the trainer's elements with it.
+// One launch, which also copies the trainer's elements.
 DeviceStatus DeviceRing::Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,
                                 void* stream, DeviceError* error) {
   const BatchMemory memory{job.figures_at, Alias(job.figures_at), claim.workspace->memory,

@@ -1,4 +1,4 @@
-// What the device ring does for calls that lie in CUDA graphs.
+// The device ring's functions for calls in CUDA graphs.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -15,7 +15,7 @@ template <typename Call>
 DeviceOutcome DeviceRing::Capture(const Call& call, void* stream, void* replays_on, void* site,
                                   DeviceError* error) {
   if (failed()) return Failure(error);
-  // Asked now, while somebody can be told: at a step's begin it would only be counted.
+  // Checked now, because an error can be returned here; at a step's begin it would only be counted.
   if (replays_on == kPerThreadStream) {
     std::snprintf(error->text, sizeof(error->text),
                   "replay_stream: expected a stream that is every thread's");
@@ -35,8 +35,9 @@ template DeviceOutcome DeviceRing::Capture(const MatmulCall&, void*, void*, void
 template DeviceOutcome DeviceRing::Capture(const TensorCall&, void*, void*, void*, DeviceError*);
 template DeviceOutcome DeviceRing::Capture(const UpdateCall&, void*, void*, void*, DeviceError*);
 
-// A record for what was asked for, with room for twice the replays that any step has shown; or for
-// less of it: with no more replays than that, then without elements, then with fewer replays.
+// Reserves a record for the requested calls, with space for twice the replays that any step has
+// shown. If there is no space, tries fewer: that number of replays, then no elements, then fewer
+// replays.
 std::byte* DeviceRing::ReserveGraph(uint32_t* replays, bool* elements) {
   const uint32_t seen = most_replays_.load(std::memory_order_relaxed);
   const uint32_t shown = std::max(seen, 1u);
@@ -67,7 +68,7 @@ DeviceOutcome DeviceRing::BeginStep(int64_t step, GraphOwner* owner, DeviceError
   return begun;
 }
 
-// What was asked for gets its record and its slots.
+// Gives the requested calls their record and their slots.
 DeviceOutcome DeviceRing::OpenStep(int64_t step, GraphOwner* owner, DeviceError* error) {
   void* stream = graph_.replays_on();
   Claim claim;
@@ -91,7 +92,7 @@ DeviceOutcome DeviceRing::OpenStep(int64_t step, GraphOwner* owner, DeviceError*
   const DeviceStatus opened =
       table_->set_slots(device_, graph_.slots(), slots, put.slots, stream, error);
   if (opened != kDeviceOk) {
-    // Whether they are open nobody knows: what they point to is never used again.
+    // It is unknown whether they are open: the memory that they point to is never used again.
     Break(Broken::kGone, *error);
     Seal(record, opened, stream, error);
     open_at_.store(kNothingOpen, std::memory_order_release);
@@ -99,7 +100,8 @@ DeviceOutcome DeviceRing::OpenStep(int64_t step, GraphOwner* owner, DeviceError*
   }
   const bool rows_left_out = !elements && put.AnySampled();
   open_on_ = stream;
-  open_.store(record, std::memory_order_release);  // from here on whoever ends the step has it
+  // from here on, the thread that ends the step owns it
+  open_.store(record, std::memory_order_release);
   return rows_left_out ? DeviceOutcome::kTakenWithoutRows : DeviceOutcome::kTaken;
 }
 
@@ -157,7 +159,7 @@ bool DeviceRing::ShowReplay(const Record& record, bool measured, DeviceItem* ite
   for (; at_.entry < graph.entries; ++at_.entry, at_.replay = 0) {
     const GraphEntry& entry = *graph.entry(at_.entry);
     item->tag = entry.tag;
-    if (!measured) {  // once an entry, however far it had come
+    if (!measured) {  // once per entry, whatever its progress
       if (std::exchange(at_.told, !at_.told)) continue;
       Unmeasured(item);
       return true;

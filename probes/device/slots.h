@@ -1,5 +1,5 @@
-// What follows a record's head in a device's ring, or a section's in a graph's record: the call,
-// and where the device puts what it measured. Plain data in pinned memory.
+// The data after a record's head in a device's ring, or after a section's in a graph's record: the
+// call, and the places for the device's measurements. Plain data in pinned memory.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace plumbline::probes {
 
 constexpr size_t AlignedTo64(size_t n) { return (n + 63) & ~size_t{63}; }
-// Bytes of a part: what follows it is aligned to 64 again.
+// Returns the bytes of a part: the next part is aligned to 64 again.
 template <typename Part>
 constexpr size_t PartBytes() {
   return AlignedTo64(sizeof(Part));
@@ -20,18 +20,18 @@ constexpr size_t PartBytes() {
 // The call's head and rows follow (routing_call.h).
 struct RoutingSlot {
   RoutingPlan plan;
-  alignas(64) RoutingRaw raw;  // the device's
+  alignas(64) RoutingRaw raw;  // written by the device
 };
 
-// A product's call, its texts, and after it what was gathered.
+// A product's call and its texts; the gathered data follow.
 struct ProductSlot {
   MatmulCall call;
   char input_format[16];
   char library[257];
 };
 
-// Puts the call with its texts, and as its tensors what the device will put behind it: at the
-// place that is returned. A plan of no elements: the call without a sample.
+// Puts the call with its texts. Its tensors are the data that the device will write after it, at
+// the returned address. With a plan of no elements, puts the call without a sample.
 std::byte* PutProduct(const MatmulCall& call, const ProductPlan& plan, std::byte* memory);
 
 }  // namespace plumbline::probes
