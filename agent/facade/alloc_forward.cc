@@ -1,15 +1,15 @@
-// Compiled into libplumbline_agent.so, never into the façade: the malloc family that every library
-// loaded along with the agent binds to, forwarded to the process's allocator (see agent_table.h).
+// Compiled into libplumbline_agent.so, never into the façade: the malloc functions that every
+// library loaded with the agent binds to, forwarded to the process's allocator (see agent_table.h).
 //
-// Outside the façade's dlopen (the table is empty) libc's own allocator answers, so that the agent
-// library also works when something else opens it.
+// If the agent was not opened by the façade (the table is empty), libc's own allocator is used, so
+// that the agent library also works then.
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "agent/agent_table.h"
 
-// glibc's allocator under the names that nobody replaces.
+// glibc's allocator under names that no library replaces.
 extern "C" {
 void* __libc_malloc(size_t);
 void __libc_free(void*);
@@ -86,7 +86,8 @@ PLUMBLINE_API void* pvalloc(size_t n) {
              : __libc_pvalloc(n);
 }
 
-// libc has no second name for this one. 0 is a truthful answer: "at least none beyond the request".
+// libc has no second name for this function. 0 is a correct answer: "nothing known beyond the
+// request".
 PLUMBLINE_API size_t malloc_usable_size(void* p) {
   return plumbline_process_allocator.malloc_usable_size_fn != nullptr
              ? plumbline_process_allocator.malloc_usable_size_fn(p)

@@ -14,13 +14,13 @@
 namespace plumbline::facade {
 namespace {
 
-// The one site of forked children.
+// The only site of forked children.
 constexpr uint64_t kNoStep = PLUMBLINE_NO_STEP;
 Site g_never_due = {{PLUMBLINE_NEVER, &kNoStep}, nullptr, 0, 0, nullptr, nullptr, nullptr, nullptr};
 
-constexpr uint32_t kMaxSites = 65536;  // what the server accepts of one source
+constexpr uint32_t kMaxSites = 65536;  // limit of the server per source
 
-// The caller's strings may be gone when the agent is opened, at the first call that needs it.
+// Copies the strings: the caller's may be gone when the first due call opens the agent.
 bool OwnStrings(plumbline_agent_open_t* options) {
   options->run = CopyName(options->run);
   options->server = CopyName(options->server);
@@ -54,8 +54,8 @@ plumbline_status_t OpenDisabled(plumbline_run_t** out) {
   return PLUMBLINE_DISABLED;
 }
 
-// Threads and connections of the library do not come along into a child, so nothing can be opened
-// there. Said, since nobody forks a trainer in order not to observe it.
+// Threads and connections of the library do not exist in a child, so nothing can be opened there.
+// Prints a message, since a fork is rarely meant to disable observation.
 plumbline_status_t OpenInForkedChild(plumbline_run_t** out) {
   const plumbline_status_t status = OpenDisabled(out);
   if (status != PLUMBLINE_DISABLED) return status;
@@ -63,7 +63,7 @@ plumbline_status_t OpenInForkedChild(plumbline_run_t** out) {
        "open: this process was forked from one that had opened a run before, and cannot observe; "
        "expected a process that was started anew (multiprocessing: start method spawn or "
        "forkserver), or no run opened before the fork");
-  // Without stdio, whose locks may be held for ever in a child of a bare clone.
+  // Does not use stdio: its locks may be held forever in a child of a bare clone.
   dprintf(STDERR_FILENO, "plumbline: %s. Nothing is observed here; the trainer goes on.\n",
           ThreadError()->text);
   return PLUMBLINE_DISABLED;
@@ -101,7 +101,7 @@ Site* NewSite(Run* run, uint64_t hash, int32_t kind, const char* layer, const ch
   return site;
 }
 
-// At the end and with release, as other threads walk the list without a lock.
+// Appends at the end and with release, since other threads walk the list without a lock.
 void Append(Run* run, Site* site) {
   Site** link = run->last_site != nullptr ? &run->last_site->next : &run->sites;
   __atomic_store_n(link, site, __ATOMIC_RELEASE);
@@ -115,7 +115,7 @@ plumbline_status_t CheckSiteName(const char* what, const char* name) {
   return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: %s %s", what, Describe(fault));
 }
 
-// The run's mutex is held.
+// Called with the run's mutex.
 plumbline_status_t AddSite(Run* run, uint64_t hash, int32_t kind, const char* layer, const char* op,
                            Site** out) {
   if (run->site_count >= kMaxSites) {
@@ -126,7 +126,7 @@ plumbline_status_t AddSite(Run* run, uint64_t hash, int32_t kind, const char* la
   if (site == nullptr) return OutOfMemory("site");
   if (StateOf(run) == RunState::kOpen) {
     const plumbline_status_t status = Declare(run, site);
-    if (status < 0) return status;  // the agent may hold the due word: the site is not freed
+    if (status < 0) return status;  // the agent may use the due word: the site is not freed
   }
   Append(run, site);
   *out = site;
@@ -134,7 +134,7 @@ plumbline_status_t AddSite(Run* run, uint64_t hash, int32_t kind, const char* la
 }
 
 plumbline_status_t EndStep(Run* run) {
-  AgentCall call(run);  // opens the agent at the latest here: progress counts, even without sites
+  AgentCall call(run);  // opens the agent here at the latest: progress counts, even without sites
   const uint64_t step = OpenStep(run);
   __atomic_store_n(&run->head.step, PLUMBLINE_NO_STEP, __ATOMIC_RELAXED);
   if (call.status() != PLUMBLINE_OK) return call.status();
@@ -146,7 +146,7 @@ plumbline_status_t Capturing(const char* call) {
               "%s: a graph is being captured; expected capture_end before", call);
 }
 
-// While a graph is captured the step word says so; the step that was open waits beside it.
+// During a capture the step word has a special value; the open step is stored separately.
 plumbline_status_t CaptureBegin(Run* run, void* replay_stream) {
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
@@ -174,7 +174,7 @@ plumbline_status_t CaptureEnd(Run* run) {
   return PLUMBLINE_OK;
 }
 
-// Evidence is joined over ranks by step, so that a step means one thing within an attempt.
+// Evidence is joined over ranks by step, so a step number must be unique within an attempt.
 plumbline_status_t CheckStep(Run* run, int64_t step) {
   const int64_t last = __atomic_load_n(&run->last_step, __ATOMIC_RELAXED);
   if (step < 0) {
@@ -190,13 +190,13 @@ plumbline_status_t CheckStep(Run* run, int64_t step) {
   return PLUMBLINE_OK;
 }
 
-// A step that was left open ends here.
+// Ends a step that was left open.
 plumbline_status_t BeginStep(Run* run, int64_t step) {
   if (OpenStep(run) == PLUMBLINE_CAPTURING) return Capturing("step_begin");
   plumbline_status_t status = CheckStep(run, step);
   if (status != PLUMBLINE_OK) return status;
   if (OpenStep(run) != PLUMBLINE_NO_STEP) EndStep(run);
-  // Under the mutex: an agent that is being opened by another thread learns of this step once.
+  // Under the mutex: an agent that another thread is opening gets this step once.
   MutexLock lock(&run->mutex);
   __atomic_store_n(&run->last_step, step, __ATOMIC_RELAXED);
   __atomic_store_n(&run->head.step, static_cast<uint64_t>(step), __ATOMIC_RELAXED);
@@ -204,7 +204,7 @@ plumbline_status_t BeginStep(Run* run, int64_t step) {
   return run->agent->step_begin(run->agent_run, step, ThreadError());
 }
 
-// The op of a site that names none; nullptr: no kind of ours.
+// Returns the default op of a kind; nullptr: unknown kind.
 const char* DefaultOp(int32_t kind) {
   switch (kind) {
 #define PLUMB_KIND(Name, NAME, name, number, op) \
@@ -232,7 +232,7 @@ plumbline_status_t SetRank(Run* run, int32_t rank, int32_t world_size) {
   return PLUMBLINE_OK;
 }
 
-// Statuses of a handle before anything else is looked at; OK: go on.
+// Checks a handle before anything else; OK: continue.
 plumbline_status_t Refusal(const char* call, const plumbline_run_t* run) {
   if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: run is NULL", call);
   return InForkedChild() ? PLUMBLINE_DISABLED : PLUMBLINE_OK;
@@ -245,8 +245,8 @@ using namespace plumbline::facade;
 
 extern "C" {
 
-// Cheap: the agent library is loaded when something is observed first, so that a forked worker or a
-// trainer that observes nothing pays nothing.
+// Cheap: the agent library is loaded with the first observation, so a forked worker, or a trainer
+// that observes nothing, pays nothing.
 plumbline_status_t plumbline_open(const plumbline_open_options_t* options, plumbline_run_t** out) {
   ErrnoKeeper keeper;
   if (out == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: run is NULL");
@@ -328,7 +328,7 @@ plumbline_status_t plumbline_site(plumbline_run_t* handle, int32_t kind, const c
   if (out == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: site is NULL");
   *out = nullptr;
   if (handle == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: run is NULL");
-  if (InForkedChild()) {  // no lock here: another thread may have held it at the fork
+  if (InForkedChild()) {  // no lock here: another thread may have held it during the fork
     *out = &g_never_due.head;
     return PLUMBLINE_DISABLED;
   }

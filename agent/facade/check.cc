@@ -1,4 +1,4 @@
-// The C ABI: a router in hand, a sum in hand.
+// The C ABI: checks of a router and of a sum.
 #include <cstddef>
 #include <cstring>
 
@@ -18,7 +18,7 @@ plumbline_status_t CheckRouter(const plumbline_router_check_t* given,
   memset(&verdict, 0, sizeof(verdict));
   verdict.size = sizeof(verdict);
   if (!CopySized("check_router", given, &check)) return PLUMBLINE_INVALID_ARGUMENT;
-  // An older caller's verdict is shorter: it gets the fields that it knows.
+  // An older caller's verdict is shorter: fills the fields that it knows.
   uint32_t room = out->size;
   if (room < offsetof(plumbline_router_verdict_t, future_share)) {
     return Fail(PLUMBLINE_INVALID_ARGUMENT,
@@ -30,7 +30,7 @@ plumbline_status_t CheckRouter(const plumbline_router_check_t* given,
     return Fail(PLUMBLINE_INVALID_ARGUMENT, "check_router: %s is NULL",
                 check.route == nullptr ? "route" : "logits");
   }
-  WatchProcess();  // a fork must not meet a loader half done
+  WatchProcess();  // a fork must not meet a half-loaded library
   const plumbline_agent_table_t* agent = Agent();
   if (agent == nullptr) return PLUMBLINE_UNAVAILABLE;
   const plumbline_status_t status = agent->check_router(&check, &verdict, ThreadError());
@@ -44,7 +44,7 @@ plumbline_status_t CheckRouter(const plumbline_router_check_t* given,
 plumbline_status_t Fingerprint(const plumbline_sum_t* given, plumbline_fingerprint_result_t* out) {
   plumbline_sum_t sum = PLUMBLINE_SUM_INIT;
   if (!CopySized("fingerprint", given, &sum)) return PLUMBLINE_INVALID_ARGUMENT;
-  if (out->size < sizeof(*out)) {  // the first version: nobody's is shorter
+  if (out->size < sizeof(*out)) {  // the first version: no caller's struct is shorter
     return Fail(PLUMBLINE_INVALID_ARGUMENT,
                 "fingerprint: result size is %u; expected sizeof the struct, %zu", out->size,
                 sizeof(*out));

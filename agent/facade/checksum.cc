@@ -1,4 +1,4 @@
-// Checksums, sums of squares and samples of host memory, at its speed.
+// Checksums, sums of squares and samples of host memory, at the speed of memory.
 #include <cstring>
 
 #include "agent/facade/error.h"
@@ -7,8 +7,8 @@
 namespace plumbline::facade {
 namespace {
 
-constexpr uint64_t kPrime = 0x9e3779b97f4a7c15;  // odd, so that multiplying loses nothing
-constexpr int kLanes = 8;                        // independent: a multiplication takes its time
+constexpr uint64_t kPrime = 0x9e3779b97f4a7c15;  // odd, so that multiplying loses no bit
+constexpr int kLanes = 8;                        // independent: a multiplication has latency
 
 uint64_t Word(const unsigned char* at, uint64_t bytes) {
   uint64_t word = 0;
@@ -18,7 +18,7 @@ uint64_t Word(const unsigned char* at, uint64_t bytes) {
 
 uint64_t Mixed(uint64_t sum, uint64_t word) { return (sum ^ word) * kPrime; }
 
-// Each step is one-to-one in the word, and so is what the lanes are put together by.
+// Each step is injective in the word, and so is the combination of the lanes.
 uint64_t Checksum(const unsigned char* data, uint64_t bytes) {
   uint64_t lanes[kLanes];
   for (int i = 0; i < kLanes; ++i) lanes[i] = kPrime + static_cast<uint64_t>(i);
@@ -38,7 +38,7 @@ uint64_t Checksum(const unsigned char* data, uint64_t bytes) {
   return sum ^ (sum >> 29);
 }
 
-// Squares of fp32 have room in fp64, and so have their sums.
+// Squares of fp32 fit into fp64, and so do their sums.
 double Squares(const float* data, uint64_t count) {
   double lanes[kLanes] = {};
   uint64_t i = 0;
@@ -58,7 +58,7 @@ void KeepElements(const float* data, uint64_t stride, uint64_t count, float* kep
   for (uint64_t i = 0; i < count; ++i) kept[i] = data[i * stride];
 }
 
-// Differences of fp32 in fp64: exact within 2^29 of each other, and their squares overflow nowhere.
+// Differences of fp32 in fp64: exact within 2^29 of each other, and their squares never overflow.
 void AddMoved(const float* data, uint64_t stride, uint64_t count, const float* kept,
               double* squares) {
   double changed = 0, was = 0;

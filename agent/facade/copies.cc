@@ -24,7 +24,7 @@ struct Copies {
   char paths[kMostCopies][kPathBytes];
 };
 
-// Under LoadLock; too large for the stack of a small thread.
+// Used under LoadLock; too large for the stack of a small thread.
 Copies g_copies;
 
 int Keep(dl_phdr_info* object, size_t /*size*/, void* /*data*/) {
@@ -35,7 +35,7 @@ int Keep(dl_phdr_info* object, size_t /*size*/, void* /*data*/) {
   return 0;
 }
 
-// Of the libraries of that name in the process: nothing may be opened while they are listed.
+// Finds the libraries of that name in the process; nothing may be opened during the enumeration.
 void Find(const char* name) {
   g_copies.name = name;
   g_copies.count = 0;

@@ -1,4 +1,4 @@
-// How the process ends: what the trainer says of it, and a goodbye at SIGTERM.
+// The end of the process: the trainer's report, and a goodbye at SIGTERM.
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -14,15 +14,15 @@
 namespace plumbline::facade {
 namespace {
 
-constexpr uint32_t kSigtermTimeoutMs = 3000;  // of the 10 to 30 s that schedulers give
+constexpr uint32_t kSigtermTimeoutMs = 3000;  // of the 10 to 30 s that schedulers allow
 
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-bool g_watching = false;  // guarded by it
+bool g_watching = false;  // guarded by the mutex
 sem_t g_terminated;
 
 void OnSigterm(int signal);
 
-// Ours no more; false: it is the trainer's by now.
+// Restores the default action; returns false if the trainer has installed its own handler.
 bool BackToDefault() {
   struct sigaction now;
   if (sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != OnSigterm) return false;
@@ -33,7 +33,8 @@ bool BackToDefault() {
   return true;
 }
 
-// Async-signal-safe. In a forked child nobody waits: the signal does at once what it does.
+// Async-signal-safe. In a forked child no thread waits: applies the signal's default action at
+// once.
 void OnSigterm(int signal) {
   const int saved = errno;
   if (!InForkedChild()) {
@@ -44,7 +45,7 @@ void OnSigterm(int signal) {
   errno = saved;
 }
 
-// The trainer's own threads may be anywhere, in a collective for ever too.
+// Runs on its own thread: the trainer's threads may be blocked, for example in a collective.
 void* SayGoodbye(void* /*unused*/) {
   while (sem_wait(&g_terminated) != 0) {
   }
@@ -120,7 +121,7 @@ plumbline_status_t plumbline_watch_sigterm(void) {
   struct sigaction ours;
   memset(&ours, 0, sizeof(ours));
   ours.sa_handler = OnSigterm;
-  ours.sa_flags = SA_RESTART;  // the trainer's calls are not interrupted
+  ours.sa_flags = SA_RESTART;  // so that the trainer's calls are not interrupted
   sigemptyset(&ours.sa_mask);
   sigaction(SIGTERM, &ours, nullptr);
   return PLUMBLINE_OK;

@@ -39,7 +39,8 @@ void Find(void* program, const char* name, F* slot) {
   *slot = reinterpret_cast<F>(dlsym(program, name));
 }
 
-// The main program's scope, not ours: the façade itself may have been opened with deep binding.
+// Uses the main program's scope, not ours: the façade itself may have been opened with deep
+// binding.
 bool FillProcessAllocator() {
   void* program = dlopen(nullptr, RTLD_LAZY);
   if (program == nullptr) return false;
@@ -76,7 +77,8 @@ const char* SanitizerInProcess() {
   return nullptr;
 }
 
-// The agent beside it: `path` with its last component replaced; false when it does not fit.
+// Sets `out` to `path` with its last component replaced by the agent's; returns false if it does
+// not fit.
 bool Sibling(const char* path, char* out) {
   const char* slash = strrchr(path, '/');
   const int prefix = slash != nullptr ? static_cast<int>(slash - path + 1) : 0;
@@ -94,7 +96,7 @@ void Reason(const char* what, const char* detail) {
   snprintf(g_reason.text, sizeof(g_reason.text), "%s: %s", what, detail != nullptr ? detail : "?");
 }
 
-// Beside libplumbline.so as it was opened, or where a symbolic link to it leads.
+// Opens the agent next to libplumbline.so, or next to the target of a symbolic link to it.
 void* OpenBeside() {
   Dl_info self;
   char path[kPathBytes];
@@ -113,7 +115,8 @@ void* OpenBeside() {
   return nullptr;
 }
 
-// Another copy's agent, which is here already; what the environment names; ours.
+// Opens the agent of another copy that is already loaded; else the one that the environment names;
+// else ours.
 void* OpenAgent() {
   char path[kPathBytes];
   if (AgentInProcess(path, sizeof(path))) return Open(path);
@@ -124,7 +127,7 @@ void* OpenAgent() {
   return handle;
 }
 
-// Of this façade's ABI; otherwise g_reason says what was found.
+// Returns true if the table has this façade's ABI; otherwise g_reason states what was found.
 bool Acceptable(const plumbline_agent_table_t* table) {
   if (table->version == PLUMBLINE_AGENT_TABLE_VERSION &&
       table->size >= PLUMBLINE_AGENT_TABLE_LEAST) {
@@ -139,7 +142,7 @@ bool Acceptable(const plumbline_agent_table_t* table) {
   return false;
 }
 
-// In this order: what the agent's libraries allocate with must stand before they are opened.
+// In this order: the allocator of the agent's libraries must be set before they are opened.
 bool Load() {
   if (const char* sanitizer = SanitizerInProcess()) {
     snprintf(g_reason.text, sizeof(g_reason.text),

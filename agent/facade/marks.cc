@@ -1,4 +1,5 @@
-// plumbline/marks.h: the memory is ours, so that a trainer may go on writing behind the run's end.
+// plumbline/marks.h: we own the memory, so that a trainer may continue to write after the run's
+// end.
 #include "plumbline/marks.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 namespace plumbline::facade {
 namespace {
 
-// One a run, made by the first who asks.
+// Returns the run's marks; the first call allocates them.
 plumbline_marks_t* MarksOf(Run* run) {
   const MutexLock lock(&run->mutex);
   if (run->marks == nullptr) {

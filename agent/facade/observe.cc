@@ -9,7 +9,8 @@
 namespace plumbline::facade {
 namespace {
 
-// A run that another thread is closing has no step and no due site either: that is no mistake.
+// Returns the status of a call without an open step. If another thread is closing the run, that is
+// no error.
 plumbline_status_t NoStep(Run* run, const char* call, const char* where) {
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
@@ -17,7 +18,8 @@ plumbline_status_t NoStep(Run* run, const char* call, const char* where) {
               "%s \"%s\": no step is open; expected between step_begin and step_end", call, where);
 }
 
-// The open step of a due site; otherwise the status to return, *step untouched.
+// Returns the open step of a due site in *step; otherwise the status to return, with *step
+// unchanged.
 plumbline_status_t DueStep(Site* site, const char* call, uint64_t* step) {
   Run* run = site->run;
   const plumbline_status_t idle = IdleStatus(run);
@@ -43,7 +45,7 @@ plumbline_status_t OlderAgent(const char* call) {
               plumbline_version());
 }
 
-// Before anything is read of either.
+// Checks both pointers before anything is read through them.
 plumbline_status_t Refusal(const char* call, const void* site, const char* what,
                            const void* argument) {
   if (site == nullptr || argument == nullptr) {
@@ -57,7 +59,7 @@ plumbline_status_t Refusal(const char* call, const void* site, const char* what,
 template <typename Struct, typename Entry>
 plumbline_status_t Observe(plumbline_site_t* handle, int32_t kind, const char* name,
                            const Struct* given, const Struct& defaults, Entry entry) {
-  constexpr size_t kVerb = sizeof("observe_") - 1;  // what follows it is the argument's name
+  constexpr size_t kVerb = sizeof("observe_") - 1;  // the rest is the argument's name
   plumbline_status_t status = Refusal(name, handle, name + kVerb, given);
   if (status != PLUMBLINE_OK) return status;
   Site* site = FromHandle(handle);
@@ -65,14 +67,14 @@ plumbline_status_t Observe(plumbline_site_t* handle, int32_t kind, const char* n
   uint64_t step = 0;
   if (status == PLUMBLINE_OK) status = DueStep(site, name, &step);
   if (status != PLUMBLINE_OK) return status;
-  // A caller built against another version: the fields that it does not know have their defaults.
+  // A caller of another version: fields that it does not know get their defaults.
   Struct copy;
   if (given->size != sizeof(Struct)) {
     copy = defaults;
     if (!CopySized(name, given, &copy)) return PLUMBLINE_INVALID_ARGUMENT;
     given = &copy;
   }
-  AgentCall call(site->run);  // from here on the run is not closed under us
+  AgentCall call(site->run);  // from here on the run cannot be closed
   if (call.status() != PLUMBLINE_OK) return call.status();
   if (!AgentKnows(site->run, kind)) return OlderAgent(name);
   return (call.agent().*entry)(call.agent_run(),
@@ -80,8 +82,8 @@ plumbline_status_t Observe(plumbline_site_t* handle, int32_t kind, const char* n
                                static_cast<int64_t>(step), given, ThreadError());
 }
 
-// Each call below asks what costs nothing first (closed, no step open), then enters the agent; an
-// agent that is older than the call says so and nothing happens.
+// Each call below first makes the cheap checks (closed, no step open), then enters the agent. If
+// the agent is older than the call, the call reports that and does nothing.
 
 plumbline_status_t SampleIndices(Site* site, uint64_t count, uint64_t* out, uint32_t capacity,
                                  uint32_t* n) {
@@ -121,7 +123,7 @@ plumbline_status_t ChargeCaller(Run* run, uint64_t ns) {
   return PLUMBLINE_OK;
 }
 
-// Sets due words back to the open step: the agent knows what it may still spend.
+// Sets due words back to the open step; the agent knows the remaining budget.
 plumbline_status_t LookClosely(Run* run, uint32_t steps) {
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
@@ -135,7 +137,7 @@ plumbline_status_t LookClosely(Run* run, uint32_t steps) {
 
 using Together = plumbline_status_t (*plumbline_agent_table_t::*)(void*, plumbline_error_t*);
 
-// Before the agent is there nothing waits in it, and none is loaded for that.
+// If the agent is not loaded, no calls wait in it, and it is not loaded for this.
 plumbline_status_t CallTogether(const char* name, plumbline_run_t* handle, Together entry) {
   if (handle == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: run is NULL", name);
   if (InForkedChild()) return PLUMBLINE_DISABLED;

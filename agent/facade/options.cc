@@ -20,7 +20,7 @@ const char* Environment(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-// False: the thread's error text is set.
+// Parses an integer; returns false and sets the thread's error text on failure.
 bool ParseInteger(const char* variable, const char* text, int64_t low, int64_t high, int64_t* out) {
   errno = 0;
   char* end = nullptr;
@@ -34,7 +34,7 @@ bool ParseInteger(const char* variable, const char* text, int64_t low, int64_t h
   return false;
 }
 
-// The first of `variables` that is set, else *out stays.
+// Reads the first of `variables` that is set; otherwise *out is unchanged.
 bool FromEnvironment(const char* const* variables, int64_t low, int64_t high, int64_t* out) {
   for (; *variables != nullptr; ++variables) {
     if (const char* text = Environment(*variables)) {
@@ -52,7 +52,7 @@ constexpr Launcher kLaunchers[] = {{"RANK", "WORLD_SIZE"},
                                    {"SLURM_PROCID", "SLURM_NTASKS"},
                                    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
 
-// Rank and size come from one launcher: never a rank of one and a size of another.
+// Rank and size come from one launcher: never mixed from two.
 bool FromLauncher(int64_t* rank, int64_t* world_size) {
   for (const Launcher& launcher : kLaunchers) {
     const char* rank_text = Environment(launcher.rank);
@@ -64,7 +64,7 @@ bool FromLauncher(int64_t* rank, int64_t* world_size) {
   return true;
 }
 
-// What was given wins, each number by itself, over the launcher.
+// Given values take precedence over the launcher, each number by itself.
 plumbline_status_t ResolveRanks(const plumbline_open_options_t& given,
                                 plumbline_agent_open_t* out) {
   int64_t rank = 0;
@@ -81,7 +81,7 @@ plumbline_status_t ResolveRanks(const plumbline_open_options_t& given,
   return PLUMBLINE_OK;
 }
 
-// Restarts are counted by whoever restarts: ourselves, torchrun, SLURM.
+// The number of restarts comes from the program that restarts: ourselves, torchrun, SLURM.
 plumbline_status_t ResolveNumbers(const plumbline_open_options_t& given,
                                   plumbline_agent_open_t* out) {
   constexpr const char* kAttempt[] = {"PLUMBLINE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT",
@@ -104,7 +104,7 @@ plumbline_status_t ResolveNumbers(const plumbline_open_options_t& given,
   return PLUMBLINE_OK;
 }
 
-// -1 when `text` is no number. The decimal point is a point whatever the trainer's locale.
+// Returns -1 if `text` is no number. The decimal sign is a point whatever the trainer's locale.
 double ParseShare(const char* text) {
   locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
   if (plain == nullptr) return -1.0;
@@ -133,15 +133,16 @@ plumbline_status_t ResolveBudget(const plumbline_open_options_t& given,
   return PLUMBLINE_OK;
 }
 
-// The option, else the variable, else `otherwise`. Owned by the caller, or by the environment.
+// Returns the option, else the variable, else `otherwise`. Owned by the caller, or by the
+// environment.
 const char* StringOption(const char* given, const char* variable, const char* otherwise) {
   if (given != nullptr) return given;
   const char* value = Environment(variable);
   return value != nullptr ? value : otherwise;
 }
 
-// unix:PATH or HOST:PORT, as base/address.h has it, which cannot be used here: its string_view may
-// call libstdc++.
+// Returns true for unix:PATH or HOST:PORT, like base/address.h, which cannot be used here: its
+// string_view may call libstdc++.
 bool IsServerAddress(const char* address) {
   if (strncmp(address, "unix:", 5) == 0) return true;
   const char* colon = strrchr(address, ':');
@@ -150,7 +151,8 @@ bool IsServerAddress(const char* address) {
   return digits > 0 && digits <= 5 && colon[1 + digits] == '\0' && atoi(colon + 1) <= 65535;
 }
 
-// Names and places; that neither server nor record is given is a mistake: nothing would be kept.
+// Resolves names and places. It is an error if neither server nor record is given: nothing would be
+// kept.
 plumbline_status_t ResolveStrings(const plumbline_open_options_t& given,
                                   plumbline_agent_open_t* out) {
   out->run = StringOption(given.run, "PLUMBLINE_RUN", "run");
@@ -189,7 +191,7 @@ plumbline_status_t ResolveRole(const plumbline_open_options_t& given, plumbline_
   return PLUMBLINE_OK;
 }
 
-// Either turns it on. A key that can be guessed is refused here, before anything could be sent.
+// Option or variable enables it. A weak key is refused here, before anything could be sent.
 plumbline_status_t ResolveRedact(const plumbline_open_options_t& given,
                                  plumbline_agent_open_t* out) {
   constexpr const char* kRedact[] = {"PLUMBLINE_REDACT", nullptr};
@@ -225,7 +227,7 @@ plumbline_status_t ResolveOptions(const plumbline_open_options_t* given,
   }
   *resolved = {};
   resolved->size = sizeof(*resolved);
-  // The first that is wrong is told.
+  // Reports the first error.
   using Part = plumbline_status_t (*)(const plumbline_open_options_t&, plumbline_agent_open_t*);
   constexpr Part kParts[] = {ResolveRole,    ResolveStrings, ResolveRanks,
                              ResolveNumbers, ResolveBudget,  ResolveRedact};

@@ -14,7 +14,7 @@ ProcessHooks g_hooks;
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 pthread_mutex_t g_load_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-// A page that the kernel zeroes in a child (a getpid() a call would cost a system call, and
+// A page that the kernel zeroes in a child (getpid() per call would cost a system call, and
 // pthread_atfork does not see a bare clone). 1 in the process that opened us.
 int* g_alive_page = nullptr;
 pid_t g_pid = 0;
@@ -72,7 +72,7 @@ LoadLock::~LoadLock() { pthread_mutex_unlock(&g_load_mutex); }
 
 void WatchExit() {
   atexit(AtExit);
-  on_exit(NoteStatus, nullptr);  // runs before it: the last one that was registered is the first
+  on_exit(NoteStatus, nullptr);  // runs before it: handlers run in reverse order of registration
 }
 
 bool DisabledByEnvironment() {

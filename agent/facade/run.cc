@@ -20,9 +20,9 @@ void SetState(Run* run, RunState state) { __atomic_store(&run->state, &state, __
 Site* FirstSite(Run* run) { return __atomic_load_n(&run->sites, __ATOMIC_ACQUIRE); }
 Site* NextSite(Site* site) { return __atomic_load_n(&site->next, __ATOMIC_ACQUIRE); }
 
-// For good: each later call returns the failure, and no site is due any more. A cause that is not
-// the caller's mistake (memory, a disk, a thread) is UNAVAILABLE, which callers need not report:
-// the library prints it.
+// Fails the run permanently: each later call returns the failure, and no site is due any more. A
+// cause that is not the caller's mistake (memory, a disk, a thread) is UNAVAILABLE, which callers
+// need not report: the library prints it.
 void FailRun(Run* run, plumbline_status_t failure) {
   run->failure = failure == PLUMBLINE_INVALID_ARGUMENT
                      ? failure
@@ -32,7 +32,7 @@ void FailRun(Run* run, plumbline_status_t failure) {
   SetState(run, RunState::kFailed);
 }
 
-// The agent learns what happened before it was there.
+// Passes everything that happened before to the new agent.
 plumbline_status_t CatchUp(Run* run) {
   for (Site* site = FirstSite(run); site != nullptr; site = NextSite(site)) {
     const plumbline_status_t status = Declare(run, site);
@@ -43,7 +43,7 @@ plumbline_status_t CatchUp(Run* run) {
   return run->agent->step_begin(run->agent_run, static_cast<int64_t>(step), ThreadError());
 }
 
-// run->mutex is held, the state is kWaiting.
+// Called with run->mutex; the state is kWaiting.
 void OpenAgentRun(Run* run) {
   const plumbline_agent_table_t* agent = Agent();
   if (agent == nullptr) return FailRun(run, PLUMBLINE_UNAVAILABLE);
@@ -71,7 +71,7 @@ int64_t NowMs() {
   return static_cast<int64_t>(t.tv_sec) * 1000 + t.tv_nsec / 1000000;
 }
 
-// Waits until no call is inside the agent; false at the deadline.
+// Waits until no call is inside the agent; returns false at the deadline.
 bool Drained(Run* run, int64_t deadline_ms) {
   while (__atomic_load_n(&run->in_flight, __ATOMIC_SEQ_CST) != 0) {
     if (NowMs() >= deadline_ms) return false;
@@ -84,12 +84,12 @@ bool Drained(Run* run, int64_t deadline_ms) {
 plumbline_status_t CloseAgentRun(Run* run, uint32_t timeout_ms) {
   const int64_t deadline = NowMs() + timeout_ms;
   if (!Drained(run, deadline)) {
-    // Closing under a running call would free what it uses; the agent keeps the run until exit.
+    // Closing during a call would free what it uses; the agent keeps the run until exit.
     return Fail(PLUMBLINE_DEADLINE_EXCEEDED,
                 "close: calls of run \"%s\" were still running after %u ms", run->options.run,
                 timeout_ms);
   }
-  SetAllDue(run, PLUMBLINE_NEVER);  // a step_end that was under way may have advanced the words
+  SetAllDue(run, PLUMBLINE_NEVER);  // a concurrent step_end may have advanced the words
   const int64_t left = deadline - NowMs();
   return run->agent->close(run->agent_run, left > 0 ? static_cast<uint32_t>(left) : 0,
                            ThreadError());
@@ -129,7 +129,7 @@ bool AgentKnows(const Run* run, int32_t kind) {
   }
 }
 
-// An older agent may not know the site's kind: the site is then never due, which is no error.
+// An older agent may not know the site's kind: then the site is never due, which is no error.
 plumbline_status_t Declare(Run* run, Site* site) {
   if (!AgentKnows(run, site->kind)) {
     __atomic_store_n(&site->head.next_due, PLUMBLINE_NEVER, __ATOMIC_RELAXED);
@@ -150,7 +150,7 @@ plumbline_status_t Declare(Run* run, Site* site) {
   return status;
 }
 
-// Counts itself first and looks at the state then: CloseRun does it the other way round, so that
+// Increments the counter first and reads the state then; CloseRun does it in the other order, so
 // one of the two sees the other.
 AgentCall::AgentCall(Run* run) : run_(run), status_(PLUMBLINE_OK), errno_(errno) {
   if (StateOf(run) == RunState::kWaiting) OpenIfWaiting(run);
@@ -170,7 +170,7 @@ plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms) {
   MutexLock lock(&run->mutex);
   const RunState before = StateOf(run);
   if (before == RunState::kDisabled || before == RunState::kClosed) return PLUMBLINE_DISABLED;
-  SetState(run, RunState::kClosed);  // new calls turn away from here on
+  SetState(run, RunState::kClosed);  // new calls return from here on
   SetAllDue(run, PLUMBLINE_NEVER);
   __atomic_store_n(&run->head.step, PLUMBLINE_NO_STEP, __ATOMIC_RELAXED);
   if (before == RunState::kOpen) return CloseAgentRun(run, timeout_ms);
@@ -182,14 +182,14 @@ plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms) {
 
 namespace {
 
-// A child's sites are never due, so that it pays one branch. Async-signal-safe.
+// Makes a child's sites never due, so that it pays one branch. Async-signal-safe.
 void InChild() {
   for (Run* run = __atomic_load_n(&g_runs, __ATOMIC_ACQUIRE); run != nullptr; run = run->next) {
     SetAllDue(run, PLUMBLINE_NEVER);
   }
 }
 
-// Runs that the trainer did not close still say goodbye.
+// Runs that the trainer did not close still send a goodbye.
 void AtExit(int exit_status) {
   plumbline_ending_t ending = PLUMBLINE_ENDING_INIT;
   ending.how = PLUMBLINE_ENDING_EXIT;
@@ -200,7 +200,7 @@ void AtExit(int exit_status) {
 }  // namespace
 
 plumbline_status_t NoteEnding(Run* run, const plumbline_ending_t* ending) {
-  if (StateOf(run) == RunState::kWaiting) return PLUMBLINE_OK;  // nobody knows of it
+  if (StateOf(run) == RunState::kWaiting) return PLUMBLINE_OK;  // the agent does not know it
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
   if (!PLUMBLINE_AGENT_HAS(&call.agent(), note_ending)) {

@@ -1,4 +1,4 @@
-// What libplumbline_agent.so exports: the table of agent/agent_table.h over agent/core/run/run.h.
+// The exports of libplumbline_agent.so: the table of agent/agent_table.h over agent/core/run/run.h.
 #include "agent/agent_table.h"
 
 #include <exception>
@@ -32,7 +32,7 @@ plumbline_status_t Fail(plumbline_error_t* error, const absl::Status& status) {
   }
 }
 
-// Nothing thrown leaves the library.
+// Catches all exceptions, so that none leaves the library.
 template <typename Body>
 plumbline_status_t Guarded(plumbline_error_t* error, Body body) noexcept {
   try {
@@ -46,10 +46,10 @@ plumbline_status_t Guarded(plumbline_error_t* error, Body body) noexcept {
   }
 }
 
-// The façade holds a run as a pointer it knows nothing of: Open made it, Close takes it back.
+// Converts the façade's opaque pointer to the run: Open created it, Close destroys it.
 Run& AsRun(void* run) { return *static_cast<Run*>(run); }
 
-// An older façade's struct ends before what concerns the spool.
+// Returns false for an older façade's struct, which ends before the spool's fields.
 bool KnowsSpool(const plumbline_agent_open_t& o) {
   return o.size >= offsetof(plumbline_agent_open_t, spool_bytes) + sizeof(o.spool_bytes);
 }
@@ -85,7 +85,7 @@ AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
   return options;
 }
 
-// Sizes come from the environment, but for a spool's that the trainer gave.
+// Sizes come from the environment, except a spool's size that the trainer gave.
 plumbline_status_t Open(const plumbline_agent_open_t* given, void** agent_run,
                         plumbline_error_t* error) {
   return Guarded(error, [&] {
@@ -112,7 +112,7 @@ plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).StepEnd(step); });
 }
 
-// ObserveRouting, ObserveTensor, ...: one entry for each kind of evidence, all alike.
+// ObserveRouting, ObserveTensor, ...: one equal entry for each kind of evidence.
 #define PLUMB_KIND(Name, NAME, name, number, op)                                                  \
   plumbline_status_t Observe##Name(void* run, void* site, int64_t step,                           \
                                    const plumbline_##name##_t* given, plumbline_error_t* error) { \
@@ -170,7 +170,7 @@ plumbline_status_t Flush(void* run, uint32_t timeout_ms, plumbline_error_t* erro
   return Guarded(error, [&] { return AsRun(run).Flush(timeout_ms, error); });
 }
 
-// The run is gone afterwards, whatever the answer.
+// Destroys the run, whatever the status.
 plumbline_status_t Close(void* run, uint32_t timeout_ms, plumbline_error_t* error) {
   return Guarded(error, [&] {
     const std::unique_ptr<Run> owned(static_cast<Run*>(run));
@@ -203,7 +203,7 @@ plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t c
   });
 }
 
-// Made when it is compiled, so that the library has nothing to do when it is loaded.
+// Built at compile time, so that loading the library runs no code for it.
 constexpr plumbline_agent_table_t Table() {
   plumbline_agent_table_t table = {};
   table.size = sizeof(table);

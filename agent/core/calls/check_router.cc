@@ -21,7 +21,7 @@ double ToF32(double x) { return static_cast<float>(x); }
 double ToF16(double x) { return F16ToFloat(FloatToF16(static_cast<float>(x))); }
 double ToBF16(double x) { return BF16ToFloat(FloatToBF16(static_cast<float>(x))); }
 
-// What a value becomes in the router's dtype; nullptr: stays a double.
+// Returns the rounding of a value to the router's dtype; nullptr: it stays a double.
 using Rounding = double (*)(double);
 Rounding RoundingOf(DType dtype) {
   switch (dtype) {
@@ -101,7 +101,8 @@ absl::Status ReadColumn(const DLTensor* tensor, const char* name, std::vector<T>
   return absl::OkStatus();
 }
 
-// What the caller declares of the tokens, by rows of the logits. An absent column stays empty.
+// Reads the caller's columns about the tokens, one value per row of the logits. An absent column
+// stays empty.
 absl::Status ReadInputs(const plumbline_router_check_t& check, TensorView* logits,
                         rules::RouterInputs* inputs) {
   for (const absl::Status& status :
@@ -115,7 +116,7 @@ absl::Status ReadInputs(const plumbline_router_check_t& check, TensorView* logit
   return absl::OkStatus();
 }
 
-// The caller's function on a fresh copy of the logits, in its dtype.
+// Calls the caller's function on a fresh copy of the logits, in its dtype.
 class Callback {
  public:
   Callback(const plumbline_router_check_t& check, const TensorView& logits)

@@ -61,7 +61,7 @@ absl::Status SetPlace(const DLTensor& t, const char* name, TensorView* view) {
   }
 }
 
-// The element count and every offset must fit: a view is walked with 64-bit arithmetic.
+// Checks that the element count and every offset fit: a view is walked with 64-bit arithmetic.
 absl::Status SetShape(const DLTensor& t, const char* name, TensorView* view) {
   int64_t count = 1;
   for (int i = t.ndim - 1; i >= 0; --i) {

@@ -15,8 +15,8 @@
 namespace plumbline::agent {
 namespace {
 
-// Views of the caller's tensors: nothing is copied here. Numbers are cut to what the call's fields
-// can hold; whether they make sense is CheckRoutingCall's to say.
+// Fills views of the caller's tensors; copies nothing. Numbers are cut to the range of the call's
+// fields; CheckRoutingCall decides whether they are valid.
 absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
   const DLTensor* given[probes::kRoutingTensors] = {
       r.scores, r.expert_bias, r.topk_indices, r.keep_mask,    r.routing_map,
@@ -51,13 +51,13 @@ plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline
   const uint64_t begin = MonotonicNs();
   bool prepared = false;
   const plumbline_status_t status = Observe(site, step, routing, &prepared, error);
-  // Getting a device ready is done once: it says nothing of what the site costs.
+  // Preparing a device happens once: its time is not the site's usual cost.
   if (!prepared && !site->tells_loads())
     state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
   return status;
 }
 
-// Host tensors go to the ring (Keep), those of a device are measured there (KeepOnDevice).
+// Host tensors go to the ring (Keep); device tensors are measured on their device (KeepOnDevice).
 plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
                                 bool* prepared, plumbline_error_t* error) {
   const SlotHead head = HeadOf(SlotKind::kCall, site, step);
@@ -70,13 +70,13 @@ plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routin
   return KeepOnDevice(head, call, routing.cuda_stream, prepared, error);
 }
 
-// What stands before each record of the ring: which site, step and call, and whether it is sampled.
+// Returns the head of a record of the ring: site, step, call, and whether it is sampled.
 SlotHead Run::HeadOf(SlotKind kind, Site* site, int64_t step) {
   SlotHead head;
   head.kind = kind;
   head.site = site;
   head.step = step;
-  if (step == kCaptureStep) return head;  // its replays get numbers, and are sampled or not
+  if (step == kCaptureStep) return head;  // its replays get the numbers and the sampling
   head.call = site->NextCall(step);
   head.order = state_->NextOrder(step);
   head.sampled = !site->tells_loads() && state_->SampleDue(*site, step);
@@ -108,7 +108,8 @@ plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& ca
   return PLUMBLINE_OK;
 }
 
-// A call too large for the ring: measured here, on the caller's thread, without its raw rows.
+// Handles a call that is too large for the ring: measures it on the caller's thread, without its
+// raw rows.
 plumbline_status_t Run::KeepMeasured(const SlotHead& raw, const probes::RoutingCall& call,
                                      plumbline_error_t* error) {
   SlotHead head = raw;
@@ -124,7 +125,7 @@ plumbline_status_t Run::KeepMeasured(const SlotHead& raw, const probes::RoutingC
   return Put(head, body.data(), body.size());
 }
 
-// The device measures; the drain thread fetches what it has finished.
+// Passes the call to its device; the drain thread fetches finished results.
 plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::RoutingCall& call,
                                      void* stream, bool* prepared, plumbline_error_t* error) {
   probes::DeviceReply reply;
@@ -150,7 +151,7 @@ plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::MatmulC
   return Taken("observe_matmul", head, reply, call.input.a.device, error);
 }
 
-// What a device made of a call: losses are counted, faults told.
+// Handles a device's outcome of a call: counts losses, reports faults.
 plumbline_status_t Run::Taken(const char* name, const SlotHead& head,
                               const probes::DeviceReply& reply, int device,
                               plumbline_error_t* error) {

@@ -1,5 +1,5 @@
-// Observations of rollouts, on the caller's thread: of each call whole sequences are kept, and
-// those alone are copied.
+// Observations of rollouts, on the caller's thread: whole sequences of each call are kept, and only
+// those are copied.
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -16,7 +16,7 @@ namespace plumbline::agent {
 namespace {
 
 absl::Status CallOf(const plumbline_logprobs_t& g, probes::LogprobsCall* c) {
-  // Behind what the first version of the struct ends with: an older façade does not hand it over.
+  // This field is after the end of the struct's first version: an older façade does not pass it.
   const bool whole =  // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer's size is meant
       g.size >= offsetof(plumbline_logprobs_t, behaviour) + sizeof(g.behaviour);
   c->fields = {g.temperature,   g.top_p, g.kept_share, g.rescore_k2, g.top_k,
@@ -57,7 +57,7 @@ plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
   if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
   const uint64_t begin = MonotonicNs();
   SlotHead head = HeadOf(SlotKind::kEvidence, site, step);
-  head.sampled = false;  // by a budget of its own
+  head.sampled = false;  // it has a budget of its own
   probes::CarriedLogprobs carried;
   probes::LogprobsCall& call = carried.call;
   absl::Status why = CallOf(logprobs, &call);
@@ -65,7 +65,7 @@ plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
   std::vector<probes::CarriedCopy> copies;
   v1::Evidence evidence;
   if (why.ok()) {
-    // The step is left out of the key: a sequence's halves come at steps of their own.
+    // The key leaves out the step: the halves of a sequence arrive at different steps.
     const uint64_t key = SampleKey(state_->options.run, 0, site->layer, site->op);
     const uint64_t bytes = probes::ColumnBytes(call);
     const uint64_t least =

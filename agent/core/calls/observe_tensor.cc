@@ -80,7 +80,7 @@ absl::Status CallOf(const plumbline_update_t& given, probes::UpdateCall* call) {
                   {given.offsets, "offsets", &call->offsets}});
 }
 
-// The text's place in a list of those that are known; absent: 0.
+// Finds the text's index in a list of known texts; absent: 0.
 absl::Status PlaceOf(const char* name, const char* text, std::span<const std::string_view> known,
                      int32_t* place) {
   const auto found = std::find(known.begin(), known.end(), TextOf(text));
@@ -105,7 +105,7 @@ absl::Status CallOf(const plumbline_matmul_t& given, probes::MatmulCall* call) {
   call->input_format = TextOf(given.input_format);
   call->library = TextOf(given.library);
   ProductInput& in = call->input;
-  // A number that no matrix has is refused by what checks the call.
+  // The check of the call refuses a number that no matrix has.
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
   in.block = static_cast<int64_t>(std::min(given.block, kMost));
   in.a_tile = given.a_tile;
@@ -136,7 +136,7 @@ probes::MeasureOptions OptionsOf(const RunState& state, const SlotHead& head) {
 
 // ---- where a call goes -------------------------------------------------------------------------
 
-// Copies what is small into the ring: the drain thread measures it.
+// Copies a small call into the ring: the drain thread measures it.
 template <typename Call>
 plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
   std::byte* record = Reserve(probes::SlotBytes(call), ByteRing::Keep::kLeave);
@@ -150,8 +150,8 @@ plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
   return PLUMBLINE_OK;
 }
 
-// On the host: small tensors are copied and measured later, of large ones, measured at once on the
-// caller's thread, the evidence alone is kept.
+// Keeps a host call: a small tensor is copied and measured later; a large one is measured at once
+// on the caller's thread, and only its evidence is kept.
 template <typename Call>
 plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* why) {
   if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again
@@ -167,7 +167,7 @@ plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* 
   return Put(head, body.data(), body.size());
 }
 
-// The drain thread fetches what the device has measured in the caller's stream.
+// Passes the call to its device; the drain thread fetches the results.
 template <typename Call>
 plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
                                      int device, void* stream, bool* prepared,
@@ -185,8 +185,8 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
   return Taken(name, head, reply, device, error);
 }
 
-// What no kernel measures is copied off the device, in the caller's stream; the drain thread
-// measures the copies as if they had come from the host.
+// Copies tensors that no kernel measures off the device, in the caller's stream; the drain thread
+// measures the copies like host tensors.
 template <typename Call>
 plumbline_status_t Run::CarryFromDevice(const char* name, const SlotHead& head, const Call& call,
                                         std::span<const probes::CarriedCopy> copies, int device,
@@ -215,15 +215,14 @@ template plumbline_status_t Run::CarryFromDevice(const char*, const SlotHead&,
                                                  std::span<const probes::CarriedGather>,
                                                  std::span<const uint64_t>);
 
-// What all kinds have in common: counts what is dropped or refused, and charges the time to the
-// site.
+// Common part of all kinds: counts drops and refusals, and charges the time to the site.
 template <typename Body>
 plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step,
                                    plumbline_error_t* error, Body body) {
   const uint64_t begin = MonotonicNs();
   const SlotHead head = HeadOf(SlotKind::kCall, site, step);
   absl::Status why;
-  bool prepared = false;  // a device was got ready: it says nothing of what the site costs
+  bool prepared = false;  // a device was prepared: the time is not the site's usual cost
   plumbline_status_t status = body(head, &why, &prepared);
   if (absl::IsUnavailable(why) && step == kCaptureStep) {
     status = PLUMBLINE_NOT_DUE;
@@ -253,7 +252,7 @@ plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_
         if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
         NoteBytes(head, call);
         if (call.values.on_host()) return KeepCall(head, call, why);
-        // Kernels measure floats; integers are carried to the host.
+        // Kernels measure floats; integers are copied to the host.
         const int device = call.values.device;
         if (IsFloating(call.values.dtype))
           return KeepOnDevice(kName, head, call, device, tensor.cuda_stream, prepared, error);
@@ -314,7 +313,7 @@ plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_
         if (!call.offsets.present())
           return KeepOnDevice(kName, head, call, before.device, update.cuda_stream, prepared,
                               error);
-        // Elements that were handed over are carried to the host.
+        // Passed elements are copied to the host.
         if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
         std::vector<probes::CarriedCopy> copies;
         *why = probes::Carry(call, OptionsOf(*state_, head), &copies);

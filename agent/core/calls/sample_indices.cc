@@ -1,4 +1,5 @@
-// Which elements of a tensor a site keeps at a step, for trainers that gather them themselves.
+// Returns the elements that a site keeps of a tensor at a step, for trainers that gather them
+// themselves.
 #include <algorithm>
 #include <string>
 

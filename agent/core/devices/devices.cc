@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kExitWait(1000);
 
-// The probes whose devices are in use. Never freed: exit handlers run late.
+// The probes with devices in use. Never freed: exit handlers run late.
 struct InUse {
   Mutex mutex;
   std::vector<std::weak_ptr<probes::DeviceProbe>> probes PLUMB_GUARDED_BY(mutex);
-  // Set once, before BeforeExit is registered, which reads it without the lock: in a forked child a
-  // thread that is not there may hold that.
+  // Set once, before BeforeExit is registered, which reads it without the lock: in a forked child,
+  // a thread that no longer exists may hold the lock.
   pid_t process = 0;
 };
 InUse& AllInUse() {
@@ -27,8 +27,8 @@ InUse& AllInUse() {
   return *all;
 }
 
-// Runs that nobody closed are closed by the façade's exit handler. The CUDA runtime has one too,
-// and, having registered it later, would run it first: what the devices measured must be fetched
+// The façade's exit handler closes runs that were not closed. The CUDA runtime has an exit handler
+// too, which was registered later and would run first: the devices' measurements must be fetched
 // before that.
 void BeforeExit() {
   InUse& all = AllInUse();
@@ -66,7 +66,7 @@ std::shared_ptr<probes::DeviceProbe> MakeDeviceProbe(const AgentOptions& options
 
 LossCause LossOf(probes::DeviceOutcome outcome) {
   switch (outcome) {
-    case probes::DeviceOutcome::kTaken:  // no loss: not asked
+    case probes::DeviceOutcome::kTaken:  // no loss
     case probes::DeviceOutcome::kTakenWithoutRows:
       return LossCause::kSampleRing;
     case probes::DeviceOutcome::kStarting:

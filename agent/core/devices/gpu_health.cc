@@ -17,7 +17,7 @@ constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 constexpr std::chrono::seconds kBetweenLooks(1);
 constexpr int kMostEvents = 16;  // of one look
 
-// As nvml.h of NVIDIA's driver has them.
+// Values of nvml.h of NVIDIA's driver.
 constexpr int kSuccess = 0;
 constexpr unsigned kUncorrected = 1, kVolatile = 0;
 constexpr unsigned long long kXidEvent = 0x8;
@@ -32,19 +32,20 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// "3" -> 3; -1: no number.
+// Returns 3 for "3"; -1: no number.
 int NumberOf(std::string_view text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : -1;
 }
 
-// What CUDA_VISIBLE_DEVICES names for this process: a number or a UUID; "0" where nothing is said.
+// Returns the GPU that CUDA_VISIBLE_DEVICES names for this process: a number or a UUID; "0" if it
+// is not set.
 std::string ChosenGpu() {
   const std::string visible = Environment("CUDA_VISIBLE_DEVICES");
   const int local = std::max(0, NumberOf(Environment("LOCAL_RANK")));
   if (visible.empty()) return std::to_string(local);
-  // The LOCAL_RANK-th of several, the only one otherwise.
+  // Takes the LOCAL_RANK-th of several, otherwise the only one.
   std::string_view rest = visible;
   for (int i = 0; i < local && rest.find(',') != rest.npos; ++i)
     rest.remove_prefix(rest.find(',') + 1);
@@ -73,7 +74,7 @@ struct Nvml::Functions {
     *function = reinterpret_cast<Function>(dlsym(library, name));
     return *function != nullptr;
   }
-  // Events, ECC and the newer name of the reasons may be missing.
+  // Finds the functions; those for events, ECC and the newer name of the reasons may be missing.
   bool FindAll(void* library) {
     if (!Find(library, "nvmlDeviceGetCurrentClocksEventReasons", &reasons))
       Find(library, "nvmlDeviceGetCurrentClocksThrottleReasons", &reasons);
@@ -110,7 +111,7 @@ std::unique_ptr<Nvml> Nvml::Open(const std::string& library, std::string* why) {
   return nvml->Choose(why) ? std::move(nvml) : nullptr;
 }
 
-// The GPU of this process, and its events where the driver has them.
+// Chooses the GPU of this process, and its events if the driver has them.
 bool Nvml::Choose(std::string* why) {
   const std::string chosen = ChosenGpu();
   const int number = NumberOf(chosen);
@@ -142,13 +143,13 @@ void Nvml::Look(GpuSeen* seen) {
     seen->held += (value & kClocksHeld) != 0 ? 1 : 0;
     seen->reasons |= value & kClocksHeld;
   }
-  // Counted from the first look on: those of before are of another job.
+  // Counted from the first look on: earlier errors belong to another job.
   if (functions_->errors != nullptr &&
       functions_->errors(device_, kUncorrected, kVolatile, &value) == kSuccess) {
     if (!errors_before_) errors_before_ = value;
     seen->uncorrected = value - std::min<uint64_t>(value, *errors_before_);
   }
-  // Events since the last look; of several XIDs the last.
+  // Reads events since the last look; of several XIDs the last one.
   NvmlEvent event{};
   for (int i = 0; events_ != nullptr && i < kMostEvents; ++i) {
     if (functions_->wait(events_, &event, 0) != kSuccess) break;
@@ -158,7 +159,7 @@ void Nvml::Look(GpuSeen* seen) {
 
 // ---- the thread that looks -------------------------------------------------------------------
 
-// What the thread and the run share: whichever ends last.
+// State that the thread and the run share; the last owner frees it.
 struct GpuHealth::Shared {
   Mutex mutex;
   CondVar changed;
@@ -172,7 +173,7 @@ struct GpuHealth::Shared {
     if (nvml == nullptr) return;
     while (true) {
       GpuSeen now;
-      nvml->Look(&now);  // without the lock: a GPU that fell off its bus may hold the driver
+      nvml->Look(&now);  // without the lock: a lost GPU may block in the driver
       MutexLock lock(mutex);
       if (stop) return;
       seen.looks += now.looks;
@@ -205,7 +206,7 @@ std::optional<GpuSeen> GpuHealth::Take() {
   if (shared_ == nullptr) return std::nullopt;
   const MutexLock lock(shared_->mutex);
   if (shared_->seen.looks == 0) return std::nullopt;
-  // Memory errors add up over the whole run, the rest is of one block.
+  // Memory errors are totals of the whole run; the other figures are of one block.
   GpuSeen taken = shared_->seen;
   shared_->seen = GpuSeen();
   shared_->seen.uncorrected = taken.uncorrected;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr char kLibrary[] = "libplumbline_cuda.so";
 
-// Held while the library is opened, and by whoever forks: a child must not inherit a loader that
-// another thread was in the middle of.
+// Held while the library is opened, and during forks: a child must not inherit a loader in the
+// middle of another thread's call.
 constinit Mutex g_loading;
 pthread_once_t g_watching = PTHREAD_ONCE_INIT;
 
@@ -34,7 +34,7 @@ void Reason(const std::string& text) PLUMB_REQUIRES(g_loading) {
   std::snprintf(g_error.text, sizeof(g_error.text), "%s", text.c_str());
 }
 
-// The library's place as the loader knows it, and where a symbolic link to it leads.
+// Returns the library's folder as the loader knows it, or the target of a symbolic link to it.
 std::string Beside(bool resolved) {
   Dl_info self;
   if (dladdr(&g_loading, &self) == 0 || self.dli_fname == nullptr) return kLibrary;
@@ -49,7 +49,7 @@ std::string Beside(bool resolved) {
   return (slash == std::string::npos ? "" : path.substr(0, slash + 1)) + kLibrary;
 }
 
-// Not bound deeply: it needs libc alone, and that should be the process's.
+// Not bound deeply: it needs only libc, which should be the process's.
 void* Open(const std::string& path) {
   return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
@@ -78,7 +78,7 @@ bool Acceptable(const DeviceTable* t) PLUMB_REQUIRES(g_loading) {
 }
 
 const DeviceTable* Load() PLUMB_REQUIRES(g_loading) {
-  const SignalsBlocked blocked;  // a thread that the driver starts inherits it
+  const SignalsBlocked blocked;  // a thread that the driver starts inherits the signal mask
   void* handle = OpenLibrary();
   if (handle == nullptr) return nullptr;
   const auto* table = static_cast<const DeviceTable*>(dlsym(handle, kDeviceTableSymbol));

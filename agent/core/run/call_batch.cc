@@ -9,7 +9,7 @@ CallBatch::CallBatch(RunState* state) : state_(state) {
                          const DeviceError& error) { Lost(tag, outcome, error); };
 }
 
-// An address that only this thread has, while it lives.
+// Returns an address that is unique to this thread during its lifetime.
 uintptr_t CallBatch::Self() {
   static thread_local char here;
   return reinterpret_cast<uintptr_t>(&here);
@@ -55,7 +55,7 @@ void CallBatch::Close() {
   owner_.store(0, std::memory_order_relaxed);
 }
 
-// The time counts against the budget as that of the calls does.
+// The time counts against the budget like that of the calls.
 void CallBatch::LaunchLocked() {
   if (waiting_.empty()) return;
   const uint64_t begin = MonotonicNs();

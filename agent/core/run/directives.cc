@@ -10,9 +10,10 @@
 namespace plumbline::agent {
 namespace {
 
-constexpr size_t kMostAnswers = 64;  // that wait to be sent; the oldest go
+constexpr size_t kMostAnswers = 64;  // that wait to be sent; the oldest are dropped
 
-// A finding about the checksum of all weights (precision/replica-divergence) is about each of them.
+// Returns true if the name means the site. A finding about the checksum of all weights
+// (precision/replica-divergence) means each of them.
 bool Means(const v1::Site& name, const Site& site) {
   if (name.layer().empty() && name.op().rfind("weights_checksum", 0) == 0)
     return site.kind == SiteKind::kTensor && site.op == "weight";
@@ -23,8 +24,7 @@ std::string Text(uint64_t n) { return std::to_string(n); }
 
 }  // namespace
 
-// A connection begins anew: the server says again which capsules it still waits for, and from
-// where.
+// A new connection: the server sends again which capsules it still needs, and from which byte.
 void Directives::OnWelcome() {
   const MutexLock lock(mutex_);
   for (Capsule& capsule : capsules_) capsule.asked = false;
@@ -37,8 +37,8 @@ void Directives::OnDirective(const v1::Directive& directive) {
   if (directive.quiet()) ForgetAll();
 }
 
-// What is sent next, between batches: words first, since they are short; then the capsules, part by
-// part, one after the other.
+// Returns the next message between batches: answers first, since they are short; then the capsules,
+// part by part, one after another.
 bool Directives::Next(v1::AgentMessage* message) {
   const MutexLock lock(mutex_);
   if (!answers_.empty()) {
@@ -72,7 +72,7 @@ v1::CapsulePart Directives::NextPart(Capsule* capsule) {
 
 // ---- capsules ------------------------------------------------------------------------------
 
-// Sites of one name, whatever they measure.
+// Returns the sites of one name, of any kind.
 std::vector<Site*> Directives::SitesNamed(const v1::Site& name) const {
   std::vector<Site*> named;
   for (size_t i = 0, n = run_->sites.size(); i < n; ++i) {
@@ -82,8 +82,8 @@ std::vector<Site*> Directives::SitesNamed(const v1::Site& name) const {
   return named;
 }
 
-// Why there will be no capsule goes back as a part without data. The trainer's step tells the
-// server which later step it may ask for.
+// Sends the reason for a missing capsule as a part without data. With the trainer's step the server
+// can choose a later step.
 void Directives::Refuse(uint64_t id, int64_t step, std::string why) {
   if (answers_.size() == kMostAnswers) answers_.pop_front();
   v1::CapsulePart& part = *answers_.emplace_back().mutable_capsule();
@@ -93,7 +93,7 @@ void Directives::Refuse(uint64_t id, int64_t step, std::string why) {
   part.set_newest_step(run_->newest_step.load(std::memory_order_relaxed));
 }
 
-// Its sites take no samples for it any more.
+// Ends the sampling of the capsule's sites.
 void Directives::Drop(std::list<Capsule>::iterator capsule) {
   for (Site* site : capsule->sites) {
     if (site->orders.capsule_step() == capsule->step) site->orders.TakeAt(SiteOrders::kNever);
@@ -101,13 +101,14 @@ void Directives::Drop(std::list<Capsule>::iterator capsule) {
   capsules_.erase(capsule);
 }
 
-// The order is for a step that lies ahead, so that every rank takes the same one: it is prepared
-// here, filled by Took while the step goes on, closed by StepEnded, and sent by Next.
+// Handles a request for a capsule. The step must be ahead, so that every rank takes the same one.
+// The capsule is prepared here, filled by Took during the step, closed by StepEnded, and sent by
+// Next.
 void Directives::Send(const v1::SendCapsule& order) {
   const auto known = std::find_if(capsules_.begin(), capsules_.end(),
                                   [&](const Capsule& c) { return c.id == order.capsule(); });
   if (known != capsules_.end()) {
-    // Asked again after a break: it goes on at the byte that the server has not got.
+    // A repeated request after a break: continues at the first byte that the server lacks.
     if (!order.release() && known->step == order.step()) {
       known->asked = true;
       known->sent = std::min<uint64_t>(order.offset(), known->bytes.size());
@@ -118,7 +119,8 @@ void Directives::Send(const v1::SendCapsule& order) {
   if (order.release()) return;
   if (finished_) return Refuse(order.capsule(), order.step(), "run-ended: the run has ended here");
   if (capsules_.size() == kMostCapsules) {
-    // One that the server did not ask for again after a break: its release was lost with that.
+    // A capsule that the server did not request again after a break: its release was lost with the
+    // connection.
     const auto left = std::find_if(capsules_.begin(), capsules_.end(),
                                    [](const Capsule& c) { return c.taken && !c.asked; });
     if (left != capsules_.end()) Drop(left);
@@ -142,7 +144,7 @@ void Directives::Send(const v1::SendCapsule& order) {
     return Refuse(order.capsule(), order.step(),
                   "passed-step: the trainer is in step " + std::to_string(newest) + " already");
   }
-  // A site knows one step to take samples at: the newest order has it.
+  // A site samples for one step: the newest request replaces others.
   for (auto other = capsules_.begin(); other != capsules_.end();) {
     const auto at = other++;
     if (at->taken || at->sites != capsule.sites) continue;
@@ -152,7 +154,7 @@ void Directives::Send(const v1::SendCapsule& order) {
   *capsule.batch.add_sources() = run_->source;
   for (Site* site : capsule.sites) site->orders.TakeAt(capsule.step);
   capsules_.push_back(std::move(capsule));
-  // The trainer may have gone past it meanwhile, on its own thread.
+  // The trainer's thread may have passed the step meanwhile.
   const int64_t now = run_->newest_step.load(std::memory_order_relaxed);
   if (order.step() > now) return;
   Refuse(order.capsule(), order.step(),
@@ -160,8 +162,8 @@ void Directives::Send(const v1::SendCapsule& order) {
   Drop(std::prev(capsules_.end()));
 }
 
-// Evidence of a step that a capsule waits for is kept as it is, up to the capsule's bytes; beyond
-// them it is still counted, so that the refusal can say how much it would have been.
+// Keeps evidence of a capsule's step unchanged, up to the capsule's bytes. Further evidence is only
+// counted, so that the refusal can state the size.
 void Directives::Took(const Site& site, bool sampled, const v1::Evidence& evidence) {
   if (site.orders.capsule_step() != evidence.step()) return;
   const MutexLock lock(mutex_);
@@ -193,7 +195,7 @@ void Directives::StepEnded(int64_t step) {
   }
 }
 
-// The step of a capsule is over: what is there is all, or says why there is nothing.
+// The step of a capsule is over: the evidence is complete, or there is a reason for none.
 void Directives::Finish(Capsule* capsule) {
   if (!capsule->batch.evidence().empty() && !capsule->unsampled) return Seal(capsule);
   std::string why = "no-call: the site was not called in step " + std::to_string(capsule->step);
@@ -206,7 +208,7 @@ void Directives::Finish(Capsule* capsule) {
   Refuse(capsule->id, capsule->step, std::move(why));
 }
 
-// From now on its bytes are fixed, and whatever was lost on the way can be sent again.
+// Fixes its bytes, so that lost parts can be sent again.
 void Directives::Seal(Capsule* capsule) {
   capsule->taken = true;
   capsule->bytes = capsule->batch.SerializeAsString();
@@ -235,8 +237,8 @@ void Directives::ForgetAll() {
 
 // ---- denser sampling -----------------------------------------------------------------------
 
-// What the site's bytes, at each `every`-th of the steps, may take of the traffic budget: as much
-// again as half of what the run so far was allowed, and a little for a run that has only begun.
+// Returns the share of the traffic budget for the site's bytes, at every `every`-th step: half of
+// what the run was allowed so far, and a little more for a new run.
 uint64_t Directives::Allowance() const {
   constexpr uint64_t kAtFirst = 512;  // steps
   const auto newest = run_->newest_step.load(std::memory_order_relaxed);
@@ -263,8 +265,8 @@ void Directives::Sample(const v1::SampleSite& order) {
   }
   uint64_t bytes = 0;
   for (const Site* site : sites) bytes += site->most_sample_bytes();
-  // Thinned out until what the order may cost fits the budget.
-  // Powers of two, as all periods: ranks that are thinned out differently still meet.
+  // Thins out until the request fits into the budget. Powers of two, like all periods: ranks with
+  // different factors still meet.
   const uint64_t asked = std::bit_ceil(std::max<uint64_t>(order.every(), 1));
   const auto steps = static_cast<uint64_t>(until - from + 1);
   const uint64_t allowed = Allowance();

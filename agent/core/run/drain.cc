@@ -16,9 +16,9 @@ namespace plumbline::agent {
 namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
-constexpr uint32_t kAwaitedMs = 10;   // between looks that a flush waits for
-constexpr uint32_t kDeviceMs = 40;    // and while a device is at work: at the end there is a second
-constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
+constexpr uint32_t kAwaitedMs = 10;   // between looks if a flush waits
+constexpr uint32_t kDeviceMs = 40;    // and if a device is working: at the end there is one second
+constexpr size_t kMostHeldEnds = 64;  // above it, steps end together
 constexpr uint64_t kEver = ~uint64_t{0};
 
 }  // namespace
@@ -36,7 +36,7 @@ bool Drain::Start() {
   return thread_.Start("plumb-drain", [self = shared_from_this()] { self->Loop(); });
 }
 
-// Waits for a look at the ring that began after this call and saw everything that was in it.
+// Waits for a look at the ring that began after this call and handled everything that was in it.
 bool Drain::Flush(Clock::time_point deadline) {
   const uint64_t ticket = flush_wanted_.fetch_add(1) + 1;
   run_->Ring();
@@ -47,8 +47,7 @@ bool Drain::Flush(Clock::time_point deadline) {
   return true;
 }
 
-// Three quarters of the time that is left are for devices to end; the rest is for what they hand
-// over.
+// Devices get three quarters of the remaining time; the rest is for handling their results.
 bool Drain::Finish(Clock::time_point deadline) {
   const Clock::time_point now = Clock::now();
   devices_by_ = now + std::min<Clock::duration>(kDeviceWait, (deadline - now) / 4 * 3);
@@ -57,8 +56,8 @@ bool Drain::Finish(Clock::time_point deadline) {
   return thread_.WaitEnded(deadline);
 }
 
-// The run's own thread: it turns what the trainer's threads left in the ring into evidence, batches
-// it and hands it on. The trainer never waits for it.
+// The drain thread: turns the records that the trainer's threads left in the ring into evidence,
+// batches it and passes it on. The trainer never waits for it.
 void Drain::Loop() {
   while (!closing_.load(std::memory_order_acquire)) {
     const uint64_t ticket = flush_wanted_.load(std::memory_order_acquire);
@@ -68,13 +67,13 @@ void Drain::Loop() {
       flush_mark_ = run_->devices->Position();
     }
     Pass(flush);
-    // Not passed: a record is still being filled, or a device still at work.
+    // Not passed: a record is still being filled, or a device still works.
     if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
       flush_done_.store(ticket, std::memory_order_release);
     }
     Sleep(flush && flush_done_.load(std::memory_order_relaxed) != ticket);
   }
-  // Closing: everything that was observed, then what devices still hold, then the last step's end.
+  // Closing: everything that was observed, then the devices' results, then the last step's end.
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   FinishDevices();
   EndStep(run_->missed_end.load(std::memory_order_acquire), false);
@@ -90,7 +89,7 @@ void Drain::Loop() {
   Ship();
 }
 
-// Until it is rung, or the next look is due: soon where something is still at work.
+// Sleeps until it is woken or the next look is due, which is soon if work is in progress.
 void Drain::Sleep(bool awaited) {
   uint32_t ms = run_->options.poll_ms;
   if (!run_->devices->empty()) ms = std::min(ms, kDeviceMs);
@@ -102,12 +101,11 @@ void Drain::Sleep(bool awaited) {
   run_->rung.store(false, std::memory_order_relaxed);
 }
 
-// One look at the ring; `ship_all`: whatever there is leaves now.
+// Does one look at the ring; `ship_all`: seals all batches now.
 void Drain::Pass(bool ship_all) {
   if (run_->declare_again.exchange(false, std::memory_order_acq_rel)) declared_ = 0;
   ReadMarks();  // a step without an end may have many
-  // A step's end for which the ring had no room: the step ends once all that came before is
-  // handled.
+  // The ring had no space for a step's end: the step ends once everything before it is handled.
   const int64_t missed = run_->missed_end.load(std::memory_order_acquire);
   const bool emptied = EmptyRing();
   const int64_t ended = held_ends_.empty() ? builder_.complete_through() : held_ends_.back().step;
@@ -120,7 +118,7 @@ void Drain::Pass(bool ship_all) {
   if (ship_all || builder_.Due(now) || (losses && builder_.IntervalPassed(now))) Ship();
 }
 
-// Handles what the ring holds now; false when a record is still being filled.
+// Handles the records in the ring; returns false if one is still being filled.
 bool Drain::EmptyRing() {
   const uint64_t end = run_->ring.position();
   while (!run_->ring.passed(end)) {
@@ -138,7 +136,7 @@ bool Drain::EmptyRing() {
   return true;
 }
 
-// One record of the ring becomes evidence; the body's form follows from the head's kind.
+// Turns one record of the ring into evidence; the head's kind determines the body's form.
 void Drain::Handle(const SlotHead& head, const std::byte* body) {
   switch (head.kind) {
     case SlotKind::kStepEnd:
@@ -162,7 +160,7 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
   run_->exit_report.Value(head.site, head.step, value);
 }
 
-// The call's scores lie in the ring: they are measured here, on this thread, not on the trainer's.
+// The call's scores are in the ring: they are measured on this thread, not on the trainer's.
 void Drain::HandleRouting(const SlotHead& head, const std::byte* body) {
   if (Late(head)) return;
   const probes::RoutingCall call = probes::LoadRoutingCall(body);
@@ -184,15 +182,15 @@ void Drain::Measured(const SlotHead& head, const probes::RoutingCall& call,
   Took(head, e);
 }
 
-// Evidence stands in the batch. All that holds ids passes here, before the record, the outbox and
-// capsules get it; then the server's directives learn that it was given.
+// Handles evidence in the batch. Ids are redacted here, before the record, the outbox and capsules
+// get the evidence; then the server's directives are informed.
 void Drain::Took(const SlotHead& head, v1::Evidence* evidence) {
   if (run_->redactor) run_->redactor->Redact(evidence);
   if (directives_ == nullptr) return;
   directives_->Took(*head.site, head.sampled || head.site->kind == SiteKind::kLogprobs, *evidence);
 }
 
-// Hands on what devices have finished.
+// Handles the finished work of devices.
 void Drain::EmptyDevices() {
   run_->devices->Drain([this](const probes::DeviceItem& item) {
     HandleDevice(item);
@@ -203,7 +201,7 @@ void Drain::EmptyDevices() {
   });
 }
 
-// A call that was measured on a device, or the reason why it was not; each ends as evidence or as a
+// Handles a call that was measured on a device, or the reason why not: it becomes evidence or a
 // counted loss.
 void Drain::HandleDevice(const probes::DeviceItem& item) {
   SlotHead head;
@@ -236,7 +234,7 @@ void Drain::HandleDevice(const probes::DeviceItem& item) {
   Measured(head, item.call, finished, e);
 }
 
-// Waits for the devices as long as it may, and ends every step.
+// Waits for the devices within the time limit, and ends every step.
 void Drain::FinishDevices() {
   EmptyDevices();
   while (!run_->devices->empty() && Clock::now() < devices_by_) {
@@ -259,8 +257,8 @@ void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
   Took(head, e);
 }
 
-// A step ends once the devices have handed over what was launched in it; until then its end is
-// held.
+// Ends a step once the devices have delivered the work that was launched in it; until then its end
+// is held.
 void Drain::StepEnded(int64_t step, bool sampled, uint32_t thread, uint64_t at_ns) {
   if (ask_driver_ || run_->devices->used()) gpu_health_.Start();
   AddMarked(step, at_ns != 0 ? at_ns : kEver);
@@ -283,8 +281,7 @@ void Drain::EndPassedSteps() {
   }
 }
 
-// Everything of the step stands in batches. Spans that were open across the end before belong to
-// it.
+// All evidence of the step is in batches. Spans that were open at an earlier end belong to it.
 void Drain::EndStep(int64_t step, bool sampled) {
   if (step <= builder_.complete_through()) return;
   for (const HeldSpan& h : std::exchange(held_, {})) AddSpan(*h.site, step, h.call, h.body);
@@ -292,7 +289,7 @@ void Drain::EndStep(int64_t step, bool sampled) {
   if (directives_ != nullptr) directives_->StepEnded(step);
 }
 
-// A thread was still observing while another ended the step.
+// Returns true if a thread was still observing while another ended the step.
 bool Drain::Late(const SlotHead& head) {
   if (head.step > builder_.complete_through()) return false;
   run_->CountLoss(LossCause::kLate, head.site, head.step);
@@ -307,14 +304,14 @@ void Drain::Invalid(const SlotHead& head, const absl::Status& why) {
                head.call, std::string(why.message()).c_str());
 }
 
-// Sites are declared once each, before the first batch that may speak of them.
+// Declares each site once, before the first batch with its evidence.
 void Drain::DeclareSites() {
   for (const size_t n = run_->sites.size(); declared_ < n; ++declared_) {
     builder_.Declare(*run_->sites.at(declared_));
   }
 }
 
-// Losses are counted where they happen, by whoever's thread that is, and told from here alone.
+// Losses are counted on the thread on which they occur, and reported only here.
 void Drain::CollectLosses() {
   if (!run_->losses_pending.exchange(false, std::memory_order_acq_rel)) return;
   for (size_t c = 0; c < kLossCauses; ++c) {

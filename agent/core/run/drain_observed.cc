@@ -1,4 +1,4 @@
-// Tensors, reductions, updates, products and logits on their way from the ring into a batch.
+// Turns tensors, reductions, updates, products and logits from the ring into evidence of a batch.
 #include <algorithm>
 
 #include "agent/core/run/drain.h"
@@ -67,7 +67,7 @@ void Drain::Observed(const SlotHead& head, const absl::Status& measured, v1::Evi
   Took(head, e);
 }
 
-// What a device has finished, but for router calls.
+// Measures results of a device, except router calls.
 absl::Status Drain::MeasureFetched(const SlotHead& head, const probes::DeviceItem& item,
                                    v1::Evidence* out) {
   if (item.tensor != nullptr) return probes::Measure(*item.tensor, out);

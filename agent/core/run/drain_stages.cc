@@ -1,4 +1,4 @@
-// The drain thread's part in stages of the trainer's loop: spans, marks, and what they add up to.
+// The drain thread's handling of stages of the trainer's loop: spans, marks, and their totals.
 #include <algorithm>
 #include <optional>
 
@@ -31,7 +31,7 @@ void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBod
   out->set_duration_ns(span.duration_ns);
 }
 
-// What the loop's thread has marked since. Marks that were lost are told with the newest step.
+// Reads new marks of the loop's thread. Lost marks are reported with the newest step.
 void Drain::ReadMarks() {
   plumbline_marks_t* marks = run_->marks.load(std::memory_order_acquire);
   if (marks == nullptr) return;
@@ -41,7 +41,7 @@ void Drain::ReadMarks() {
   }
 }
 
-// Stages that have ended by then, monotonic, belong to the step that ends.
+// Stages that have ended by `until_ns`, monotonic, belong to the step that ends.
 void Drain::AddMarked(int64_t step, uint64_t until_ns) {
   ReadMarks();
   const uint64_t since_epoch = UnixNs() - MonotonicNs();
@@ -63,8 +63,8 @@ void Drain::AddMarked(int64_t step, uint64_t until_ns) {
   }
 }
 
-// What the driver said of the GPU during the block, as series beside its times. Where nobody could
-// be asked there are none.
+// Adds the driver's data of the GPU during the block, as series next to its times; none if the
+// driver could not be read.
 void Drain::AddGpuHealth(int64_t step) {
   const std::optional<GpuSeen> seen = gpu_health_.Take();
   if (!seen) return;
@@ -79,7 +79,7 @@ void Drain::AddGpuHealth(int64_t step) {
   add("gpu.xid", static_cast<double>(seen->xid));
 }
 
-// A block of the loop's times as evidence of the step that ends it.
+// Adds a block of the loop's times as evidence of the step that ends it.
 void Drain::AddLoopTimes(int64_t step) {
   AddGpuHealth(step);
   const auto layer = run_->devices->used() ? timeline::kLoopOfGpuLayer : timeline::kLoopLayer;

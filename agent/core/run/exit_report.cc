@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kType = 128, kText = 512, kWhere = 256;  // bytes
 
-// Printable, and no more than so many bytes of it.
+// Returns the printable text, cut to `most` bytes.
 std::string Cut(const char* text, size_t most) {
   if (text == nullptr) return "";
   std::string shown = Printable(std::string_view(text).substr(0, most));

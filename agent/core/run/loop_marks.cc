@@ -9,7 +9,7 @@ namespace {
 // By the stage's number.
 constexpr struct {
   v1::Span::Kind kind;
-  const char* name;  // the kind's, as plumbline_span_begin has it
+  const char* name;  // name of the kind, as in plumbline_span_begin
 } kStages[] = {
     {v1::Span::KIND_UNSPECIFIED, ""},      {v1::Span::KIND_FORWARD, "forward"},
     {v1::Span::KIND_BACKWARD, "backward"}, {v1::Span::KIND_OPTIMIZER, "optimizer"},

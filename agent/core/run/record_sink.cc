@@ -22,10 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSuffix = ".plr";
-constexpr uint64_t kRetryNs = 1'000'000'000;    // a disk that was full may have room again
-constexpr const char* kCause = "record-write";  // of what was dropped
+constexpr uint64_t kRetryNs = 1'000'000'000;    // a full disk may have space again
+constexpr const char* kCause = "record-write";  // cause of the dropped evidence
 
-// "trainer-r00003-a": the attempt follows.
+// Returns "trainer-r00003-a"; the attempt follows.
 std::string FilePrefix(v1::Role role, uint32_t rank) {
   char text[48];
   std::snprintf(text, sizeof(text), "%s-r%05u-a", role == v1::ROLE_ROLLOUT ? "rollout" : "trainer",
@@ -33,7 +33,7 @@ std::string FilePrefix(v1::Role role, uint32_t rank) {
   return text;
 }
 
-// The attempt in `name`, or -1 when it is no record of that prefix.
+// Returns the attempt in `name`, or -1 if it is no record with that prefix.
 int64_t AttemptOf(const std::string& name, const std::string& prefix) {
   const std::string suffix = kSuffix;
   if (name.size() <= prefix.size() + suffix.size() || name.compare(0, prefix.size(), prefix) != 0 ||
@@ -58,7 +58,7 @@ absl::Status Unusable(const std::string& dir, const std::error_code& error) {
   return absl::UnavailableError("record directory " + dir + ": " + error.message());
 }
 
-// `wanted`, or one above the highest that is there.
+// Returns `wanted`, or one more than the highest existing attempt.
 absl::StatusOr<uint32_t> FreeAttempt(const std::string& dir, v1::Role role, uint32_t rank,
                                      uint32_t wanted) {
   std::error_code error;
@@ -74,7 +74,7 @@ absl::StatusOr<uint32_t> FreeAttempt(const std::string& dir, v1::Role role, uint
   return taken ? static_cast<uint32_t>(highest + 1) : wanted;
 }
 
-// False: another process was faster.
+// Creates the file; returns false if another process created it first.
 absl::StatusOr<bool> CreateAlone(const std::string& path) {
   int fd;
   do {
@@ -93,7 +93,7 @@ absl::StatusOr<uint32_t> ClaimAttempt(const std::string& dir, v1::Role role, uin
   std::error_code error;
   fs::create_directories(dir, error);
   if (error) return Unusable(dir, error);
-  uint32_t least = 0;  // a listing over a network may be older than what we have found
+  uint32_t least = 0;  // a directory listing over a network may be older than what we have found
   for (;;) {
     const absl::StatusOr<uint32_t> free = FreeAttempt(dir, role, rank, wanted);
     if (!free.ok()) return free.status();
@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<RecordSink>> RecordSink::Open(const std::string& 
   return std::unique_ptr<RecordSink>(new RecordSink(std::move(path), stream_id, *std::move(log)));
 }
 
-// In the order in which they were sealed: what could not be written before goes first.
+// Appends in the order of sealing: losses of batches that could not be written go first.
 void RecordSink::Append(const SealedBatch& batch, uint64_t now_ns) {
   if (log_ == nullptr && !Reopen(now_ns).ok()) return Keep(batch);
   if (owed_.body != nullptr) {
@@ -148,7 +148,7 @@ absl::Status RecordSink::Write(const SealedBatch& batch) {
 
 absl::Status RecordSink::Reopen(uint64_t now_ns) {
   if (now_ns < retry_ns_) return status_;
-  // Opening cuts off what a failed write left.
+  // Opening cuts off the remains of a failed write.
   auto log = FramedLogWriter::Open(path_);
   status_ = log.status();
   if (status_.ok()) {

@@ -1,5 +1,5 @@
-// A run's beginning and end: opening its record, its outbox and its threads, and waiting until what
-// was observed is written and delivered.
+// A run's beginning and end: opens its record, its outbox and its threads, and waits until all
+// observations are written and delivered.
 #include "agent/core/run/run.h"
 
 #include <unistd.h>
@@ -63,13 +63,13 @@ v1::Source SourceOf(const AgentOptions& options) {
   return source;
 }
 
-// What tells a rank that hangs from one that takes its time.
+// Fills the data that distinguish a rank that hangs from a slow one.
 void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
   const plumbline_marks_t* marks = state.marks.load(std::memory_order_acquire);
   const uint64_t mark = marks != nullptr ? __atomic_load_n(&marks->now, __ATOMIC_RELAXED) : 0;
   const v1::Span::Kind marked = StageOf(mark);
   const bool in_step = state.open_step.load(std::memory_order_acquire) != kNoStep;
-  // Between steps a stage that begins says that the loop goes on.
+  // Between steps, a stage that begins shows that the loop continues.
   const uint64_t moved =
       std::max(state.moved_ns.load(std::memory_order_relaxed), in_step ? 0 : TimeOf(mark));
   const uint64_t now = MonotonicNs();
@@ -79,18 +79,18 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
   beat->set_last_stage(marked != v1::Span::KIND_UNSPECIFIED
                            ? marked
                            : static_cast<v1::Span::Kind>(state.spans.last_ended()));
-  // Within a collective a rank waits for others; a declared stage says more.
+  // Within a collective a rank waits for others; a declared stage is more specific.
   for (const v1::Span::Kind kind :
        {v1::Span::KIND_COLLECTIVE, v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION,
         v1::Span::KIND_COMPILE, v1::Span::KIND_PAUSE}) {
     if (state.spans.open(kind)) beat->set_open_stage(kind);
   }
-  // Between two steps, or between the stages of one, and in no stage: nobody knows that anything is
-  // to come.
+  // Between two steps, or between the stages of one, and in no stage: it is unknown whether
+  // anything will follow.
   const bool between = !in_step || mark != 0 || state.spans.ever(v1::Span::KIND_FORWARD) ||
                        state.spans.ever(v1::Span::KIND_BACKWARD);
-  // The forward stage lasts until the backward pass, which may never come. Among ranks it counts:
-  // others may wait in it.
+  // The forward stage lasts until the backward pass, which may never come. With several ranks it
+  // counts: others may wait in it.
   const bool alone = state.options.world_size == 1;
   const bool in_marked =
       marked != v1::Span::KIND_UNSPECIFIED && !(alone && marked == v1::Span::KIND_FORWARD);
@@ -134,7 +134,7 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
   return run;
 }
 
-// Where batches wait for the server: in memory, and on disk where a spool is wanted.
+// Opens the queue of batches for the server: in memory, and on disk if a spool is configured.
 absl::Status Run::OpenOutbox() {
   const AgentOptions& options = state_->options;
   if (options.server.empty()) return absl::OkStatus();
@@ -151,7 +151,7 @@ absl::Status Run::OpenOutbox() {
   return absl::OkStatus();
 }
 
-// The stream first, so that the drain thread's first batch has somewhere to go.
+// Starts the stream first, so that the drain thread's first batch has a destination.
 bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
   const AgentOptions& options = state_->options;
   std::shared_ptr<Directives> directives;
@@ -183,13 +183,13 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
 }
 
 Run::~Run() {
-  // Only after a failed Open: Close has ended them otherwise.
+  // Only after a failed Open: otherwise Close has ended them.
   const Clock::time_point now = Clock::now();
   if (drain_ != nullptr) drain_->Finish(now);
   if (stream_ != nullptr) stream_->Finish(now);
 }
 
-// Done when all that was observed before it is in the record, and acknowledged by the server.
+// Returns when all earlier observations are in the record and acknowledged by the server.
 plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
   const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
   together_->Launch();
@@ -213,8 +213,8 @@ plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
   return PLUMBLINE_OK;
 }
 
-// By a thread of its own, since freeing may wait for work of the trainer's that has nothing to do
-// with us. A drain thread that is not done yet frees them when it ends.
+// Frees on a separate thread, since freeing may wait for unrelated work of the trainer. If the
+// drain thread is not done yet, it frees them when it ends.
 void Run::FreeDevices(Clock::time_point deadline) {
   if (!state_->devices->used()) return;
   DetachedThread thread;
@@ -248,7 +248,7 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   return NotTaken(error);
 }
 
-// Batches that the server refused, or that found no room while it was away.
+// Returns an error if the server refused batches, or if they found no space while it was away.
 plumbline_status_t Run::NotTaken(plumbline_error_t* error) const {
   if (outbox_ == nullptr) return PLUMBLINE_OK;
   const transport::Outbox::State state = outbox_->state();

@@ -1,5 +1,5 @@
-// What the trainer's threads say between their observations: sites, steps, series and stages; and
-// how any of it gets into the ring.
+// Calls of the trainer's threads other than observations: sites, steps, series and stages, and how
+// they enter the ring.
 #include <unistd.h>
 
 #include <cstring>
@@ -35,13 +35,13 @@ v1::Span::Kind SpanKind(std::string_view name) {
   return v1::Span::KIND_UNSPECIFIED;
 }
 
-// A declared stage that no limit on a step holds for.
+// Returns true for a declared stage to which no limit of a step applies.
 bool MayBeLong(int32_t kind) {
   return kind == v1::Span::KIND_CHECKPOINT || kind == v1::Span::KIND_EVALUATION ||
          kind == v1::Span::KIND_COMPILE || kind == v1::Span::KIND_PAUSE;
 }
 
-// Its number in the system, asked for once a thread.
+// Returns the thread's number in the system; asks the system once per thread.
 uint32_t ThisThread() {
   static thread_local const auto id = static_cast<uint32_t>(gettid());
   return id;
@@ -96,11 +96,11 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   head.thread = ThisThread();
   head.at_ns = MonotonicNs();
   s.open_step.store(kNoStep, std::memory_order_release);
-  // The ring may be full: the drain thread then learns of the end here.
+  // The ring may be full: the drain thread then learns of the end from missed_end.
   if (Put(head, nullptr, 0, ByteRing::Keep::kUse) != PLUMBLINE_OK) {
     s.missed_end.store(step, std::memory_order_release);
   }
-  // What the step sent sets how often the next ones are looked at.
+  // The bytes of this step determine how often the next steps are measured.
   uint64_t sample_bytes = 0, summary_bytes = 0;
   const size_t sites = s.sites.size();
   for (size_t i = 0; i < sites; ++i) {
@@ -111,7 +111,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     summary_bytes += site->most_summary_bytes();
   }
   s.cadence.AtStepEnd(sample_bytes, summary_bytes);
-  if (notable) s.Ring();  // what was seen leaves at once
+  if (notable) s.Ring();  // the evidence is sent at once
   const int64_t due = s.cadence.NextDue(step);
   const uint64_t stretch = s.cadence.stretch();
   for (size_t i = 0; i < sites; ++i) {
@@ -119,7 +119,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     uint64_t* word = site->next_due.load(std::memory_order_acquire);
     if (site->always_due()) continue;
     if (word == nullptr) continue;
-    // The one word that the trainer's due check reads.
+    // The word that the trainer's due check reads.
     const bool next_one = s.looks.Covers(*site, step + 1) || Looks::AtFirst(*site);
     const int64_t next = next_one ? step + 1 : site->orders.NextDue(step + 1, due, stretch);
     __atomic_store_n(word, static_cast<uint64_t>(next), __ATOMIC_RELAXED);
@@ -127,7 +127,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   return PLUMBLINE_OK;
 }
 
-// The step is open: words that say "later" are set back.
+// The step is open: due words of later steps are set back.
 plumbline_status_t Run::Look(int64_t step, uint32_t steps) {
   RunState& s = *state_;
   uint64_t bytes = 0;
@@ -156,7 +156,7 @@ plumbline_status_t Run::TogetherEnd() {
   return PLUMBLINE_OK;
 }
 
-// Once a second: is the agent within its budget? What it changes it reports as a series.
+// Checks once a second whether the agent is within its budget. Changes are reported as a series.
 void Run::Govern(int64_t step) {
   Governor& governor = state_->governor;
   const uint64_t now = MonotonicNs();
@@ -201,7 +201,7 @@ plumbline_status_t Run::SpanBegin(int64_t step, const char* kind, const char* na
   open.start_unix_ns = UnixNs();
   open.start_monotonic_ns = MonotonicNs();
   *span = state_->spans.Begin(open);
-  // Between steps the trainer has come back to its loop; an evaluation goes on.
+  // Between steps the trainer has returned to its loop; an evaluation continues.
   if (state_->open_step.load(std::memory_order_relaxed) == kNoStep ||
       open.kind == v1::Span::KIND_EVALUATION)
     state_->moved_ns.store(open.start_monotonic_ns, std::memory_order_relaxed);
@@ -217,9 +217,10 @@ plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
                 "span_end: span " + std::to_string(span) + " is not open");
   }
-  // A stage belongs to the step in which it ends: the one it began in may be complete already.
+  // A stage belongs to the step in which it ends: the step in which it began may be complete
+  // already.
   const int64_t now_open = state_->open_step.load(std::memory_order_acquire);
-  // The loop goes on from here, however long the stage took.
+  // The loop continues from here, however long the stage took.
   if (now_open == kNoStep || MayBeLong(open.kind))
     state_->moved_ns.store(now, std::memory_order_relaxed);
   SlotHead head;
@@ -246,7 +247,7 @@ plumbline_status_t Run::Marks(plumbline_marks_t* marks) {
 std::byte* Run::Reserve(size_t body_bytes, ByteRing::Keep keep) {
   ByteRing& ring = state_->ring;
   std::byte* record = ring.Reserve(sizeof(SlotHead) + body_bytes, keep);
-  // A quarter full and nobody has rung yet: the drain thread need not wait for its next look.
+  // A quarter full and not yet woken: the drain thread need not wait for its next look.
   if (ring.used() > ring.capacity() / 4 && !state_->rung.load(std::memory_order_relaxed)) {
     state_->Ring();
   }

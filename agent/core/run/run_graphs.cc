@@ -7,7 +7,7 @@
 namespace plumbline::agent {
 namespace {
 
-// Says of each captured call what its site is asked for at one step.
+// Gives each captured call the request of its site at one step.
 class StepOwner final : public probes::GraphOwner {
  public:
   StepOwner(RunState* state, int64_t step) : state_(*state), step_(step) {}
@@ -64,11 +64,11 @@ void Run::EndGraphs(int64_t step) {
   Lost(reply, step);
 }
 
-// A step's captured calls together: they fail together.
+// Handles a step's captured calls together: they fail together.
 void Run::Lost(const probes::DeviceReply& reply, int64_t step) {
   if (reply.outcome == probes::DeviceOutcome::kTaken) return;
-  // A stream that is refused now was fine when the calls were captured: the device's fault, or
-  // gone.
+  // A stream that is refused now was correct when the calls were captured: it is the device's
+  // fault, or the stream is gone.
   const bool failed = reply.outcome == probes::DeviceOutcome::kFailed ||
                       reply.outcome == probes::DeviceOutcome::kRefused;
   if (failed) TellOfDevice(&state_->told_failed, reply.error);

@@ -14,7 +14,7 @@ namespace plumbline::agent {
 
 namespace {
 
-// If no host or no process answers, in a word: the message goes on about what happens meanwhile.
+// Returns a short reason if no host or process answers: the message continues with the consequence.
 std::string WhyNot(const std::string& server, const grpc::Status& status) {
   using transport::Fault;
   const transport::Diagnosis found =
@@ -79,7 +79,7 @@ bool ServerStream::Finish(Clock::time_point deadline) {
 }
 
 void ServerStream::Loop() {
-  // Debian's Abseil looks for lock cycles at every lock: 41 % of gRPC's CPU time.
+  // Debian's Abseil checks for lock cycles at every lock: 41 % of gRPC's CPU time.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (!spool_dir_.empty()) DeliverDeadSpools();
   transport::StreamSender(config_, outbox_.get(), &counters_,
@@ -87,8 +87,8 @@ void ServerStream::Loop() {
       .Run();
 }
 
-// First, so that the server sees the dead process before the one that speaks for its rank now. One
-// that it will not have stays where it is.
+// Delivered first, so that the server sees the dead process before the one that has its rank now. A
+// spool that the server refuses stays in place.
 void ServerStream::DeliverDeadSpools() {
   transport::DeadSpools dead_spools;
   dead_spools.dir = spool_dir_;

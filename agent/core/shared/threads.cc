@@ -10,9 +10,9 @@
 namespace plumbline::agent {
 namespace {
 
-// A batch thread that wakes does not take the core from one that runs: a collective whose ranks
-// share a host waits for the slowest of them. It still gets its share: made nice besides, it falls
-// behind where more threads run than there are cores, and the ring overflows.
+// A batch thread that wakes does not take the core from a running thread: a collective whose ranks
+// share a host waits for the slowest of them. It still gets its share. With a lower nice value it
+// would fall behind if more threads run than there are cores, and the ring would overflow.
 void RunAsBatch() {
   const sched_param parameters{};
   pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters);
@@ -45,7 +45,7 @@ bool DetachedThread::Start(const std::string& name, std::function<void()> body) 
         end->running = true;
       }
       body();
-      body = nullptr;  // what the thread owned is gone before it is said to have ended
+      body = nullptr;  // destroys what the thread owned before its end is reported
       const MutexLock lock(end->mutex);
       end->ended = true;
       end->running = false;

@@ -7,7 +7,8 @@ namespace plumbline::agent {
 namespace {
 
 constexpr uint64_t kScalarBytes = 8;
-constexpr uint64_t kItemBytes = 64;  // without its sample, roughly; batch_bytes is no hard limit
+constexpr uint64_t kItemBytes = 64;  // without its sample, approximately; batch_bytes is no hard
+                                     // limit
 
 void SetSite(const Site& site, v1::Site* out) {
   out->set_layer(site.layer);

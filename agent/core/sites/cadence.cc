@@ -6,7 +6,7 @@
 namespace plumbline::agent {
 namespace {
 
-// The smallest power of two not below `from` with bytes <= allowance * every * period.
+// Returns the smallest power of two not below `from` with bytes <= allowance * every * period.
 uint64_t PeriodFor(uint64_t bytes, uint64_t allowance, uint64_t every, uint64_t from) {
   constexpr uint64_t kLongest = uint64_t{1} << 40;
   uint64_t period = from;

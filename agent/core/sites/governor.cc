@@ -10,7 +10,7 @@ uint64_t CallCost::Clip(uint64_t ns) {
     median_.store(std::max<uint64_t>(ns, 1), std::memory_order_relaxed);
     return ns;
   }
-  // One step towards the side on which more calls lie; at the median as many lie on either.
+  // One step towards the side with more calls; at the median both sides have equal numbers.
   const uint64_t step = median / 32 + 1;
   median_.store(ns > median ? median + step : std::max<uint64_t>(median, step + 1) - step,
                 std::memory_order_relaxed);
@@ -31,7 +31,7 @@ bool Governor::Look(uint64_t now_ns, uint64_t threads_ns) {
            static_cast<double>(elapsed);
 
   const uint64_t before = stretch_;
-  // The cost follows the number of due steps.
+  // The cost is proportional to the number of due steps.
   double expected = share_;
   while (expected > budget_ && budget_ < 1 && stretch_ < kMaxStretch) {
     stretch_ *= 2;

@@ -8,7 +8,7 @@
 namespace plumbline::agent {
 namespace {
 
-// Orders of arrival that are remembered; a trainer that logs from racing threads has many.
+// Limit of stored orders of arrival; a trainer that logs from racing threads has many.
 constexpr size_t kMaxLists = 256;
 
 bool ByName(const Site* a, const Site* b) {

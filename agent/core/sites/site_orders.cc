@@ -6,7 +6,7 @@
 
 namespace plumbline::agent {
 void SiteOrders::Sample(int64_t from, int64_t until, int64_t every) {
-  until_.store(kNever, std::memory_order_release);  // a reader in between sees no order
+  until_.store(kNever, std::memory_order_release);  // a concurrent reader sees no request
   from_.store(from, kRelaxed);
   every_.store(std::max<int64_t>(every, 1), kRelaxed);
   until_.store(until, std::memory_order_release);

@@ -53,7 +53,7 @@ uint32_t CallNumbers::NextCalls(int64_t step, uint32_t n) {
   uint64_t next = 0;
   do {
     const bool same = (seen & ~kCallMask) == base && seen != 0;
-    next = (same ? seen : base) + n;  // calls so far, these included
+    next = (same ? seen : base) + n;  // calls so far, including these
   } while (!calls_.compare_exchange_weak(seen, next, kRelaxed));
   return static_cast<uint32_t>((next & kCallMask) - n);
 }
@@ -90,7 +90,7 @@ Site* SiteTable::FindOrAdd(SiteKind kind, std::string_view layer, std::string_vi
   if (layer.size() > kMaxName || op.size() > kMaxName) return nullptr;
 
   const MutexLock lock(adding_);
-  if (Site* site = Find(kind, layer, op, &slot)) return site;  // somebody was faster
+  if (Site* site = Find(kind, layer, op, &slot)) return site;  // another thread added it first
   const size_t index = count_.load(kRelaxed);
   if (index == kMaxSites) return nullptr;
   sites_[index] = std::make_unique<Site>();

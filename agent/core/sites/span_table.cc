@@ -26,7 +26,8 @@ bool SpanTable::End(uint64_t number, OpenSpan* span) {
   if (!slot.turn.compare_exchange_strong(turn, kBusy, std::memory_order_acquire)) return false;
   *span = slot.span;
   slot.turn.store(open + 1, std::memory_order_release);
-  hint_.store(number % kSlots, std::memory_order_relaxed);  // the next one finds it in the cache
+  // so that the next call finds it in the cache
+  hint_.store(number % kSlots, std::memory_order_relaxed);
   Count(span->kind, -1);
   last_ended_.store(span->kind, std::memory_order_relaxed);
   return true;
