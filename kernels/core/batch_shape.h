@@ -1,21 +1,23 @@
-// A batch as plain data: what a launch is told of it besides its memory.
+// A batch as plain data: the arguments of a launch other than its memory.
 //
 // A batch is planned on the host (TensorBatch, UpdateBatch, GatherBatch) and launched as its shape,
 // with memory of the caller's:
-//   items      host memory (batch.Put), item_bytes: they go along as the launch's arguments, and
-//              are not needed when the call is back
+//   items      host memory (batch.Put), item_bytes: they are copied into the launch's arguments,
+//   and
+//              are not needed after the call returns
 //   staging    pinned host memory by its address on the device, 16-byte aligned, shape.bytes(): the
 //              launch's last block writes the results there, at results_at(). Gathers read their
-//              indices in it, where the items lie
-//   workspace  device memory, 256-byte aligned, BatchWorkspace(shape), zero: every launch leaves it
-//              zero. Gathers need none
-// Staging, workspace and the tensors must live until the stream has passed the launch; a launch
-// must not be enqueued with the staging memory of one that is under way, nor, on another stream,
-// with its workspace. Nothing is allocated, nothing waits. `stream` is a cudaStream_t of the
+//              indices from it, in the place of the items
+//   workspace  device memory, 256-byte aligned, BatchWorkspace(shape), zeroed: every launch leaves
+//   it
+//              zeroed. Gathers need none
+// Staging, workspace and the tensors must exist until the stream has passed the launch. A launch
+// must not be enqueued with the staging memory of one in progress, nor, on another stream, with
+// its workspace. Nothing is allocated, and nothing waits. `stream` is a cudaStream_t of the
 // batch's device, which must be current.
 //
-// When the stream has passed, batch.Finish(staging + shape.results_at()) gives what the CPU
-// reference gives, in every bit. Launches return 0 or a cudaError_t; cudaErrorInvalidValue for a
+// When the stream has passed, batch.Finish(staging + shape.results_at()) gives the result of the
+// CPU reference, in every bit. Launches return 0 or a cudaError_t; cudaErrorInvalidValue for a
 // batch that is not on a device or for missing memory. Thread-safe.
 #pragma once
 

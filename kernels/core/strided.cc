@@ -77,7 +77,7 @@ absl::Status CheckHostTensor(const TensorView& view, std::string_view name, int6
 StridedAxes AxesOf(const TensorView& view) {
   StridedAxes axes;
   axes.shape[0] = 1;
-  int last = -1;  // the axis being joined to
+  int last = -1;  // the axis to which others are joined
   for (int i = 0; i < view.rank; ++i) {
     const int64_t extent = view.shape[static_cast<size_t>(i)];
     const int64_t stride = view.stride[static_cast<size_t>(i)];

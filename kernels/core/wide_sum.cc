@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kCount = WideDigits::kCount;
 
-// Propagates carries: all digits in [0, 2^32) but the last, which keeps the sign.
+// Propagates carries: all digits in [0, 2^32) except the last, which keeps the sign.
 void Normalise(WideDigits* digits) {
   int64_t carry = 0;
   for (int i = 0; i < kCount; ++i) {
@@ -17,7 +17,7 @@ void Normalise(WideDigits* digits) {
   }
 }
 
-// Digits [first, end) of `from` times `sign`, in [0, 2^32) each; returns what is carried out.
+// Adds digits [first, end) of `from` times `sign`, in [0, 2^32) each; returns the carry out.
 int64_t Carried(const WideDigits& from, int sign, int first, int end, WideDigits* to) {
   int64_t carry = 0;
   for (int i = first; i < end; ++i) {
@@ -46,7 +46,7 @@ bool AnyBelow(const WideDigits& digits, int bit, int first) {
   return bit > 0 && (digits.digit[bit / 32] & ((int64_t{1} << (bit % 32)) - 1)) != 0;
 }
 
-// Bits [from, from + 53) as an integer.
+// Returns bits [from, from + 53) as an integer.
 uint64_t Significand(const WideDigits& digits, int from) {
   const auto digit = [&](int i) {
     return static_cast<Uint128>(i < kCount ? static_cast<uint64_t>(digits.digit[i]) : 0u);
@@ -100,7 +100,7 @@ double WideSum::Nearest() const {
   const int unit = highest - 52 > kLeastUnit ? highest - 52 : kLeastUnit;
   uint64_t q = Significand(d, unit);
   if (BitAt(d, unit - 1) != 0 && ((q & 1) != 0 || AnyBelow(d, unit - 1, first))) ++q;
-  // The leading one of q adds one to the exponent field; a carry out of the rounding does too.
+  // The leading one of q adds one to the exponent field; so does a carry out of the rounding.
   const auto field = static_cast<uint64_t>(unit - kLeastUnit);
   const uint64_t bits = field >= 2046 ? 0x7ffull << 52 : (field << 52) + q;
   const double value = __builtin_bit_cast(double, bits);

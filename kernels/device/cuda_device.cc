@@ -1,4 +1,4 @@
-// libplumbline_cuda.so: the device table over CUDA. What graphs hold is in cuda_graph.cc.
+// libplumbline_cuda.so: the device table over CUDA. cuda_graph.cc has the functions for graphs.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -42,7 +42,7 @@ DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
   return OfACapture(code) ? kDeviceCapturing : s;
 }
 
-// A driver that is older than the kernels' compiler may not take their code.
+// A driver that is older than the kernels' compiler may refuse their code.
 DeviceStatus Loaded(const CudaDevice& d, const char* what, int code, DeviceError* error) {
   const DeviceStatus s = CheckGot(what, code, error);
   if (s != kDeviceFailed || d.driver->version >= CUDART_VERSION) return s;
@@ -68,7 +68,7 @@ DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
   return s;
 }
 
-// Another thread may be capturing all the while.
+// Another thread may be capturing meanwhile.
 DeviceStatus GetReady(CudaDevice* d, DeviceError* error) {
   Relaxed relaxed;
   DeviceStatus s = Check(*d->driver, "no CUDA device", d->driver->init(0), error);
@@ -159,7 +159,7 @@ uint64_t WorkspaceBytes(int64_t tokens, int32_t experts) {
 
 // ---- on the trainer's threads ------------------------------------------------------------------
 
-// A green context's streams, say, belong to a context of their own on the same device.
+// For example, streams of a green context belong to a separate context on the same device.
 bool IsOfDevice(const CudaDevice& d, CUcontext context) {
   CUdevice device = -1;
   if (d.driver->push(context) != CUDA_SUCCESS) return false;
@@ -176,7 +176,7 @@ DeviceStatus StreamId(void* device, void* stream, uint64_t* id, DeviceError* err
   auto* on = static_cast<cudaStream_t>(stream);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaError_t code = cudaStreamIsCapturing(on, &capture);
-  // The legacy stream while another one is captured: launching there would spoil that capture.
+  // The legacy stream while another one is captured: a launch there would invalidate that capture.
   if (code == cudaErrorStreamCaptureImplicit) {
     cudaGetLastError();
     return kDeviceCapturing;
@@ -226,7 +226,7 @@ DeviceStatus GatherOnDevice(void* device, const ProductPlan* plan, void* to, voi
   return Check("product kernel", LaunchProduct(*plan, to, stream), error);
 }
 
-// One batch: launch(processors); `what`: how errors call it.
+// Runs one batch: launch(processors); `what`: its name in errors.
 template <typename Launch>
 DeviceStatus RunBatch(const char* what, void* device, const BatchShape& batch,
                       const BatchMemory& memory, DeviceError* error, Launch launch) {

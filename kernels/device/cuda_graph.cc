@@ -10,8 +10,8 @@
 namespace plumbline {
 namespace {
 
-// A launch elsewhere would run once instead of at each replay; one on the legacy stream while
-// another stream is captured would spoil that capture.
+// Requires a capture: a launch elsewhere would run once instead of at each replay, and one on the
+// legacy stream while another stream is captured would invalidate that capture.
 DeviceStatus RequireCapture(void* stream, uint64_t* id, cudaGraph_t* graph, DeviceError* error) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   unsigned long long number = 0;
@@ -23,7 +23,7 @@ DeviceStatus RequireCapture(void* stream, uint64_t* id, cudaGraph_t* graph, Devi
   return Fail(error, kDeviceRefused, "cuda_stream: expected a stream that is being captured");
 }
 
-// What a capture makes of itself when a launch fails is the trainer's to see: its end says so.
+// If a launch fails, the end of the trainer's capture reports it.
 template <typename Launch>
 DeviceStatus CaptureOn(void* device, const char* what, void* stream, DeviceError* error,
                        Launch launch) {
@@ -37,8 +37,7 @@ DeviceStatus CaptureOn(void* device, const char* what, void* stream, DeviceError
 }
 
 cudaError_t WriteAndWait(void* to, const void* from, uint64_t bytes) {
-  // A stream of its own, which waits for no other: the legacy one may not be used while something
-  // is captured.
+  // A separate stream that waits for no other: the legacy one may not be used during a capture.
   cudaStream_t own = nullptr;
   cudaError_t code = cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
   if (code != cudaSuccess) return code;
@@ -76,8 +75,8 @@ DeviceStatus CaptureId(void* device, void* stream, uint64_t* id, DeviceError* er
   return RequireCapture(stream, id, &graph, error);
 }
 
-// A user object of the graph's alone: copies and instances share it, and a destroyed one that is
-// still at work keeps its share until it is done.
+// A user object of the graph only: copies and instances share it, and a destroyed one that still
+// runs keeps its reference until it is done.
 DeviceStatus WatchGraph(void* device, void* stream, void (*gone)(void*), void* argument,
                         DeviceError* error) {
   const Scope scope(AsDevice(device));
@@ -96,7 +95,7 @@ DeviceStatus WatchGraph(void* device, void* stream, void (*gone)(void*), void* a
   }
   const cudaError_t code = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
   s = Check("graph's end", code, error);
-  // Our share was the only one: this calls `gone`.
+  // If our reference was the only one, this calls `gone`.
   if (s != kDeviceOk && cudaUserObjectRelease(object, 1) != cudaSuccess) cudaGetLastError();
   return s;
 }

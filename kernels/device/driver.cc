@@ -8,7 +8,7 @@
 namespace plumbline {
 namespace {
 
-// Its name in the library is of 12.0 and stays: older drivers have another one.
+// Its name in the library is that of 12.0 and does not change: older drivers have another one.
 using ProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t,
                                  CUdriverProcAddressQueryResult*);
 
@@ -20,7 +20,7 @@ struct Opened {
 };
 
 Opened& TheDriver() {
-  static auto* opened = new Opened;  // asked when the process ends
+  static auto* opened = new Opened;  // used at the end of the process
   return *opened;
 }
 

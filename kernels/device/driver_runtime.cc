@@ -1,11 +1,12 @@
-// What the device library needs of a CUDA runtime, over the driver: in place of the toolkit's
-// static one, which is a second of the process's runtimes, brings an exit handler along, and
-// refuses a driver that is older than itself.
+// The functions of a CUDA runtime that the device library needs, over the driver. They replace the
+// toolkit's static runtime, which would be a second runtime in the process, installs an exit
+// handler, and refuses a driver that is older than itself.
 //
-// Two parts: what nvcc's generated code calls for kernels and launches (its own entry points, which
-// no manual describes; a toolkit that calls others does not link), and the few documented functions
-// that this room and the kernels use. Only ever called with the device's context current and after
-// OpenDriver, but for the registrations, which come when the library is loaded and only take notes.
+// Two parts: the functions that nvcc's generated code calls for kernels and launches (its own entry
+// points, which no manual describes; code of a toolkit that calls others does not link), and the
+// few documented functions that this folder and the kernels use. They are called only with the
+// device's context current and after OpenDriver, except the registrations, which run when the
+// library is loaded and only record their arguments.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <fatbinary_section.h>
@@ -35,7 +36,7 @@ struct Kernel {
 
 struct Registry {
   Mutex mutex;
-  std::deque<Binary> binaries PLUMB_GUARDED_BY(mutex);  // addresses stay
+  std::deque<Binary> binaries PLUMB_GUARDED_BY(mutex);  // addresses must not change
   std::unordered_map<const void*, Kernel> kernels
       PLUMB_GUARDED_BY(mutex);  // by the host's function
 };
@@ -62,7 +63,7 @@ cudaError_t Said(CUresult code) {
 
 const Driver& D() { return OpenedDriver(); }
 
-// Its binary is loaded with the first of its kernels, once for all devices.
+// Returns a kernel. Its binary is loaded with the first of its kernels, once for all devices.
 CUresult KernelOf(const void* host, CUkernel* kernel) {
   Registry& all = All();
   const MutexLock lock(all.mutex);
@@ -79,7 +80,7 @@ CUresult KernelOf(const void* host, CUkernel* kernel) {
   return code;
 }
 
-// Onto the current device, so that no launch has to wait for it.
+// Loads the kernel onto the current device, so that no launch must wait for it.
 CUresult LoadHere(CUkernel kernel) {
   CUfunction here = nullptr;
   CUresult code = D().kernel_function(&here, kernel);
@@ -116,9 +117,9 @@ void** __cudaRegisterFatBinary(void* wrapper) {
   return reinterpret_cast<void**>(&all.binaries.emplace_back(plumbline::Binary{fat->data}));
 }
 void __cudaRegisterFatBinaryEnd(void**) {}
-// The library is never unloaded, and at the process's end the driver may be gone.
+// Does nothing: the library is never unloaded, and at the process's end the driver may be gone.
 void __cudaUnregisterFatBinary(void**) {}
-// Nothing reads or writes a device variable by its host name.
+// Does nothing: no code reads or writes a device variable by its host name.
 void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
 
 void __cudaRegisterFunction(void** binary, const char* host, char*, const char* name, int, uint3*,
@@ -151,7 +152,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
   return plumbline::Launch(reinterpret_cast<CUkernel>(kernel), grid, block, arguments, shared,
                            stream);
 }
-// Of toolkits before 12.8.
+// Called by code of toolkits before 12.8.
 cudaError_t cudaLaunchKernel(const void* host, dim3 grid, dim3 block, void** arguments,
                              size_t shared, cudaStream_t stream) {
   CUkernel kernel = nullptr;
@@ -160,7 +161,7 @@ cudaError_t cudaLaunchKernel(const void* host, dim3 grid, dim3 block, void** arg
   return plumbline::Launch(kernel, grid, block, arguments, shared, stream);
 }
 
-// Asked for what it loads, by kernels/core/cuda_batch.h.
+// Called by kernels/core/cuda_batch.h, because it loads the kernel.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* host) {
   std::memset(attributes, 0, sizeof(*attributes));
   CUkernel kernel = nullptr;

@@ -1,5 +1,4 @@
-// What graphs alone need of kernels: the sampled parts of a product, whose plan changes from step
-// to step.
+// Kernels for graphs only: the sampled parts of a product, whose plan changes from step to step.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What goes between the device and pinned memory, by kernels: a copy engine's copies wait behind
-// the trainer's own. Writes are in the order of the target, so that those across the bus are whole
+// Copies between the device and pinned memory by kernels: a copy engine's copies wait for the
+// trainer's own. Writes are in the order of the target, so that those across the bus are whole
 // lines.
 #include <cuda_runtime.h>
 
@@ -73,7 +73,7 @@ int LoadPackKernel() {
   return Load(MoveKernel<uint4>);
 }
 
-// In the largest units that the places and the size are multiples of.
+// Copies in the largest units of which the places and the size are multiples.
 int LaunchMove(const void* from, void* to, uint64_t bytes, void* stream) {
   const uint64_t all = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | bytes;
   if (all % 16 == 0) return Move<uint4>(from, to, bytes, stream);

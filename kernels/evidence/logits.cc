@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNaN = __builtin_nan("");
 
-// Which row of the input the i-th measured one is, and what it is called.
+// The number of the i-th measured row in the input, and its name.
 struct Selection {
   const LogitOptions& options;
   int64_t count;
@@ -24,7 +24,7 @@ struct Selection {
 
 double Worse(const LogitRow& row) { return std::max(row.kl_train_rollout, row.kl_rollout_train); }
 
-// Means over usable rows, in their order.
+// Fills means over usable rows, in their order.
 void FillSummary(const std::vector<LogitRow>& rows, v1::LogitsSummary* out) {
   double kl[2] = {0, 0}, entropy[2] = {0, 0}, largest = 0;
   uint64_t usable = 0, differs = 0, top1 = 0, reads = 0, faults[2] = {0, 0};
@@ -32,7 +32,7 @@ void FillSummary(const std::vector<LogitRow>& rows, v1::LogitsSummary* out) {
   double mean = 0, m2 = 0, k3 = 0;
   for (const LogitRow& row : rows) {
     for (int s = 0; s < 2; ++s) faults[s] += row.non_finite[s];
-    // Beside a fault it is not known what the support was.
+    // If a row has a fault, its support is not known.
     const bool faulty = row.non_finite[0] + row.non_finite[1] > 0;
     differs += !faulty && row.only[0] + row.only[1] > 0 ? 1 : 0;
     reads += row.second_reads;
@@ -111,7 +111,7 @@ absl::Status PackRow(const LogitPart& part, uint64_t row, int64_t vocabulary, v1
   return PackTensor(view, out);
 }
 
-// The rows that diverge most, the worst first.
+// Fills the rows that diverge most, the worst first.
 absl::Status FillWorst(const LogitPlan& plan, const std::vector<LogitRow>& rows,
                        const Selection& selection, v1::Logits* out) {
   const uint64_t row_bytes =

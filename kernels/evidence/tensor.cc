@@ -16,7 +16,7 @@ constexpr uint64_t kTooMany = std::numeric_limits<uint64_t>::max();
 class Packer {
  public:
   Packer(const TensorView& v, char* out) : v_(v), out_(out), size_(DTypeSize(v.dtype)) {
-    // dense_[a]: elements of axes a.. that lie in C order without gaps, or 0.
+    // dense_[a]: elements of axes a.. that are in C order without gaps, or 0.
     int64_t run = 1;
     for (int a = v.rank - 1; a >= 0; --a) {
       const auto i = static_cast<size_t>(a);

@@ -11,7 +11,8 @@
 namespace plumbline {
 namespace {
 
-// The message of a planned sample. Returns the room for its elements, or null where none are kept.
+// Fills the message of a planned sample. Returns the memory for its elements, or null if none are
+// kept.
 std::byte* PackSample(const TensorSample& sample, DType dtype, v1::TensorState* out) {
   out->clear_sample();
   out->clear_no_sample_reason();
@@ -37,7 +38,7 @@ std::byte* PackSample(const TensorSample& sample, DType dtype, v1::TensorState* 
   return reinterpret_cast<std::byte*>(data->data());
 }
 
-// The rows of a host tensor, dense.
+// Copies the rows of a host tensor, dense.
 void CopyRows(const TensorView& tensor, const TensorSample& sample, std::byte* to) {
   const int64_t n = sample.elements();
   if (n == 0) return;

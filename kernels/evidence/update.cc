@@ -28,7 +28,7 @@ constexpr Field kFields[] = {
     {"moment_after", &UpdateInput::moment_after, &v1::UpdateSample::mutable_moment_after, true},
 };
 
-// Absent where every element is taken.
+// Packs offsets; leaves them absent if every element is taken.
 void PackOffsets(const std::vector<uint64_t>& indices, uint64_t count, v1::UpdateSample* out) {
   if (indices.size() < count) PackIndices(indices, out->mutable_offsets());
 }

@@ -1,4 +1,4 @@
-// The sums behind a row of logits/pair.h, shared by the CPU reference and the device, whose threads
+// The sums of a row of logits/pair.h, shared by the CPU reference and the device, whose threads
 // have f32 sums of their own (lane.h). Everything merges, so that a row may be cut into lanes.
 //
 // Sums of a side are kept relative to a reference m of its own, near its running maximum: y = z -

@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kInfinity = __builtin_inf();
 
-// exp for y <= 0 (a rounding above is fine), to 2 ulp; 0 below -708. No branches. The series of
-// exp(r), |r| <= ln(2)/2, times 2^n.
+// Returns exp for y <= 0 (a rounding above 0 is correct, too), to 2 ulp; 0 below -708. No branches.
+// The series of exp(r), |r| <= ln(2)/2, times 2^n.
 PLUMB_INLINE double Exp(double y) {
   constexpr double kLog2E = 1.4426950408889634074;
   constexpr double kLn2High = 6.93147180369123816490e-01;  // 32 bits: n times it is exact
@@ -218,7 +218,7 @@ PLUMB_INLINE void AddPowers(const LogitChunk& chunk, double max, LogitPowers* po
   for (int i = 0; i < kLogitThetas; ++i) powers->sum[i] += sums[i];
 }
 
-// p (1+s)log(1+s) + p (1-s)log(1-s), halved, with p = (pi + mu)/2 and s p = (pi - mu)/2.
+// Returns p (1+s)log(1+s) + p (1-s)log(1-s), halved, with p = (pi + mu)/2 and s p = (pi - mu)/2.
 double FarJensenShannon(double pi, double mu) {
   const double mean = (pi + mu) / 2;
   double sum = 0;
@@ -230,7 +230,7 @@ double FarJensenShannon(double pi, double mu) {
 PLUMB_INLINE void AddTails(const LogitChunk& train, double lse_train, const LogitChunk& rollout,
                            double lse_rollout, LogitTails* tails) {
   alignas(64) double pi[kLogitChunk], mu[kLogitChunk];
-  constexpr double kNear = 0.25;  // |s|, to which the series is exact
+  constexpr double kNear = 0.25;  // |s| up to which the series is exact
   double js = 0, variation = 0, far = 0;
 #pragma omp simd reduction(+ : js, variation, far)
   for (int i = 0; i < train.n; ++i) {
@@ -240,7 +240,7 @@ PLUMB_INLINE void AddTails(const LogitChunk& train, double lse_train, const Logi
     pi[i] = p;
     mu[i] = q;
     const double sum = p + q;
-    const double s = (p - q) / (sum + 1e-300);  // 0 where both are 0
+    const double s = (p - q) / (sum + 1e-300);  // 0 if both are 0
     const double size = s < 0 ? -s : s;
     const double near = size <= kNear ? 1 : 0;
     variation += p > q ? p - q : q - p;
@@ -273,7 +273,7 @@ PLUMB_INLINE void AddTails(const LogitChunk& train, double lse_train, const Logi
   tails->variation += variation / 2;
 }
 
-// Each loop once more with its own instruction set; the bodies are the same.
+// Compiles each loop again for its instruction set; the bodies are the same.
 #define PLUMB_LOGIT_LOOPS(NAME, TARGET)                                                            \
   struct NAME {                                                                                    \
     TARGET static void Widen(const std::byte* data, DType dtype, const uint8_t* allowed, int n,    \

@@ -1,8 +1,8 @@
-// Two rows of logits compared on the device. A group of threads takes a row: a warp for small
-// vocabularies, a block of 256 beyond. Each thread keeps sums of its own pairs in f32
-// (LogitLane), the group merges them in f64. What only the whole row tells, the largest eight of
-// each side, is found among the few threads whose own largest can be one of them: they read their
-// logits once more, which is counted.
+// Compares two rows of logits on the device. A group of threads takes a row: a warp for small
+// vocabularies, a block of 256 for larger ones. Each thread keeps sums of its own pairs in f32
+// (LogitLane), and the group merges them in f64. The largest eight of each side depend on the whole
+// row: the few threads whose own largest can be one of them read their logits once more, which is
+// counted.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace plumbline {
 namespace {
 
 constexpr int kBlock = 256;
-constexpr int64_t kWarpVocabulary = 4096;  // up to this many logits a warp takes a row
+constexpr int64_t kWarpVocabulary = 4096;  // up to this vocabulary a warp takes a row
 
 __device__ __forceinline__ void MergeWarp(LogitSums<double>* sums) {
-#pragma unroll 1  // a long text, run once a row
+#pragma unroll 1  // long code that runs once per row
   for (int mask = kWarp / 2; mask > 0; mask /= 2) MergeLogits(sums, Shuffled(*sums, mask));
 }
 
-// A warp's share of what is found in a second look at the row.
+// A warp's share of the figures of a second read.
 struct Tails {
   double js = 0, variation = 0, downward[kLogitLambdas] = {}, moments[kLogitThetas] = {};
 };
@@ -39,12 +39,12 @@ struct Shared {
   float best[2];   // the largest logit
   bool shared_top;
   LogitReference reference;
-  float begun[2];  // a large logit of each side, of the row's first; -inf: none was seen
+  float begun[2];  // a large logit of each side, from the row's begin; -inf: none was seen
   LogitRow row;
   unsigned long long reads;
 };
 
-// The sums of all threads, in shared->sums[0].
+// Merges the sums of all threads into shared->sums[0].
 template <int kThreads>
 __device__ void MergeGroup(const LogitGroup<kThreads>& group, LogitSums<double> sums,
                            Shared<kThreads>* shared) {
@@ -67,8 +67,8 @@ __device__ __forceinline__ float MostOfWarp(float z) {
   return z;
 }
 
-// The first logit of the row that both sides have: found in its first vectors, nearly always. The
-// largest logits of these are where all threads begin.
+// Finds the first logit of the row that both sides have: nearly always in its first vectors. All
+// threads begin with the largest logits of these.
 template <int kThreads>
 __device__ void FindReference(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
                               Shared<kThreads>* shared) {
@@ -107,8 +107,8 @@ __device__ void FindReference(const LogitRowView<kThreads>& view, const LogitGro
   group.Sync();
 }
 
-// The threads in 32 parts, the largest logit of each: the eighth of these bounds the eighth largest
-// logit from below.
+// Divides the threads into 32 parts and takes the largest logit of each: the eighth of these bounds
+// the eighth largest logit from below.
 template <int kThreads>
 __device__ void FindFloors(const LogitGroup<kThreads>& group, const float* top,
                            Shared<kThreads>* shared) {
@@ -137,8 +137,8 @@ __device__ void FindFloors(const LogitGroup<kThreads>& group, const float* top,
 
 PLUMB_CALLED void Insert(TopLogits* top, float z, int32_t place) { top->Insert(z, place); }
 
-// Threads that have a logit at or above the floor read theirs again, one thread after the other. A
-// pair of both largest is theirs too.
+// Threads that have a logit at or above the floor read theirs again, one thread after another. They
+// also find a pair of both largest.
 template <int kThreads>
 __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
                         const float* most, Shared<kThreads>* shared) {
@@ -165,7 +165,7 @@ __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kTh
     });
     atomicAdd(&shared->reads, reads);
   }
-  // Some eight threads: their turns are shorter than a tree.
+  // About eight threads: taking turns is faster than a tree.
   for (int warp = 0; warp < LogitGroup<kThreads>::kWarps; ++warp) {
     if (group.lane / kWarp == warp) {
       unsigned waiting = __ballot_sync(kAll, wanted);
@@ -192,12 +192,13 @@ PLUMB_CALLED float NearJensenShannon(float s) {
                           : (1 + s) * log1pf(s) + (s < 1 ? (1 - s) * log1pf(-s) : 0.0f);
 }
 
-// mu (e^t - 1): small powers keep what little they differ by, and large ones do not overflow.
+// Returns mu (e^t - 1): small powers keep their small difference, and large ones do not overflow.
 PLUMB_CALLED float LessOne(float mu, float log_mu, float t) {
   return t < 40 ? mu * expm1f(t) : expf(log_mu + t);
 }
 
-// The second read: what needs both normalisers. f32 within a thread, as the first.
+// Does the second read, for figures that need both normalisers. f32 within a thread, as in the
+// first.
 template <int kThreads>
 __device__ void MeasureTails(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
                              const LogitSums<double>& sums, Shared<kThreads>* shared) {
@@ -264,19 +265,20 @@ __device__ void MeasureTails(const LogitRowView<kThreads>& view, const LogitGrou
   row.second_reads += 2 * static_cast<uint64_t>(view.plan.vocabulary);
 }
 
-// Where a row's threads begin.
+// The start values of a row's threads.
 struct LaneBegin {
   LogitReference reference;
   float most[2];
 };
 
-// What a thread knows of its pairs.
+// A thread's figures of its pairs.
 struct LaneFound {
   LogitSums<double> sums;
   float top[2];
 };
 
-// Each way of reading has a text of its own, and as many registers as it needs: called, once a row.
+// Each way of reading is a function of its own, with as many registers as it needs: called once per
+// row.
 template <int kThreads, typename Raw>
 PLUMB_CALLED void MeasurePlain(const LogitRowView<kThreads>& view, int at, const LaneBegin& begin,
                                LaneFound* found) {
@@ -347,7 +349,7 @@ __device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
   if (detailed) MeasureTails(view, group, shared->sums[0], shared);
 }
 
-// A block of kThreads takes a row at a time.
+// A block of kThreads takes one row at a time.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads, kThreads == kBlock ? 2 : 1)
     LogitKernel(const __grid_constant__ LogitPlan plan, const __grid_constant__ LogitLaunch launch,

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kInfinity = __builtin_inf();
 
-// Elements [first, first + n) of a part's row, dense: in place where they lie so.
+// Returns elements [first, first + n) of a part's row, dense: in place if they are dense there.
 const std::byte* Elements(const LogitPart& part, int64_t row_at, int64_t first, int n,
                           std::byte* buffer) {
   const size_t size = DTypeSize(part.dtype);
@@ -105,7 +105,7 @@ class RowMeter {
     }
   }
 
-  // The likeliest of the first chunk that has any logit in common.
+  // Chooses the most probable logit of the first chunk with common logits.
   void FindReference() {
     double best = -kInfinity;
     for (int i = 0; i < chunk_[0].n; ++i) {

@@ -23,7 +23,7 @@ absl::Status Expected(std::string_view name, std::string_view what, const Tensor
                    absl::string_view(what.data(), what.size()), ", found ", ShapeOf(view)));
 }
 
-// Are the first `axes` extents of both the same?
+// Returns true if the first `axes` extents of both are equal.
 bool SameExtents(const TensorView& a, const TensorView& b, int axes) {
   for (int i = 0; i < axes; ++i) {
     if (a.shape[static_cast<size_t>(i)] != b.shape[static_cast<size_t>(i)]) return false;
@@ -70,7 +70,7 @@ absl::Status CheckAllowed(const TensorView& allowed, const TensorView& train) {
   return Expected("allowed", absl::StrCat("the shape of train, ", ShapeOf(train)), allowed);
 }
 
-// The first `axes` axes of a view.
+// Returns the first `axes` axes of a view.
 StridedAxes RowsOf(const TensorView& view, int axes) {
   TensorView leading = view;
   leading.rank = axes;

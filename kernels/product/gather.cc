@@ -29,7 +29,7 @@ absl::Status Expect(bool fine, const char* name, const TensorView& v, const std:
 
 int64_t Last(const TensorView& v) { return v.shape[static_cast<size_t>(v.rank - 1)]; }
 
-// The view without its last axis.
+// Returns the view without its last axis.
 TensorView Leading(const TensorView& v) {
   TensorView rows = v;
   --rows.rank;
@@ -67,7 +67,7 @@ int64_t BlockOf(const ProductInput& in) { return in.block > 0 ? in.block : Last(
 int64_t Tile(int64_t tile) { return tile > 0 ? tile : 1; }
 bool IsOne(const TensorView& v) { return v.elements() == 1; }
 
-// Why so many scales are expected.
+// Returns the reason for the expected number of scales.
 std::string ByBlock(const ProductInput& in) {
   return in.block > 0 ? absl::StrCat(" (block ", in.block, ")") : std::string();
 }
@@ -137,8 +137,8 @@ void CopyVector(const ProductPlan& p, const ProductPart& part, int64_t from, std
     std::memcpy(out + k * static_cast<int64_t>(Size), data + k * step, Size);
 }
 
-// Columns that lie across rows: all of one k, then the next, so that a cache line that several
-// share is read once.
+// Copies columns that cross rows: all of one k, then the next, so that a shared cache line is read
+// once.
 template <size_t Size>
 void CopyAcross(const ProductPlan& p, std::byte* out) {
   const auto* data = static_cast<const std::byte*>(p.b.data);
@@ -174,7 +174,7 @@ void CopyVectors(const ProductPlan& p, const ProductPart& part, bool rows, std::
   }
 }
 
-// A scale a block: few, wherever they lie.
+// Copies one scale per block: there are few, in any layout.
 void CopyScales(const ProductPlan& p, const ProductPart& part, bool rows, std::byte* out) {
   const auto* data = static_cast<const std::byte*>(part.data);
   const auto size = static_cast<int64_t>(part.size);
@@ -209,7 +209,8 @@ uint64_t SampledColumn(uint64_t key, uint64_t columns, int i) {
 
 namespace {
 
-// Where the scales of the sampled rows and columns lie; a tensor's one scale lies nowhere else.
+// Plans the places of the scales of the sampled rows and columns; a tensor's single scale has one
+// place.
 void PlanScales(const ProductInput& in, uint64_t key, ProductPlan* plan) {
   if (!in.a_scale.present() && !in.b_scale.present()) return;
   plan->blocks = static_cast<int32_t>(Ceil(plan->inner, BlockOf(in)));

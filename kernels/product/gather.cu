@@ -1,4 +1,4 @@
-// The sampled parts of a matrix product, gathered on the device: one thread an element.
+// Gathers the sampled parts of a matrix product on the device: one thread per element.
 #include <cuda_runtime.h>
 
 #include <algorithm>

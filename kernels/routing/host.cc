@@ -15,10 +15,10 @@
 namespace plumbline {
 namespace {
 
-// A thread that has less to do is not worth starting.
+// With less work, a thread is not worth its start.
 constexpr int64_t kTilesWorthAThread = 32;
 
-// The quantities that are summed as RoutingRaw describes.
+// The quantities that are summed as in RoutingRaw's comment.
 enum Quantity { kEntropy, kMargin, kZ, kQuantities };
 using Values = std::array<double, kTileRows>;
 using Partial = std::array<double, kQuantities>;
@@ -53,7 +53,7 @@ void ScanPositions(const RoutingPlan& plan, RoutingRaw* raw) {
   }
 }
 
-// Every thread of a call has cells of its own: those of few experts would wander between caches.
+// Every thread of a call has its own cells: those of few experts would move between caches.
 struct HostOps {
   template <typename T>
   static T Peek(const T* p) {
@@ -68,7 +68,7 @@ struct HostOps {
   }
 };
 
-// The tables and cells of one call, no more of them than it has pools and units.
+// The tables and cells of one call, no more than it has pools and units.
 class HostPools {
  public:
   HostPools(const RoutingPlan& plan, int threads) : plan_(plan) {
@@ -92,7 +92,7 @@ class HostPools {
     }
   }
 
-  // One thread's.
+  // Returns one thread's memory.
   PoolMemory memory(int thread) {
     Part& part = parts_[static_cast<size_t>(thread)];
     return {tables_.get(), part.cells.data(), part.units.empty() ? nullptr : part.units.data()};
@@ -134,7 +134,7 @@ class HostPools {
   std::vector<Part> parts_;
 };
 
-// Measures whole tiles; one a thread, about 60 KiB.
+// Measures whole tiles; one per thread, about 60 KiB.
 class TileMeasure {
  public:
   TileMeasure(const RoutingPlan& plan, uint64_t longest, const PoolMemory& pools)
@@ -173,7 +173,7 @@ class TileMeasure {
     CountRecorded(row, padding);
   }
 
-  // Flags and means of a row that is not padding.
+  // Counts flags and means of a row that is not padding.
   void CountRow(const RowScale& scale, size_t row_in_tile) {
     RoutingCounts& c = raw_.counts;
     if (!choice_.finite) {
@@ -261,7 +261,7 @@ class TileMeasure {
       if (KeptInMap(plan_, row, choice_.expert[n])) covered |= 1u << n;
     }
     if (kept != __builtin_popcount(covered)) {
-      ++c.unexplained;  // and does not say whom it refused
+      ++c.unexplained;  // it does not show its refusals
       return;
     }
     for (int n = 0; n < choice_.count; ++n) {
@@ -293,7 +293,7 @@ class TileMeasure {
     if (bin >= 0) raw_.counts.offered_histogram[bin] += static_cast<uint64_t>(n);
   }
 
-  // -1 without a position that can be told; bad_position reports those.
+  // Returns -1 without a valid position; bad_position reports invalid ones.
   int BinOf(int64_t row) const {
     if (!plan_.position.present()) return -1;
     const int64_t p = plan_.position.Integer(row);

@@ -1,5 +1,5 @@
-// The routing kernel. One warp a row; a block takes tiles of 256 rows, counts in shared memory and
-// adds to global memory once, at its end. Compiled with --fmad=false: see base/portable_math.h.
+// The routing kernel. One warp per row; a block takes tiles of 256 rows, counts in shared memory
+// and adds to global memory once, at its end. Compiled with --fmad=false: see base/portable_math.h.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace plumbline {
 namespace {
 
-constexpr int kThreads = kTileRows;  // one thread a row value when a tile is summed
+constexpr int kThreads = kTileRows;  // one thread per row value when a tile is summed
 constexpr int kWarps = kThreads / kRowLanes;
 constexpr int kFoldBlocks = 64;
 constexpr int kRowsPerWarp = kTileRows / kWarps;
@@ -23,7 +23,7 @@ struct TilePartial {
   double z;
 };
 
-// The workspace: the raw counts, the partial sums, then what pools need; each 256-byte aligned.
+// The workspace: the raw counts, the partial sums, then the memory of pools; each 256-byte aligned.
 constexpr size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 struct Layout {
@@ -41,7 +41,7 @@ struct Layout {
   }
 };
 
-// The first launch, of one block: in a graph it takes the section down for all others.
+// The first launch, of one block: in a graph it reads the section for all others.
 __global__ void PrepareKernel(RoutingRaw* raw, GraphCall call) {
   if (call.slot != nullptr) {
     if (threadIdx.x == 0) BeginReplay(call);
@@ -57,7 +57,7 @@ __global__ void PrepareKernel(RoutingRaw* raw, GraphCall call) {
   }
 }
 
-// A graph's memory is set to zero by a kernel: a memset could not ask whether the slot is open.
+// A kernel zeroes a graph's memory: a memset could not test whether the slot is open.
 __global__ void ZeroKernel(uint4* memory, int64_t count, const uint64_t* section) {
   if (Closed(section)) return;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -98,7 +98,7 @@ __global__ void PoolIdsKernel(const __grid_constant__ RoutingPlan plan, PoolMemo
   }
 }
 
-// Folds the cells; looks at the units only where something was refused.
+// Folds the cells; looks at the units only if a choice was refused.
 __global__ void FoldPoolsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools,
                                 RoutingRaw* raw, const uint64_t* section) {
   if (Closed(section) || !PoolsMeasured(pools)) return;
@@ -134,7 +134,7 @@ __device__ void AddCounts(const RoutingCounts& from, int experts, RoutingCounts*
 }
 
 // Dynamic shared memory: kWarps * E doubles with a group limit, else none. With the static part at
-// most 47 KiB, which every device grants without asking.
+// most 47 KiB, which every device permits by default.
 template <int Slots>
 __global__ void __launch_bounds__(kThreads)
     RowsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools, RoutingRaw* raw,
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kThreads)
   if (call.slot != nullptr) EndReplay(call);
 }
 
-// A sampled step's rows. Before FinishKernel, which moves the slot on.
+// Copies a sampled step's rows. Runs before FinishKernel, which moves the slot on.
 __global__ void __launch_bounds__(kThreads) RowsCopyKernel(GraphCall call) {
   const uint64_t section = OpenSection(call);
   if (section == 0) return;
@@ -224,7 +224,8 @@ __global__ void __launch_bounds__(kThreads) RowsCopyKernel(GraphCall call) {
            static_cast<int64_t>(gridDim.x) * blockDim.x);
 }
 
-// Blocks that fill the device a few times over; more would only add to the final atomics.
+// Returns a number of blocks that fills the device a few times over; more would only add to the
+// final atomics.
 int Blocks(int64_t tiles, int processors) {
   return static_cast<int>(std::min<int64_t>(tiles, 8LL * std::max(processors, 1)));
 }
@@ -271,7 +272,7 @@ void SetZero(char* from, size_t bytes, const uint64_t* section, cudaStream_t on)
                                                                  count, section);
 }
 
-// `call`: of a graph, or of nulls; one of it and `result` says where the counts go.
+// `call`: of a graph, or of nulls; one of it and `result` is the destination of the counts.
 int Enqueue(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
             const GraphCall& call, void* stream) {
   const Layout layout(plan.tokens, plan.rule.experts);

@@ -1,4 +1,4 @@
-// Sampled gathers on a device: one thread a sample.
+// Sampled gathers on a device: one thread per sample.
 #include "kernels/core/cuda_batch.h"
 #include "kernels/sample/batch.h"
 #include "kernels/sample/device.h"
@@ -10,7 +10,7 @@ constexpr int kThreads = 256;
 using GatherArguments = ItemArguments<GatherItem, kGathersOfLaunch>;
 static_assert(sizeof(GatherArguments) + 2 * sizeof(void*) <= kArgumentBytes);
 
-// Each index is read once, across the bus, and each element written there, in the order of both.
+// Reads each index once, across the bus, and writes each element there, in order.
 __global__ void __launch_bounds__(kThreads)
     GatherKernel(const __grid_constant__ GatherArguments arguments, const uint64_t* indices,
                  unsigned char* results) {

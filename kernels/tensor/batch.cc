@@ -16,7 +16,7 @@ int64_t SpansOf(const TensorItem& item) {
   return (item.count + elements - 1) / elements;
 }
 
-// The value of an order key of TensorRaw.
+// Returns the value of an order key of TensorRaw.
 double ValueOfKey(uint64_t key, DType t) {
   const bool negative = key >> 63 == 0;
   const uint64_t bits = negative ? ~key : key & ~(uint64_t{1} << 63);
@@ -74,7 +74,8 @@ TensorStats FinishItem(const TensorItem& item, const std::byte* result) {
     look.fits[i].subnormal = raw.counts[FitCount(fit, kFitSubnormal)];
     look.fits[i].saturated = raw.counts[FitCount(fit, kFitSaturated)];
   }
-  // bf16 has fewer exponents than the f32 words it was measured in, all of them at the upper end.
+  // bf16 has fewer exponents than the f32 words in which it was measured, all of them at the upper
+  // end.
   const size_t below = DeviceExponents(item.dtype) - look.exponents.size();
   std::memcpy(look.exponents.data(), result + sizeof(raw) + below * sizeof(uint64_t),
               look.exponents.size() * sizeof(uint64_t));

@@ -13,7 +13,7 @@
 namespace plumbline {
 namespace {
 
-constexpr uint32_t kFewest = 8;  // values of a block that is said to be spent or clipped
+constexpr uint32_t kFewest = 8;  // minimum of values in a block that is called spent or clipped
 
 bool ElementOf(const std::string& name, FloatFormat* format) {
   if (name == "e4m3") *format = FormatOf(DType::kE4M3);
@@ -39,7 +39,7 @@ class BlockReader {
                   DTypeSize(tensor.dtype));
   }
 
-  // The tensor's own scale by NVFP4's rule.
+  // Returns the tensor's own scale by NVFP4's rule.
   double TensorScale() {
     const BlockGrid grid = GridOf(tensor_, format_);
     double amax = 0;
@@ -49,7 +49,7 @@ class BlockReader {
     return amax / f_.max_finite / FormatOf(DType::kE4M3).max_finite;
   }
 
-  // The magnitudes of block (i, j), which Stored and FlushedAt speak of from then on.
+  // Reads the magnitudes of block (i, j), to which Stored and FlushedAt then refer.
   BlockFacts Read(int64_t i, int64_t j) {
     values_.clear();
     const int64_t width = Width(tensor_), column = j * format_.columns;
@@ -88,7 +88,7 @@ class BlockReader {
   std::vector<double> values_;
 };
 
-// The scale that the format's rule gives to a block with this amax > 0.
+// Returns the scale that the format's rule gives to a block with this amax > 0.
 double ScaleFor(double amax, const BlockFormat& format, const FloatFormat& f, double tensor_scale) {
   if (format.scale == BlockScale::kPowerOfTwo)
     return PowerOfTwo(std::clamp(std::ilogb(amax) - f.max_exponent, -127, 127));
@@ -96,7 +96,7 @@ double ScaleFor(double amax, const BlockFormat& format, const FloatFormat& f, do
   const double most = FormatOf(DType::kE4M3).max_finite;
   const double wanted = std::min(amax / f.max_finite / tensor_scale, most);
   const double held = RoundToFormat(wanted, DType::kE4M3);
-  // A block far below the tensor's largest gets the least scale that e4m3 has.
+  // A block far below the tensor's largest gets the least scale of e4m3.
   return (held > 0 ? held : PowerOfTwo(-9)) * tensor_scale;
 }
 
@@ -115,7 +115,8 @@ void Add(const BlockFacts& block, BlockScaleCounts* fit) {
   fit->cut_mass += block.cut_mass;
 }
 
-// Half of the others become 0 beside the largest, and would not beside the second.
+// Returns true if half of the others become 0 next to the largest, but would not next to the
+// second.
 bool IsSpent(const BlockReader& reader, const BlockFacts& block, double wanted) {
   if (block.values < kFewest || 2 * block.flushed < block.values - 1) return false;
   BlockFacts at;
@@ -126,7 +127,7 @@ bool IsSpent(const BlockReader& reader, const BlockFacts& block, double wanted) 
 void CountStored(const BlockReader& reader, BlockFacts block, const FloatFormat& f,
                  BlockScaleCounts* fit) {
   reader.TakeAt(1, &block);
-  block.flushed = block.saturated = 0;  // nothing becomes what it is
+  block.flushed = block.saturated = 0;  // stored values show no conversion
   block.flushed_mass = block.cut_mass = 0;
   Add(block, fit);
   fit->stale += IsStale(block, 1, f);

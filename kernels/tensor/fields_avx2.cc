@@ -1,4 +1,4 @@
-// Exponent fields counted in vectors.
+// Counts exponent fields with vectors.
 #include "kernels/tensor/loops_avx2.h"
 
 #if defined(__x86_64__)
@@ -8,7 +8,7 @@
 namespace plumbline {
 namespace {
 
-// Bytes of the exponent fields of 32 words of bf16, in any order.
+// Returns bytes of the exponent fields of 32 words of bf16, in any order.
 PLUMB_AVX2_INLINE __m256i FieldsOf(__m256i a, __m256i b) {
   const __m256i upper = _mm256_set1_epi16(-0x100);
   const __m256i low = _mm256_srli_epi16(_mm256_add_epi16(b, b), 8);
@@ -17,7 +17,7 @@ PLUMB_AVX2_INLINE __m256i FieldsOf(__m256i a, __m256i b) {
 PLUMB_AVX2_INLINE __m256i Fields(const uint16_t* words) {
   return FieldsOf(Load(words), Load(words + 16));
 }
-// The upper halves of 16 words, in any order: their fields are those of bf16.
+// Returns the upper halves of 16 words, in any order: their fields are those of bf16.
 PLUMB_AVX2_INLINE __m256i UpperHalves(const uint32_t* words) {
   return _mm256_blend_epi16(_mm256_srli_epi32(Load(words), 16), Load(words + 8), 0xaa);
 }
@@ -44,7 +44,7 @@ struct Lowest {
   __m256i below;  // one less
 };
 
-// Below 16, or with the top bit set where a field is lower, which looks up 0.
+// Returns places: below 16, or with the top bit set if a field is lower, which looks up 0.
 PLUMB_AVX2_INLINE __m256i PlacesOf(__m256i fields, const Lowest& lowest) {
   return _mm256_sub_epi8(_mm256_max_epu8(fields, lowest.below), lowest.field);
 }
@@ -56,7 +56,7 @@ PLUMB_AVX2_INLINE __m256i PlacesAt(const __m256i* places, int i, const Lowest&) 
   return places[i];
 }
 
-// Adds to bytes[k] how many places are k, of at most kMostInHalf vectors.
+// Adds to bytes[k] the number of places that are k, of at most kMostInHalf vectors.
 template <typename From>
 PLUMB_AVX2 __attribute__((noinline)) void CountSomePlaces(const From* from, int vectors,
                                                           const Lowest& lowest, __m256i* bytes) {
@@ -81,7 +81,7 @@ PLUMB_AVX2 __attribute__((noinline)) void CountSomePlaces(const From* from, int 
   }
 }
 
-// The sums of the bytes of each of four vectors.
+// Computes the sums of the bytes of each of four vectors.
 PLUMB_AVX2_INLINE void SumBytes4(const __m256i* bytes, uint32_t* sums) {
   const __m256i zero = _mm256_setzero_si256();
   __m256i all = _mm256_sad_epu8(bytes[0], zero);
@@ -108,11 +108,12 @@ PLUMB_AVX2_INLINE void CountPlaces(const From* from, int vectors, const Lowest& 
   for (int k = 0; k < kFieldsAtOnce; k += 4) SumBytes4(bytes + k, counts + k);
 }
 
-// From the highest fields down: of the lower ones only the groups that reach so low are looked at.
+// Counts from the highest fields down: for the lower ones only the groups that reach so low are
+// read.
 template <typename W>
 PLUMB_AVX2_INLINE void CountFieldsOf(const W* words, int n, const W* least, int first, int last,
                                      uint32_t* counts) {
-  constexpr int kMostByVector = 8 * kFieldsAtOnce;  // beyond, one word at a time is quicker
+  constexpr int kMostByVector = 8 * kFieldsAtOnce;  // beyond this, one word at a time is faster
   if (last - first >= kMostByVector) {
     PortableLoops::CountFields(words, n, least, first, last, counts);
     return;

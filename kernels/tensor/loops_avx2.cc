@@ -19,8 +19,8 @@ PLUMB_AVX2 void Avx2Loops::Widen(const std::byte* data, DType t, int n, uint32_t
   internal::Widen(data + static_cast<size_t>(done) * DTypeSize(t), t, n - done, words + done);
 }
 
-// Counts of non-zero magnitudes below two bounds. m - 1 is compared as a signed number: both sides
-// are moved down by half the range.
+// Counts non-zero magnitudes below two bounds. m - 1 is compared as a signed number: both sides are
+// shifted down by half the range.
 template <typename W>
 struct BelowCounts;
 
@@ -152,7 +152,7 @@ PLUMB_AVX2 bool Avx2Loops::FlagSmall(const uint32_t* most, const uint32_t* least
   return internal::FlagSmall(most, least, n, flags);
 }
 
-// The sum of u v + u + v, of the sums of u v, of u + 2^32 v and of v; modulo 2^64.
+// Returns the sum of u v + u + v, from the sums of u v, of u + 2^32 v and of v; modulo 2^64.
 PLUMB_AVX2_INLINE uint64_t DigestSum(__m256i product, __m256i whole, __m256i upper) {
   const uint64_t v = Sum64(upper);
   return Sum64(product) + Sum64(whole) - (v << 32) + v;

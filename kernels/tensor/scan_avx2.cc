@@ -6,7 +6,7 @@
 #include "kernels/core/avx2_lanes.h"
 
 namespace plumbline {
-// 64-bit lanes compare as signed integers only, so unsigned ones are kept with the top bit flipped.
+// 64-bit lanes compare only as signed integers, so unsigned ones are kept with the top bit flipped.
 PLUMB_AVX2 void Avx2Loops::Scan(const uint64_t* words, int n, ChunkScan<uint64_t>* scan) {
   const __m256i mask = _mm256_set1_epi64x(0x7fffffffffffffff);
   __m256i most = _mm256_setzero_si256();
@@ -48,7 +48,7 @@ PLUMB_AVX2 void Avx2Loops::ScanSigns(const uint64_t* words, int n, ChunkScan<uin
   scan->negative = high >= kTop64 ? high & kMagnitudeMask<uint64_t> : 0;
 }
 
-// The largest, or smallest, lane of each of four vectors.
+// Returns the largest, or smallest, lane of each of four vectors.
 PLUMB_AVX2_INLINE __m128i Max32Of4(const __m256i* v) {
   const __m256i a =
       _mm256_max_epu32(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
@@ -65,7 +65,7 @@ PLUMB_AVX2_INLINE __m128i Min32Of4(const __m256i* v) {
   const __m256i all = _mm256_min_epu32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
   return _mm_min_epu32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
 }
-// Of 16-bit lanes, in the lower half of the result.
+// For 16-bit lanes, in the lower half of the result.
 PLUMB_AVX2_INLINE __m128i Max16Of4(const __m256i* v) {
   const __m256i a =
       _mm256_max_epu16(_mm256_unpacklo_epi16(v[0], v[1]), _mm256_unpackhi_epi16(v[0], v[1]));
@@ -123,7 +123,7 @@ PLUMB_AVX2 void Avx2Loops::ScanMost(const uint32_t* words, int n, ChunkScan<uint
   }
 }
 
-// Words with a sign are negative numbers and lose against 0; unsigned, they win.
+// Words with a sign are negative numbers and smaller than 0; unsigned, they are larger.
 PLUMB_AVX2 void Avx2Loops::ScanSigns(const uint32_t* words, int n, ChunkScan<uint32_t>* scan) {
   __m256i positive = _mm256_setzero_si256();
   __m256i negative = _mm256_setzero_si256();

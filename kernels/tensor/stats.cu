@@ -24,7 +24,7 @@ __device__ const DigestTable kDeviceDigestTable = MakeDigestTable();
 
 struct BlockMemory {
   WideDigits wides[kWides];
-  uint64_t extremes[2];  // as TensorRaw's
+  uint64_t extremes[2];  // like TensorRaw's
   uint64_t digest[2];
   uint32_t counts[kTensorCounts];
   uint32_t codes[kWarps][kCodes];
@@ -32,7 +32,8 @@ struct BlockMemory {
   uint32_t fields[WordFormat<uint32_t>::kFields];  // of f32
 };
 
-// Where the compiler sees that it is shared memory: its atomics are other instructions.
+// Declared here so that the compiler knows that it is shared memory: its atomics are other
+// instructions.
 __shared__ BlockMemory memory;
 __shared__ TileKeys keys;
 __shared__ QuarterFigures quarters[kWarps];
@@ -40,7 +41,7 @@ __shared__ QuarterFigures quarters[kWarps];
 struct DeviceSink {
   __device__ __forceinline__ void Exponent(int index) { atomicAdd(&memory.exponents[index], 1u); }
   __device__ __forceinline__ void Field(int field) { atomicAdd(&memory.fields[field], 1u); }
-  // The byte's place is found by one shift and one logical operation.
+  // One shift and one logical operation give the byte's place.
   __device__ __forceinline__ void Code(uint32_t word, int k) {
     static_assert(kCodes * sizeof(uint32_t) == 1 << 10);
     const uint32_t shifted = k == 0 ? word << 2 : word >> (8 * k - 2);
@@ -71,7 +72,7 @@ struct DeviceSink {
   }
 };
 
-// This block's spans of an item, each so many after the one before.
+// This block's spans of an item, at a constant distance.
 struct Spans {
   int64_t next;
   int64_t end;
@@ -81,7 +82,7 @@ struct Spans {
   }
 };
 
-// The keys of the tile's digest blocks, by one thread each.
+// Computes the keys of the tile's digest blocks, with one thread each.
 __device__ __forceinline__ void MakeKeys(int64_t first, int element_bytes) {
   const auto block = static_cast<uint64_t>(first * element_bytes / kDigestBlockBytes);
   __syncthreads();
@@ -149,7 +150,7 @@ __device__ int64_t MeasureAny(const TensorItem& item, const Spans& spans) {
   }
 }
 
-// What the block counted, to the item's results.
+// Adds the block's counts to the item's results.
 __device__ __noinline__ void Flush(const TensorItem& item, TensorRaw* raw) {
   if (DTypeSize(item.dtype) == 1) {
     for (int code = threadIdx.x; code < kCodes; code += kThreads) {
@@ -174,17 +175,17 @@ __device__ __noinline__ void Flush(const TensorItem& item, TensorRaw* raw) {
   for (int i = threadIdx.x; i < used; i += kThreads) {
     if (memory.exponents[i] != 0) AtomicAdd64(&exponents[i], memory.exponents[i]);
   }
-  // A normal value of f32 is found by its field less one after the subnormals' bits.
+  // A normal value of f32 has the index of its field less one, after the subnormals' bits.
   for (int i = threadIdx.x; i < WordFormat<uint32_t>::kFields; i += kThreads) {
     if (i == 0 || memory.fields[i] == 0) continue;
     AtomicAdd64(&exponents[i - 1 + WordFormat<uint32_t>::kFractionBits], memory.fields[i]);
   }
 }
 
-// What a captured call's block was told: not in a register, which the hot loops would lack.
+// The value that a captured call's block read: not in a register, which the hot loops need.
 __shared__ uint64_t told;
 
-// Of a captured call, before and after the block's work.
+// Called for a captured call, before and after the block's work.
 __device__ __noinline__ void BeginReplayed(const GraphCall& call) {
   static_assert(sizeof(ReplayPlace) <= sizeof(memory));
   const uint64_t section = BeginBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x,
@@ -199,7 +200,7 @@ __device__ __noinline__ void EndReplayed(const GraphCall& call, std::byte* resul
            reinterpret_cast<ReplayPlace*>(&memory));
 }
 
-// Of a call that is not captured.
+// Called for a call outside of graphs.
 __device__ __noinline__ void BeginEagerly(const SampledPart& sampled) {
   BeginEager(DeviceBlock(), sampled, kThreads, blockIdx.x, gridDim.x);
 }
@@ -207,7 +208,8 @@ __device__ __noinline__ void EndEagerly(const EagerCall& eager) {
   EndEager(DeviceBlock(), eager, kThreads, gridDim.x, reinterpret_cast<uint32_t*>(&memory));
 }
 
-// This block's spans of all items: every so-manieth, and it flushes when the item changes.
+// Measures this block's spans of all items, at a constant distance, and flushes when the item
+// changes.
 __device__ __forceinline__ void MeasureItems(const TensorItem* items, int count, int64_t spans,
                                              std::byte* results) {
   for (int64_t span = blockIdx.x; span < spans;) {
@@ -230,7 +232,7 @@ static_assert(sizeof(TensorArguments) + sizeof(SampledPart) + sizeof(EagerCall) 
                   sizeof(GraphCall) + 2 * sizeof(void*) <=
               kArgumentBytes);
 
-// Eight blocks a processor. `call`: of a graph, whose item and results stand in device memory; or
+// Eight blocks per processor. `call`: of a graph, whose item and results are in device memory; or
 // of nulls, and the items are arguments.
 __global__ void __launch_bounds__(kThreads, 8)
     TensorStatsKernel(const __grid_constant__ TensorArguments arguments,

@@ -18,7 +18,7 @@
 namespace plumbline {
 namespace {
 
-// The digest of bytes that begin at a block's; they may end within a word.
+// Returns the digest of bytes that begin at a block's begin; they may end within a word.
 template <typename Loops>
 Digest DigestBytes(const std::byte* data, size_t bytes, uint64_t first_block) {
   Digest sum;
@@ -57,16 +57,17 @@ void Widen(const std::byte* data, DType, int n, W* words) {
   std::memcpy(words, data, static_cast<size_t>(n) * sizeof(W));
 }
 
-// Elements [first, last) of a view, and where their figures go. `first`: the begin of a tile.
+// Elements [first, last) of a view, and the destination of their figures. `first`: the begin of a
+// tile.
 struct Part {
   const RunReader& reader;
   int64_t first;
   int64_t last;
   TensorTotals* totals;
-  int64_t before = 0;  // elements of the tensor that lie before the view's: whole tiles
+  int64_t before = 0;  // elements of the tensor before the view's: whole tiles
   int64_t count = -1;  // of all of the tensor; -1: not known yet
 
-  // Where the exponents and fits of the chunk at element `i` of the view go.
+  // Returns the destinations of the exponents and fits of the chunk at element `i` of the view.
   std::array<TensorLook*, 2> Looks(int64_t i) const {
     static_assert(kFitTile == kChunk);
     const int64_t all = totals->fits_of_all;
@@ -76,13 +77,13 @@ struct Part {
   }
 };
 
-// Where chunks are read to that do not lie one behind the other.
+// Buffers for chunks that are not contiguous.
 struct ChunkBuffers {
   alignas(64) std::byte at[2][kChunk * 8];
 };
 
-// Calls f(bytes, n, first) for each chunk of the part. A chunk stays until the second after it, the
-// last two as long as the buffers.
+// Calls f(bytes, n, first) for each chunk of the part. A chunk stays valid until the second call
+// after it, the last two as long as the buffers.
 template <typename F>
 void ReadChunks(const Part& part, ChunkBuffers* buffers, F f) {
   for (int64_t i = part.first; i < part.last; i += kChunk) {
@@ -91,7 +92,7 @@ void ReadChunks(const Part& part, ChunkBuffers* buffers, F f) {
   }
 }
 
-// The same, after the chunk's digest.
+// Does the same, after the chunk's digest.
 template <typename Loops, typename F>
 void EachChunk(const Part& part, ChunkBuffers* buffers, F f) {
   const size_t size = DTypeSize(part.totals->dtype);
@@ -112,7 +113,7 @@ void EachChunk(const Part& part, F f) {
   EachChunk<Loops>(part, &buffers, f);
 }
 
-// Chunks as words of W, zeros behind the last where they end within a scaled block.
+// Chunks as words of W, with zeros after the last if they end within a scaled block.
 template <typename W, typename Loops>
 class ChunkWords {
  public:
@@ -149,7 +150,7 @@ void MeasureFloating(const Part& part) {
   measure.Finish();
 }
 
-// The same of a dtype that is summed by tiles.
+// Does the same for a dtype that is summed by tiles.
 template <typename Values, typename W, typename Loops>
 void MeasureTiles(const Part& part) {
   WordMeasure<W, Loops> measure(part.totals);
@@ -240,7 +241,7 @@ void MeasurePart(const Part& part) {
   MeasureAny<PortableLoops>(part);
 }
 
-// Of all of a view of `count` elements; `all`: as Part's count.
+// Measures all of a view of `count` elements; `all`: as Part's count.
 TensorTotals MeasureView(const TensorView& view, int64_t count, int64_t before, int threads,
                          int64_t all, int64_t fits_of_all) {
   const RunReader reader(view);

@@ -1,4 +1,4 @@
-// Exact sums of a chunk's values, magnitudes and squares in vectors.
+// Exact sums of a chunk's values, magnitudes and squares with vectors.
 #include "kernels/tensor/loops_avx2.h"
 
 #if defined(__x86_64__)
@@ -9,12 +9,12 @@
 namespace plumbline {
 namespace {
 
-// The sum of the lanes of both, in units of 2^unit.
+// Returns the sum of the lanes of both, in units of 2^unit.
 PLUMB_AVX2_INLINE int64_t Units(const __m256d* v, int unit) {
   return static_cast<int64_t>((SumOf(v[0]) + SumOf(v[1])) * PowerOfTwo(-unit));
 }
 
-// Which groups hold no value (zero apart) below the magnitude `bound`, and how many.
+// Returns which groups have no value (except zero) below the magnitude `bound`, and their number.
 template <typename W>
 int ChooseGroups(const ChunkScan<W>& scan, int groups, W bound, bool* added) {
   const bool all = bound == 0 || scan.least_of_all >= static_cast<W>(bound - 1);
@@ -56,7 +56,7 @@ PLUMB_AVX2 int Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkSca
       const auto* from = reinterpret_cast<const float*>(words + g * kGroup + i);
       for (int k = 0; k < kLanes; ++k) {
         const __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(from + 4 * k));
-        // Some additions as products by one: there are two units for each kind.
+        // Some additions are done as products by one: there are two units for each kind.
         sum[k & 1] = _mm256_fmadd_pd(x, one, sum[k & 1]);
         magnitudes[k & 1] = _mm256_add_pd(magnitudes[k & 1], _mm256_and_pd(x, magnitude));
         const __m256d with = _mm256_fmadd_pd(x, x, high[k]);
@@ -77,7 +77,7 @@ PLUMB_AVX2 int Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkSca
   return chosen;
 }
 
-// Sums of integers of 32 bits and, of even and of odd ones, of their squares.
+// Sums of integers of 32 bits and of their squares, for even and odd ones separately.
 struct IntegerSums {
   __m256i sum;
   __m256i magnitudes;

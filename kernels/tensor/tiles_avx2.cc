@@ -1,5 +1,5 @@
-// Rounds of tensor/sum_order.h in vectors: a thread's vector of 16 bytes is one of 256 bits when
-// widened, and threads' places are added side by side.
+// Rounds of tensor/sum_order.h with vectors: a thread's vector of 16 bytes becomes one of 256 bits
+// when widened, and threads' places are added in parallel.
 #include "kernels/tensor/loops_avx2.h"
 
 #if defined(__x86_64__)
@@ -17,7 +17,7 @@ PLUMB_AVX2_INLINE __m256 Eight(F16Values, const std::byte* from) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
-// Sums of values, magnitudes and squares: of a thread's places, or of a thread a lane.
+// Sums of values, magnitudes and squares: of a thread's places, or of one thread per lane.
 struct Eights {
   __m256 sum;
   __m256 magnitudes;
@@ -41,7 +41,7 @@ PLUMB_AVX2_INLINE Eights Joined(const Eights& a, const Eights& b) {
           _mm256_hadd_ps(a.squares, b.squares)};
 }
 
-// Of four threads: the halves of each one's places, in the halves of the vectors.
+// Adds four threads: the halves of each one's places, in the halves of the vectors.
 template <typename Values>
 PLUMB_AVX2_INLINE Eights FourThreads(const std::byte* const* blocks, size_t at) {
   return Joined(Joined(Places<Values>(blocks, at), Places<Values>(blocks, at + 16)),

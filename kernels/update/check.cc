@@ -64,7 +64,7 @@ void Compare(const std::byte* a, const std::byte* b, DType t, int n, uint64_t* s
   }
 }
 
-// The lanes of a block, each figure a row of lanes.
+// The lanes of a block; each figure is a row of lanes.
 struct Lanes {
   alignas(64) double high[kUpdateSums][kUpdateLanes] = {};
   alignas(64) double low[kUpdateSums][kUpdateLanes] = {};
@@ -112,7 +112,7 @@ struct UpdateReaders {
   DType intended_dtype;
 };
 
-// Elements [first, last), first a multiple of kUpdateBlock.
+// Checks elements [first, last), first a multiple of kUpdateBlock.
 void CheckBlocks(const UpdateReaders& in, int64_t first, int64_t last, UpdateTotals* totals) {
   const UpdateRounding rounding = RoundingOf(in.dtype);
   const auto values = std::make_unique<BlockValues>();
@@ -139,7 +139,7 @@ void CheckBlocks(const UpdateReaders& in, int64_t first, int64_t last, UpdateTot
   }
 }
 
-// Wider vectors, the same operations: the same bits.
+// Wider vectors, the same operations, so the same bits.
 #if defined(__x86_64__)
 __attribute__((target("avx2"), flatten)) void CheckBlocksAvx2(const UpdateReaders& in,
                                                               int64_t first, int64_t last,

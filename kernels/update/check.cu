@@ -68,7 +68,7 @@ static_assert(sizeof(UpdateArguments) + sizeof(SampledPart) + sizeof(EagerCall) 
                   sizeof(GraphCall) + 2 * sizeof(void*) <=
               kArgumentBytes);
 
-// `call`: of a graph, whose item and results stand in device memory; or of nulls, and the items are
+// `call`: of a graph, whose item and results are in device memory; or of nulls, and the items are
 // arguments.
 __global__ void __launch_bounds__(kThreads)
     UpdateCheckKernel(const __grid_constant__ UpdateArguments arguments,
