@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <memory>
 #include <thread>
 
@@ -106,6 +107,20 @@ class JudgeAlone : public testing::Test {
     return samples;
   }
 
+  // So many steps, and so many of their values are absent.
+  void ExpectShown(const std::string& run, int steps, int absent) {
+    v1::QuerySeriesRequest request;
+    request.set_run(run);
+    v1::QuerySeriesResponse response;
+    ASSERT_TRUE(pipeline_->store().QuerySeries(request, &response).ok());
+    ASSERT_EQ(response.series_size(), 1);
+    const v1::SeriesColumns& shown = response.series(0);
+    EXPECT_EQ(shown.step_size(), steps) << shown.ShortDebugString();
+    int bits = 0;
+    for (const char byte : shown.absent()) bits += std::popcount(static_cast<uint8_t>(byte));
+    EXPECT_EQ(bits, absent) << shown.ShortDebugString();
+  }
+
   test::TempFolder folder_;
   std::unique_ptr<Counters> counters_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -141,6 +156,51 @@ TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) 
     EXPECT_EQ(Run(name(run)).late(), 0u);
   }
   EXPECT_EQ(counters_->engine_refused, 0u);
+}
+
+// Its ranks were away at different steps, and return so: the newer part adds to the older one. A new
+// process repeats the steps from its first one on.
+TEST_F(JudgeAlone, ARunThatWasForgottenShowsWhatEachRankHadBefore) {
+  constexpr int kRuns = 66;  // 64 are kept
+  Open();
+  const auto name = [](int run) { return "run-" + std::to_string(run); };
+  const auto stream = [](int run, uint32_t rank) {
+    return static_cast<uint64_t>(run) * 2 + rank + 1;
+  };
+  const auto source = [&](int run, uint32_t rank) { return SourceOf(name(run), rank, 2); };
+  for (int run = 0; run < kRuns; ++run) {
+    for (uint32_t rank = 0; rank < 2; ++rank) Connect(stream(run, rank), source(run, rank));
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      const int64_t last = run > 0 ? 0 : rank == 0 ? 10 : 5;
+      for (int64_t step = 0; step <= last; ++step)
+        Deliver(stream(run, rank), static_cast<uint64_t>(step) + 1,
+                RowOf(source(run, rank), step, step == 0));
+      Disconnect(stream(run, rank), source(run, rank));
+    }
+  }
+  ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  for (uint32_t rank = 0; rank < 2; ++rank) Connect(stream(0, rank), source(0, rank));
+  for (int64_t step = 6; step <= 20; ++step)
+    Deliver(stream(0, 1), static_cast<uint64_t>(step) + 1, RowOf(source(0, 1), step, false));
+  for (int64_t step = 11; step <= 20; ++step)
+    Deliver(stream(0, 0), static_cast<uint64_t>(step) + 1, RowOf(source(0, 0), step, false));
+  ASSERT_TRUE(Eventually([&] { return Stored(name(0)) == 42; })) << Stored(name(0));
+  ExpectShown(name(0), 21, 0);
+  Close();
+  Open();
+  ExpectShown(name(0), 21, 0);
+  // Both leave, and a process of their attempt begins at step 3.
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    Connect(stream(0, rank), source(0, rank));
+    Disconnect(stream(0, rank), source(0, rank));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  Connect(1000, source(0, 0));
+  for (int64_t step = 3; step <= 8; ++step)
+    Deliver(1000, static_cast<uint64_t>(step) - 2, RowOf(source(0, 0), step, step == 3));
+  ASSERT_TRUE(Eventually([&] { return Stored(name(0)) == 48; })) << Stored(name(0));
+  ExpectShown(name(0), 9, 6);
 }
 
 // A rank that says hello and leaves again brings nothing: what the rules know of the run stays.
