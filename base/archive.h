@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -50,6 +51,10 @@ class Archive {
   // Counts the bytes that would be written, and keeps none of them.
   struct Counting {};
   explicit Archive(Counting) : counting_(true) {}
+  // Writes, and hands what was written on by pieces, which end with sections that lie in no other:
+  // it holds `piece` bytes and the largest of those sections. Drain hands the rest on.
+  using Sink = std::function<void(std::string_view)>;
+  Archive(Sink sink, size_t piece) : sink_(std::move(sink)), piece_(piece) {}
   // Reads `bytes`, which must outlive it.
   explicit Archive(std::string_view bytes) : reading_(true), in_(bytes), limit_(bytes.size()) {}
   Archive(const Archive&) = delete;
@@ -61,8 +66,9 @@ class Archive {
   const std::string& error() const { return error_; }
   // What was written so far; the archive is done with then.
   std::string Take() { return std::move(out_); }
+  void Drain();
   // Bytes written, or counted, so far.
-  size_t written() const { return counting_ ? counted_ : out_.size(); }
+  size_t written() const { return counting_ ? counted_ : handed_on_ + out_.size(); }
 
   // Writes the values, or overwrites them with what is read.
   template <typename... T>
@@ -197,6 +203,8 @@ class Archive {
 
   bool reading_ = false, counting_ = false;
   size_t counted_ = 0;
+  Sink sink_;
+  size_t piece_ = 0, handed_on_ = 0;
   std::string out_;
   std::string_view in_;
   size_t at_ = 0;

