@@ -105,11 +105,19 @@ void Archive::EndSection(const Frame& outer) {
     if (counting_) return path_.resize(outer.name);
     const uint64_t size = out_.size() - outer.begin - sizeof(uint64_t);
     std::memcpy(&out_[outer.begin], &size, sizeof(size));
+    if (sink_ && outer.name == 0 && out_.size() >= piece_) Drain();
   } else if (ok()) {
     if (at_ < limit_) Fail(absl::StrCat("the end, found ", left(), " bytes more"));
     if (ok()) limit_ = outer.limit;
   }
   path_.resize(outer.name);
+}
+
+void Archive::Drain() {
+  if (!sink_ || out_.empty()) return;
+  sink_(out_);
+  handed_on_ += out_.size();
+  out_.clear();
 }
 
 void Archive::End() {

@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -51,6 +52,11 @@ class Archive {
   // Creates an archive that counts the bytes that would be written, and keeps none of them.
   struct Counting {};
   explicit Archive(Counting) : counting_(true) {}
+  // Creates an archive that writes, and hands the bytes to `sink` in pieces. A piece ends where an
+  // outermost section ends. The archive holds at most `piece` bytes and the largest such section.
+  // Drain() hands over the remaining bytes.
+  using Sink = std::function<void(std::string_view)>;
+  Archive(Sink sink, size_t piece) : sink_(std::move(sink)), piece_(piece) {}
   // Creates an archive that reads `bytes`, which must outlive it.
   explicit Archive(std::string_view bytes) : reading_(true), in_(bytes), limit_(bytes.size()) {}
   Archive(const Archive&) = delete;
@@ -62,8 +68,10 @@ class Archive {
   const std::string& error() const { return error_; }
   // Returns the bytes that were written. The archive must not be used afterwards.
   std::string Take() { return std::move(out_); }
+  // Hands the bytes that the sink has not got to the sink.
+  void Drain();
   // Returns the number of bytes written, or counted, so far.
-  size_t written() const { return counting_ ? counted_ : out_.size(); }
+  size_t written() const { return counting_ ? counted_ : handed_on_ + out_.size(); }
 
   // Writes the values, or overwrites them with the values that are read.
   template <typename... T>
@@ -199,6 +207,8 @@ class Archive {
 
   bool reading_ = false, counting_ = false;
   size_t counted_ = 0;
+  Sink sink_;
+  size_t piece_ = 0, handed_on_ = 0;
   std::string out_;
   std::string_view in_;
   size_t at_ = 0;

@@ -13,7 +13,8 @@ namespace plumbline::rules {
 namespace {
 
 constexpr std::string_view kMagic = "PLMBSTAT";
-constexpr uint32_t kFormat = 2;  // 2: suppressions
+constexpr size_t kPiece = 1 << 20;  // bytes
+constexpr uint32_t kFormat = 2;     // 2: suppressions
 
 // Long doubles are the processor's own: a state with them is read where they are the same.
 std::string WithMachine(const std::string& maker) {
@@ -38,15 +39,26 @@ std::string Difference(const std::string& expected, const std::string& found) {
 }  // namespace
 
 std::string SealCheckpoint(const std::string& maker, const std::function<void(Archive&)>& state) {
-  Archive archive;
+  std::string bytes;
+  SealCheckpoint(maker, state, [&bytes](std::string_view piece) { bytes.append(piece); });
+  return bytes;
+}
+
+void SealCheckpoint(const std::string& maker, const std::function<void(Archive&)>& state,
+                    const Archive::Sink& sink) {
+  uint32_t checksum = 0;
+  Archive archive(
+      [&](std::string_view piece) {
+        checksum = Crc32c(piece.data(), piece.size(), checksum);
+        sink(piece);
+      },
+      kPiece);
   archive.Text(kMagic);
   archive.Version(kFormat);
   archive.Text(WithMachine(maker));
   state(archive);
-  std::string bytes = archive.Take();
-  const uint32_t checksum = Crc32c(bytes.data(), bytes.size());
-  bytes.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
-  return bytes;
+  archive.Drain();
+  sink({reinterpret_cast<const char*>(&checksum), sizeof checksum});
 }
 
 absl::Status OpenCheckpoint(std::string_view bytes, const std::string& maker,

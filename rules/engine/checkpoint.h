@@ -12,6 +12,9 @@ namespace plumbline::rules {
 
 // `maker`: lines of text, equal for two engines when one can go on from the other's state.
 std::string SealCheckpoint(const std::string& maker, const std::function<void(Archive&)>& state);
+// The same by pieces (Archive::Sink), so that it is never in memory as a whole.
+void SealCheckpoint(const std::string& maker, const std::function<void(Archive&)>& state,
+                    const Archive::Sink& sink);
 
 // Reads what SealCheckpoint wrote. InvalidArgument, with a message for people, when the bytes are
 // not a checkpoint of this format, are damaged, were made by another maker (the first line that

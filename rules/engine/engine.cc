@@ -101,6 +101,7 @@ uint64_t Engine::series_left_out() const { return impl_->series_left_out(); }
 uint64_t Engine::closed_for_room() const { return impl_->closed_for_room(); }
 int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
 std::string Engine::Checkpoint() const { return impl_->Checkpoint(); }
+void Engine::Checkpoint(const Archive::Sink& sink) const { impl_->Checkpoint(sink); }
 absl::Status Engine::Restore(std::string_view bytes) { return impl_->Restore(bytes); }
 
 }  // namespace plumbline::rules

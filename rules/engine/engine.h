@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "analysis/series/series.h"
+#include "base/archive.h"
 #include "rules/engine/run_guard.h"
 #include "rules/engine/run_state.h"
 #include "rules/engine/series.h"
@@ -192,6 +193,8 @@ class Engine {
   // reads it goes on as this one would. Not from within the callback. Equal states give equal
   // bytes.
   std::string Checkpoint() const;
+  // The same bytes by pieces: it holds about as much as one rule remembers of one run.
+  void Checkpoint(const Archive::Sink& sink) const;
   // Takes over the state of the engine that wrote `bytes`; this one must be fresh. InvalidArgument
   // when they are damaged, or were made with other rules, options, window or format: this engine is
   // fresh then still, and what it should know is to be replayed from the start.

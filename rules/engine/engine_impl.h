@@ -88,7 +88,9 @@ class Engine::Impl {
         if (const Run* known = Known(run);
             known != nullptr && known->state.over() && !known->state.Spoke(batch->stream_id()))
           Drop(run);
+        const bool fresh = Known(run) == nullptr;
         Run& state = RunOf(run);
+        NoteStream(&state, batch->stream_id(), fresh);
         state.state.Take(batch, Judging(state));
         Weigh(&state);
       });
@@ -255,6 +257,10 @@ class Engine::Impl {
   std::string Checkpoint() {
     return SealCheckpoint(Maker(), [this](Archive& archive) { Persist(archive); });
   }
+  void Checkpoint(const Archive::Sink& sink) {
+    SealCheckpoint(
+        Maker(), [this](Archive& archive) { Persist(archive); }, sink);
+  }
 
   absl::Status Restore(std::string_view bytes) {
     if (!Runs().empty() || !sets_.empty() || judged_ + inconclusive_ + finished_losses_ > 0)
@@ -361,6 +367,13 @@ class Engine::Impl {
     const char* rule_;
     const SiteStep* step_;
   };
+
+  // A run that is over may be forgotten, and its streams may come back.
+  void NoteStream(Run* run, uint64_t stream_id, bool fresh) {
+    if (!options_.hosted || run->state.Spoke(stream_id)) return;
+    const bool before = sets_.NoteRun(stream_id, run->state.summary().run);
+    if (fresh && before) run->state.SetResumed();
+  }
 
   // Declarations alone: a stream that came back says its sets again, also when its run is over.
   static bool SaysNothing(const v1::Batch& batch) {

@@ -490,7 +490,7 @@ void RunState::TellSeries(const SiteStep& common, OpenStep* open, const OnClose&
     for (; end < entries.size() && entries[end].columns == entries[begin].columns; ++end)
       rows.push_back(entries[end].row);
     on_close.series({summary_.run, common.attempt, common.role, common.step, common.world_size,
-                     entries[begin].columns, rows, common.late});
+                     entries[begin].columns, rows, common.late, resumed_});
     begin = end;
   }
 }

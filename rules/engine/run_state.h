@@ -116,6 +116,8 @@ class RunState {
   bool over() const { return over_; }
   bool MayReturn() const;
   bool Spoke(uint64_t stream_id) const { return streams_.contains(stream_id); }
+  // A stream begins this state that had brought evidence of the run before, which was forgotten.
+  void SetResumed() { resumed_ = true; }
 
   // How the processes of the newest attempt ended. `over`: nothing more can come of them.
   RunEnds Ends(bool over) const;
@@ -127,6 +129,7 @@ class RunState {
   static constexpr uint32_t kRulesCounted = 5;   // from this one on RunRules stands behind it
   static constexpr uint32_t kReturnsKept = 6;    // ... and what follows a return is written
   static constexpr uint32_t kSeriesCounted = 7;  // ... and which series the rules judge
+  static constexpr uint32_t kResumedKept = 8;    // ... and whether the run was forgotten before
 
  private:
   static constexpr int64_t kNever = RankProgress::kNever;
@@ -235,7 +238,8 @@ class RunState {
   StepSeries SeriesOf(const GroupKey& key, const Group& group, int64_t step, const RowPlan& plan,
                       size_t list, const SeriesRow& row) const {
     return {summary_.run,     key.first,        key.second, step,
-            group.world_size, plan.lists[list], {&row, 1},  false};
+            group.world_size, plan.lists[list], {&row, 1},  false,
+            resumed_};
   }
   void CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
                 RowPlan* plan, const OnClose& on_close);
@@ -272,6 +276,7 @@ class RunState {
   // has repeated from their first step on are left out, so the steps ascend.
   std::map<uint32_t, int64_t> firsts_;
   bool over_ = false;
+  bool resumed_ = false;
   std::set<uint64_t> streams_;  // that brought evidence; more than kMostStreams are forgotten
   uint64_t last_stream_ = 0;    // of these, the one of the newest batch
   uint64_t open_bytes_ = 0;     // of all groups

@@ -205,6 +205,11 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Intern(std::vector<v1::Site> si
   return list;
 }
 
+bool SeriesSets::NoteRun(uint64_t stream_id, const std::string& run) {
+  const MutexLock lock(mutex_);
+  return !streams_[stream_id].runs.insert(run).second;
+}
+
 void SeriesSets::ForgetStream(uint64_t stream_id) {
   const MutexLock lock(mutex_);
   const auto stream = streams_.find(stream_id);

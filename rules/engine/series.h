@@ -55,7 +55,8 @@ struct StepSeries {
   uint32_t world_size = 0;  // 0: unknown
   std::shared_ptr<const SeriesColumns> columns;
   std::span<const SeriesRow> rows;
-  bool late = false;  // of one rank, after its step had been closed over it
+  bool late = false;     // of one rank, after its step had been closed over it
+  bool resumed = false;  // the run was forgotten before: its earlier steps are none that it repeats
 };
 
 // The sets that streams have declared. Thread-safe but for Persist, empty and Clear.
@@ -74,7 +75,9 @@ class SeriesSets {
   std::shared_ptr<const SeriesColumns> Find(uint64_t stream_id, uint64_t set) const;
   // One list of a single series, for scalars that came one by one.
   std::shared_ptr<const SeriesColumns> Single(const v1::Site& site);
-  // Forgets the sets of one stream. A host calls it when it does not know the stream any more:
+  // Notes that the stream brings evidence of the run. Returns true if it had done so before.
+  bool NoteRun(uint64_t stream_id, const std::string& run);
+  // Forgets the sets and the runs of one stream. A host calls it when it does not know the stream any more:
   // until then batches of the stream may come, also after its run was over.
   void ForgetStream(uint64_t stream_id);
   // The streams whose sets are known, ascending.
@@ -97,10 +100,8 @@ class SeriesSets {
  private:
   struct Stream {
     std::map<uint64_t, std::shared_ptr<const SeriesColumns>> sets;
-    void Persist(Archive& a) {
-      std::set<std::string> runs;  // of a format that forgot the sets with the last of its runs
-      a(sets, runs);
-    }
+    std::set<std::string> runs;  // of which it brought evidence, where that is noted
+    void Persist(Archive& a) { a(sets, runs); }
   };
   using Columns = std::shared_ptr<const SeriesColumns>;
   Columns Intern(std::vector<v1::Site> sites);

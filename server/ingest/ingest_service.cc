@@ -76,8 +76,8 @@ class IngestServiceImpl : public IngestService,
       grpc::CallbackServerContext* context) override {
     auto lease = gate_->Enter(*context);
     const std::string owner = lease->Names();
-    auto session =
-        std::make_shared<Session>(&context_, std::move(lease), [this, owner](Session* done) {
+    auto session = std::make_shared<Session>(
+        &context_, std::move(lease), AddressOf(context->peer()), [this, owner](Session* done) {
           const MutexLock lock(mutex_);
           sessions_.erase(done);
           --calls_of_[owner];

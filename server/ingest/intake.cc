@@ -92,20 +92,22 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
 }
 
 absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Connection> owner,
-                                            const MayWrite& may_write,
-                                            const std::string& share_owner) {
+                                            const MayWrite& may_write, const Sender& sender) {
   const v1::Hello& hello = *said;
   if (auto s = CheckHello(hello); !s.ok()) return s;
   for (const std::string& run : RunsOf(hello)) {
     if (auto s = may_write(run); !s.ok()) return s;
     if (auto s = judge_->quarantine().MayWrite(run); !s.ok()) return s;
-    if (auto s = names_->AddRun(run, share_owner); !s.ok()) return s;
+    if (auto s = names_->AddRun(run, sender); !s.ok()) {
+      ++counters_->refused_runs;
+      return s;
+    }
   }
   const auto may = [&](const std::string& run) { return may_write(run).ok(); };
   if (auto s = table_->MayTakeOver(hello, may); !s.ok()) return s;
   const uint32_t ahead = table_->AttemptsAhead(hello);
   Attempts::Raise(ahead, said->mutable_sources());
-  auto opened = table_->Open(hello.stream_id(), share_owner);
+  auto opened = table_->Open(hello.stream_id(), sender.entries);
   if (!opened.ok()) return opened.status();
   Joined joined;
   joined.ahead = ahead;
@@ -121,7 +123,7 @@ absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Conne
     }
     if (claimed.ok()) {
       joined.connection = ++joined.stream->connection;
-      joined.stream->owner_entries = share_owner;
+      joined.stream->owner_entries = sender.entries;
       older = std::exchange(joined.stream->owner, std::move(owner)).lock();
       JoinLocked(hello, &joined, &free);
     } else if (joined.stream->owner.expired()) {

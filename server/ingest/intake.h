@@ -50,11 +50,11 @@ class Intake {
   // `may_write`: OK when who says this hello may write the run; asked about the runs it names and
   // those the stream has spoken for before.
   using MayWrite = std::function<absl::Status(const std::string& run)>;
-  // `share_owner`: whose share it takes (shares.h).
+  // `sender`: whose share it takes.
   // A process that was restarted and does not know it is given a later attempt: those of `said` are
   // raised, and those of its batches with them.
   absl::StatusOr<Joined> Join(v1::Hello* said, std::weak_ptr<Connection> owner,
-                              const MayWrite& may_write, const std::string& share_owner = "");
+                              const MayWrite& may_write, const Sender& sender = {});
   // The connection is gone. `ended`: as it is when its process ends; false: that is not known.
   void Leave(const Joined& joined, bool ended = false);
 

@@ -37,7 +37,7 @@ NameTable::Cost NameTable::CostOfList(const v1::SeriesSet& set) {
   return cost;
 }
 
-std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const std::string& owner,
+std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const Sender& sender,
                                                 absl::Status* full) {
   {
     const ReaderLock lock(mutex_);
@@ -50,22 +50,19 @@ std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const st
     if (!found->second->noted) return found->second;
     noted = found->second;  // who comes first with it now owns it, if there is room for one more
   }
-  const bool all = noted == nullptr && runs_.size() >= max_runs_;
-  if (all || runs_of_[owner] >= shares_.Part(owner, max_runs_)) {
-    *full = absl::ResourceExhaustedError(absl::StrCat(
-        "run \"", run, "\": ",
-        all ? absl::StrCat("this server already knows ", max_runs_, " runs (ingest.max_runs)")
-            : shares_.Full(owner, max_runs_, "runs", "ingest.max_runs")));
+  const absl::Status taken = run_shares_.Take(sender, runs_.size(), noted != nullptr);
+  if (!taken.ok()) {
+    *full = absl::ResourceExhaustedError(
+        absl::StrCat("run \"", run, "\": ", std::string(taken.message())));
     return nullptr;
   }
-  ++runs_of_[owner];
   auto& made = runs_[run];
   if (made == nullptr) made = std::make_shared<Run>();
   const WriterLock run_lock(made->mutex);
-  SharedBytes::Held bytes(bytes_, owner);
+  SharedBytes::Held bytes(bytes_, sender.entries);
   bytes.Note(made->bytes.bytes());
   made->bytes = std::move(bytes);
-  made->owner = owner;
+  made->owner = sender.entries;
   made->noted = false;
   return made;
 }
@@ -76,9 +73,9 @@ std::string NameTable::OwnerOf(const std::string& run) const {
   return found == runs_.end() ? "" : found->second->owner;
 }
 
-absl::Status NameTable::AddRun(const std::string& run, const std::string& owner) {
+absl::Status NameTable::AddRun(const std::string& run, const Sender& sender) {
   absl::Status full;
-  (void)Find(run, owner, &full);
+  (void)Find(run, sender, &full);
   return full;
 }
 
@@ -108,7 +105,7 @@ absl::Status NameTable::Add(const std::string& name, Run* run, const Cost& cost,
 
 absl::Status NameTable::Add(const std::string& run, const v1::SeriesSet& set) {
   absl::Status full;
-  const auto names = Find(run, "", &full);
+  const auto names = Find(run, {}, &full);
   for (int i = 0; full.ok() && i < set.sites_size(); ++i)
     full = Add(run, names.get(), CostOfName(set.sites(i)));
   if (full.ok()) full = Add(run, names.get(), CostOfList(set), true);
@@ -161,7 +158,7 @@ absl::Status NameTable::AddEach(const v1::Batch& batch, const Entries& entries,
   for (const auto& entry : entries) {
     const auto source = static_cast<int>(entry.source());
     const std::string& run = batch.sources(source).run();
-    if (source != names_of) names = Find(run, "", &full);
+    if (source != names_of) names = Find(run, {}, &full);
     names_of = source;
     if (full.ok()) full = Add(run, names.get(), cost_of(entry));
     if (!full.ok()) return full;
@@ -175,7 +172,7 @@ absl::Status NameTable::Add(const v1::Batch& batch, const std::string& owner) {
     const std::string& run = batch.sources(i).run();
     if (i > 0 && run == batch.sources(i - 1).run()) continue;
     if (!runs.insert(run).second) continue;
-    if (auto full = AddRun(run, owner); !full.ok()) return full;
+    if (auto full = AddRun(run, {.entries = owner}); !full.ok()) return full;
     for (const v1::SeriesSet& set : batch.series_sets()) {
       if (auto full = Add(run, set); !full.ok()) return full;
     }

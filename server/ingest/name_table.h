@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -16,7 +15,9 @@
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
+#include "server/ingest/run_shares.h"
 #include "server/stream/known_name.h"
+#include "server/stream/sender.h"
 #include "server/stream/shared_bytes.h"
 #include "server/stream/shares.h"
 
@@ -30,14 +31,11 @@ class NameTable {
   // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them.
   NameTable(size_t max_runs, size_t max_names, Shares shares = {},
             std::shared_ptr<SharedBytes> bytes = nullptr)
-      : max_runs_(max_runs),
-        max_names_(max_names),
-        shares_(std::move(shares)),
-        bytes_(std::move(bytes)) {}
+      : max_names_(max_names), bytes_(std::move(bytes)), run_shares_(max_runs, std::move(shares)) {}
 
-  // `owner`, who says so, counts a run that nobody has named before. ResourceExhausted: one run too
-  // many, of all or of the owner's.
-  absl::Status AddRun(const std::string& run, const std::string& owner = "");
+  // A run that was not named before counts as the sender's. ResourceExhausted: one run too many, of
+  // all or of the sender's.
+  absl::Status AddRun(const std::string& run, const Sender& sender = {});
   // The sites of the evidence, the series sets, the declarations and the losses (with their causes)
   // that `batch`, which passed CheckReceived, brings. ResourceExhausted names the run; then nothing
   // of the batch is to be taken.
@@ -69,19 +67,18 @@ class NameTable {
   static Cost CostOfName(const v1::Site& site);
   static Cost CostOfLoss(const v1::Loss& loss);
   static Cost CostOfList(const v1::SeriesSet& set);
-  std::shared_ptr<Run> Find(const std::string& run, const std::string& owner, absl::Status* full);
+  std::shared_ptr<Run> Find(const std::string& run, const Sender& sender, absl::Status* full);
   absl::Status Add(const std::string& name, Run* run, const Cost& cost, bool list = false);
   // Each of them, for the run that its source names.
   template <typename Entries, typename CostOf>
   absl::Status AddEach(const v1::Batch& batch, const Entries& entries, const CostOf& cost_of);
 
-  const size_t max_runs_, max_names_;
-  const Shares shares_;
+  const size_t max_names_;
   const std::shared_ptr<SharedBytes> bytes_;
   mutable SharedMutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>> runs_
       PLUMB_GUARDED_BY(mutex_);
-  std::map<std::string, size_t> runs_of_ PLUMB_GUARDED_BY(mutex_);  // by owner
+  RunShares run_shares_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

@@ -226,7 +226,7 @@ bool Session::OnHello(v1::Hello* said) {
   auto joined = context_->intake->Join(
       said, std::static_pointer_cast<Connection>(call_stream),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
-      lease_->Names());
+      {lease_->Names(), address_, call_stream->shared ? hello.behind() : ""});
   if (!joined.ok()) {
     if (former != nullptr) KeepFormer(former);
     // The codes of both libraries are the same numbers.

@@ -45,10 +45,13 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
                 public CallStreamOwner,
                 public std::enable_shared_from_this<Session> {
  public:
-  // `lease`: what its caller may do.
-  Session(const SessionContext* context, std::shared_ptr<Lease> lease,
+  // `lease`: what its caller may do; `address`: the caller's (sender.h).
+  Session(const SessionContext* context, std::shared_ptr<Lease> lease, std::string address,
           std::function<void(Session*)> on_done)
-      : context_(context), lease_(std::move(lease)), on_done_(std::move(on_done)) {}
+      : context_(context),
+        lease_(std::move(lease)),
+        address_(std::move(address)),
+        on_done_(std::move(on_done)) {}
 
   // Keeps itself alive from here on and reads.
   void Begin();
@@ -101,6 +104,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
 
   const SessionContext* const context_;
   const std::shared_ptr<Lease> lease_;
+  const std::string address_;
   const std::function<void(Session*)> on_done_;
   std::shared_ptr<Session> self_;
   grpc::Alarm hello_due_;

@@ -35,38 +35,6 @@ bool ParseName(const std::string& name, CheckpointName* out) {
   return true;
 }
 
-absl::Status AppendPart(FramedLogWriter& log, const std::string& name, std::string_view bytes) {
-  do {
-    const std::string_view piece = bytes.substr(0, kFrameBytes);
-    bytes.remove_prefix(piece.size());
-    const std::string_view parts[] = {name, std::string_view("\0", 1), piece};
-    const FrameToAppend frame{FrameType::kCheckpointPart, parts};
-    if (auto s = log.AppendAll({&frame, 1}); !s.ok()) return s;
-  } while (!bytes.empty());
-  return absl::OkStatus();
-}
-
-absl::Status WriteTo(const std::string& path, const std::string& tool_version,
-                     const Checkpoint& checkpoint) {
-  auto log = FramedLogWriter::Open(path);
-  if (!log.ok()) return log.status();
-  v1::CheckpointHeader header;
-  header.set_schema(kSchema);
-  header.set_tool_version(tool_version);
-  header.set_entry(checkpoint.entry);
-  header.set_event(checkpoint.event);
-  header.set_created_unix_ns(checkpoint.unix_ns);
-  if (auto s = (*log)->Append(FrameType::kCheckpointHeader, header.SerializeAsString()); !s.ok()) {
-    return s;
-  }
-  for (const auto& [name, bytes] : checkpoint.parts) {
-    if (auto s = AppendPart(**log, name, bytes); !s.ok()) return s;
-  }
-  const std::string count = absl::StrCat(checkpoint.parts.size());
-  if (auto s = (*log)->Append(FrameType::kCheckpointEnd, count); !s.ok()) return s;
-  return (*log)->Sync();
-}
-
 bool TakePart(const std::string& payload, Checkpoint* out) {
   const size_t zero = payload.find('\0');
   if (zero == std::string::npos) return false;
@@ -85,26 +53,91 @@ bool TakeHeader(const std::string& payload, Checkpoint* out) {
 
 }  // namespace
 
-absl::Status WriteCheckpoint(const std::string& directory, const std::string& tool_version,
-                             const Checkpoint& checkpoint) {
-  const std::string temporary = directory + "/unfinished";
+void CheckpointKept::Head(uint64_t entry, uint64_t event, int64_t unix_ns) {
+  checkpoint_ = {entry, event, unix_ns, {}};
+}
+
+void CheckpointKept::Part(std::string_view name, std::string_view bytes) {
+  checkpoint_.parts[std::string(name)].append(bytes);
+}
+
+void CheckpointKept::HandOnTo(CheckpointSink* sink) const {
+  sink->Head(checkpoint_.entry, checkpoint_.event, checkpoint_.unix_ns);
+  for (const auto& [name, bytes] : checkpoint_.parts) sink->Part(name, bytes);
+}
+
+CheckpointWriter::CheckpointWriter(std::string directory, std::string tool_version)
+    : directory_(std::move(directory)),
+      tool_version_(std::move(tool_version)),
+      temporary_(directory_ + "/unfinished") {
   std::error_code error;
-  std::filesystem::remove(temporary, error);
-  absl::Status status = WriteTo(temporary, tool_version, checkpoint);
-  if (status.ok()) {
-    const std::string name = NameOf(directory, checkpoint.entry, checkpoint.event);
-    std::filesystem::rename(temporary, name, error);
-    if (error) status = absl::UnavailableError(absl::StrCat(name, ": ", error.message()));
-  }
-  if (status.ok()) status = SyncDirectory(directory);
-  if (!status.ok()) {
-    std::filesystem::remove(temporary, error);
-    return status;
-  }
-  auto all = ListCheckpoints(directory);
+  std::filesystem::remove(temporary_, error);
+  auto log = FramedLogWriter::Open(temporary_);
+  status_ = log.status();
+  if (log.ok()) log_ = *std::move(log);
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (finished_) return;
+  std::error_code error;
+  std::filesystem::remove(temporary_, error);
+}
+
+void CheckpointWriter::Head(uint64_t entry, uint64_t event, int64_t unix_ns) {
+  entry_ = entry;
+  event_ = event;
+  v1::CheckpointHeader header;
+  header.set_schema(kSchema);
+  header.set_tool_version(tool_version_);
+  header.set_entry(entry);
+  header.set_event(event);
+  header.set_created_unix_ns(unix_ns);
+  Append(FrameType::kCheckpointHeader, header.SerializeAsString());
+}
+
+void CheckpointWriter::Part(std::string_view name, std::string_view bytes) {
+  if (parts_ == 0 || name != part_) ++parts_;
+  part_ = name;
+  do {
+    const std::string_view piece = bytes.substr(0, kFrameBytes);
+    bytes.remove_prefix(piece.size());
+    const std::string_view parts[] = {name, std::string_view("\0", 1), piece};
+    const FrameToAppend frame{FrameType::kCheckpointPart, parts};
+    if (status_.ok()) status_ = log_->AppendAll({&frame, 1});
+  } while (!bytes.empty() && status_.ok());
+}
+
+void CheckpointWriter::Append(FrameType type, std::string_view payload) {
+  if (status_.ok()) status_ = log_->Append(type, payload);
+}
+
+absl::Status CheckpointWriter::Finish() {
+  Append(FrameType::kCheckpointEnd, absl::StrCat(parts_));
+  if (status_.ok()) status_ = log_->Sync();
+  if (status_.ok()) status_ = Name();
+  if (!status_.ok()) return status_;
+  auto all = ListCheckpoints(directory_);
   if (!all.ok()) return all.status();
+  std::error_code error;
   for (size_t i = kKept; i < all->size(); ++i) std::filesystem::remove((*all)[i].path, error);
   return absl::OkStatus();
+}
+
+absl::Status CheckpointWriter::Name() {
+  std::error_code error;
+  const std::string name = NameOf(directory_, entry_, event_);
+  std::filesystem::rename(temporary_, name, error);
+  if (error) return absl::UnavailableError(absl::StrCat(name, ": ", error.message()));
+  finished_ = true;
+  return SyncDirectory(directory_);
+}
+
+absl::Status WriteCheckpoint(const std::string& directory, const std::string& tool_version,
+                             const Checkpoint& checkpoint) {
+  CheckpointWriter writer(directory, tool_version);
+  writer.Head(checkpoint.entry, checkpoint.event, checkpoint.unix_ns);
+  for (const auto& [name, bytes] : checkpoint.parts) writer.Part(name, bytes);
+  return writer.Finish();
 }
 
 absl::StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory) {

@@ -9,11 +9,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/framed_log.h"
 
 namespace plumbline::server {
 
@@ -22,6 +25,26 @@ struct Checkpoint {
   uint64_t event = 0;  // of the last event applied
   int64_t unix_ns = 0;
   std::map<std::string, std::string> parts;
+};
+
+// Takes a checkpoint by pieces.
+class CheckpointSink {
+ public:
+  virtual ~CheckpointSink() = default;
+  virtual void Head(uint64_t entry, uint64_t event, int64_t unix_ns) = 0;  // first, once
+  // More bytes of a part; those of one part come one after the other.
+  virtual void Part(std::string_view name, std::string_view bytes) = 0;
+};
+
+// Keeps the pieces in memory.
+class CheckpointKept : public CheckpointSink {
+ public:
+  void Head(uint64_t entry, uint64_t event, int64_t unix_ns) override;
+  void Part(std::string_view name, std::string_view bytes) override;
+  void HandOnTo(CheckpointSink* sink) const;
+
+ private:
+  Checkpoint checkpoint_;
 };
 
 // The part that says up to which number each stream's batches were judged: a v1::JournalStreams.
@@ -33,8 +56,30 @@ struct CheckpointName {
   std::string path;
 };
 
-// Writes it beside those that are there and removes all but the two newest. On failure the older
-// ones are as they were.
+// Writes a checkpoint next to those that are there, piece by piece as it comes. It counts once
+// Finish has returned OK, which removes all but the two newest. Without it, or on failure, the
+// older ones are as they were. Not thread-safe; one at a time in a directory.
+class CheckpointWriter : public CheckpointSink {
+ public:
+  CheckpointWriter(std::string directory, std::string tool_version);
+  ~CheckpointWriter() override;  // removes what was not finished
+  void Head(uint64_t entry, uint64_t event, int64_t unix_ns) override;
+  void Part(std::string_view name, std::string_view bytes) override;
+  absl::Status Finish();
+
+ private:
+  void Append(FrameType type, std::string_view payload);
+  absl::Status Name();
+
+  const std::string directory_, tool_version_, temporary_;
+  std::unique_ptr<FramedLogWriter> log_;
+  absl::Status status_;
+  uint64_t entry_ = 0, event_ = 0;
+  size_t parts_ = 0;
+  std::string part_;  // the newest
+  bool finished_ = false;
+};
+
 absl::Status WriteCheckpoint(const std::string& directory, const std::string& tool_version,
                              const Checkpoint& checkpoint);
 

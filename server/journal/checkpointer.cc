@@ -61,11 +61,11 @@ void Checkpointer::Loop() {
 }
 
 absl::Status Checkpointer::TakeAndWrite(const Waiting& waiting) const {
-  const absl::StatusOr<Checkpoint> checkpoint = waiting.take();
-  if (!checkpoint.ok()) return checkpoint.status();
+  CheckpointWriter writer(directory_, tool_version_);
+  if (absl::Status taken = waiting.take(&writer); !taken.ok()) return taken;
   if (!waiting.ready())
     return absl::UnavailableError("the store does not write what belongs to it");
-  return WriteCheckpoint(directory_, tool_version_, *checkpoint);
+  return writer.Finish();
 }
 
 void Checkpointer::WriteOne(const Waiting& waiting) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "base/mutex.h"
 #include "server/journal/checkpoint_file.h"
 #include "server/process/counters.h"
@@ -26,9 +26,9 @@ class Checkpointer {
 
   // Whether a checkpoint would be written now; false while another one is.
   bool idle() const { return idle_; }
-  // Writes what `take` gives, which is of `entry`, once `ready` returns true; false: it is left
-  // out. Both run on the writing thread.
-  using Take = std::function<absl::StatusOr<Checkpoint>()>;
+  // Writes what `take` hands to the sink, which is of `entry`, if `ready` returns true after it;
+  // false: it is left out. Both run on the writing thread.
+  using Take = std::function<absl::Status(CheckpointSink*)>;
   void Write(uint64_t entry, Take take, std::function<bool()> ready);
   // The newest that is whole: up to which entry, and when it was written; 0 and 0: none.
   uint64_t last_entry() const { return last_entry_; }

@@ -304,7 +304,7 @@ class Judge {
   void ReleaseRetried();
   void CloseWhatWentOn(const std::vector<std::string>& runs);
   void CheckpointIfDue();
-  Checkpoint TakeCheckpoint();
+  void TakeCheckpoint(CheckpointSink* sink);
   Checkpointer::Take CheckpointTaker();
   void PersistReports(Archive& archive) PLUMB_REQUIRES(mutex_);
   bool Deciding() const PLUMB_EXCLUDES(decisions_mutex_);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
+#include "server/judge/checkpoint_pieces.h"
 #include "server/judge/judge.h"
 #include "server/process/log.h"
 #include "server/process/process_copy.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr char kEngine[] = "engine";
 constexpr char kServer[] = "server";
 constexpr char kAhead[] = "ahead";  // runs that are further than the checkpoint's entry
+constexpr size_t kPiece = 1 << 20;  // bytes
 constexpr std::chrono::seconds kFlushTime{10};
 // Runs that are judged just now are waited for so long; then they alone wait for the others.
 constexpr std::chrono::seconds kNobodyWaits{5};
@@ -28,21 +30,6 @@ std::string Encode(std::map<std::string, uint64_t> ahead) {
   archive.Version(1);
   archive(ahead);
   return archive.Take();
-}
-
-std::string Encode(Checkpoint checkpoint) {
-  Archive archive;
-  archive(checkpoint.entry, checkpoint.event, checkpoint.unix_ns, checkpoint.parts);
-  return archive.Take();
-}
-
-absl::StatusOr<Checkpoint> Decode(const std::string& bytes) {
-  Checkpoint checkpoint;
-  Archive archive(bytes);
-  archive(checkpoint.entry, checkpoint.event, checkpoint.unix_ns, checkpoint.parts);
-  archive.End();
-  if (!archive.ok()) return absl::DataLossError(archive.error());
-  return checkpoint;
 }
 
 }  // namespace
@@ -62,25 +49,24 @@ void Judge::PersistReports(Archive& archive) {
   });
 }
 
-Checkpoint Judge::TakeCheckpoint() {
-  Checkpoint checkpoint;
-  checkpoint.entry = judged_entry_;
-  checkpoint.event = applied_event_;
-  checkpoint.unix_ns = unix_ns_;
-  checkpoint.parts[kEngine] = engine_->Checkpoint();
-  Archive archive;
+void Judge::TakeCheckpoint(CheckpointSink* sink) {
+  const auto part = [sink](const char* name) {
+    return [sink, name](std::string_view bytes) { sink->Part(name, bytes); };
+  };
+  sink->Head(judged_entry_, applied_event_, unix_ns_);
+  engine_->Checkpoint(part(kEngine));
   std::vector<KnownRank> ranks;
   {
+    Archive archive(part(kServer), kPiece);
     const MutexLock lock(mutex_);
     PersistReports(archive);
+    archive.Drain();
     ranks = runs_.Ranks();
   }
-  checkpoint.parts[kServer] = archive.Take();
-  checkpoint.parts[kCheckpointStreams] = streams_.Encode(ranks);
+  sink->Part(kCheckpointStreams, streams_.Encode(ranks));
   const std::map<std::string, uint64_t> ahead =
       catching_up_ ? restored_ahead_ : fair_queue_.Ahead();
-  if (!ahead.empty()) checkpoint.parts[kAhead] = Encode(ahead);
-  return checkpoint;
+  if (!ahead.empty()) sink->Part(kAhead, Encode(ahead));
 }
 
 absl::Status Judge::Restore(const Checkpoint& checkpoint) {
@@ -134,27 +120,32 @@ Checkpointer::Take Judge::CheckpointTaker() PLUMB_NO_THREAD_SAFETY_ANALYSIS {
   if (!copy_failed_.exchange(false) && !stopping()) {
     mutex_.Lock();
     incident_table_->Lock();
-    auto copy = ProcessCopy::Start([this] {
+    auto copy = ProcessCopy::StartPieces([this](const ProcessCopy::Pieces& write) {
       incident_table_->Unlock();
       mutex_.Unlock();
-      return Encode(TakeCheckpoint());
+      CheckpointSender sender(write);
+      TakeCheckpoint(&sender);
     });
     incident_table_->Unlock();
     mutex_.Unlock();
     if (copy.ok()) {
-      return [this, copy = std::shared_ptr<ProcessCopy>(std::move(*copy))] {
-        const absl::StatusOr<std::string> bytes = copy->Read(kCopyTime);
-        const absl::StatusOr<Checkpoint> taken =
-            bytes.ok() ? Decode(*bytes) : absl::StatusOr<Checkpoint>(bytes.status());
-        if (!taken.ok()) copy_failed_ = true;
-        return taken;
+      return [this, copy = std::shared_ptr<ProcessCopy>(std::move(*copy))](CheckpointSink* sink) {
+        CheckpointReceiver receiver(sink);
+        absl::Status read =
+            copy->Read(kCopyTime, [&](std::string_view bytes) { receiver.Take(bytes); });
+        if (read.ok() && !receiver.whole()) read = absl::DataLossError("expected whole pieces");
+        if (!read.ok()) copy_failed_ = true;
+        return read;
       };
     }
     LogWarning("checkpoint: {}; judging waits while it is taken",
                std::string(copy.status().message()));
   }
-  return [taken = std::make_shared<Checkpoint>(TakeCheckpoint())]() -> absl::StatusOr<Checkpoint> {
-    return std::move(*taken);
+  auto taken = std::make_shared<CheckpointKept>();
+  TakeCheckpoint(taken.get());
+  return [taken](CheckpointSink* sink) {
+    taken->HandOnTo(sink);
+    return absl::OkStatus();
   };
 }
 

@@ -41,6 +41,8 @@ constexpr CounterMetric kCounters[] = {
                   "Calls refused because who called may not do that."),
     PLUMB_COUNTER(revoked_calls, "revoked_calls",
                   "Calls ended because a token expired or was revoked."),
+    PLUMB_COUNTER(refused_runs, "refused_runs",
+                  "Hellos refused because their run was one more than may be named."),
     PLUMB_COUNTER(slow_hellos, "slow_hello_calls", "Calls ended that said no hello in time."),
     PLUMB_COUNTER(http_refused, "http_refused_requests",
                   "HTTP requests refused before anybody looked at them: a body, another method, "

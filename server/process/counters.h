@@ -26,6 +26,7 @@ struct Counters {
   std::atomic<uint64_t> unauthenticated{0};    // calls refused: nobody that is known here
   std::atomic<uint64_t> forbidden{0};          // ... or not allowed to do that
   std::atomic<uint64_t> revoked_calls{0};      // ended because a token expired or was revoked
+  std::atomic<uint64_t> refused_runs{0};       // hellos whose run was one too many
   std::atomic<uint64_t> slow_hellos{0};        // calls ended that said no hello in time
   std::atomic<uint64_t> http_refused{0};  // requests: a body, a method, headers that may not be
   std::atomic<uint64_t> http_slow{0};     // connections cut: their request or answer took too long

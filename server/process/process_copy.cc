@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -53,18 +52,18 @@ void GoFirstWhereMemoryIsShort() {
   close(file);
 }
 
-// The length first, so that what broke off is known as such. Nothing of the process is destroyed.
-[[noreturn]] void RunCopy(int fd, const std::function<std::string()>& make) {
+// What broke off is known by the status. Nothing of the process is destroyed.
+[[noreturn]] void RunCopy(int fd, const std::function<void(const ProcessCopy::Pieces&)>& make) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
   CloseAllBut(fd);
   GoFirstWhereMemoryIsShort();
   (void)setpriority(PRIO_PROCESS, 0, kNice);
   bool written = false;
   try {
-    const std::string bytes = make();
-    const uint64_t size = bytes.size();
-    written = WriteAll(fd, reinterpret_cast<const char*>(&size), sizeof size) &&
-              WriteAll(fd, bytes.data(), bytes.size());
+    make([fd](std::string_view piece) {
+      if (!WriteAll(fd, piece.data(), piece.size())) _exit(1);
+    });
+    written = true;
   } catch (...) {
   }
   _exit(written ? 0 : 1);
@@ -74,6 +73,11 @@ void GoFirstWhereMemoryIsShort() {
 
 absl::StatusOr<std::unique_ptr<ProcessCopy>> ProcessCopy::Start(
     const std::function<std::string()>& make) {
+  return StartPieces([&make](const Pieces& write) { write(make()); });
+}
+
+absl::StatusOr<std::unique_ptr<ProcessCopy>> ProcessCopy::StartPieces(
+    const std::function<void(const Pieces&)>& make) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return absl::UnavailableError(absl::StrCat("no pipe to a copy of the process: ", Errno()));
@@ -109,9 +113,16 @@ int ProcessCopy::Wait() {
 }
 
 absl::StatusOr<std::string> ProcessCopy::Read(std::chrono::nanoseconds patience) {
+  std::string bytes;
+  if (auto s = Read(patience, [&bytes](std::string_view piece) { bytes.append(piece); }); !s.ok())
+    return s;
+  return bytes;
+}
+
+absl::Status ProcessCopy::Read(std::chrono::nanoseconds patience, const Pieces& take) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + patience;
-  std::string bytes;
+  std::string piece(kChunk, '\0');
   for (;;) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
@@ -123,24 +134,16 @@ absl::StatusOr<std::string> ProcessCopy::Read(std::chrono::nanoseconds patience)
       return absl::UnavailableError("the copy of the process took too long");
     }
     if (ready <= 0) continue;
-    const size_t had = bytes.size();
-    bytes.resize(had + kChunk);
-    const ssize_t n = read(pipe_, bytes.data() + had, kChunk);
-    bytes.resize(had + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    const ssize_t n = read(pipe_, piece.data(), piece.size());
+    if (n > 0) take({piece.data(), static_cast<size_t>(n)});
     if (n == 0) break;
   }
   const int status = Wait();
-  uint64_t size = 0;
-  const bool whole = bytes.size() >= sizeof size && (std::memcpy(&size, bytes.data(), sizeof size),
-                                                     size == bytes.size() - sizeof size);
-  if (!whole || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return absl::UnavailableError(
-        WIFSIGNALED(status)
-            ? absl::StrCat("the copy of the process was ended by signal ", WTERMSIG(status))
-            : std::string("the copy of the process could not write what it knows"));
-  }
-  bytes.erase(0, sizeof size);
-  return bytes;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      WIFSIGNALED(status)
+          ? absl::StrCat("the copy of the process was ended by signal ", WTERMSIG(status))
+          : std::string("the copy of the process could not write what it knows"));
 }
 
 }  // namespace plumbline::server

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,11 +26,18 @@ class ProcessCopy {
   // memory is short. Unavailable: there can be none, the reason in it.
   static absl::StatusOr<std::unique_ptr<ProcessCopy>> Start(
       const std::function<std::string()>& make);
+  // The same for what `make` hands to its argument, piece by piece. A piece that cannot be written,
+  // since the process is gone, ends the copy.
+  using Pieces = std::function<void(std::string_view)>;
+  static absl::StatusOr<std::unique_ptr<ProcessCopy>> StartPieces(
+      const std::function<void(const Pieces&)>& make);
   ~ProcessCopy();  // ends it
 
   // What `make` returned; once. Unavailable when the copy died, threw, or took longer than
   // `patience`, and then it is ended.
   absl::StatusOr<std::string> Read(std::chrono::nanoseconds patience);
+  // The same, by pieces of any size as they come. They count when it has returned OK.
+  absl::Status Read(std::chrono::nanoseconds patience, const Pieces& take);
 
  private:
   ProcessCopy(pid_t pid, int pipe) : pid_(pid), pipe_(pipe) {}

@@ -52,9 +52,12 @@ Span* Catalogue::Find(uint32_t run, uint32_t attempt, v1::Role role, uint32_t ge
   return found == spans_.end() ? nullptr : found->second.get();
 }
 
-Span* Catalogue::Add(uint32_t run, uint32_t attempt, v1::Role role) {
+Span* Catalogue::Add(uint32_t run, uint32_t attempt, v1::Role role, bool resumed) {
   const Span* last = Find(run, attempt, role);
-  return AddGeneration(run, attempt, role, last == nullptr ? 0 : last->generation + 1);
+  uint32_t next = last == nullptr ? 0 : last->generation + 1;
+  if (resumed) next = std::max(next, kResumable) | 1;
+  if (!resumed && next > kResumable) next += next % 2;
+  return AddGeneration(run, attempt, role, next);
 }
 
 Span* Catalogue::AddLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank) {

@@ -24,6 +24,9 @@ namespace plumbline::server {
 // What a rank reported after its step had been closed has spans of its own, since steps ascend
 // within a span. Their generations have this bit, then the rank; they supersede nothing.
 constexpr uint32_t kLateGeneration = uint32_t{1} << 31;
+// A run that the rules had forgotten and that goes on at an earlier step, since its ranks return at
+// different ones, opens a later generation that supersedes none. From here on, these are odd.
+constexpr uint32_t kResumable = uint32_t{1} << 20;
 constexpr int kLateRankShift = 14;
 
 // Steps that came back from the journal (Store::AddRebuilt) have spans as late ones have, under
@@ -62,6 +65,7 @@ struct Span {
     return late() &&
            (generation & ~kLateGeneration) >> kLateRankShift >= kRebuiltRank - kRebuiltLate;
   }
+  bool resumed() const { return !late() && generation >= kResumable && generation % 2 == 1; }
   // A later span has the say where both have a step.
   std::pair<uint32_t, uint32_t> order() const { return {attempt, generation}; }
 };
@@ -90,7 +94,8 @@ class Catalogue {
   // The newest generation of an attempt; nullptr: there is none.
   Span* Find(uint32_t run, uint32_t attempt, v1::Role role);
   Span* Find(uint32_t run, uint32_t attempt, v1::Role role, uint32_t generation);
-  Span* Add(uint32_t run, uint32_t attempt, v1::Role role);  // the next generation
+  Span* Add(uint32_t run, uint32_t attempt, v1::Role role,
+            bool resumed = false);  // the next generation
   // The same of late steps of a rank. Add: nullptr where it has too many of them.
   Span* FindLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank);
   Span* AddLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank);

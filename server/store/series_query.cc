@@ -103,8 +103,8 @@ class Query {
   }
 
   // From the newest span down: an older one has the say before the newer ones begin. Late steps
-  // stand before the others of their attempt, and fill in what those lack; so do rebuilt ones, but
-  // they supersede earlier attempts.
+  // stand before the others of their attempt, and fill in what those lack; so do rebuilt ones and
+  // those of a run that was forgotten, but they supersede earlier attempts.
   void ClipSpans() {
     int64_t newest = kFirst, oldest = kLast, limit = kLast, rebuilt = kLast;
     uint32_t attempt = 0;  // that `rebuilt` is of
@@ -113,11 +113,11 @@ class Query {
       if (request_.has_attempt() && span->attempt != request_.attempt()) continue;
       if (span->attempt != attempt) limit = std::min(limit, std::exchange(rebuilt, kLast));
       attempt = span->attempt;
-      if (span->rebuilt) rebuilt = std::min(rebuilt, span->first_step - 1);
+      if (span->rebuilt || span->resumed) rebuilt = std::min(rebuilt, span->first_step - 1);
       spans_.push_back({&*span, span->first_step, std::min(span->last_step, limit)});
       newest = std::max(newest, spans_.back().last);
       oldest = std::min(oldest, span->first_step);
-      if (!span->late) limit = std::min(limit, span->first_step - 1);
+      if (!span->late && !span->resumed) limit = std::min(limit, span->first_step - 1);
     }
     last_ = request_.has_step_last() ? std::min<int64_t>(request_.step_last(), newest) : newest;
     first_ = oldest;

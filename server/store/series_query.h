@@ -21,6 +21,7 @@ struct SpanView {
   int64_t first_step = 0, last_step = -1;
   bool rebuilt = false;
   bool late = false;                 // it adds to others of its attempt and supersedes none
+  bool resumed = false;              // ... but supersedes earlier attempts
   std::vector<ClosedStepPtr> steps;  // in memory, ascending; the database has what is before them
 };
 

@@ -27,6 +27,7 @@ absl::Status ViewRun(const Catalogue& catalogue, const std::string& run_name,
     v.role = span->role;
     v.late = span->late();
     v.rebuilt = span->rebuilt();
+    v.resumed = span->resumed();
     v.first_step = span->first_step;
     v.last_step = span->last_step;
     v.steps.assign(span->steps.begin(), span->steps.end());

@@ -277,9 +277,11 @@ class StoreImpl : public Store {
     const int64_t newest = built != building.end() && built->second != nullptr
                                ? built->second->step - 1
                                : span->last_step;
-    // A step that is repeated under the same attempt: the run began anew.
+    // A step that is repeated under the same attempt: the run began anew, or it was forgotten.
     const bool anew = !span->empty() && series.step <= newest;
-    return anew ? AddSpan(run, series) : span;
+    if (!anew) return span;
+    return series.late ? AddSpan(run, series)
+                       : catalogue_.Add(run, series.attempt, series.role, series.resumed);
   }
 
   // nullptr: the store has this step already, or no room for another such span.

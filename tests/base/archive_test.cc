@@ -12,6 +12,43 @@
 namespace plumbline {
 namespace {
 
+// By pieces it writes the same bytes, and holds no more than a piece and a section.
+TEST(Archive, PiecesAreTheSameBytes) {
+  Random random(3);
+  std::vector<Everything> all;
+  for (int i = 0; i < 300; ++i) all.push_back(random.Next());
+  const auto write = [&](Archive& archive) {
+    archive.Version(1);
+    for (Everything& e : all) {
+      archive.Section("outer", [&] {
+        archive.Section("inner", [&] { archive(e); });
+        archive.Section("again", [&] { archive(e); });
+      });
+    }
+    archive(all[0]);
+  };
+  Archive whole;
+  write(whole);
+  const size_t written = whole.written();
+  const std::string bytes = whole.Take();
+  std::string pieces;
+  size_t count = 0, largest = 0;
+  constexpr size_t kPiece = 10'000;
+  Archive archive(
+      [&](std::string_view piece) {
+        pieces.append(piece);
+        largest = std::max(largest, piece.size());
+        ++count;
+      },
+      kPiece);
+  write(archive);
+  archive.Drain();
+  EXPECT_EQ(archive.written(), written);
+  EXPECT_EQ(pieces, bytes);
+  EXPECT_GT(count, bytes.size() / kPiece / 4);
+  EXPECT_LT(largest, 2 * kPiece + 10'000);
+}
+
 TEST(Archive, WhatIsReadIsWhatWasWritten) {
   Random random(1);
   for (int i = 0; i < 200; ++i) {

@@ -67,6 +67,30 @@ TEST(SeriesBound, NamesWithoutEnd) {
 }
 #endif
 
+// A checkpoint is never in memory as a whole: its pieces are what one rule remembers of one run.
+TEST(SeriesBound, ACheckpointGoesByPieces) {
+  auto engine = Hosted();
+  constexpr int kRuns = 8, kLosses = 2000;
+  for (int run = 0; run < kRuns; ++run) {
+    for (int step = 0; step < 3; ++step) {
+      v1::Batch batch = Losses(step, 0, kLosses);
+      for (v1::Source& source : *batch.mutable_sources())
+        source.set_run("run-" + std::to_string(run));
+      ASSERT_TRUE(engine->Add(std::move(batch)).ok());
+    }
+  }
+  const std::string whole = engine->Checkpoint();
+  std::string pieces;
+  size_t largest = 0;
+  engine->Checkpoint([&](std::string_view piece) {
+    pieces.append(piece);
+    largest = std::max(largest, piece.size());
+  });
+  EXPECT_EQ(pieces, whole);
+  EXPECT_GT(whole.size(), size_t{8} << 20);
+  EXPECT_LT(largest, whole.size() / 3);
+}
+
 struct Limited {
   explicit Limited(uint64_t most, bool hosted = true) {
     config.hosted = hosted;

@@ -42,6 +42,29 @@ TEST(ProcessCopy, WritesWhatWasKnownWhenItStarted) {
   }
 }
 
+TEST(ProcessCopy, WritesByPieces) {
+  auto copy = ProcessCopy::StartPieces([](const ProcessCopy::Pieces& write) {
+    for (int i = 0; i < 100; ++i)
+      write(std::string(size_t{1} << 16, static_cast<char>('a' + i % 7)));
+  });
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  size_t bytes = 0, largest = 0;
+  const absl::Status read = (*copy)->Read(seconds(60), [&](std::string_view piece) {
+    bytes += piece.size();
+    largest = std::max(largest, piece.size());
+  });
+  EXPECT_TRUE(read.ok()) << read;
+  EXPECT_EQ(bytes, size_t{100} << 16);
+  EXPECT_LE(largest, size_t{1} << 20);
+  auto broken = ProcessCopy::StartPieces([](const ProcessCopy::Pieces& write) {
+    write("half");
+    throw std::bad_alloc();
+  });
+  ASSERT_TRUE(broken.ok());
+  EXPECT_FALSE((*broken)->Read(seconds(60), [](std::string_view) {}).ok());
+  ExpectNoChild();
+}
+
 TEST(ProcessCopy, OneThatDiesOrThrowsIsAnError) {
   auto killed = ProcessCopy::Start([]() -> std::string {
     raise(SIGKILL);

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "server/ingest/name_table.h"
+#include "server/stream/sender.h"
 #include "tests/server/doors/support.h"
 
 namespace plumbline::test {
@@ -28,6 +29,90 @@ v1::SeriesSet List(uint64_t id, int columns, unsigned seed) {
   set.set_id(id);
   for (const int i : order) set.add_sites()->set_op("series." + std::to_string(i));
   return set;
+}
+
+// ---- runs ------------------------------------------------------------------------------------
+
+using server::AddressOf;
+using server::Sender;
+
+// Of how many new runs the table takes.
+int Named(NameTable* names, const std::string& prefix, int count, const Sender& sender) {
+  int taken = 0;
+  for (int i = 0; i < count; ++i)
+    taken += names->AddRun(prefix + std::to_string(i), sender).ok() ? 1 : 0;
+  return taken;
+}
+Sender From(const std::string& address, const std::string& behind = "") {
+  return {"", address, behind};
+}
+
+TEST(RunNames, OneSenderWithoutEndLeavesNamesToOtherAddresses) {
+  NameTable names(1000, 10);
+  EXPECT_EQ(Named(&names, "before-", 300, From("10.0.0.2")), 300);
+  EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1")), 700 + 125);
+  // New runs of one that had many before, and of a hundred that had none.
+  EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.2")), 20);
+  for (int host = 0; host < 100; ++host) {
+    const std::string name = std::to_string(host);
+    EXPECT_TRUE(names.AddRun("of-" + name, From("10.0.1." + name)).ok()) << host;
+  }
+  // Those that are known are known to all, however full it is.
+  EXPECT_EQ(Named(&names, "before-", 300, From("10.0.0.1")), 300);
+}
+
+TEST(RunNames, SendersWithoutEndOfSeveralAddressesLeaveAPartEach) {
+  NameTable names(1000, 10);
+  int taken = 0;
+  for (int host = 0; host < 5; ++host)
+    taken += Named(&names, "hog-" + std::to_string(host) + "-", 3000,
+                   From("10.0.0." + std::to_string(host)));
+  EXPECT_LT(taken, 1250);
+  EXPECT_TRUE(names.AddRun("honest", From("10.0.1.1")).ok());
+  // An end there is all the same.
+  for (int host = 0; host < 2000; ++host)
+    (void)names.AddRun("x" + std::to_string(host), From("11.0.0." + std::to_string(host)));
+  const absl::Status full = names.AddRun("beyond", From("10.0.1.2"));
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()),
+              HasSubstr("already knows 1000 runs (ingest.max_runs); of 250 more"));
+}
+
+// Behind a relay, whose address is the sender's without end too.
+TEST(RunNames, ProcessesBehindARelayHaveAPartOfTheirOwn) {
+  NameTable names(1000, 10);
+  EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1", "10.1.0.1")), 1000 + 125 + 125);
+  EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.1", "10.1.0.2")), 20);
+  EXPECT_EQ(Named(&names, "direct-", 20, From("10.0.0.3")), 20);
+  // Who makes up addresses of processes leaves those of others alone.
+  for (int i = 0; i < 2000; ++i)
+    (void)names.AddRun("up-" + std::to_string(i), From("10.0.0.1", std::to_string(i)));
+  EXPECT_EQ(Named(&names, "direct-again-", 20, From("10.0.0.4")), 20);
+}
+
+TEST(RunNames, AnEntryKeepsItsShareBesideTheAddresses) {
+  server::Config config;
+  for (const char* name : {"a", "b"}) {
+    server::AccessEntry& entry = config.access.emplace_back();
+    entry.name = name;
+    entry.scopes = {"write"};
+  }
+  NameTable names(1000, 10, server::Shares(config));
+  EXPECT_EQ(Named(&names, "a-", 3000, {"a", "10.0.0.1", ""}), 500);
+  EXPECT_EQ(Named(&names, "b-", 3000, {"b", "10.0.0.2", ""}), 500);
+}
+
+TEST(RunNames, AddressesHaveNoPorts) {
+  EXPECT_EQ(AddressOf("ipv4:192.0.2.1:40000"), "192.0.2.1");
+  EXPECT_EQ(AddressOf("ipv6:%5B2001:db8:0:1:2:3:4:5%5D:443"), "2001:db8:0:1::/64");
+  EXPECT_EQ(AddressOf("ipv6:[2001:db8:0:1:9::1]:443"), "2001:db8:0:1::/64");
+  EXPECT_EQ(AddressOf("ipv6:%5Bfe80::1%25eth0%5D:443"), "fe80::/64");
+  EXPECT_EQ(AddressOf("ipv6:%5B::ffff:192.0.2.1%5D:443"), "192.0.2.1");
+  EXPECT_EQ(AddressOf("ipv6:%5B::1%5D:443"), "::1");
+  EXPECT_EQ(AddressOf("unix:"), "unix");
+  EXPECT_EQ(AddressOf("unix:/run/plumb.sock"), "unix");
+  EXPECT_EQ(AddressOf(std::string(500, 'x')).size(), 64u);
+  EXPECT_EQ(AddressOf(""), "");
 }
 
 // ---- the incident table

@@ -226,5 +226,54 @@ TEST_F(DoorsShares, OpenStepsOfManyRuns) {
   EXPECT_FALSE(closed.contains("of-b"));
 }
 
+// ---- nobody is asked: addresses have shares ----------------------------------------------------
+
+class DoorsAddresses : public testing::Test {
+ protected:
+  static bool Welcomed(const std::string& address, uint64_t stream, const std::string& run) {
+    const v1::Source source = SourceOf(run);
+    AgentStream agent(ChannelTo(address, {}), stream, {source});
+    if (!agent.Welcomed()) return false;
+    agent.Send(ScalarStep(source, 1), 1);
+    return agent.Acknowledged(1);
+  }
+  // All of 40 names, and the sender's half of 10 more.
+  void UseUp(const std::string& address) {
+    for (uint64_t i = 1; i <= 45; ++i)
+      ASSERT_TRUE(Welcomed(address, i, "hog-" + std::to_string(i))) << i;
+    for (uint64_t i = 46; i <= 50; ++i) {
+      AgentStream agent(ChannelTo(address, {}), i, {SourceOf("hog-" + std::to_string(i))});
+      const grpc::Status status = agent.Ended();
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+      EXPECT_THAT(status.error_message(), HasSubstr("127.0.0.1 has 5"));
+    }
+    EXPECT_EQ(server_->Info().dropped().at("refused-runs"), 5u);
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Plumbd> server_;
+};
+
+constexpr char kFortyRuns[] = "[ingest]\nack_seconds = 0.05\nmax_runs = 40\n";
+
+TEST_F(DoorsAddresses, AnotherAddressGetsItsNewRunsIn) {
+  server_ = StartWith(folder_, kFortyRuns, {"--grpc", "[::]:0", "--insecure"});
+  if (server_->address().empty()) GTEST_SKIP() << "no IPv6: " << server_->process().errors();
+  const std::string port = server_->address().substr(server_->address().rfind(':'));
+  UseUp("127.0.0.1" + port);
+  for (uint64_t i = 100; i < 103; ++i)
+    EXPECT_TRUE(Welcomed("[::1]" + port, i, "honest-" + std::to_string(i))) << i;
+}
+
+TEST_F(DoorsAddresses, AProcessBehindARelayGetsItsNewRunsIn) {
+  server_ = StartWith(folder_, kFortyRuns);
+  ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  UseUp(server_->address());
+  Plumbd relay({"--relay", server_->address(), "--grpc", "unix:" + folder_.File("relay.sock")});
+  ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
+  for (uint64_t i = 100; i < 103; ++i)
+    EXPECT_TRUE(Welcomed(relay.address(), i, "honest-" + std::to_string(i))) << i;
+}
+
 }  // namespace
 }  // namespace plumbline::test

@@ -1,7 +1,10 @@
 // Checkpoint files: whole or not there.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "server/journal/checkpoint_file.h"
+#include "server/judge/checkpoint_pieces.h"
 #include "tests/server/faults/disk_faults.h"
 #include "tests/server/journal/support.h"
 
@@ -38,6 +41,52 @@ TEST_F(CheckpointFileTest, GivesBackWhatWasWritten) {
   EXPECT_EQ(read->event, 8u);
   EXPECT_EQ(read->unix_ns, 42);
   EXPECT_EQ(read->parts, At(5, std::string(300, 'e')).parts);
+}
+
+// By pieces, as a copy of the process sends it, cut anywhere on the way: the same.
+TEST_F(CheckpointFileTest, PiecesMakeTheSameFile) {
+  Checkpoint checkpoint = At(5, std::string(3000, 'e'));
+  checkpoint.parts["big"].resize(5u << 20, 'y');
+  std::string sent;
+  CheckpointSender sender([&](std::string_view bytes) { sent.append(bytes); });
+  sender.Head(checkpoint.entry, checkpoint.event, checkpoint.unix_ns);
+  for (const auto& [name, bytes] : checkpoint.parts) {
+    sender.Part(name, std::string_view(bytes).substr(0, bytes.size() / 3));
+    sender.Part(name, std::string_view(bytes).substr(bytes.size() / 3));
+  }
+  for (const size_t cut : {size_t{4099}, size_t{65536}, sent.size()}) {
+    CheckpointKept kept;
+    CheckpointReceiver receiver(&kept);
+    for (size_t at = 0; at < sent.size(); at += cut)
+      receiver.Take(std::string_view(sent).substr(at, cut));
+    EXPECT_TRUE(receiver.whole());
+    CheckpointWriter writer(folder_.path(), "0.1.0");
+    kept.HandOnTo(&writer);
+    ASSERT_TRUE(writer.Finish().ok());
+    const auto read = ReadCheckpoint((*ListCheckpoints(folder_.path()))[0].path);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->entry, 5u);
+    EXPECT_EQ(read->event, 8u);
+    EXPECT_EQ(read->unix_ns, 42);
+    EXPECT_EQ(read->parts, checkpoint.parts);
+  }
+  CheckpointKept kept;
+  CheckpointReceiver receiver(&kept);
+  receiver.Take(std::string_view(sent).substr(0, sent.size() - 1));
+  EXPECT_FALSE(receiver.whole());
+}
+
+TEST_F(CheckpointFileTest, OneThatIsNotFinishedLeavesNothing) {
+  ASSERT_TRUE(Write(5).ok());
+  {
+    CheckpointWriter writer(folder_.path(), "0.1.0");
+    writer.Head(9, 9, 1);
+    writer.Part("engine", "half");
+  }
+  const auto list = ListCheckpoints(folder_.path());
+  ASSERT_THAT(*list, SizeIs(1));
+  EXPECT_EQ((*list)[0].entry, 5u);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/unfinished"));
 }
 
 TEST_F(CheckpointFileTest, KeepsTheTwoNewest) {

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <memory>
 #include <thread>
 
+#include "plumbline/v1/journal.pb.h"
 #include "server/assembly/pipeline.h"
+#include "server/journal/journal_reader.h"
 #include "server/judge/quarantine.h"
 #include "tests/support/batches.h"
 #include "tests/support/eventually.h"
@@ -106,6 +109,38 @@ class JudgeAlone : public testing::Test {
     return samples;
   }
 
+  // Whether the run was over and then forgotten, as the journal has it.
+  bool Forgets(const std::string& run) {
+    return Eventually([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      int overs = 0;
+      auto reader = JournalReader::Open(folder_.File("data") + "/journal", 1);
+      StoredEntry entry;
+      for (JournalReader::Result result;
+           reader.ok() && (result = (*reader)->Next(&entry)) != JournalReader::Result::kEnd;) {
+        v1::JournalEvent event;
+        if (result == JournalReader::Result::kEntry && entry.type == FrameType::kJournalEvent &&
+            event.ParseFromString(std::string(entry.body())) &&
+            event.event().run_finished().run() == run)
+          ++overs;
+      }
+      return overs >= 2;
+    });
+  }
+  // So many steps, and so many of their values are absent.
+  void ExpectShown(const std::string& run, int steps, int absent) {
+    v1::QuerySeriesRequest request;
+    request.set_run(run);
+    v1::QuerySeriesResponse response;
+    ASSERT_TRUE(pipeline_->store().QuerySeries(request, &response).ok());
+    ASSERT_EQ(response.series_size(), 1);
+    const v1::SeriesColumns& shown = response.series(0);
+    EXPECT_EQ(shown.step_size(), steps) << shown.ShortDebugString();
+    int bits = 0;
+    for (const char byte : shown.absent()) bits += std::popcount(static_cast<uint8_t>(byte));
+    EXPECT_EQ(bits, absent) << shown.ShortDebugString();
+  }
+
   test::TempFolder folder_;
   std::unique_ptr<Counters> counters_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -128,8 +163,7 @@ TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) 
     }
   }
   ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
-  // All are over, and the bound was looked at.
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  ASSERT_TRUE(Forgets(name(0)));
   for (const int run : {0, kRuns - 1}) {  // forgotten, and kept
     const v1::Source source = SourceOf(name(run), 0, 2);
     Connect(stream(run, 0), source);
@@ -141,6 +175,39 @@ TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) 
     EXPECT_EQ(Run(name(run)).late(), 0u);
   }
   EXPECT_EQ(counters_->engine_refused, 0u);
+}
+
+// Its ranks were away at different steps, and return so: the newer part adds to the older one.
+TEST_F(JudgeAlone, ARunThatWasForgottenShowsWhatEachRankHadBefore) {
+  constexpr int kRuns = 66;  // 64 are kept
+  Open();
+  const auto name = [](int run) { return "run-" + std::to_string(run); };
+  const auto stream = [](int run, uint32_t rank) {
+    return static_cast<uint64_t>(run) * 2 + rank + 1;
+  };
+  const auto source = [&](int run, uint32_t rank) { return SourceOf(name(run), rank, 2); };
+  for (int run = 0; run < kRuns; ++run) {
+    for (uint32_t rank = 0; rank < 2; ++rank) Connect(stream(run, rank), source(run, rank));
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      const int64_t last = run > 0 ? 0 : rank == 0 ? 10 : 5;
+      for (int64_t step = 0; step <= last; ++step)
+        Deliver(stream(run, rank), static_cast<uint64_t>(step) + 1,
+                RowOf(source(run, rank), step, step == 0));
+      Disconnect(stream(run, rank), source(run, rank));
+    }
+  }
+  ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
+  ASSERT_TRUE(Forgets(name(0)));
+  for (uint32_t rank = 0; rank < 2; ++rank) Connect(stream(0, rank), source(0, rank));
+  for (int64_t step = 6; step <= 20; ++step)
+    Deliver(stream(0, 1), static_cast<uint64_t>(step) + 1, RowOf(source(0, 1), step, false));
+  for (int64_t step = 11; step <= 20; ++step)
+    Deliver(stream(0, 0), static_cast<uint64_t>(step) + 1, RowOf(source(0, 0), step, false));
+  ASSERT_TRUE(Eventually([&] { return Stored(name(0)) == 42; })) << Stored(name(0));
+  ExpectShown(name(0), 21, 0);
+  Close();
+  Open();
+  ExpectShown(name(0), 21, 0);
 }
 
 // A rank that says hello and leaves again brings nothing: what the rules know of the run stays.
@@ -190,7 +257,7 @@ TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
     }
   }
   ASSERT_TRUE(ClosesThrough(name(kRuns - 1), 0));
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  ASSERT_TRUE(Forgets(name(0)));
   Close();
   Open();
   const v1::Source source = SourceOf(name(0), 0, 2);

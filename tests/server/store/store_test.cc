@@ -251,6 +251,57 @@ TEST_F(StoreTest, ARunThatBeginsAnewUnderItsAttemptSupersedesItself) {
   EXPECT_EQ(Cells(Ask(store.get(), All())), second);
 }
 
+// Rank 0 came to step 10 and rank 1 to step 5 when the rules forgot the run. A part that goes on
+// adds to what was there, twice; one that begins anew supersedes both, and so does a later attempt.
+TEST_F(StoreTest, AForgottenRunThatGoesOnAddsToItself) {
+  const auto columns = ColumnsOf({"loss"});
+  uint64_t entry = 0;
+  const auto feed = [&](server::Store* store, uint32_t rank, int64_t first, int64_t last,
+                        bool resumed, uint32_t attempt = 0) {
+    for (int64_t step = first; step <= last; ++step) {
+      const FedRows fed{{rank}, {static_cast<double>(step)}, {}};
+      Feed(store, ++entry, "r", step, columns, fed, attempt, v1::ROLE_TRAINER, resumed);
+      store->EndEntry("r");
+    }
+  };
+  // The steps that each rank is shown to have, "first-last" without a gap.
+  const auto shown = [&](server::Store* store) {
+    std::map<uint32_t, std::set<int64_t>> steps;
+    for (const auto& [cell, bits] : Cells(Ask(store, All())))
+      steps[std::get<1>(cell)].insert(std::get<2>(cell));
+    std::string text;
+    for (const auto& [rank, of] : steps) {
+      text += std::to_string(rank) + ":" + std::to_string(*of.begin()) + "-" +
+              std::to_string(*of.rbegin()) + (of.size() == size_t(*of.rbegin() + 1) ? "" : "!") +
+              " ";
+    }
+    return text;
+  };
+  auto store = Opened(At(path_));
+  for (int64_t step = 0; step <= 5; ++step) {
+    Feed(store.get(), ++entry, "r", step, columns,
+         {{0, 1}, {static_cast<double>(step), static_cast<double>(step)}, {}});
+  }
+  feed(store.get(), 0, 6, 10, false);
+  store->FinishRun("r");
+  feed(store.get(), 1, 6, 12, true);
+  EXPECT_EQ(shown(store.get()), "0:0-10 1:0-12 ");
+  store->FinishRun("r");
+  feed(store.get(), 0, 11, 14, true);
+  EXPECT_EQ(shown(store.get()), "0:0-14 1:0-12 ");
+  store->FinishRun("r");
+  store.reset();
+  store = Opened(At(path_));
+  EXPECT_EQ(shown(store.get()), "0:0-14 1:0-12 ");
+  // A process of the same attempt begins at step 3, and is forgotten and goes on at step 2.
+  feed(store.get(), 0, 3, 8, false);
+  EXPECT_EQ(shown(store.get()), "0:0-8 1:0-2 ");
+  feed(store.get(), 1, 3, 4, true);
+  EXPECT_EQ(shown(store.get()), "0:0-8 1:0-4 ");
+  feed(store.get(), 0, 2, 2, false, 1);
+  EXPECT_EQ(shown(store.get()), "0:0-2 1:0-1 ");
+}
+
 TEST_F(StoreTest, ListsSeries) {
   auto store = Opened(At(path_));
   Trainer trainer(13, Ranks(0, 67), false);

@@ -40,7 +40,7 @@ struct FedRows {
 
 inline void Feed(server::Store* store, uint64_t entry, const std::string& run, int64_t step,
                  const std::shared_ptr<const rules::SeriesColumns>& columns, const FedRows& fed,
-                 uint32_t attempt = 0, v1::Role role = v1::ROLE_TRAINER) {
+                 uint32_t attempt = 0, v1::Role role = v1::ROLE_TRAINER, bool resumed = false) {
   const size_t width = columns->sites.size();
   std::vector<rules::SeriesRow> rows;
   for (size_t r = 0; r < fed.ranks.size(); ++r) {
@@ -54,6 +54,7 @@ inline void Feed(server::Store* store, uint64_t entry, const std::string& run, i
   series.step = step;
   series.columns = columns;
   series.rows = rows;
+  series.resumed = resumed;
   store->AddSeries(entry, series);
 }
 

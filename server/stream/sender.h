@@ -1,0 +1,20 @@
+// Who sends a hello, as far as the bounds on what one sender may use are concerned.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace plumbline::server {
+
+struct Sender {
+  std::string entries;  // access entries of the caller (Lease::Names); empty: nobody was asked
+  std::string address;  // of the caller, without its port
+  std::string behind;   // of a process behind a relay, as the relay states it; empty: none
+};
+
+// Returns the address of a gRPC peer without its port: "192.0.2.1", "unix". Of an IPv6 address
+// returns the network "2001:db8:0:1::/64", since one host may use all of it. Returns other forms as
+// they are, at most 64 bytes.
+std::string AddressOf(std::string_view grpc_peer);
+
+}  // namespace plumbline::server
