@@ -21,7 +21,7 @@ CODE = """
 
 def reductions(tmp_path, body, limit=1):
     body = "\n".join("    " + line for line in body.strip().splitlines()).strip()
-    outcome = trainer.run(CODE.format(body=body, limit=limit), tmp_path).ok()
+    outcome = trainer.run(CODE.format(body=body, limit=limit), tmp_path, warm=True).ok()
     assert outcome.err == ""
     return [
         " ".join(part for part in c.split() if part[:5] in ("w/acc", "small", "step=", "input", "outpu"))

@@ -5,9 +5,9 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
+import warm
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
@@ -18,8 +18,7 @@ pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").ex
 
 def audit(directory, kind, seed, steps=150):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
-    done = subprocess.run([sys.executable, TRAINER, "runs", kind, str(seed), str(steps)], cwd=directory, env=env, capture_output=True,
-                          text=True, timeout=300, check=False)  # fmt: skip
+    done = warm.run([TRAINER, "runs", kind, seed, steps], directory, env)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("plumbline: watching")] == []
     told = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,

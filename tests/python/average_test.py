@@ -4,9 +4,9 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
+import warm
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
@@ -44,7 +44,7 @@ run.finish()
 
 def verdicts(directory, kind, seed):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
-    subprocess.run([sys.executable, "-c", TRAINER, kind, str(seed)], cwd=directory, env=env, check=True, capture_output=True, timeout=300)
+    warm.run(["-c", TRAINER, kind, seed], directory, env).check_returncode()
     told = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,
                           check=False)  # fmt: skip
     return json.loads(told.stdout)

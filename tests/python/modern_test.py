@@ -7,11 +7,11 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
 import modern_trainer as trainer
+import warm
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
@@ -27,8 +27,7 @@ CHOSEN = KINDS if os.environ.get("PLUMB_LONG") else SHORT
 
 def train(directory, kind, fault, record):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
-    done = subprocess.run([sys.executable, trainer.__file__, kind, fault, record], cwd=directory, env=env, capture_output=True, text=True,
-                          timeout=600, check=False)  # fmt: skip
+    done = warm.run([trainer.__file__, kind, fault, record], directory, env, 600)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines()), {line for line in done.stderr.splitlines() if "Warning: " in line and not line.startswith("[W")}
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+import warm as warm_process
+
 BUILD = os.environ["PLUMBLINE_BUILD_DIR"]
 TEST_AGENT = os.environ["TEST_AGENT"]
 _LAUNCHERS = ("PLUMBLINE_", "SLURM_", "OMPI_", "TORCHELASTIC_")
@@ -30,8 +32,8 @@ class Outcome:
         return [c for c in self.calls if c.startswith(prefix)]
 
 
-def run(code, tmp_path, agent=TEST_AGENT, arguments=(), **environment):
-    """The outcome of `code`. agent None: the real one, beside the library."""
+def run(code, tmp_path, agent=TEST_AGENT, arguments=(), warm=False, **environment):
+    """The outcome of `code`. agent None: the real one, beside the library. warm: torch is imported already (warm.py)."""
     log = tmp_path / "calls.log"
     env = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHERS)}
     env.pop("RANK", None)
@@ -41,9 +43,10 @@ def run(code, tmp_path, agent=TEST_AGENT, arguments=(), **environment):
     env["PLUMBLINE_TEST_LOG"] = str(log)
     env["PLUMBLINE_BUILD_DIR"] = BUILD
     env.update(environment)
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=250,
-    )  # fmt: skip
+    command = ["-c", textwrap.dedent(code), *arguments]
+    if warm:
+        done = warm_process.run(command, tmp_path, env, 250)
+    else:
+        done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=250)
     calls = log.read_text().splitlines() if log.exists() else []
     return Outcome(done.returncode, done.stdout, done.stderr, calls)

@@ -5,9 +5,9 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
+import warm
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
@@ -22,8 +22,7 @@ WEIGHTS = 150  # steps within which weights are looked at three times, by a mach
 def train(directory, record, kind, seed, steps=48):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
     env.update(STEPS=str(steps), PAUSE="0.02" if steps > 48 else "0.005", PLUMBLINE_EVERY="1")  # a busy machine does not thin out what is looked at
-    done = subprocess.run([sys.executable, TRAINER, record, kind, str(seed)], cwd=directory, env=env, capture_output=True, text=True,
-                          timeout=600, check=False)  # fmt: skip
+    done = warm.run([TRAINER, record, kind, seed], directory, env, 600)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines())
 

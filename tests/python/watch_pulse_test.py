@@ -4,9 +4,9 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
+import warm
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
@@ -74,8 +74,7 @@ run.finish()
 
 def train(directory, fault, seed, steps=500, begin=0):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
-    subprocess.run([sys.executable, "-c", TRAINER, fault, str(seed), str(steps), str(begin)], cwd=directory, env=env, check=True,
-                   capture_output=True, timeout=300)  # fmt: skip
+    warm.run(["-c", TRAINER, fault, seed, steps, begin], directory, env).check_returncode()
 
 
 def findings(directory):

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from torch import nn
 
 import router_kinds
 import trainer
+import warm
 from plumbline._routers import watched as routers_watched
 from router_kinds import E, H
 from router_runs import EXPERTS_CHOOSE, TOKENS_CHOOSE, Moved, heard, ids, made, truth, watched
@@ -292,7 +292,7 @@ CODE = """
 
 def told(tmp_path, body):
     body = "\n".join("    " + line for line in body.strip().splitlines()).strip()
-    return trainer.run(CODE.format(body=body), tmp_path, PYTHONPATH=f"{pathlib.Path(__file__).parent}:{os.environ['PYTHONPATH']}").ok()
+    return trainer.run(CODE.format(body=body), tmp_path, warm=True, PYTHONPATH=f"{pathlib.Path(__file__).parent}:{os.environ['PYTHONPATH']}").ok()
 
 
 def test_steps_and_micro_batches(tmp_path):
@@ -364,8 +364,7 @@ SEEDS = range(20 if os.environ.get("PLUMB_LONG") else 1)
 def train(directory, record, kind, seed=0):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
     env["STEPS"] = "40"
-    done = subprocess.run([sys.executable, TRAINER, record, kind, str(seed)], cwd=directory, env=env, capture_output=True, text=True,
-                          timeout=600, check=False)  # fmt: skip
+    done = warm.run([TRAINER, record, kind, seed], directory, env, 600)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
@@ -462,8 +461,7 @@ if record != "none":
 def short_run(directory, record, *how):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
     env["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{pathlib.Path(__file__).parent}"
-    done = subprocess.run([sys.executable, "-c", SHORT, record, *how], cwd=directory, env=env, capture_output=True, text=True, timeout=600,
-                          check=False)  # fmt: skip
+    done = warm.run(["-c", SHORT, record, *how], directory, env, 600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch
 import plumbline._intended as intended
 from plumbline import _library, _screen
 import trainer
+import warm
 from watch_calls import CODE, calls, steps
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
@@ -258,7 +258,7 @@ back(); opt.step()
 ])  # fmt: skip
 def test_a_mistake_is_said_once_and_training_goes_on(tmp_path, call, said):
     body = f"{call}\n    {call}\n    back(); opt.step()"
-    outcome = trainer.run(CODE.format(body=body), tmp_path).ok()
+    outcome = trainer.run(CODE.format(body=body), tmp_path, warm=True).ok()
     assert outcome.err.count(f"watch: {said}") == 1
 
 
@@ -267,7 +267,7 @@ def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
     run.watch(model, opt)
     w.Watch._open = w.Updates.before = w.Updates.after = None
     back(); opt.step(); opt.zero_grad(); print("trained")"""
-    outcome = trainer.run(CODE.format(body=body), tmp_path).ok()
+    outcome = trainer.run(CODE.format(body=body), tmp_path, warm=True).ok()
     assert outcome.out == "trained\n" and "said once; the trainer goes on" in outcome.err
 
 
@@ -313,7 +313,7 @@ def test_what_cannot_be_hooked_is_declared_with_the_remedy(tmp_path):
     ("first = run.watch(model, opt); run.watch(model, opt)", "watched already"),
 ])  # fmt: skip
 def test_a_wrong_call_is_said_and_raises_nothing(tmp_path, call, said):
-    outcome = trainer.run(CODE.format(body=f"{call}; back(); opt.step()"), tmp_path).ok()
+    outcome = trainer.run(CODE.format(body=f"{call}; back(); opt.step()"), tmp_path, warm=True).ok()
     assert said in outcome.err
 
 
@@ -396,9 +396,8 @@ SEEDS = range(20 if LONG else 1)
 def train(directory, record, fault, seed=0, ranks=1, count=60, pause=0.0, governed=True):
     """`governed` False: a busy machine does not thin out what is looked at."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
-    env.update(STEPS=str(count), PAUSE=str(pause), **({} if governed else {"PLUMBLINE_EVERY": "1"}))
-    done = subprocess.run([sys.executable, TRAINER, record, fault, str(seed), str(ranks)], cwd=directory, env=env,
-                          capture_output=True, text=True, timeout=600, check=False)  # fmt: skip
+    env.update(STEPS=str(count), PAUSE=str(pause), START_RANKS="fork", **({} if governed else {"PLUMBLINE_EVERY": "1"}))
+    done = warm.run([TRAINER, record, fault, seed, ranks], directory, env, 600)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines()), done.stderr
 
@@ -552,6 +551,6 @@ run.finish()
 def test_what_one_backward_pass_leaves_in_the_others_parameters(tmp_path, times, cleared):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
     for seed in range(2):
-        subprocess.run([sys.executable, "-c", LOOPS, times, str(seed), cleared], cwd=tmp_path, env=env, check=True, timeout=300, stderr=subprocess.DEVNULL)  # fmt: skip
+        warm.run(["-c", LOOPS, times, seed, cleared], tmp_path, env).check_returncode()
     found = {(f["rule"], f["site"]["layer"].partition(".")[0]) for f in findings(tmp_path, "runs") if f["level"] != "note"}
     assert found == (set() if cleared == "cleared" else {("precision/stale-gradient", "1")})

@@ -142,7 +142,8 @@ def on_ranks(train, record, fault, seed, ranks):
     if ranks == 1:
         return train(0, record, fault, seed, 1)
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(one_rank, (train, record, fault, seed, ranks, f"{folder}/meeting"), nprocs=ranks)
+        arguments = (train, record, fault, seed, ranks, f"{folder}/meeting")
+        mp.start_processes(one_rank, arguments, nprocs=ranks, start_method=os.environ.get("START_RANKS", "spawn"))
 
 
 def main():

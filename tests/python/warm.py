@@ -1,0 +1,128 @@
+"""Runs Python programs in forks of one process that has imported torch: a program then pays 0.1 s instead of its second of import.
+
+    done = warm.run([SCRIPT, ...] or ["-c", CODE, ...], cwd, env, timeout)     a subprocess.CompletedProcess
+
+A program sees what it would see in a process of its own: its arguments, folder, environment, search path and __main__, and it ends as
+an interpreter ends. But torch is imported before Plumbline, and only torch. A test of the order of imports, of a start that goes wrong or of what is
+preloaded starts a process (subprocess, or trainer.run without warm=True). If an environment variable that is read at the start
+differs from the test's own, run() starts a process itself.
+"""
+
+import atexit
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import types
+
+READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "KMP_", "MALLOC_", "TORCH", "GLIBC_", "OPENBLAS_")
+PATH = "PYTHONPATH"
+_server = None
+
+
+# ---- in the test --------------------------------------------------------------------------------
+
+
+def run(command, cwd, env, timeout=300):
+    command = [str(word) for word in command]
+    if _at_start(env) != _at_start(os.environ):
+        return subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        # By its path, so that the program opens it anew: the fork has no descriptor of it.
+        said = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
+        code = _started().ask({"command": command, "cwd": str(cwd), "env": dict(env), "said": said}, timeout)
+        out.seek(0), err.seek(0)
+        return subprocess.CompletedProcess([sys.executable, *command], code, out.read(), err.read())
+
+
+def _at_start(env):
+    return {name: text for name, text in env.items() if name.startswith(READ_AT_START) and name != PATH}
+
+
+def _started():
+    global _server
+    if _server is None or _server.process.poll() is not None:
+        _server = _Server()
+    return _server
+
+
+class _Server:
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        start_new_session=True)  # fmt: skip
+        atexit.register(self.end)
+
+    def ask(self, job, timeout):
+        """The program's exit status; as of subprocess, negative if a signal ended it."""
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], timeout)[0]:
+            self.end()
+            raise subprocess.TimeoutExpired(job["command"], timeout)
+        return int(self.process.stdout.readline())
+
+    def end(self):
+        """With all that it started: a program of which nothing is awaited any more is not left running."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.process.stdin.close(), self.process.stdout.close()
+
+
+# ---- in the process that forks ------------------------------------------------------------------
+
+
+def serve():
+    """The next job, in a fork of this process. Returns None at the end of the jobs."""
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            return json.loads(line)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return None
+
+
+def become(job, base):
+    """Makes this process what a new one would be. Returns its code, to be run as __main__, and the namespace of that."""
+    for descriptor, (path, flags) in enumerate([(os.devnull, os.O_RDONLY), *((path, os.O_WRONLY | os.O_APPEND) for path in job["said"])]):
+        opened = os.open(path, flags)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    os.chdir(job["cwd"])
+    for name in set(os.environ) - set(job["env"]):
+        del os.environ[name]
+    os.environ.update(job["env"])
+    first, *arguments = job["command"]
+    module = types.ModuleType("__main__")
+    if first == "-c":
+        text, name, place = arguments[0], "<string>", ""
+        sys.argv = ["-c", *arguments[1:]]
+    else:
+        text, name, place = pathlib.Path(first).read_text(), first, os.path.dirname(first)
+        module.__file__ = first
+        sys.argv = job["command"]
+    sys.modules["torch"].seed()  # a new process draws its own
+    sys.path[:] = [place, *filter(None, job["env"].get(PATH, "").split(os.pathsep)), *base]
+    sys.modules["__main__"] = module
+    return compile(text, name, "exec"), module.__dict__
+
+
+def main():
+    import torch  # noqa: F401
+
+    own = {os.path.dirname(os.path.abspath(__file__)), *os.environ.get(PATH, "").split(os.pathsep)}
+    base = [entry for entry in sys.path if entry not in own]
+    job = serve()
+    return job and become(job, base)
+
+
+if __name__ == "__main__":
+    program = main()
+    if program:  # here, outside of any function: what the program leaves to the interpreter's end happens as it ever does
+        exec(*program)

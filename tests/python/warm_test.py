@@ -1,0 +1,83 @@
+"""A program in a fork of warm.py's process sees and does what it would in a process of its own."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import warm
+
+SEES = """
+import atexit, json, multiprocessing, os, sys, threading
+seen = {"argv": sys.argv[1:], "cwd": os.getcwd(), "name": __name__, "file": globals().get("__file__"), "env": sorted(os.environ.items()),
+        "path": sys.path, "main": vars(sys.modules["__main__"]) is globals(), "input": sys.stdin.read(), "late": threading.active_count(),
+        "start": multiprocessing.get_start_method()}
+print(json.dumps(seen))
+print("error", file=sys.stderr)
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (__import__("time").sleep(0.05), print("thread"))).start()
+"""
+
+
+def both(command, cwd, **more):
+    env = {**os.environ, **more}
+    cold = subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    return cold, warm.run(command, cwd, env)
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_what_a_program_sees_is_the_same(tmp_path, as_file):
+    (tmp_path / "sees.py").write_text(SEES)
+    first = [str(tmp_path / "sees.py")] if as_file else ["-c", SEES]
+    cold, done = both([*first, "one", "two words"], tmp_path, ADDED="1", PYTHONPATH=f"{tmp_path}/x:{os.environ.get('PYTHONPATH', '')}")
+    assert done.returncode == cold.returncode == 0, done.stderr
+    assert (done.stdout, done.stderr) == (cold.stdout, cold.stderr)
+
+
+@pytest.mark.parametrize("code, status", [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os._exit(7)", 7),
+                                          ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL), ("x = ", 1)])  # fmt: skip
+def test_the_end_is_the_same(tmp_path, code, status):
+    cold, done = both(["-c", code], tmp_path)
+    assert done.returncode == cold.returncode == status
+    assert done.stderr.splitlines()[-1:] == cold.stderr.splitlines()[-1:]
+
+
+def test_torch_is_there_and_nothing_of_ours(tmp_path):
+    code = 'import sys; print("torch" in sys.modules, "plumbline" in sys.modules, "warm" in sys.modules)'
+    assert warm.run(["-c", code], tmp_path, os.environ).stdout == "True False False\n"
+
+
+def test_nothing_is_left_for_the_next_program(tmp_path):
+    warm.run(["-c", "import os, random; random.left = 1; os.environ['LEFT'] = '1'"], tmp_path, os.environ)
+    code = "import os, random, torch; print(hasattr(random, 'left'), 'LEFT' in os.environ, torch.initial_seed())"
+    first, second = (warm.run(["-c", code], tmp_path, os.environ).stdout.split() for _ in range(2))
+    assert first[:2] == second[:2] == ["False", "False"] and first[2] != second[2]
+
+
+def test_ranks_may_be_spawned(tmp_path):
+    script = tmp_path / "ranks.py"
+    script.write_text("import os, torch.multiprocessing as mp\n"
+                      "def rank(r): os.write(1, f'rank {r}\\n'.encode())\n"
+                      "if __name__ == '__main__': mp.spawn(rank, nprocs=2)\n")  # fmt: skip
+    done = warm.run([script], tmp_path, os.environ)
+    assert sorted(done.stdout.splitlines()) == ["rank 0", "rank 1"], done.stderr
+
+
+def test_what_is_read_at_the_start_needs_a_process_of_its_own(tmp_path):
+    code = 'import sys; print(sys.flags.no_user_site, "torch" in sys.modules)'
+    assert warm.run(["-c", code], tmp_path, {**os.environ, "PYTHONNOUSERSITE": "1"}).stdout == "1 False\n"
+
+
+def test_a_program_that_hangs_is_ended(tmp_path):
+    code = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
+    with pytest.raises(subprocess.TimeoutExpired):
+        warm.run(["-c", code], tmp_path, os.environ, timeout=4)
+    process = pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    until = time.monotonic() + 60
+    while process.exists() and process.read_text().rpartition(")")[2].split()[0] not in "ZX":  # a busy machine ends it later
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert warm.run(["-c", "print(1)"], tmp_path, os.environ).stdout == "1\n"
