@@ -95,6 +95,11 @@ std::optional<SeriesRole> BoosterRole(std::string_view name) {
     return RoleOfSet(SetIn(text.substr(0, of)), text.substr(of + kOf.size()), true);
   if (const size_t at = text.find('-'); at != std::string_view::npos)
     return RoleOfSet(SetIn(text.substr(0, at)), text.substr(at + 1), false);
+  // LightGBM's own program: "training l2", "valid_1 l2".
+  if (const size_t at = text.find(' '); at != std::string_view::npos) {
+    const std::string_view metric = text.substr(at + 1);
+    if (IsError(metric, true)) return RoleOfSet(SetIn(text.substr(0, at)), metric, true);
+  }
   const bool test = text.starts_with(kTest);
   const size_t set = test ? kTest.size() : text.starts_with(kLearn) ? kLearn.size() : 0;
   if (!IsOne(text.substr(set), kAlone)) return std::nullopt;

@@ -24,4 +24,9 @@ uint32_t ColumnNames::Of(PointSink* sink, std::string_view prefix, std::string_v
   return column;
 }
 
+uint32_t ColumnNames::Find(std::string_view name) const {
+  const auto at = index_.find(std::string(name));
+  return at == index_.end() ? PointSink::kNoColumn : entries_[at->second].column;
+}
+
 }  // namespace plumbline::audit

@@ -19,6 +19,8 @@ class ColumnNames {
   void Begin() { next_ = 0; }
   // The column of `prefix` + `name`.
   uint32_t Of(PointSink* sink, std::string_view prefix, std::string_view name);
+  // The same, if a record had it; kNoColumn: none had.
+  uint32_t Find(std::string_view name) const;
 
  private:
   struct Entry {

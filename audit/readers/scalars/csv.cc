@@ -201,6 +201,8 @@ class CsvFile : public TextPointFile {
   void SetColumns(std::vector<std::string> names) {
     columns_.clear();
     names.resize(std::min(names.size(), kMostCells));
+    unnamed_first_ = !names.empty() && names[0].empty();
+    if (unnamed_first_) names[0] = "Unnamed: 0";  // as pandas reads its own index
     std::map<std::string, size_t> seen;
     std::string twice;
     for (std::string& name : names) {
@@ -240,7 +242,13 @@ class CsvFile : public TextPointFile {
   // The step's column is chosen by what has been seen; then those rows are read.
   void Decide(PointSink* sink) {
     std::optional<std::string> best = choice_.Best();
-    if (!best && nameless_) best = columns_[0].name;
+    if (!best && (nameless_ || unnamed_first_)) best = columns_[0].name;
+    if (!best && RisingTime() != nullptr) {
+      counted_ = report().steps_are_rows = true;
+      report().Note("expected a column of steps, found " + Quoted(PlainName(RisingTime()->name)) +
+                    ", which rises: steps are the numbers of rows, from 1");
+      best = "";
+    }
     if (!best) {
       state_ = State::kRefused;
       Refuse(header_at_,
@@ -261,6 +269,22 @@ class CsvFile : public TextPointFile {
       TakeRow({row.text, row.offset, row.ended}, sink);
   }
 
+  // A column of times, in which the rows are in order; nullptr: there is none.
+  const ColumnOf* RisingTime() const {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (!IsTimeName(columns_[i].name)) continue;
+      double last = -1;
+      const bool rises = std::all_of(waiting_.begin(), waiting_.end(), [&](const Waiting& row) {
+        const std::vector<std::string> cells = SplitRow(row.text, separator_);
+        const auto value =
+            i < cells.size() ? CellNumber(cells[i], separator_, false) : std::nullopt;
+        return value && *value > std::exchange(last, *value);
+      });
+      if (rises) return &columns_[i];
+    }
+    return nullptr;
+  }
+
   std::string ColumnList() const {
     std::string list;
     for (const ColumnOf& c : columns_) list += (list.empty() ? "" : ", ") + PlainName(c.name);
@@ -276,7 +300,7 @@ class CsvFile : public TextPointFile {
                      columns_[1].name == "Step" && columns_[2].name == "Value";
     bool any_step = false;
     for (ColumnOf& c : columns_) {
-      c.step = !any_step && c.name == step_name_;
+      c.step = !any_step && !counted_ && c.name == step_name_;
       any_step |= c.step;
       c.epoch = !epoch_name_.empty() && c.name == epoch_name_;
       c.skipped = c.step || c.name.empty() || IsRange(c.name) || (tag && &c == &columns_[0]);
@@ -332,7 +356,9 @@ class CsvFile : public TextPointFile {
     epoch_.reset();
     odd_in_row_ = 0;
     cut_ = false;
-    return ReadCells(row);
+    const size_t cells = ReadCells(row);
+    if (counted_) step_ = static_cast<int64_t>(report().records) + 1;
+    return cells;
   }
 
   void CountOdd(uint64_t offset) {
@@ -393,7 +419,7 @@ class CsvFile : public TextPointFile {
 
   // Whoever appends to a table of an earlier process writes the header again.
   bool IsHeaderAgain(const Row& row, PointSink* sink) {
-    if (nameless_ || row.text.find(step_name_) == std::string_view::npos) return false;
+    if (nameless_ || counted_ || row.text.find(step_name_) == std::string_view::npos) return false;
     std::vector<std::string> cells = SplitRow(row.text, separator_);
     if (std::find(cells.begin(), cells.end(), step_name_) == cells.end()) return false;
     if (!row.ended) return true;
@@ -406,6 +432,8 @@ class CsvFile : public TextPointFile {
   State state_ = State::kHeader;
   char separator_ = 0;
   bool nameless_ = false;
+  bool unnamed_first_ = false;  // the first column has no name: an index
+  bool counted_ = false;        // no column has the step: rows are counted
   uint64_t header_at_ = 0;
   std::vector<ColumnOf> columns_;
   StepChoice choice_;

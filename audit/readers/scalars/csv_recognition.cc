@@ -1,10 +1,13 @@
 #include "audit/readers/scalars/csv_recognition.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "analysis/role/role.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/input/reader.h"
 #include "audit/readers/scalars/csv_row.h"
@@ -52,6 +55,31 @@ std::optional<FirstRows> RowsOf(std::string_view text, bool all) {
   return separator == 0 ? std::nullopt : std::optional(std::move(table));
 }
 
+// The values of a column are whole or times, and each is above the one before.
+bool Rises(const FirstRows& table, size_t column, bool whole) {
+  double last = -1;
+  return table.rows.size() > 1 &&
+         std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+           const auto value =
+               column < row.size() ? CellNumber(row[column], table.separator, false) : std::nullopt;
+           return value && (!whole || IsWhole(*value)) && *value > std::exchange(last, *value);
+         });
+}
+
+// No column has the step, but the first is an index (pandas), or one has the time.
+bool HasOrder(const FirstRows& table) {
+  if (table.header[0].empty() && Rises(table, 0, true)) return true;
+  for (size_t i = 0; i < table.header.size(); ++i) {
+    if (IsTimeName(table.header[i]) && Rises(table, i, false)) return true;
+  }
+  return false;
+}
+
+bool HasLoss(const FirstRows& table) {
+  return std::any_of(table.header.begin(), table.header.end(),
+                     [](const std::string& name) { return RoleByName(name) == SeriesRole::kLoss; });
+}
+
 bool LooksLikeScalars(const FirstRows& table, const std::string& step) {
   StepChoice choice(step);
   size_t fitting = 0, valued = 0;
@@ -74,11 +102,21 @@ bool LooksLikeScalars(const FirstRows& table, const std::string& step) {
     valued += other ? 1 : 0;
   }
   const std::optional<std::string> best = choice.Best();
+  if (!best && step.empty() && HasLoss(table) && HasOrder(table))
+    return 2 * fitting >= table.rows.size();
   if (!best || (IsEpochName(*best) && !training)) return false;
   return valued > 0 && 2 * fitting >= table.rows.size();
 }
 
 }  // namespace
+
+bool IsTimeName(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"time",      "wall time", "wall_time", "walltime",
+                                                "timestamp", "elapsed",   "_timestamp"};
+  std::string lower(name.substr(0, 16));
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
+}
 
 bool IsCsv(std::string_view path, std::string_view head) { return IsCsv(path, head, ""); }
 

@@ -15,4 +15,7 @@ bool IsCsv(std::string_view path, std::string_view head);
 // The same where the user says what the column of steps is called.
 bool IsCsv(std::string_view path, std::string_view head, const std::string& step);
 
+// "Time", "wall_time", "timestamp": a column that orders rows where none has their step.
+bool IsTimeName(std::string_view name);
+
 }  // namespace plumbline::audit

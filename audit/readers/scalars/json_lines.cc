@@ -1,6 +1,7 @@
 // Scalars as JSON: an object a line, or one document, which is a list of objects, or an object
 // whose `log_history` is one (Hugging Face's trainer_state.json).
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/json_cursor.h"
 #include "audit/readers/scalars/column_names.h"
+#include "audit/readers/scalars/emptied_keys.h"
 #include "audit/readers/scalars/json_recognition.h"
 #include "audit/readers/scalars/json_record.h"
 #include "audit/readers/scalars/number_text.h"
@@ -59,6 +61,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     if (shape_ == Shape::kDocument) TakeDocument(sink);
     Pause(sink);
     document_ = {};
+    emptied_.Report(&report());
     if (twice_ > 0)
       report().Note("expected an object to have a key once, found " + std::to_string(twice_) +
                     " that one has twice, the first " + Quoted(PlainName(twice_name_)) +
@@ -73,6 +76,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   struct Waiting {
     uint64_t offset;
     std::vector<std::pair<std::string, double>> members;
+    std::string label;
   };
   struct Value {
     uint32_t column;
@@ -223,11 +227,12 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     const uint64_t offset = base + cursor->offset();
     sink_ = sink;
     members_.clear();
+    label_.clear();
     BeginObject();
     JsonShape shape;
     if (!record_.Read(cursor, text, this, &shape)) return;
     if (!decided_) {
-      waiting_.push_back({offset, std::exchange(members_, {})});
+      waiting_.push_back({offset, std::exchange(members_, {}), label_});
       if (waiting_.size() == kLookObjects) Decide(sink);
     } else {
       Emit(sink);
@@ -238,6 +243,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     values_.clear();
     step_.reset();
     epoch_.reset();
+    labelled_.reset();
     names_.Begin();
     ++object_;
   }
@@ -251,9 +257,27 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
     } else {
       if (name == epoch_name_ && IsWhole(value)) epoch_ = static_cast<int64_t>(value);
+      if (name == kLabelled) {
+        labelled_ = value;
+        return;
+      }
       values_.push_back({names_.Of(sink_, "", name), value});
       CountTwice(values_.back().column, name);
     }
+  }
+
+  // {"metric": "train_loss", "value": 2.5, "step": 1}: the series' name.
+  void TakeText(std::string_view name, std::string_view text) override {
+    static constexpr std::string_view kLabels[] = {"metric", "key", "name", "tag"};
+    constexpr size_t kLongest = 96;
+    if (text.empty() || text.size() > kLongest || text.find('\\') != std::string_view::npos) return;
+    if (std::find(std::begin(kLabels), std::end(kLabels), name) != std::end(kLabels)) label_ = text;
+  }
+
+  void TakeNull(std::string_view name) override {
+    if (!decided_) return;
+    const uint32_t column = names_.Find(name);
+    if (column != PointSink::kNoColumn) emptied_.Null(column, name);
   }
 
   void CountTwice(uint32_t column, std::string_view name) {
@@ -295,18 +319,26 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     for (const Waiting& waiting : std::exchange(waiting_, {})) {
       BeginObject();
       for (const auto& [name, value] : waiting.members) Take(name, value);
+      label_ = waiting.label;
       Emit(sink);
     }
   }
 
   void Emit(PointSink* sink) {
+    if (labelled_)
+      values_.push_back({names_.Of(sink, "", label_.empty() ? kLabelled : label_), *labelled_});
     if (values_.empty()) return;
     ++report().records;
     if (!step_) sink->Unplaced(values_.size());
     if (!step_) return;
     const int64_t step = epoch_name_.empty() ? *step_ : epoch_steps_.Of(*step_, epoch_);
-    for (const Value& v : values_) sink->Add(step, v.column, v.value);
+    for (const Value& v : values_) {
+      sink->Add(step, v.column, v.value);
+      emptied_.Value(v.column, step);
+    }
   }
+
+  static constexpr std::string_view kLabelled = "value";
 
   Shape shape_ = Shape::kUnknown;
   StepChoice choice_;
@@ -323,6 +355,9 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   std::vector<std::pair<std::string, double>> members_;
   std::vector<Value> values_;
   std::optional<int64_t> step_, epoch_;
+  std::string label_;  // the name that it gives its "value"
+  std::optional<double> labelled_;
+  EmptiedKeys emptied_;
   uint64_t object_ = 0;            // its number
   std::vector<uint64_t> seen_in_;  // by column: the newest object that has it
   uint64_t twice_ = 0;             // keys that an object has twice

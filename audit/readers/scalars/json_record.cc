@@ -53,9 +53,12 @@ bool JsonRecord::Value(JsonCursor* cursor, std::string_view text, Taker* taker, 
     case Kind::kWord: {
       const size_t begin = cursor->offset();
       if (!cursor->Skip()) return false;
-      if (const auto word = NumberOf(text.substr(begin, cursor->offset() - begin))) {
+      const std::string_view said = text.substr(begin, cursor->offset() - begin);
+      if (const auto word = NumberOf(said)) {
         ++shape->numbers;
         taker->Take(name_, *word);
+      } else if (said == "null") {
+        taker->TakeNull(name_);
       }
       return true;
     }
@@ -89,7 +92,7 @@ bool JsonRecord::Text(JsonCursor* cursor, std::string_view text, Taker* taker, J
     }
   }
   ++shape->texts;
-  taker->TakeText(name_);
+  taker->TakeText(name_, inside);
   return true;
 }
 

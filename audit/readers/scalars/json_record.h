@@ -24,7 +24,9 @@ class JsonRecord {
    public:
     virtual ~Taker() = default;
     virtual void Take(std::string_view name, double value) = 0;
-    virtual void TakeText(std::string_view /*name*/) {}  // it has a text that is no number
+    // It has a text that is no number; `text` as it is escaped.
+    virtual void TakeText(std::string_view /*name*/, std::string_view /*text*/) {}
+    virtual void TakeNull(std::string_view /*name*/) {}
   };
 
   // False: the cursor says why. Names begin with `prefix`, where there is one.

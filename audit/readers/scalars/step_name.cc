@@ -130,7 +130,10 @@ static bool FindTrainingWord(std::string_view name) {
       return true;
     begin = end;
   }
-  return IsOfBooster(name);
+  if (IsOfBooster(name)) return true;
+  const SeriesRole role = RoleByName(name);
+  return role == SeriesRole::kLoss || role == SeriesRole::kEvaluationLoss ||
+         role == SeriesRole::kAuxiliaryLoss;
 }
 
 bool HasTrainingWord(std::string_view name) {
@@ -139,8 +142,9 @@ bool HasTrainingWord(std::string_view name) {
 }
 
 bool IsNestedStep(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"step", "global_step",  "iteration",
-                                                "iter", "current_step", "trainer_step"};
+  static constexpr std::string_view kNames[] = {"step",         "global_step",  "iteration",
+                                                "iter",         "current_step", "trainer_step",
+                                                "batches_seen", "step_num"};
   const size_t slash = name.rfind('/');
   if (slash == std::string_view::npos || StepNameRank(name) >= 0) return false;
   const std::string last = Lower(name.substr(slash + 1));

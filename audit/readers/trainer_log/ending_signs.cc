@@ -5,7 +5,7 @@
 #include <iterator>
 #include <system_error>
 
-#include "audit/readers/trainer_log/log_bytes.h"
+#include "audit/readers/log_text/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {

@@ -3,13 +3,24 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <system_error>
 
+#include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
-#include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_counter.h"
 
 namespace plumbline::audit {
+
+// Of the bracket at `open`, others within it passed.
+static size_t ClosingBracket(std::string_view text, size_t open) {
+  int depth = 0;
+  for (size_t at = open; at < text.size(); ++at) {
+    if (text[at] == '[') ++depth;
+    if (text[at] == ']' && --depth == 0) return at;
+  }
+  return text.find(']', open);
+}
 
 bool ReadBar(std::string_view line, LogMark* mark, std::string_view* inside) {
   const size_t bar = line.find('|', mark->begin + 2);
@@ -24,10 +35,30 @@ bool ReadBar(std::string_view line, LogMark* mark, std::string_view* inside) {
   if (!step || !total || !IsWhole(*step) || !IsWhole(*total)) return false;
   mark->step = static_cast<int64_t>(*step);
   mark->total = static_cast<int64_t>(*total);
-  const size_t close = rest.find(']', open);
+  const size_t close = ClosingBracket(rest, open);
   *inside = rest.substr(open + 1, close == std::string_view::npos ? close : close - open - 1);
   mark->end = close == std::string_view::npos ? line.size() : bar + 1 + close + 1;
   return true;
+}
+
+// "12s - loss: 2.5" of older Keras, "1234ms 45us/step - loss=2.5" of TensorFlow.js: where the signs
+// begin; 0: no such thing.
+static size_t TimeTaken(std::string_view line) {
+  size_t at = 0;
+  while (at < line.size() && IsPairDigit(line[at])) ++at;
+  if (at == 0 || at == line.size()) return 0;
+  const std::string_view rest = line.substr(at);
+  const bool unit = rest.starts_with("s ") || rest.starts_with("ms ");
+  const size_t dash = unit ? rest.find("- ") : std::string_view::npos;
+  return dash != std::string_view::npos && dash <= 24 && rest[dash - 1] == ' ' ? at + dash : 0;
+}
+
+// Redraws of a bar that nothing parts, as they are copied from a notebook: "1/782 \u2501... - loss:
+// 2.4782/782 \u2501... - loss: 2.3". Where the last one's "782/782" ends; 0: there is none.
+static size_t LastRedraw(std::string_view line, int64_t total) {
+  const std::string whole = std::to_string(total);
+  const size_t at = line.rfind(whole + "/" + whole + " \u2501");
+  return at == std::string_view::npos ? 0 : at + 2 * whole.size() + 1;
 }
 
 size_t EpochDone(std::string_view line) {
@@ -35,12 +66,14 @@ size_t EpochDone(std::string_view line) {
   const char* to = line.data() + line.size();
   const char* begin = line.data() + std::min(line.size(), line.find_first_not_of(" \b"));
   const auto first = std::from_chars(begin, to, done);
-  if (first.ec != std::errc() || first.ptr == to || *first.ptr != '/') return 0;
+  if (first.ec != std::errc()) return 0;
+  if (first.ptr == to || *first.ptr != '/') return TimeTaken(line);
   const auto second = std::from_chars(first.ptr + 1, to, total);
-  if (second.ec != std::errc() || done != total || done < 1) return 0;
+  if (second.ec != std::errc() || done > total || done < 1) return 0;
   const auto at = static_cast<size_t>(second.ptr - line.data());
   const std::string_view rest = line.substr(at);
-  return rest.starts_with(" [=") || rest.starts_with(" - ") || rest.starts_with(" \u2501") ? at : 0;
+  if (rest.starts_with(" \u2501")) return LastRedraw(line, total);
+  return done == total && (rest.starts_with(" [=") || rest.starts_with(" - ")) ? at : 0;
 }
 
 std::string_view WithoutPercent(std::string_view prefix) {

@@ -4,15 +4,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
-#include "audit/readers/trainer_log/log_words.h"
+#include "audit/readers/log_text/log_words.h"
 
 namespace plumbline::audit {
 
-// Nothing: the line has no such count. Kind kEpoch if an epoch is all that it counts.
-std::optional<LogMark> FindCounter(std::string_view line);
+// Nothing: the line has no such count. Kind kEpoch if an epoch is all that it counts. `signs`: the
+// line's (log_signs.h).
+std::optional<LogMark> FindCounter(std::string_view line, uint32_t signs);
 
 // "100%|███| 10/100 [00:01<00:10, 9.1it/s, loss=2.3]": where it stands, and what is in the
 // brackets. `mark` is that of its '%'. False: it is no bar.

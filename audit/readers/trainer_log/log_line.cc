@@ -4,65 +4,38 @@
 #include <cmath>
 #include <optional>
 
+#include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_counter.h"
+#include "audit/readers/trainer_log/log_counts.h"
+#include "audit/readers/trainer_log/log_lead.h"
 #include "audit/readers/trainer_log/log_prefix.h"
+#include "audit/readers/trainer_log/log_signs.h"
 
 namespace plumbline::audit {
 namespace {
-
-bool HasLetter(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), IsPairLetter);
-}
 
 bool HasSign(std::string_view text) {
   return text.find('=') != std::string_view::npos || text.find(':') != std::string_view::npos;
 }
 
-// "train Loss: 0.6 Acc: 0.7": the name of a split holds for the names behind it.
-void GroupBySplit(LogRecord* record) {
-  static constexpr std::string_view kSplits[] = {"train", "val", "valid", "validation", "test"};
-  std::string_view split;
-  for (LogRecord::Value& v : record->values) {
-    const auto* of =
-        std::find_if(std::begin(kSplits), std::end(kSplits),
-                     [&](std::string_view word) { return HasWordAt(v.name, 0, word); });
-    if (of != std::end(kSplits)) {
-      split = *of;
-    } else if (v.group.empty()) {
-      v.group = split;
-    }
-  }
-}
-
-// A line that announces an evaluation: "Test Error:", "Validation results:".
-bool AnnouncesEvaluation(std::string_view line) {
-  Trim(&line, kSpaces, kSpaces);
-  if (line.size() > 40 || !line.ends_with(':') || line.find_first_of("0123456789") != line.npos)
-    return false;
-  return line.starts_with("Test") || line.starts_with("test") || line.starts_with("Val") ||
-         line.starts_with("val") || line.starts_with("Eval") || line.starts_with("eval");
-}
-
 }  // namespace
 
-// Keras: "Epoch 3/10", and below it "100/100 [====] - 5s 50ms/step - loss: 0.5 - val_loss: nan".
-// The epoch is the step.
-bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record) {
-  const size_t at = EpochDone(line);
-  if (at == 0 || epoch_ < 0) return false;
-  record->mark.step = epoch_;
-  record->how = LogRecord::Step::kEpoch;
-  TakePairs(line.substr(at), ended, record);
-  return !record->values.empty();
+bool HasLetter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), IsPairLetter);
+}
+
+bool HasTraining(const LogRecord& record) {
+  return std::any_of(record.values.begin(), record.values.end(),
+                     [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
 }
 
 bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
-  line = open_dictionary_.Take(WithoutEscapes(line, &plain_));
+  line = open_dictionary_.Take(WithBars(WithoutEscapes(line, &plain_), &bars_));
+  signs_ = kNoSigns;
   if (line.empty()) return false;
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
     std::string colours;
@@ -74,9 +47,17 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
     record->mark = {};
     line = plain_;
   }
-  if (ParseLine(line, ended, record)) return KeepAbove(*record);
+  if (ParseLine(line, ended, record)) {
+    named_ |= !record->mark.nameless;
+    return KeepAbove(*record);
+  }
   if (++above_lines_ > kNearAbove) above_ = -1;
   return false;
+}
+
+uint32_t LogParser::Signs(std::string_view line) {
+  if (signs_ == kNoSigns) signs_ = SignsIn(line);
+  return signs_;
 }
 
 bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) {
@@ -113,9 +94,12 @@ bool LogParser::ParseUnmarked(std::string_view line, bool ended, LogRecord* reco
   if (Continue(line, ended, record)) return true;
   if (ParseTable(line, record)) return !record->values.empty();
   if (ParseKeras(line, ended, record)) return true;
-  if (const std::optional<LogMark> mark = FindCounter(line))
+  signs_ = SignsIn(line);
+  if (const std::optional<LogMark> mark = FindCounter(line, signs_))
     return ParseCounter(line, *mark, ended, record);
-  return ParseUnder(line, ended, record);
+  if (ParseUnder(line, ended, record)) return true;
+  const std::optional<LogMark> ratio = RatioAnywhere(line);
+  return ratio && ParseCounter(line, *ratio, ended, record);
 }
 
 void LogParser::OpenBlock(const LogRecord& record) {
@@ -140,6 +124,7 @@ bool LogParser::TakeContinued(std::string_view pairs, bool ended, LogRecord* rec
 // "    train/CrossEntropyLoss=10.9", "  | > loss: 2.3" under a line that has the step.
 bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (!continued_) return false;
+  if (listed_) return Listed(line, ended, record);
   if (wrapped_) return Wrapped(line, ended, record);
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
   const char first = line[line.find_first_not_of(" \t")];
@@ -147,7 +132,23 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
     continued_ = false;
     return false;
   }
-  return TakeContinued(line, ended, record);
+  if (!TakeContinued(line, ended, record)) return false;
+  // "  valid: loss=2.5": whose values they are.
+  const char* name = record->values[0].name.data();
+  if (name > line.data() && name < line.data() + line.size())
+    record->evaluation |= IsEvaluationHead(line.substr(0, static_cast<size_t>(name - line.data())));
+  return true;
+}
+
+// VITS: the values of the step whose number is in the list above.
+bool LogParser::Listed(std::string_view line, bool ended, LogRecord* record) {
+  continued_ = listed_ = false;
+  if (!HasSign(line) || !TakeContinued(line.substr(heading_.EndIn(line)), ended, record) ||
+      !HasTraining(*record)) {
+    record->Clear();
+    return false;
+  }
+  return true;
 }
 
 // A line that a terminal's width has cut: its name may be in the line above.
@@ -179,60 +180,17 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
   if (brace != std::string_view::npos) TakeDictionary(rest.substr(brace), ended, record);
   if (record->values.empty()) TakeAfter(rest, ended, record);
   if (mark.alone || (record->values.empty() && !HasLetter(rest))) OpenBlock(*record);
+  NameOptimum(line, record);
   return !record->values.empty();
 }
 
-// "Cost after iteration 100: 0.6487": the name stands before the step.
-void LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) {
-  constexpr std::string_view kAfter = " after";
-  std::string_view name = record->prefix;
-  Trim(&name, kSpaces, kSpaces);
-  if (!ended || !name.ends_with(kAfter) || !rest.starts_with(':')) return;
-  name.remove_suffix(kAfter.size());
-  const std::optional<double> value = NumberOf(rest.substr(1));
-  if (value && HasTrainingWord(name) && name.find(' ') == std::string_view::npos)
-    record->values.push_back({name, *value});
-}
-
-// A line that counts epochs, or batches within one.
-bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool ended,
-                             LogRecord* record) {
-  record->mark = mark;
-  record->prefix = line.substr(0, mark.begin);
-  record->how =
-      mark.kind == LogMark::Kind::kEpoch ? LogRecord::Step::kEpoch : LogRecord::Step::kSaid;
-  record->evaluation = mark.evaluation || IsEvaluationPrefix(record->prefix);
-  if (mark.epoch >= 0) {
-    headed_ = mark.alone;
-    epoch_ = mark.epoch;
-  } else if (mark.batches && headed_) {
-    record->mark.epoch = epoch_;
-  }
-  under_evaluation_ = false;
-  TakeBefore(record->prefix, record);
-  const size_t before = record->values.size();
-  const std::string_view rest = line.substr(mark.end);
-  TakeParts(rest, ended, record);
-  if (record->values.empty()) TakeAfter(rest, ended, record);
-  if (!record->evaluation && before == 0 && !record->values.empty()) {
-    const char* name = record->values[0].name.data();
-    if (name >= rest.data() && name <= rest.data() + rest.size())
-      record->evaluation =
-          IsEvaluationPrefix(rest.substr(0, static_cast<size_t>(name - rest.data())));
-  }
-  // "Test: [10/48]": of an evaluation its end counts, and it belongs to the step of the training.
-  if (record->evaluation && mark.batches) {
-    if (mark.total > 0 && mark.step + 1 < mark.total) {
-      record->evaluation_batch = !record->values.empty();
-      record->values.clear();
-      return false;
-    }
-    record->how = LogRecord::Step::kEpoch;
-    record->mark.step = std::max<int64_t>(0, epoch_);
-  }
-  const bool bare = record->values.empty() && !HasLetter(rest);
-  if (bare || mark.alone || (mark.kind == LogMark::Kind::kEpoch && before == 0)) OpenBlock(*record);
-  return !record->values.empty();
+// "At iterate    1    f=  0.69" of L-BFGS, "iter  10 value 231.1" of R: what is minimised.
+void LogParser::NameOptimum(std::string_view line, LogRecord* record) {
+  const bool lbfgs = line.starts_with("At iterate ");
+  if (record->values.empty() || !(lbfgs || line.starts_with("iter "))) return;
+  LogRecord::Value& first = record->values[0];
+  const bool alone = record->values.size() == 1;
+  if ((lbfgs && first.name == "f") || (alone && first.name == "value")) first.name = kLossName;
 }
 
 bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
@@ -242,59 +200,10 @@ bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
   const LogRow& row = table_.row();
   record->mark.step = row.step;
   record->how = row.epoch ? LogRecord::Step::kEpoch : LogRecord::Step::kSaid;
+  record->mark.batches = row.batches;
+  record->mark.epoch = row.of_epoch;
   for (const LogRow::Value& v : row.values) record->values.push_back({v.name, v.value});
   return true;
-}
-
-// "train Loss: 0.6 Acc: 0.7" below "Epoch 3/24": names and numbers alone.
-bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record) {
-  constexpr size_t kLongest = 240;
-  if (TakeEvaluationAlone(line, ended, record)) return true;
-  if (epoch_ < 0 || line.size() > kLongest) return false;
-  if (AnnouncesEvaluation(line)) {
-    under_evaluation_ = true;
-    return false;
-  }
-  std::string_view text = line;
-  static constexpr Bytes kBullets(" \t*>");
-  const bool bullet = line.find('*') < 4;
-  Trim(&text, kBullets, kSpaces);
-  if (text.empty() || !IsPairLetter(text[0]) || text.find('%') == text.size()) return false;
-  const bool test = text.starts_with("Test") || text.starts_with("test");
-  TakePairs(text, ended, record);
-  const bool training =
-      std::any_of(record->values.begin(), record->values.end(),
-                  [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
-  const bool signs = text.find(':') != std::string_view::npos ||
-                     text.find('=') != std::string_view::npos || bullet;
-  // Its first name begins the line, or follows the name of a set: "Test set: Average loss: 0.05".
-  const bool first = !record->values.empty() && record->values[0].name.data() >= text.data() &&
-                     record->values[0].name.data() < text.data() + 24;
-  if (!training || !signs || !first || !(headed_ || bullet || test || under_evaluation_)) {
-    record->values.clear();
-    record->refused = 0;
-    return false;
-  }
-  record->how = LogRecord::Step::kEpoch;
-  record->mark.step = record->mark.epoch = epoch_;
-  record->evaluation = test || bullet || under_evaluation_;
-  GroupBySplit(record);
-  return true;
-}
-
-// "val loss 4.998", a line of its own (llm.c): of the newest step.
-bool LogParser::TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record) {
-  static constexpr std::string_view kNames[] = {"val loss ", "val_loss ", "validation loss ",
-                                                "eval loss ", "test loss "};
-  Trim(&line, kSpaces, kSpaces);
-  for (const std::string_view name : kNames) {
-    if (!line.starts_with(name) || line.find(' ', name.size()) != std::string_view::npos) continue;
-    TakePairs(line, ended, record);
-    record->how = LogRecord::Step::kEpoch;
-    record->mark.step = std::max<int64_t>(0, epoch_);
-    return record->values.size() == 1;
-  }
-  return false;
 }
 
 bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
@@ -307,6 +216,7 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     TakeBefore(record->prefix, record);
     TakePairs(inside, ended || record->mark.end < line.size(), record);
     TakeGlobalStep(record);
+    TakeEpochOfBar(record);
     // The longest bar without a text before it is that of the training.
     if (record->prefix.find_first_not_of(" \t") == std::string_view::npos &&
         record->mark.total >= shown_total_) {
@@ -337,6 +247,21 @@ void LogParser::TakeGlobalStep(LogRecord* record) {
   record->mark.step = static_cast<int64_t>(at->value);
   record->how = LogRecord::Step::kSaid;
   record->values.erase(at);
+}
+
+// "3/120(t): 100%|", "[..., epoch=3/120, loss=2.5]": the epoch that the bar is of.
+void LogParser::TakeEpochOfBar(LogRecord* record) {
+  LogMark epochs;
+  const std::string_view prefix = record->prefix;
+  if (EpochInPrefix(prefix) >= 0) return;
+  if (ReadRatio(prefix, PassBlanks(prefix, 0), &epochs) > PassBlanks(prefix, 0)) {
+    record->mark.epoch = epochs.step;
+    return;
+  }
+  for (const LogRecord::Value& v : record->values) {
+    if (v.name == "epoch" && IsWhole(v.value) && v.value >= 0)
+      record->mark.epoch = static_cast<int64_t>(v.value);
+  }
 }
 
 // Names and numbers before a mark: "loss=2.5 lr=1e-4 step=10", "| loss 9.2 | num_updates 100".

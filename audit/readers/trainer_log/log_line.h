@@ -6,11 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "audit/readers/trainer_log/log_dictionary.h"
-#include "audit/readers/trainer_log/log_pairs.h"
-#include "audit/readers/trainer_log/log_table.h"
-#include "audit/readers/trainer_log/log_words.h"
-#include "audit/readers/trainer_log/log_wrapping.h"
+#include "audit/readers/log_text/log_dictionary.h"
+#include "audit/readers/log_text/log_pairs.h"
+#include "audit/readers/log_text/log_table.h"
+#include "audit/readers/log_text/log_words.h"
+#include "audit/readers/log_text/log_wrapping.h"
+#include "audit/readers/trainer_log/log_heading.h"
 
 namespace plumbline::audit {
 
@@ -48,6 +49,10 @@ struct LogRecord {
   }
 };
 
+bool HasLetter(std::string_view text);
+// True if one of its series is of a training.
+bool HasTraining(const LogRecord& record);
+
 // Lines into records. Keeps the line that continues an earlier one. Not thread-safe.
 class LogParser {
  public:
@@ -57,15 +62,23 @@ class LogParser {
   bool Parse(std::string_view line, bool ended, LogRecord* record);
   // The step of the newest bar of the training; -1: none was shown.
   int64_t shown() const { return shown_; }
+  // Which words the line has that was parsed last (log_signs.h).
+  uint32_t Signs(std::string_view line);
 
  private:
   bool ParseLine(std::string_view line, bool ended, LogRecord* record);
   bool ParseUnmarked(std::string_view line, bool ended, LogRecord* record);
   bool Continue(std::string_view line, bool ended, LogRecord* record);
   bool Wrapped(std::string_view line, bool ended, LogRecord* record);
+  bool Listed(std::string_view line, bool ended, LogRecord* record);
   bool TakeContinued(std::string_view pairs, bool ended, LogRecord* record);
   bool ParseStep(std::string_view line, bool ended, LogRecord* record);
   bool ParseCounter(std::string_view line, const LogMark& mark, bool ended, LogRecord* record);
+  bool ParseWeak(std::string_view line, bool ended, LogRecord* record);
+  bool TakeNameless(std::string_view rest, bool ended, LogRecord* record);
+  void TakeNamedBefore(std::string_view rest, bool ended, LogRecord* record);
+  static void NameOptimum(std::string_view line, LogRecord* record);
+  static void TakeEpochOfBar(LogRecord* record);
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
   bool ParseTable(std::string_view line, LogRecord* record);
@@ -82,21 +95,30 @@ class LogParser {
   void TakeDictionary(std::string_view text, bool ended, LogRecord* record);
   void OpenBlock(const LogRecord& record);
 
-  std::string plain_, inner_, joined_;
+  static constexpr std::string_view kLossName = "loss";  // of a value that has no name
+  static constexpr uint32_t kNoSigns = UINT32_MAX;
+
+  std::string plain_, inner_, joined_, bars_;
+  uint32_t signs_ = kNoSigns;
+  bool named_ = false;  // a record had series with names
   LogNames names_;
   LogDictionary dictionary_;
   OpenDictionary open_dictionary_;
   LogTable table_;
   Decimals decimals_ = Decimals::kPoint;
-  int64_t epoch_ = -1;                    // that a line began last; -1: none
-  bool headed_ = false;                   // by a line of its own: "Epoch 3/10"
+  int64_t epoch_ = -1;          // that a line began last; -1: none
+  bool headed_ = false;         // by a line of its own: "Epoch 3/10"
+  bool stamped_below_ = false;  // "epoch: 3" alone: lines with a time belong to it
+  LogHeading heading_;
   bool under_evaluation_ = false;         // "Test Error:" stands above
   static constexpr int kNearAbove = 2;    // lines
   int64_t above_ = -1;                    // the step of a line above that has nothing else
+  bool from_above_ = false;               // the record took its step from there
   int above_lines_ = 0;                   // since it
   int64_t shown_ = -1, shown_total_ = 0;  // of the bar of the training
   // A line that has the step, and what goes on below it.
   bool continued_ = false;
+  bool listed_ = false;  // by a list that has the step: the next line alone
   LogMark continued_mark_;
   LogRecord::Step continued_how_ = LogRecord::Step::kSaid;
   bool continued_evaluation_ = false;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
@@ -11,11 +12,10 @@ namespace plumbline::audit {
 
 // "Step 100 per-step time 0.6s" right above a dictionary states its step, too. Always true.
 bool LogParser::KeepAbove(const LogRecord& record) {
-  const bool training =
-      std::any_of(record.values.begin(), record.values.end(),
-                  [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
-  above_ = record.how == LogRecord::Step::kSaid && !training ? record.mark.step : -1;
   above_lines_ = 0;
+  if (std::exchange(from_above_, false)) return true;  // it may be printed twice
+  const bool above = record.how == LogRecord::Step::kSaid && !HasTraining(record);
+  above_ = above ? record.mark.step : -1;
   return true;
 }
 
@@ -23,9 +23,12 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   record->how = LogRecord::Step::kCounted;
   TakeDictionary(text, ended, record);
   // It may say its step itself.
+  constexpr int kNested = 1000;  // behind all names of a step
   int best = -1;
   for (const LogRecord::Value& v : record->values) {
-    const int rank = IsEpochName(v.name) ? -1 : StepNameRank(v.name);
+    const int rank = IsEpochName(v.name)    ? -1
+                     : IsNestedStep(v.name) ? kNested
+                                            : StepNameRank(v.name);
     if (rank < 0 || !IsWhole(v.value) || (best >= 0 && rank >= best)) continue;
     best = rank;
     record->how = LogRecord::Step::kSaid;
@@ -34,18 +37,19 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   }
   // SlowFast: {"epoch": "5/100", "iter": "50/200"}.
   for (const LogRecord::Value& v : record->values) {
-    if (!IsEpochName(v.name) || !(v.limit > 0) || record->mark.total == 0) continue;
-    record->mark.batches = true;
+    if (!IsEpochName(v.name) || !IsWhole(v.value) || v.value < 0) continue;
+    record->mark.batches |= v.limit > 0 && record->mark.total > 0;
     record->mark.epoch = static_cast<int64_t>(v.value);
   }
   std::erase_if(record->values, [](const LogRecord::Value& v) {
-    return !IsEpochName(v.name) && StepNameRank(v.name) >= 0;
+    return !IsEpochName(v.name) && (StepNameRank(v.name) >= 0 || IsNestedStep(v.name));
   });
   if (record->how == LogRecord::Step::kSaid) return !record->values.empty();
   if (IsSample()) return false;
   if (above_ >= 0) {
     record->how = LogRecord::Step::kSaid;
     record->mark.step = above_;
+    from_above_ = true;
   } else if (shown_ >= 0) {
     record->how = LogRecord::Step::kShown;
     record->mark.step = shown_;

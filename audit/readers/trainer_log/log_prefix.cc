@@ -4,9 +4,9 @@
 #include <iterator>
 #include <string>
 
+#include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/trainer_log/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {

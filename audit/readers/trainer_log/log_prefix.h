@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "audit/readers/trainer_log/log_pairs.h"
+#include "audit/readers/log_text/log_pairs.h"
 
 namespace plumbline::audit {
 

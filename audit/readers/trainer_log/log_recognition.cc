@@ -11,12 +11,12 @@
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
+#include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/log_text/log_wrapping.h"
 #include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/trainer_log/log_bytes.h"
 #include "audit/readers/trainer_log/log_line.h"
-#include "audit/readers/trainer_log/log_wrapping.h"
 #include "audit/readers/trainer_log/notebook.h"
 
 namespace plumbline::audit {
@@ -38,8 +38,8 @@ bool IsQuoted(std::string_view prefix) {
   if (first == std::string_view::npos) return false;
   prefix.remove_prefix(first);
   return prefix.starts_with('#') || prefix.starts_with("//") || prefix.starts_with("* ") ||
-         prefix.starts_with("> ") || prefix.starts_with("- ") || prefix.starts_with("print") ||
-         prefix.find("print(") != std::string_view::npos;
+         prefix.starts_with("> ") || (prefix.starts_with("- ") && prefix.size() > 2) ||
+         prefix.starts_with("print") || prefix.find("print(") != std::string_view::npos;
 }
 
 bool IsNotes(std::string_view path) {
@@ -124,6 +124,7 @@ class LogEvidence {
 
   bool IsLog() const {
     if (repeated_ >= kRepeats) return true;
+    if ((named_ || text_) && !notes_ && nameless_ >= kNameless && nameless_ >= others_) return true;
     if (notes_ || (!named_ && sentences_ > 0 && 2 * sentences_ >= others_)) return false;
     return clean_ >= (named_ || text_ ? 1 : 2);
   }
@@ -131,6 +132,7 @@ class LogEvidence {
  private:
   static constexpr size_t kRepeats = 3;      // of one line with words around its numbers
   static constexpr size_t kMostShapes = 64;  // that are compared
+  static constexpr size_t kNameless = 8;     // of "100: 2.5", the step rising
 
   // Nothing behind it could change the answer.
   bool Enough() const { return repeated_ >= kRepeats || (named_ && !notes_ && clean_ > 0); }
@@ -148,6 +150,11 @@ class LogEvidence {
         std::any_of(record_.values.begin(), record_.values.end(),
                     [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
     if (!training || IsQuoted(record_.prefix)) return;
+    if (record_.mark.nameless) {
+      nameless_ += record_.mark.step > last_nameless_ ? 1 : 0;
+      last_nameless_ = record_.mark.step;
+      return;
+    }
     std::string shape = ProseWords(WithoutNames(record_), &words, &tokens);
     clean_ += words <= (named_ ? 1u : 0u) ? 1 : 0;
     for (const LogRecord::Value& v : record_.values) shape.append(v.name).push_back('|');
@@ -166,6 +173,8 @@ class LogEvidence {
   std::map<std::string, size_t> shapes_;  // of lines that tell of training
   size_t repeated_ = 0;                   // the most frequent of them
   size_t clean_ = 0;                      // without words besides
+  size_t nameless_ = 0;                   // numbers without a name
+  int64_t last_nameless_ = -1;            // step
   size_t others_ = 0, sentences_ = 0;     // lines that tell nothing; those that are prose
 };
 

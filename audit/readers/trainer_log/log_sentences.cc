@@ -5,9 +5,9 @@
 #include <iterator>
 #include <string>
 
+#include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/log_text/log_numbers.h"
 #include "audit/readers/scalars/number_text.h"
-#include "audit/readers/trainer_log/log_bytes.h"
-#include "audit/readers/trainer_log/log_numbers.h"
 
 namespace plumbline::audit {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/log_text/log_words.h"
 #include "audit/readers/scalars/number_text.h"
-#include "audit/readers/trainer_log/log_bytes.h"
-#include "audit/readers/trainer_log/log_words.h"
 
 namespace plumbline::audit {
 namespace {
@@ -52,7 +52,7 @@ double CountAfter(std::string_view text, std::string_view words) {
   size_t begin = sign + 1;
   while (begin < line.size() && IsSpaceByte(line[begin])) ++begin;
   int64_t count = 0;
-  return ReadCount(line, begin, &count) > begin ? static_cast<double>(count) : 0;
+  return ReadLogCount(line, begin, &count) > begin ? static_cast<double>(count) : 0;
 }
 
 // Epochs of the rows that have a training loss, in order.

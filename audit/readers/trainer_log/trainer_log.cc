@@ -19,6 +19,7 @@
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_recognition.h"
 #include "audit/readers/trainer_log/log_sentences.h"
+#include "audit/readers/trainer_log/log_signs.h"
 #include "audit/readers/trainer_log/notebook.h"
 #include "audit/readers/trainer_log/row_steps.h"
 #include "audit/readers/trainer_log/step_count.h"
@@ -163,6 +164,9 @@ class TrainerLogFile : public TextPointFile {
                     absl::StrFormat("%.6g", row_steps_->steps_per_epoch()) + " steps an epoch" +
                     stride + ")");
     }
+    if (shares_ > 0)
+      report().Note(kExpected + std::to_string(shares_) +
+                    " shares that are done: a step is a thousandth of the training");
     if (of_bars_ > 0)
       report().Note(kExpected + std::to_string(of_bars_) +
                     " progress bars: a value on one may belong to the step before or after");
@@ -173,8 +177,11 @@ class TrainerLogFile : public TextPointFile {
   }
 
   void TakeSentence(std::string_view line, PointSink* sink) {
-    if (StatesResume(line)) {
+    const uint32_t signs = parser_.Signs(line);
+    if ((signs & kSignResume) != 0 && StatesResume(line)) {
       sink->Resumed();
+    } else if ((signs & kSignCapacity) == 0) {
+      return;
     } else if (const std::optional<double> limit = MemoryLimitIn(line); limit && last_step_ >= 0) {
       sink->Add(last_step_, names_.Of(sink, RankPrefix(line, sink), kMemoryLimit), *limit);
     }
@@ -199,6 +206,7 @@ class TrainerLogFile : public TextPointFile {
     if (record_.evaluation) prefix_ += kEvaluation;
     for (const LogRecord::Value& v : record_.values) columns_.push_back(ColumnOf(sink, v));
     const int64_t step = StepOfRecord();
+    shares_ += record_.mark.share ? 1 : 0;
     const bool mean = record_.how == LogRecord::Step::kEpoch && last_step_ >= 0;
     held_training_ = HasLoss(record_);
     for (size_t i = 0; i < columns_.size(); ++i) {
@@ -328,7 +336,7 @@ class TrainerLogFile : public TextPointFile {
   std::vector<bool> of_steps_;     // by column: it has values of steps, not of epochs alone
   std::string prefix_;             // of the record's series
   size_t rank_bytes_ = 0;          // of it
-  int64_t counted_ = 0, shown_ = 0, epochs_ = 0, of_epochs_ = 0, of_bars_ = 0;
+  int64_t counted_ = 0, shown_ = 0, epochs_ = 0, of_epochs_ = 0, of_bars_ = 0, shares_ = 0;
   std::optional<RowSteps> row_steps_;
   bool looked_for_totals_ = false;
   bool stated_ = false;                            // some line has a step, or one that is known

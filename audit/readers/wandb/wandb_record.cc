@@ -126,7 +126,7 @@ void WandbRecords::TakeStep(std::string_view json) {
 void WandbRecords::ReadObject(std::string_view name, std::string_view json, PointSink* sink) {
   struct Members : JsonRecord::Taker {
     void Take(std::string_view of, double value) override { numbers.emplace_back(of, value); }
-    void TakeText(std::string_view of) override {
+    void TakeText(std::string_view of, std::string_view /*text*/) override {
       constexpr std::string_view kType = "/_type";
       if (of.ends_with(kType)) media.emplace_back(of.substr(0, of.size() + 1 - kType.size()));
     }

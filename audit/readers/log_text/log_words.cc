@@ -1,9 +1,11 @@
-#include "audit/readers/trainer_log/log_words.h"
+#include "audit/readers/log_text/log_words.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <iterator>
+
+#include "audit/readers/log_text/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {
@@ -24,12 +26,12 @@ bool HasWordAt(std::string_view text, size_t at, std::string_view word) {
   return end == text.size() || !IsNameByte(text[end]);
 }
 
-size_t ReadCount(std::string_view text, size_t at, int64_t* count) {
+size_t ReadLogCount(std::string_view text, size_t at, int64_t* count) {
   const size_t begin = at;
   int64_t value = 0;
   size_t digits = 0;
   while (at < text.size()) {
-    const bool group = text[at] == ',' && digits > 0 && at + 3 < text.size() &&
+    const bool group = (text[at] == ',' || text[at] == '_') && digits > 0 && at + 3 < text.size() &&
                        IsLogDigit(text[at + 1]) && IsLogDigit(text[at + 2]) &&
                        IsLogDigit(text[at + 3]) &&
                        (at + 4 == text.size() || !IsLogDigit(text[at + 4]));
@@ -48,8 +50,10 @@ size_t ReadCount(std::string_view text, size_t at, int64_t* count) {
 namespace {
 
 // The longest first.
-constexpr std::string_view kMarkWords[] = {"iterations", "iteration", "iters",   "iter",  "it",
-                                           "steps",      "step",      "updates", "update"};
+constexpr std::string_view kMarkWords[] = {
+    "iterations", "iteration", "iterate",  "iters",    "itrs",         "iter",
+    "itr",        "it",        "steps",    "step",     "updates",      "update",
+    "step_i",     "step_num",  "step_idx", "iter_num", "step_in_epoch"};
 
 // In front of '_' or of a space these say that the number is no step, or that it is one.
 constexpr std::string_view kJoinedBefore[] = {"global_",  "train_",     "trainer_", "training_",
@@ -116,11 +120,6 @@ bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
   return before != ' ' || !IsLimitBefore(text, at);
 }
 
-size_t PassSpaces(std::string_view text, size_t at) {
-  while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
-  return at;
-}
-
 // "(train)", "(val)" behind the word.
 size_t PassMode(std::string_view text, size_t at, LogMark* mark) {
   if (at >= text.size() || text[at] != '(') return at;
@@ -158,23 +157,26 @@ bool EndsCount(std::string_view text, size_t at) {
 
 // `at` is behind the word. True: a number follows.
 bool ReadStep(std::string_view text, size_t at, LogMark* mark) {
-  at = PassSpaces(text, PassMode(text, at, mark));
+  at = PassBlanks(text, PassMode(text, at, mark));
+  // Flax's examples: "Step... (100 | Loss: 2.3".
+  if (text.substr(at, 5) == "... (") at += 5;
+  if (at + 1 < text.size() && text[at] == '#' && text[at + 1] == ':') ++at;  // dlib's "step#: 100"
   if (at < text.size() && (text[at] == ':' || text[at] == '=' || text[at] == '#'))
-    at = PassSpaces(text, at + 1);
+    at = PassBlanks(text, at + 1);
   const bool bracket = at < text.size() && text[at] == '[';
-  if (bracket) at = PassSpaces(text, at + 1);
+  if (bracket) at = PassBlanks(text, at + 1);
   const size_t number = at;
-  at = ReadCount(text, at, &mark->step);
+  at = ReadLogCount(text, at, &mark->step);
   if (at == number) return false;
-  size_t slash = PassSpaces(text, at);
+  size_t slash = PassBlanks(text, at);
   if (slash < text.size() && text[slash] == '/') {
-    const size_t total = PassSpaces(text, slash + 1);
-    const size_t end = ReadCount(text, total, &mark->total);
+    const size_t total = PassBlanks(text, slash + 1);
+    const size_t end = ReadLogCount(text, total, &mark->total);
     if (end == total) return false;
     at = end;
   }
   if (bracket) {
-    slash = PassSpaces(text, at);
+    slash = PassBlanks(text, at);
     if (slash == text.size() || text[slash] != ']') return false;
     at = slash + 1;
   }
@@ -203,6 +205,7 @@ std::optional<LogMark> StepAt(std::string_view text, size_t at) {
     if (!ReadStep(text, at + word.size(), &mark)) return std::nullopt;
     const bool opened = at > 0 && text[at - 1] == '[';
     mark.alone = opened && EndsInBracket(text, mark.end);
+    mark.batches = word == "step_in_epoch";
     return mark;
   }
   return std::nullopt;
@@ -231,7 +234,7 @@ int64_t CountBehind(std::string_view text, std::string_view word) {
            text[digits] != '\0')
       ++digits;
     int64_t count = 0;
-    if (ReadCount(text, digits, &count) > digits) return count;
+    if (ReadLogCount(text, digits, &count) > digits) return count;
   }
   return -1;
 }
@@ -263,7 +266,7 @@ LogMark GlobalOf(std::string_view line, const LogMark& first) {
 
 // "iter 564 step 141": of a micro-batch and a step the step counts.
 LogMark OptimizerOf(std::string_view line, const LogMark& first) {
-  const size_t next = PassSpaces(line, first.end);
+  const size_t next = PassBlanks(line, first.end);
   if (Small(line[first.begin]) != 'i' || !HasWordAt(line, std::min(next, line.size()), "step"))
     return first;
   return StepAt(line, next).value_or(first);
@@ -291,9 +294,9 @@ std::optional<LogMark> FindMark(std::string_view line) {
 int64_t RankInPrefix(std::string_view prefix) {
   constexpr int64_t kMostRank = 1 << 20;
   // srun --label: "  3: ..."
-  size_t at = PassSpaces(prefix, 0);
+  size_t at = PassBlanks(prefix, 0);
   int64_t rank = -1;
-  const size_t end = ReadCount(prefix, at, &rank);
+  const size_t end = ReadLogCount(prefix, at, &rank);
   const bool label =
       end > at && end + 1 < prefix.size() && prefix[end] == ':' && prefix[end + 1] == ' ';
   if (!label) rank = CountBehind(prefix, "rank");
@@ -323,6 +326,13 @@ bool IsEvaluationPrefix(std::string_view prefix) {
     }
   }
   return false;
+}
+
+bool IsEvaluationHead(std::string_view head) {
+  constexpr size_t kLongest = 24;
+  head.remove_prefix(std::min(head.size(), head.find_first_not_of(" \t-")));
+  if (head.size() > kLongest) return false;
+  return HasWordAt(head, 0, "test") || HasWordAt(head, 0, "dev") || IsEvaluationPrefix(head);
 }
 
 std::string_view WithoutEscapes(std::string_view line, std::string* scratch) {

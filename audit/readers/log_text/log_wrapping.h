@@ -15,4 +15,8 @@ std::string_view LineInJson(std::string_view line, std::string* scratch);
 // one.
 std::string_view WithoutSource(std::string_view line, bool* had);
 
+// The line with '|' for the vertical rules of boxes that rich and others draw; into *scratch where
+// there are any.
+std::string_view WithBars(std::string_view line, std::string* scratch);
+
 }  // namespace plumbline::audit

@@ -1,12 +1,14 @@
-#include "audit/readers/trainer_log/log_dictionary.h"
+#include "audit/readers/log_text/log_dictionary.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/log_text/log_words.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/trainer_log/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {
@@ -21,7 +23,35 @@ bool LogDictionary::Read(std::string_view text) {
   name_.clear();
   members_.clear();
   others_ = 0;
-  return ReadValue(0);
+  label_.clear();
+  const bool whole = ReadValue(0);
+  if (!label_.empty()) NameByLabel();
+  return whole;
+}
+
+// MLPerf's {"key": "train_loss", "value": 2.5}.
+void LogDictionary::NameByLabel() {
+  const auto value = std::find_if(members_.begin(), members_.end(),
+                                  [](const Member& member) { return member.name == "value"; });
+  if (value != members_.end()) value->name = label_;
+}
+
+// DLLogger's "step": [0, 850], an epoch and a step; [] for a summary.
+void LogDictionary::TakeList(std::string_view value, bool at_end) {
+  if (StepNameRank(name_) < 0 || IsEpochName(name_)) return;
+  constexpr size_t kMostCounts = 2;
+  int64_t counts[kMostCounts] = {};
+  size_t size = 0;
+  for (size_t at = 1; at < value.size() && size < kMostCounts;) {
+    const size_t end = ReadLogCount(value, at, &counts[size]);
+    if (end == at) break;
+    ++size;
+    at = std::min(value.find_first_not_of(", ", end), value.size());
+  }
+  if (size == 0) return;
+  Add(static_cast<double>(counts[size - 1]), at_end);
+  if (size == kMostCounts && members_.size() < kMostMembers)
+    members_.push_back({"epoch", static_cast<double>(counts[0]), at_end});
 }
 
 void LogDictionary::PassSpaces() {
@@ -135,6 +165,12 @@ bool LogDictionary::ReadOther() {
           NumberOf(value.substr(slash + 1, value.size() - slash - 2)).value_or(0);
   } else {
     static constexpr Bytes kOpens("'\"[");
+    static constexpr std::string_view kLabels[] = {"key", "metric", "name", "tag"};
+    const bool label =
+        value.size() > 2 && value.size() < kMostNameBytes && value[0] != '[' &&
+        std::find(std::begin(kLabels), std::end(kLabels), name_) != std::end(kLabels);
+    if (label && kOpens[value.front()]) label_ = value.substr(1, value.size() - 2);
+    if (value.starts_with('[')) TakeList(value, at_end);
     others_ += !value.empty() && kOpens[value.front()] ? 1 : 0;
   }
   return true;

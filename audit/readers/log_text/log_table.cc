@@ -1,13 +1,14 @@
-#include "audit/readers/trainer_log/log_table.h"
+#include "audit/readers/log_text/log_table.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
+#include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/trainer_log/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {
@@ -36,6 +37,40 @@ std::vector<std::string_view> CellsOf(std::string_view line, bool narrow) {
   return cells;
 }
 
+// All cells, empty ones at the edges too.
+std::vector<std::string_view> CellsBetweenPipes(std::string_view line) {
+  std::vector<std::string_view> cells;
+  Trim(&line, kSpaces, kSpaces);
+  if (line.starts_with('|')) line.remove_prefix(1);
+  if (line.ends_with('|')) line.remove_suffix(1);
+  while (true) {
+    const size_t pipe = line.find('|');
+    std::string_view cell = line.substr(0, pipe);
+    Trim(&cell, kSpaces, kSpaces);
+    cells.push_back(cell);
+    if (pipe == std::string_view::npos) return cells;
+    line.remove_prefix(pipe + 1);
+  }
+}
+
+// The sum of "[2.3e+00, 1.2e-01]", the parts of a loss (DeepXDE); nothing: it is none.
+std::optional<double> SumOfList(std::string_view cell) {
+  static constexpr Bytes kParting(" ,");
+  if (cell.size() < 3 || cell.front() != '[' || cell.back() != ']') return std::nullopt;
+  const char* at = cell.data() + 1;
+  const char* to = cell.data() + cell.size() - 1;
+  double sum = 0;
+  while (at != to) {
+    double value = 0;
+    const char* stop = ScanNumber(at, to, &value);
+    if (stop == at) return std::nullopt;
+    sum += value;
+    at = stop;
+    while (at != to && kParting[*at]) ++at;
+  }
+  return sum;
+}
+
 // "-----", "+----+----+", "|---|---|".
 bool IsRule(std::string_view line) {
   static constexpr Bytes kRule("-=+| \t:");
@@ -47,6 +82,7 @@ bool IsRule(std::string_view line) {
 // "3/100", "2.61G", "0.5s", "45.3%"; nothing: no number. A time ("00:12") is none.
 std::optional<double> NumberOfCell(std::string_view cell) {
   if (const std::optional<double> number = NumberOf(cell)) return number;
+  if (const std::optional<double> sum = SumOfList(cell)) return sum;
   struct Suffix {
     char letter;
     double factor;
@@ -63,7 +99,8 @@ std::optional<double> NumberOfCell(std::string_view cell) {
 
 // What a cell that is no number may be in a row of numbers.
 bool IsFiller(std::string_view cell) {
-  if (cell.empty() || cell == "-" || cell == "--" || cell == "None" || cell == "+") return true;
+  if (cell.empty() || cell == "[]" || cell == "-" || cell == "--" || cell == "None" || cell == "+")
+    return true;
   return cell.size() <= 12 && std::all_of(cell.begin(), cell.end(), [](char c) {
            return IsPairDigit(c) || c == ':' || c == '.' || c == 's' || c == 'm' || c == 'h';
          });
@@ -86,32 +123,65 @@ bool LogTable::Take(std::string_view line, bool* whole) {
     if (TakeBox(line, whole)) return true;
     if (IsRule(line)) return active();
   }
-  if (active() && (IsPairDigit(c) || c == '|')) return *whole = TakeRow(line);
-  return (IsPairLetter(c) || c == '|') && TakeHeader(line);
+  if (!heads_.empty()) {
+    const bool more = c == '|' && TakeHeaderAgain(CellsBetweenPipes(line));
+    if (!more) heads_.clear();
+    if (more) return true;
+  }
+  if (active() && (IsPairDigit(c) || c == '|') && (*whole = TakeRow(line))) return true;
+  return (IsPairLetter(c) || c == '|' || c == '#') && TakeHeader(line);
 }
 
 bool LogTable::TakeHeader(std::string_view line) {
   // Most lines are none: their first word says so.
   std::string_view word = line;
-  Trim(&word, kTableEdges, kTableEdges);
+  static constexpr Bytes kBefore(" \t|#");
+  Trim(&word, kBefore, kTableEdges);
+  const bool comment = line[line.find_first_not_of(" \t")] == '#';
+  const std::string_view text = word;
   word = word.substr(0, word.find_first_of(" \t|"));
   if (!BeginsStepName(word) && word != "Round" && word != "round") return false;
-  std::vector<std::string_view> cells = CellsOf(line, false);
-  if (cells.size() == 1) cells = CellsOf(line, true);
+  const bool piped = text.find('|') != std::string_view::npos;
+  std::vector<std::string_view> cells = CellsOf(comment ? text : line, false);
+  const bool spaced = cells[0] != "E" && !StartsHeader(cells[0]);
+  if (cells.size() == 1 || spaced) cells = CellsOf(comment ? text : line, true);
   if (cells.size() < 2 || cells.size() > kMostColumns ||
       !(StartsHeader(cells[0]) || (cells[0] == "E" && cells[1] == "#")))
     return false;
-  // spaCy: "E    #       LOSS TOK2VEC  LOSS NER  ENTS_F": an epoch, then the step.
-  const bool spacy = cells[0] == "E" && cells[1] == "#";
-  const bool training = std::any_of(cells.begin(), cells.end(), HasTrainingWord);
-  const bool names = std::all_of(cells.begin(), cells.end(), [](std::string_view cell) {
-    return !cell.empty() && cell.size() <= 48 && (IsPairLetter(cell[0]) || cell == "#") &&
-           cell.find_first_of(":=,") == std::string_view::npos;
+  if (SetColumns({cells.begin(), cells.end()})) return true;
+  // Between pipes the header may go on in the next line: "|  Mini-batch  |", "|     Loss     |".
+  if (piped) heads_.assign(cells.begin(), cells.end());
+  return piped;
+}
+
+// The line below that begins with an empty cell: each cell goes on that above it.
+bool LogTable::TakeHeaderAgain(const std::vector<std::string_view>& cells) {
+  if (cells.size() != heads_.size() || !cells[0].empty()) return false;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (cells[i].empty()) continue;
+    if (cells[i].size() > kMostNameBytes) return false;
+    heads_[i].append(heads_[i].empty() ? "" : " ").append(cells[i]);
+  }
+  SetColumns(heads_);
+  return true;
+}
+
+// False, and nothing changed, if they are no names of a table of training.
+bool LogTable::SetColumns(std::vector<std::string> names) {
+  const bool training = std::any_of(names.begin(), names.end(), HasTrainingWord);
+  const bool named = std::all_of(names.begin(), names.end(), [](std::string_view name) {
+    return !name.empty() && name.size() <= 48 && (IsPairLetter(name[0]) || name == "#") &&
+           name.substr(0, name.find(" (")).find_first_of(":=,") == std::string_view::npos;
   });
-  if (!training || !names) return false;
-  columns_.assign(cells.begin(), cells.end());
-  step_at_ = spacy ? 1 : 0;
-  epoch_ = IsEpochName(cells[0]) || cells[0] == "Round" || cells[0] == "round";
+  if (!training || !named) return false;
+  // An epoch, then what counts within it or on over it: spaCy's "E    #", "Epoch | Iteration".
+  const std::string_view second = names[1];
+  const bool two = second == "#" || IsBatchName(second) ||
+                   (IsEpochName(names[0]) && StepNameRank(second) >= 0 && !IsEpochName(second));
+  step_at_ = two ? 1 : 0;
+  batches_ = two && IsBatchName(second);
+  epoch_ = !two && (IsEpochName(names[0]) || names[0] == "Round" || names[0] == "round");
+  columns_ = std::move(names);
   return true;
 }
 
@@ -121,13 +191,18 @@ bool LogTable::TakeRow(std::string_view line) {
   if (bar != std::string_view::npos) line = line.substr(0, line.rfind(':', bar));
   std::vector<std::string_view> cells = CellsOf(line, false);
   if (cells.size() != columns_.size()) cells = CellsOf(line, true);
+  // pandas prints the number of each row in front of it.
+  if (cells.size() == columns_.size() + 1 && line.find('|') == line.npos && StepCell(cells[0]))
+    cells.erase(cells.begin());
   if (cells.size() != columns_.size()) return false;
   const std::optional<int64_t> step = StepCell(cells[step_at_]);
   if (!step) return false;
   row_.values.clear();
   row_.texts = 0;
+  const bool of_epoch = step_at_ > 0 && IsEpochName(columns_[0]);
+  row_.of_epoch = of_epoch ? StepCell(cells[0]).value_or(-1) : -1;
   for (size_t i = step_at_ == 0 ? 1 : 0; i < cells.size(); ++i) {
-    if (i == step_at_) continue;
+    if (i == step_at_ || (i == 0 && row_.of_epoch >= 0)) continue;
     const std::optional<double> number = NumberOfCell(cells[i]);
     if (!number && !IsFiller(cells[i])) return false;
     row_.texts += number || cells[i].empty() ? 0 : 1;
@@ -135,6 +210,7 @@ bool LogTable::TakeRow(std::string_view line) {
   }
   row_.step = *step;
   row_.epoch = epoch_;
+  row_.batches = batches_;
   return !row_.values.empty();
 }
 
@@ -159,6 +235,7 @@ bool LogTable::TakeBox(std::string_view line, bool* whole) {
   Trim(&name, kSpaces, kSpaces);
   Trim(&value, kSpaces, kSpaces);
   if (name.empty() || name.size() > kMostNameBytes || box_.size() == kMostBox) return false;
+  if (NumberOf(name)) return false;  // a row of a table of two columns
   if (value.empty()) {
     group_ = name.ends_with('/') ? name : std::string(name) + "/";
     return true;

@@ -22,6 +22,12 @@ struct LogMark {
   // In brackets of its own, with others of its kind or not, and nothing follows: "[step=10/100]",
   // "[step=10/100,epoch=0]".
   bool alone = false;
+  bool valued = false;        // of an epoch: "epoch: 3", as settings are written, without a total
+  bool weak = false;          // marks the line only if it has a series of training
+  bool nameless = false;      // a number without a name is all that follows: the loss
+  bool named_before = false;  // "Train loss 10 2.5": the name stands before the step
+  bool list = false;          // "[200, 0.0001]": the line below has the values
+  bool share = false;         // the step is the share that is done, in thousandths
 };
 
 // The first mark of a line; nothing: it has none.
@@ -29,7 +35,7 @@ std::optional<LogMark> FindMark(std::string_view line);
 
 // Reads "1000" or "1,000" at `at`, at most 15 digits. Returns the end; `at` itself if there is
 // none.
-size_t ReadCount(std::string_view text, size_t at, int64_t* count);
+size_t ReadLogCount(std::string_view text, size_t at, int64_t* count);
 // Case-insensitive: is `word` at `at`, and no part of a longer name behind it?
 bool HasWordAt(std::string_view text, size_t at, std::string_view word);
 // True if the word before `at` makes a setting or a limit of the count: "max epoch", "every step".
@@ -40,6 +46,8 @@ int64_t RankInPrefix(std::string_view prefix);   // -1: none
 int64_t EpochInPrefix(std::string_view prefix);  // -1: none
 // "validation loss at iteration 1000", "[eval] step 10".
 bool IsEvaluationPrefix(std::string_view prefix);
+// "Valid metrics: ", "  test: ": of a line below a heading, what stands before its first name.
+bool IsEvaluationHead(std::string_view head);
 
 // Colours and cursor movements taken out, into *scratch where there are any.
 std::string_view WithoutEscapes(std::string_view line, std::string* scratch);

@@ -1,4 +1,4 @@
-#include "audit/readers/trainer_log/log_names.h"
+#include "audit/readers/log_text/log_names.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "audit/readers/trainer_log/log_numbers.h"
+#include "audit/readers/log_text/log_numbers.h"
 
 namespace plumbline::audit {
 namespace {
@@ -41,12 +41,34 @@ bool IsSentence(std::string_view name, int most) {
 
 constexpr Bytes kNothing("");
 
+// "avg. loss [1-120]": without the range that a mean is of.
+std::string_view WithoutRange(std::string_view text) {
+  const size_t open = text.rfind(" [");
+  if (open == std::string_view::npos || open == 0) return text;
+  const std::string_view range = text.substr(open + 2);
+  const bool digits = !range.empty() && std::all_of(range.begin(), range.end(), [](char c) {
+    return IsPairDigit(c) || c == '-' || c == ']';
+  });
+  return digits && range.find('-') != std::string_view::npos ? text.substr(0, open) : text;
+}
+
+// What stands behind pictures and other signs that are no letters of a name.
+std::string_view WithoutGlyphs(std::string_view text) {
+  for (size_t at = text.size(); at > 0; --at) {
+    if (static_cast<unsigned char>(text[at - 1]) < 0x80) continue;
+    const std::string_view rest = text.substr(at);
+    if (!rest.starts_with(' ')) return text;
+    return std::any_of(rest.begin(), rest.end(), IsPairLetter) ? rest : text;
+  }
+  return text;
+}
+
 // The name in what stands before a number; empty: it is none.
 std::string_view NameIn(std::string_view text) {
-  static constexpr Bytes kLead(" \t,;|)]}.-*>:=");
+  static constexpr Bytes kLead(" \t,;|)]}[.-*>:=/");
   static constexpr Bytes kOpen(" \t([");
   static constexpr Bytes kQuotes("'\"");
-  static constexpr Bytes kTail(" \t:=('\"[");
+  static constexpr Bytes kTail(" \t:=('\"[|");
   static constexpr Bytes kNever("\"{}[]<>\\`;:=");
   Trim(&text, kLead, kOpen);
   const bool parted = !text.empty() && kSigns[text.back()];
@@ -62,6 +84,10 @@ std::string_view NameIn(std::string_view text) {
       Trim(&text, kLead, kNothing);
     }
   }
+  text = WithoutGlyphs(WithoutRange(text));
+  Trim(&text, kLead, kNothing);
+  // "loss - "
+  if (text.ends_with(" -")) text.remove_suffix(2);
   // "1234 samples/sec   Loss": two spaces part columns.
   if (const size_t columns = text.rfind("  "); columns != std::string_view::npos)
     text.remove_prefix(columns + 2);
@@ -72,6 +98,9 @@ std::string_view NameIn(std::string_view text) {
     text.remove_prefix(bracket + 1);
     Trim(&text, kLead, kNothing);
   }
+  // "(epoch 3): loss"
+  if (const size_t closed = text.rfind("): "); closed != std::string_view::npos)
+    text.remove_prefix(closed + 3);
   // "00:00:00,123-Speed"
   const size_t digits = text.find_first_not_of("0123456789");
   if (digits != std::string_view::npos && digits > 0 && text[digits] == '-')
@@ -152,8 +181,8 @@ std::string_view NameBehind(const char* from, const char* to) {
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
     return IsPairLetter(c) || IsPairDigit(c) || c == '/' || c == ' ' || c == '_';
   });
-  const bool darknet = name == "avg loss" || name == "rate";
-  return (rate || darknet) && plain && IsPairLetter(name.front()) ? name : std::string_view();
+  const bool behind = name == "avg loss" || name == "rate" || name == "cost" || name == "loss";
+  return (rate || behind) && plain && IsPairLetter(name.front()) ? name : std::string_view();
 }
 
 LogNames::Name LogNames::Of(std::string_view text) {

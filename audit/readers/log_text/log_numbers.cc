@@ -1,10 +1,11 @@
-#include "audit/readers/trainer_log/log_numbers.h"
+#include "audit/readers/log_text/log_numbers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
+#include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
-#include "audit/readers/trainer_log/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {
@@ -79,6 +80,28 @@ const char* ScanGrouped(const char* from, const char* to, double* value) {
   }
   const char* stop = ScanNumber(digits, digits + size, value);
   return stop == digits + size ? at : from;
+}
+
+const char* PassOtherPower(const char* from, const char* to, double* value) {
+  if (from == to || (*from != 'f' && *from != 'D')) return from;
+  const char* at = from + 1;
+  const bool sign = at != to && (*at == '-' || *at == '+');
+  const bool negative = sign && *at == '-';
+  if (sign) ++at;
+  if (*from == 'D' && !sign) return from;
+  int power = 0;
+  const char* first = at;
+  while (at != to && IsPairDigit(*at) && at - first < 3) power = 10 * power + (*at++ - '0');
+  if (at == first || (at != to && (IsPairLetter(*at) || IsPairDigit(*at)))) return from;
+  *value *= std::pow(10.0, negative ? -power : power);
+  return at;
+}
+
+const char* PassSpread(const char* from, const char* to) {
+  if (to - from < 3 || from[0] != '\xC2' || from[1] != '\xB1') return from;
+  double spread = 0;
+  const char* stop = ScanNumber(from + 2, to, &spread);
+  return stop == from + 2 ? from : stop;
 }
 
 const char* ScanCommaDecimal(const char* from, const char* to, double* value) {

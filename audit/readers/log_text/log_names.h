@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "audit/readers/trainer_log/log_bytes.h"
+#include "audit/readers/log_text/log_bytes.h"
 
 namespace plumbline::audit {
 

@@ -1,10 +1,10 @@
-#include "audit/readers/trainer_log/log_wrapping.h"
+#include "audit/readers/log_text/log_wrapping.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 
-#include "audit/readers/trainer_log/log_bytes.h"
+#include "audit/readers/log_text/log_bytes.h"
 
 namespace plumbline::audit {
 namespace {
@@ -107,6 +107,23 @@ std::string_view WithoutSource(std::string_view line, bool* had) {
   if (space == std::string_view::npos) return line;
   *had = true;
   return line.substr(0, line.find_last_not_of(" \t", space) + 1);
+}
+
+std::string_view WithBars(std::string_view line, std::string* scratch) {
+  constexpr std::string_view kBox = "\xE2\x94";
+  const auto is_rule = [&](size_t at) {
+    return at + 2 < line.size() && (line[at + 2] == '\x82' || line[at + 2] == '\x83');
+  };
+  size_t at = line.find('\xE2') == line.npos ? line.npos : line.find(kBox);
+  while (at != std::string_view::npos && !is_rule(at)) at = line.find(kBox, at + 2);
+  if (at == std::string_view::npos) return line;
+  scratch->clear();
+  for (size_t from = 0; from < line.size(); ++from) {
+    const bool rule = line.substr(from, 2) == kBox && is_rule(from);
+    scratch->push_back(rule ? '|' : line[from]);
+    from += rule ? 2 : 0;
+  }
+  return *scratch;
 }
 
 }  // namespace plumbline::audit

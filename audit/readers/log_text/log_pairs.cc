@@ -1,11 +1,12 @@
-#include "audit/readers/trainer_log/log_pairs.h"
+#include "audit/readers/log_text/log_pairs.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
+#include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
-#include "audit/readers/trainer_log/log_bytes.h"
+#include "audit/readers/scalars/step_name.h"
 
 namespace plumbline::audit {
 namespace {
@@ -101,6 +102,15 @@ bool ClosesName(const char* at, const char* end) {
   return end - at > 1 && *at == ')' && kSigns[at[1]];
 }
 
+// "Cur. train loss: 2.5": a series in parentheses, no remark on the number before them.
+bool HoldsSeries(std::string_view inside) {
+  const size_t sign = inside.find_first_of(":=");
+  if (sign == std::string_view::npos || sign < 4) return false;
+  std::string_view name = inside.substr(0, sign);
+  Trim(&name, kSpaces, kSpaces);
+  return IsPairLetter(inside[0]) && HasTrainingWord(name);
+}
+
 constexpr Bytes kEnds("|;,");
 constexpr Bytes kStops("0123456789+-.nNiI|;,([]\xE2");
 
@@ -127,18 +137,20 @@ bool LogPairs::TryNumber(LogPair* pair) {
     ++at_;
     return false;
   }
+  stop = PassOtherPower(stop, end_, &value);
   // "LR (group 0)=3e-4"; "(loss: 2.5): 3%" is a value.
   if (ClosesName(stop, end_) && !BehindSign(name_, at_)) {
     at_ = stop;
     return false;
   }
-  const char* unit_end = UnitEnd(stop, end_);
-  const std::string_view tight(stop, static_cast<size_t>(unit_end - stop));
+  const char* unit = PassSpread(stop, end_);
+  const char* unit_end = UnitEnd(unit, end_);
+  const std::string_view tight(unit, static_cast<size_t>(unit_end - unit));
   const bool sign = *at_ == '-' || *at_ == '+';
   const bool word = IsPairLetter(*at_) || (sign && at_ + 1 != end_ && IsPairLetter(at_[1]));
-  const UnitOf* unit = FindUnit(tight);
+  const UnitOf* known = FindUnit(tight);
   const bool fits = MayStandBehind(unit_end, end_) && tight.size() <= 24 &&
-                    (!word || tight.empty() || unit != nullptr);
+                    (!word || tight.empty() || known != nullptr);
   if (word && IsWordOfName({name_, static_cast<size_t>(at_ - name_)}, unit_end, end_)) {
     at_ = unit_end;
     return false;
@@ -153,7 +165,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   pair->value = value;
   pair->limit = 0;
   const bool limited =
-      unit == nullptr ? tight.find('/') != std::string_view::npos : unit->factor >= 1000;
+      known == nullptr ? tight.find('/') != std::string_view::npos : known->factor >= 1000;
   if (!word && limited && TakeLimit(stop, pair)) return true;
   if (!fits && !ratio) {
     // A time, a date, a version: it ends a name that a sign stands behind.
@@ -182,7 +194,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
     const UnitOf* behind = FindUnit({at_ + 1, static_cast<size_t>(far - at_ - 1)});
     static constexpr Bytes kBehindUnit(" ,;|)]");
     if (behind != nullptr && (far == end_ || kBehindUnit[*far])) {
-      unit = behind;
+      known = behind;
       at_ = far;
     }
   }
@@ -193,8 +205,8 @@ bool LogPairs::TryNumber(LogPair* pair) {
     return false;
   }
   name_ = at_;
-  if (unit != nullptr && !ratio) pair->value *= unit->factor;
-  if (nameless && name_ != begin_ && !ratio && (unit == nullptr || unit->name == "%"))
+  if (known != nullptr && !ratio) pair->value *= known->factor;
+  if (nameless && name_ != begin_ && !ratio && (known == nullptr || known->name == "%"))
     return TakeNameBehind(pair);
   pair->name = name.name;
   pair->value *= name.factor;
@@ -258,10 +270,10 @@ bool LogPairs::PassParentheses() {
   for (const char* p = name_; p != at_; ++p) {
     if (!IsSpaceByte(*p)) return false;
   }
-  if (name_ == begin_) return false;
+  if (name_ == begin_ || kEnds[name_[-1]]) return false;
   const auto room = std::min(end_ - at_, kMost);
   const void* close = std::memchr(at_, ')', static_cast<size_t>(room));
-  if (close == nullptr) return false;
+  if (close == nullptr || HoldsSeries({at_ + 1, static_cast<const char*>(close)})) return false;
   at_ = name_ = static_cast<const char*>(close) + 1;
   return true;
 }
@@ -288,13 +300,31 @@ bool LogPairs::TryWrapped(LogPair* pair) {
   return !name.name.empty();
 }
 
+// At '|': "train CrossEntropyLoss |  2.5": the part before it is the name of the number that is all
+// of the part behind it.
+bool LogPairs::NamesNext() const {
+  std::string_view part(name_, static_cast<size_t>(at_ - name_));
+  static constexpr Bytes kFront(" \t:");
+  Trim(&part, kFront, kSpaces);
+  if (part.empty() || !IsPairLetter(part[0]) || !HasTrainingWord(part)) return false;
+  const char* number = at_ + 1;
+  while (number != end_ && IsSpaceByte(*number)) ++number;
+  double value = 0;
+  const char* stop = ScanNumber(number, end_, &value);
+  if (stop == number) return false;
+  while (stop != end_ && IsSpaceByte(*stop)) ++stop;
+  return stop == end_ || *stop == '|';
+}
+
 bool LogPairs::Next(LogPair* pair) {
   while (at_ != end_) {
     const char c = *at_;
     if (!kStops[c]) {
       ++at_;
     } else if (kEnds[c]) {
-      name_ = ++at_;
+      const bool names = c == '|' && NamesNext();
+      ++at_;
+      if (!names) name_ = at_;
     } else if (c == '[' || c == ']') {
       TakeGroup();
       ++at_;

@@ -16,7 +16,9 @@ struct LogRow {
     std::string name;
     double value;
   };
-  bool epoch = false;  // the step is an epoch
+  bool epoch = false;     // the step is an epoch
+  bool batches = false;   // it counts batches of an epoch
+  int64_t of_epoch = -1;  // that the step is of; -1: not stated
   int64_t step = 0;
   std::vector<Value> values;
   size_t texts = 0;  // cells that are no numbers: times, words
@@ -42,8 +44,13 @@ class LogTable {
   bool TakeBox(std::string_view line, bool* whole);
   bool EndBox();
 
+  bool TakeHeaderAgain(const std::vector<std::string_view>& cells);
+  bool SetColumns(std::vector<std::string> names);
+
   std::vector<std::string> columns_;
+  std::vector<std::string> heads_;  // of the line before, which may be the first of a header
   bool epoch_ = false;
+  bool batches_ = false;
   size_t step_at_ = 0;  // column
   LogRow row_;
   std::vector<LogRow::Value> box_;  // since its first row

@@ -34,6 +34,8 @@ class LogDictionary {
   bool ReadKey();
   bool ReadValue(size_t depth);
   bool ReadOther();
+  void TakeList(std::string_view value, bool at_end);
+  void NameByLabel();
   std::optional<int64_t> QuotedStep(std::string_view value) const;
   bool PassText(std::string_view* inside);
   void PassSpaces();
@@ -44,6 +46,7 @@ class LogDictionary {
   std::string name_;
   std::vector<Member> members_;
   size_t others_ = 0;
+  std::string label_;  // {"key": "train_loss", "value": 2.5}: the name that it gives a value
 };
 
 // A dictionary that goes on over lines, as pprint and TensorFlow's logger print it:

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string_view>
 
-#include "audit/readers/trainer_log/log_names.h"
-#include "audit/readers/trainer_log/log_numbers.h"
+#include "audit/readers/log_text/log_names.h"
+#include "audit/readers/log_text/log_numbers.h"
 
 namespace plumbline::audit {
 
@@ -53,6 +53,7 @@ class LogPairs {
   bool PassParentheses();
   bool TakeLimit(const char* stop, LogPair* pair);
   bool TryWrapped(LogPair* pair);
+  bool NamesNext() const;
 
   const char* begin_;
   const char* at_;

@@ -17,6 +17,11 @@ const char* UnitEnd(const char* from, const char* to);
 
 // A number, with commas between its thousands or not; `from`: none.
 const char* ScanGrouped(const char* from, const char* to, double* value);
+// Behind the number that ends at `from`: the power of ten of Julia ("2.5f0", "1f-3") and Fortran
+// ("0.69D-01"). Returns where it ends, with it in *value; `from`: there is none.
+const char* PassOtherPower(const char* from, const char* to, double* value);
+// Behind the number that ends at `from`: its spread, "±0.01". `from`: there is none.
+const char* PassSpread(const char* from, const char* to);
 // "2,5", "0,0003", "4,51e-05" where commas are the decimal signs; `from`: none.
 const char* ScanCommaDecimal(const char* from, const char* to, double* value);
 

@@ -1,0 +1,27 @@
+#include "audit/readers/trainer_log/log_heading.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "audit/readers/log_text/log_bytes.h"
+
+namespace plumbline::audit {
+
+size_t LogHeading::EndIn(std::string_view line) const {
+  static constexpr std::string_view kParts[] = {": ", "] ", "- ", "| ", ") ", "  "};
+  const std::string_view prefix = prefix_;
+  size_t same = 0;
+  while (same < std::min(prefix.size(), line.size()) &&
+         (prefix[same] == line[same] || (IsPairDigit(prefix[same]) && IsPairDigit(line[same]))))
+    ++same;
+  if (same == prefix.size()) return same;
+  // The heading has signs of its own ("**** Epoch 3"): up to what parts them from the logger's.
+  size_t end = 0;
+  for (const std::string_view part : kParts) {
+    const size_t at = line.substr(0, same).rfind(part);
+    if (at != std::string_view::npos) end = std::max(end, at + part.size());
+  }
+  return end;
+}
+
+}  // namespace plumbline::audit

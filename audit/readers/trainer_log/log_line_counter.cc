@@ -1,0 +1,251 @@
+// Lines that count epochs, batches or rows, and what stands below the heading of an epoch.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <string>
+
+#include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
+#include "audit/readers/trainer_log/log_counter.h"
+#include "audit/readers/trainer_log/log_line.h"
+
+namespace plumbline::audit {
+namespace {
+
+// "train Loss: 0.6 Acc: 0.7": the name of a split holds for the names behind it.
+void GroupBySplit(LogRecord* record) {
+  static constexpr std::string_view kSplits[] = {"train", "val", "valid", "validation", "test"};
+  std::string_view split;
+  for (LogRecord::Value& v : record->values) {
+    const auto* of =
+        std::find_if(std::begin(kSplits), std::end(kSplits),
+                     [&](std::string_view word) { return HasWordAt(v.name, 0, word); });
+    if (of != std::end(kSplits)) {
+      split = *of;
+    } else if (v.group.empty()) {
+      v.group = split;
+    }
+  }
+}
+
+// A line that announces an evaluation: "Test Error:", "Validation results:".
+bool AnnouncesEvaluation(std::string_view line) {
+  Trim(&line, kSpaces, kSpaces);
+  if (line.size() > 40 || !line.ends_with(':') || line.find_first_of("0123456789") != line.npos)
+    return false;
+  return line.starts_with("Test") || line.starts_with("test") || line.starts_with("Val") ||
+         line.starts_with("val") || line.starts_with("Eval") || line.starts_with("eval");
+}
+
+// "Training average loss" of "INFO     Training average loss at": behind what parts it from the
+// logger's words, without "(for one batch)" and the last word.
+std::string_view NameBeforeStep(std::string_view prefix) {
+  static constexpr std::string_view kWords[] = {" after", " at", " for", " in", " (for", " (at"};
+  static constexpr std::string_view kParts[] = {"  ", ": ", "] ", "- ", "| ", "\t"};
+  constexpr int kMostWords = 4;
+  Trim(&prefix, kSpaces, kSpaces);
+  const auto* word = std::find_if(std::begin(kWords), std::end(kWords),
+                                  [&](std::string_view w) { return prefix.ends_with(w); });
+  if (word == std::end(kWords)) return {};
+  prefix.remove_suffix(word->size());
+  if (prefix.ends_with(')')) prefix = prefix.substr(0, prefix.rfind('('));
+  for (const std::string_view part : kParts) {
+    if (const size_t at = prefix.rfind(part); at != std::string_view::npos)
+      prefix.remove_prefix(at + part.size());
+  }
+  Trim(&prefix, kSpaces, kSpaces);
+  return std::count(prefix.begin(), prefix.end(), ' ') < kMostWords ? prefix : std::string_view();
+}
+
+// "03:22:10.5: ", "2024-05-14 03:22:10,123 ": a time at the line's beginning; 0: none.
+size_t StampEnd(std::string_view line) {
+  constexpr std::ptrdiff_t kFewestColons = 2;
+  static constexpr Bytes kStamp("0123456789-/:., T");
+  size_t end = 0;
+  while (end < line.size() && kStamp[line[end]]) ++end;
+  return std::count(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(end), ':') >=
+                 kFewestColons
+             ? end
+             : 0;
+}
+
+}  // namespace
+
+// Keras: "Epoch 3/10", and below it "100/100 [====] - 5s 50ms/step - loss: 0.5 - val_loss: nan".
+// The epoch is the step.
+bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record) {
+  const size_t at = EpochDone(line);
+  if (at == 0 || epoch_ < 0) return false;
+  record->mark.step = epoch_;
+  record->how = LogRecord::Step::kEpoch;
+  TakePairs(line.substr(at), ended, record);
+  return !record->values.empty();
+}
+
+// "Cost after iteration 100: 0.6487", "Loss after 100 steps: 0.65", "Training loss (for one batch)
+// at step 100: 2.5", "Score at iteration 10 is 2.5" (DL4J): the name stands before the step.
+void LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) {
+  static constexpr std::string_view kSays[] = {":", "=", "is "};
+  static constexpr Bytes kClosing(" \t)");
+  std::string_view name = NameBeforeStep(record->prefix);
+  if (!ended || name.empty()) return;
+  Trim(&rest, kClosing, kSpaces);
+  const auto* sign = std::find_if(std::begin(kSays), std::end(kSays),
+                                  [&](std::string_view s) { return rest.starts_with(s); });
+  if (sign == std::end(kSays)) return;
+  rest.remove_prefix(sign->size());
+  Trim(&rest, kSpaces, kSpaces);
+  const std::optional<double> value = NumberOf(rest.substr(0, rest.find_first_of(" ,")));
+  if (record->prefix.find("ScoreIterationListener") != std::string_view::npos) name = kLossName;
+  if (value && HasTrainingWord(name)) record->values.push_back({name, *value});
+}
+
+// "100/ 2000: 2.5": a number alone is the loss, in a log that names none.
+bool LogParser::TakeNameless(std::string_view rest, bool ended, LogRecord* record) {
+  static constexpr Bytes kFront(" \t:");
+  Trim(&rest, kFront, kSpaces);
+  const std::optional<double> value = named_ || !ended ? std::nullopt : NumberOf(rest);
+  if (value) record->values.push_back({kLossName, *value});
+  return value.has_value();
+}
+
+// "Train loss 10 2.5 Grad Norm 0.5": `rest` begins with the value.
+void LogParser::TakeNamedBefore(std::string_view rest, bool ended, LogRecord* record) {
+  static constexpr Bytes kFront(" \t:");
+  std::string_view name = record->prefix;
+  Trim(&name, kSpaces, kSpaces);
+  Trim(&rest, kFront, kSpaces);
+  const size_t end = std::min(rest.size(), rest.find(' '));
+  const std::optional<double> value = NumberOf(rest.substr(0, end));
+  if (value) record->values.push_back({name, *value});
+  TakePairs(rest.substr(end), ended, record);
+}
+
+// A count that no word names, or that a word names badly: a line without a series of training is
+// none.
+bool LogParser::ParseWeak(std::string_view line, bool ended, LogRecord* record) {
+  const LogMark& mark = record->mark;
+  const std::string_view rest = line.substr(mark.end);
+  if (mark.nameless) return TakeNameless(rest, ended, record);
+  TakeBefore(record->prefix, record);
+  TakePairs(rest, ended, record);
+  if (record->values.empty()) TakeAfter(rest, ended, record);
+  if (HasTraining(*record)) return true;
+  record->Clear();
+  record->line = line;
+  return false;
+}
+
+// A line that counts epochs, or batches within one.
+bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool ended,
+                             LogRecord* record) {
+  record->mark = mark;
+  record->prefix = line.substr(0, mark.begin);
+  record->how =
+      mark.kind == LogMark::Kind::kEpoch ? LogRecord::Step::kEpoch : LogRecord::Step::kSaid;
+  record->evaluation = mark.evaluation || IsEvaluationPrefix(record->prefix);
+  if (mark.weak) return ParseWeak(line, ended, record);
+  const std::string_view rest = line.substr(mark.end);
+  const bool bare = !HasLetter(rest);
+  if (mark.epoch >= 0) {
+    headed_ = mark.alone;
+    stamped_below_ = mark.valued && bare;
+    if (headed_ || mark.list) heading_.Keep(record->prefix);
+    epoch_ = mark.epoch;
+  } else if (mark.batches && headed_) {
+    record->mark.epoch = epoch_;
+  }
+  under_evaluation_ = false;
+  if (mark.list) {
+    heading_.Keep(record->prefix);
+    OpenBlock(*record);
+    listed_ = true;
+    return false;
+  }
+  if (mark.named_before) {
+    TakeNamedBefore(rest, ended, record);
+    return !record->values.empty();
+  }
+  TakeBefore(record->prefix, record);
+  const size_t before = record->values.size();
+  TakeParts(rest, ended, record);
+  if (record->values.empty()) TakeAfter(rest, ended, record);
+  if (!record->evaluation && before == 0 && !record->values.empty()) {
+    const char* name = record->values[0].name.data();
+    if (name >= rest.data() && name <= rest.data() + rest.size())
+      record->evaluation =
+          IsEvaluationPrefix(rest.substr(0, static_cast<size_t>(name - rest.data())));
+  }
+  // "Test: [10/48]": of an evaluation its end counts, and it belongs to the step of the training.
+  if (record->evaluation && mark.batches) {
+    if (mark.total > 0 && mark.step + 1 < mark.total) {
+      record->evaluation_batch = !record->values.empty();
+      record->values.clear();
+      return false;
+    }
+    record->how = LogRecord::Step::kEpoch;
+    record->mark.step = std::max<int64_t>(0, epoch_);
+  }
+  const bool heads = record->values.empty() && bare;
+  if (heads || mark.alone || (mark.kind == LogMark::Kind::kEpoch && before == 0))
+    OpenBlock(*record);
+  return !record->values.empty();
+}
+
+// "train Loss: 0.6 Acc: 0.7" below "Epoch 3/24": names and numbers alone.
+bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record) {
+  constexpr size_t kLongest = 240;
+  if (TakeEvaluationAlone(line, ended, record)) return true;
+  if (epoch_ < 0 || line.size() > kLongest) return false;
+  if (AnnouncesEvaluation(line)) {
+    under_evaluation_ = true;
+    return false;
+  }
+  std::string_view text = line;
+  // What a logger prints before the heading stands before the lines below it, too.
+  const size_t stamp = stamped_below_ ? StampEnd(line) : headed_ ? heading_.EndIn(line) : 0;
+  text.remove_prefix(stamp);
+  static constexpr Bytes kBullets(" \t*>");
+  const bool bullet = line.find('*') < 4;
+  Trim(&text, kBullets, kSpaces);
+  if (text.empty() || !IsPairLetter(text[0]) || text.find('%') == text.size()) return false;
+  const bool test = text.starts_with("Test") || text.starts_with("test");
+  TakePairs(text, ended, record);
+  const bool signs = text.find_first_of(":=|") != std::string_view::npos || bullet ||
+                     (stamp > 0 && record->values.size() == 1);
+  // Its first name begins the line, or follows the name of a set: "Test set: Average loss: 0.05".
+  const bool first = !record->values.empty() && record->values[0].name.data() >= text.data() &&
+                     record->values[0].name.data() < text.data() + 24;
+  const bool below = headed_ || bullet || test || under_evaluation_ || stamp > 0;
+  if (!HasTraining(*record) || !signs || !first || !below) {
+    record->values.clear();
+    record->refused = 0;
+    return false;
+  }
+  const std::string_view head =
+      text.substr(0, static_cast<size_t>(record->values[0].name.data() - text.data()));
+  record->how = LogRecord::Step::kEpoch;
+  record->mark.step = record->mark.epoch = epoch_;
+  record->evaluation = test || bullet || under_evaluation_ || IsEvaluationHead(head);
+  GroupBySplit(record);
+  return true;
+}
+
+// "val loss 4.998", a line of its own (llm.c): of the newest step.
+bool LogParser::TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record) {
+  static constexpr std::string_view kNames[] = {"val loss ", "val_loss ", "validation loss ",
+                                                "eval loss ", "test loss "};
+  Trim(&line, kSpaces, kSpaces);
+  for (const std::string_view name : kNames) {
+    if (!line.starts_with(name) || line.find(' ', name.size()) != std::string_view::npos) continue;
+    TakePairs(line, ended, record);
+    record->how = LogRecord::Step::kEpoch;
+    record->mark.step = std::max<int64_t>(0, epoch_);
+    return record->values.size() == 1;
+  }
+  return false;
+}
+
+}  // namespace plumbline::audit

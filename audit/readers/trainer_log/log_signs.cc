@@ -1,0 +1,70 @@
+#include "audit/readers/trainer_log/log_signs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "audit/readers/log_text/log_bytes.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kSignsFar = 1024;
+
+struct SignWord {
+  std::string_view begin;  // in lower case
+  LineSign sign;
+};
+// How the words begin, by their first letter.
+constexpr SignWord kSignWords[] = {
+    {"after", kSignAfter}, {"batch", kSignCount},   {"continuing t", kSignResume},
+    {"ep", kSignEpoch},    {"episode", kSignCount}, {"ev", kSignPhase},
+    {"gen", kSignCount},   {"i=", kSignCount},      {"loaded ch", kSignResume},
+    {"prog", kSignCount},  {"resum", kSignResume},  {"restor", kSignResume},
+    {"round", kSignCount}, {"timest", kSignCount},  {"total cap", kSignCapacity},
+    {"tr", kSignPhase},    {"te", kSignPhase},      {"va", kSignPhase}};
+
+// By first letter: where its words begin in kSignWords, one past the last for the next letter.
+constexpr std::array<uint8_t, 27> FirstWords() {
+  std::array<uint8_t, 27> first{};
+  size_t at = 0;
+  for (size_t letter = 0; letter < 26; ++letter) {
+    first[letter] = static_cast<uint8_t>(at);
+    while (at < std::size(kSignWords) &&
+           kSignWords[at].begin[0] == static_cast<char>('a' + static_cast<int>(letter)))
+      ++at;
+  }
+  first[26] = static_cast<uint8_t>(at);
+  return first;
+}
+constexpr std::array<uint8_t, 27> kFirstWords = FirstWords();
+static_assert(kFirstWords[26] == std::size(kSignWords), "sorted by first letter");
+
+bool BeginsWith(std::string_view text, std::string_view word) {
+  if (text.size() < word.size()) return false;
+  for (size_t i = 1; i < word.size(); ++i) {
+    if ((text[i] | 0x20) != (word[i] | 0x20)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+uint32_t SignsIn(std::string_view line) {
+  uint32_t signs = 0;
+  bool letter_before = false;
+  const size_t end = std::min(line.size(), kSignsFar);
+  for (size_t at = 0; at < end; ++at) {
+    const char c = line[at];
+    const bool letter = IsPairLetter(c) || c == '_';
+    if (letter && !letter_before && c != '_') {
+      const auto index = static_cast<size_t>((c | 0x20) - 'a');
+      for (size_t word = kFirstWords[index]; word < kFirstWords[index + 1]; ++word) {
+        if (BeginsWith(line.substr(at), kSignWords[word].begin)) signs |= kSignWords[word].sign;
+      }
+    }
+    letter_before = letter;
+  }
+  return signs;
+}
+
+}  // namespace plumbline::audit

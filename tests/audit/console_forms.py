@@ -1,0 +1,85 @@
+"""Runs whose losses are known, and the forms in which programs print them: a form is a name, how a row is printed, the series
+of its loss, and the step of each row. console_forms_tools.py has those of public programs, console_forms_hand.py those that
+people write."""
+
+import math
+import random
+
+NAN = float("nan")
+ROWS = 120
+ROWS_OF_AN_EPOCH = 20
+FAULT_AT = 84  # row
+
+
+class Run:
+    """A training of ROWS rows. `fault`: None, "nan" (one loss and norm) or "spike" (of eight rows)."""
+
+    def __init__(self, seed=61, fault=None):
+        rng = random.Random(seed)
+        self.rng = rng
+        self.loss, self.val, self.norm, self.rate, self.accuracy = [], [], [], [], []
+        for i in range(ROWS):
+            left = 0.8 * math.exp(-7 * i / ROWS) + 0.2 * (1 - i / ROWS)
+            self.loss.append((0.35 + 1.95 * left) * math.exp(0.04 * rng.gauss(0, 1)))
+            self.val.append((0.37 + 1.95 * left) * math.exp(0.02 * rng.gauss(0, 1)))
+            self.norm.append((0.4 + 2 * left) * math.exp(0.12 * rng.gauss(0, 1)))
+            self.rate.append(3e-4 * (1 - 0.9 * i / ROWS))
+            self.accuracy.append(min(0.99, 0.1 + 0.8 * (1 - left)))
+        if fault == "nan":
+            self.loss[FAULT_AT] = self.norm[FAULT_AT] = NAN
+        if fault == "spike":
+            for j in range(8):
+                self.loss[FAULT_AT + j] *= 1 + 2.6 * math.exp(-j / 3)
+
+
+class Form:
+    def __init__(self, row, loss, step, file, head, judged):
+        self.row, self.loss, self.step, self.file, self.head, self.judged = row, loss, step, file, head, judged
+
+    def text(self, run):
+        text = self.head + "".join(self.row(run, i) for i in range(ROWS))
+        return text if text.endswith("\n") else text + "\n"
+
+
+class Forms(dict):
+    def add(self, name, row, step, loss="loss", file="train.log", head="", judged=True, end="\n"):
+        """`row(run, i)` is printed with `end` behind it. judged: False if the loss is one side of a game, which has no spikes."""
+        assert name not in self, name
+        self[name] = Form(lambda run, i: row(run, i) + end, loss, step, file, head, judged)
+
+
+def each(distance=1, first=1):
+    """Steps that go on."""
+    return lambda i: (i + first) * distance
+
+
+def batches(distance=1, of_epoch=None):
+    """Steps that begin anew with each epoch, counted on."""
+    length = of_epoch if of_epoch is not None else ROWS_OF_AN_EPOCH * distance
+    return lambda i: i // ROWS_OF_AN_EPOCH * length + (i % ROWS_OF_AN_EPOCH + 1) * distance
+
+
+def batches_from_0(distance=1, of_epoch=None):
+    length = of_epoch if of_epoch is not None else ROWS_OF_AN_EPOCH * distance
+    return lambda i: i // ROWS_OF_AN_EPOCH * length + i % ROWS_OF_AN_EPOCH * distance
+
+
+def epoch(i):
+    """Of row i, from 0."""
+    return i // ROWS_OF_AN_EPOCH
+
+
+def batch(i):
+    """Within the epoch, from 0."""
+    return i % ROWS_OF_AN_EPOCH
+
+
+def bar(i, description="", inside=""):
+    """tqdm at row i."""
+    share = (i + 1) / ROWS
+    return (f"{description}{100 * share:3.0f}%|{'█' * int(10 * share):<10}| {i + 1}/{ROWS} "
+            f"[00:{i % 60:02d}<01:02,  1.23it/s{', ' if inside else ''}{inside}]")
+
+
+def time(i):
+    return f"2024-05-14 {3 + i // 60:02d}:{i % 60:02d}:10"

@@ -1,0 +1,88 @@
+"""plumb audit on the forms of consoles: a healthy run has no finding above a note and all its rows are read; one NaN, and a
+spike, are found in the loss at their steps."""
+
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import console_forms
+import console_forms_hand
+import console_forms_tools
+from console_forms import FAULT_AT, ROWS
+
+PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
+LONG = os.environ.get("PLUMB_LONG") == "1"
+# What is known to be read otherwise, and why.
+KNOWN = {
+    "parlai": "a header of one space and a row of its own under each line",
+    "gat": "no step and no epoch on any line",
+    "ngcf": "the loss has no name but `train`",
+    "lightgcn": "nothing parts the name from its number",
+    "tuple_of_losses": "the losses have no names but `train` and `val`",
+}
+
+
+def audit(folder, form, fault):
+    path = pathlib.Path(folder) / form.file
+    path.write_text(form.text(console_forms.Run(fault=fault)), newline="")
+    ended = subprocess.run([PLUMB, "audit", "--quiet", "--format", "json", path], capture_output=True, text=True, timeout=60)
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def steps_of(report, rule, series):
+    return [f["site"]["step_first"] for f in report["findings"] if f["rule"] == rule and series in f["site"].get("op", "")]
+
+
+def wrong(form, fault):
+    """What is wrong with the report of this run; empty: nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        status, report = audit(folder, form, fault)
+    series = {s["name"]: s["points"] for i in report["inputs"] for s in i.get("series", [])}
+    loss = max((name for name in series if form.loss in name), key=lambda name: (series[name], name == form.loss), default="")
+    above = [(f["level"], f["rule"], f["site"].get("op"), f["site"].get("step_first"))
+             for f in report["findings"] if f["level"] in ("warning", "error")]
+    if fault is None:
+        if status != 0 or above:
+            return f"status {status}, {above}"
+        read = series.get(loss, 0)  # several ranks are one series here
+        return "" if read > 0 and read % ROWS == 0 else f"{read} points of {ROWS}: {series}"
+    rule = "health/loss-non-finite" if fault == "nan" else "health/loss-spike"
+    found = steps_of(report, rule, form.loss)
+    expected = form.step(FAULT_AT)
+    if found and math.isclose(found[0], expected):
+        return ""
+    return f"{rule} in {found}, expected {expected}; {above}"
+
+
+class ConsoleForms(unittest.TestCase):
+    def check(self, forms, fault):
+        for name, form in forms.items():
+            if fault == "spike" and not form.judged:
+                continue
+            with self.subTest(name, fault=fault):
+                if name in KNOWN:
+                    self.assertNotEqual(wrong(form, fault), "", "read rightly by now: take it out of KNOWN")
+                else:
+                    self.assertEqual(wrong(form, fault), "")
+
+    def test_a_nan_is_found_at_its_step(self):
+        self.check(console_forms_tools.FORMS, "nan")
+        self.check(console_forms_hand.FORMS, "nan")
+
+    def test_a_healthy_run_is_read_whole(self):
+        self.check(console_forms_tools.FORMS, None)
+        self.check(console_forms_hand.FORMS, None)
+
+    @unittest.skipUnless(LONG, "PLUMB_LONG=1")
+    def test_a_spike_is_found_at_its_step(self):
+        self.check(console_forms_tools.FORMS, "spike")
+        self.check(console_forms_hand.FORMS, "spike")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
