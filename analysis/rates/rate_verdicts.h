@@ -27,6 +27,8 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
 FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
                                  const std::string& who, const RateNeighbours& neighbours);
 FindingBuilder AnewFinding(const std::string& op, const RateAnew& anew);
+FindingBuilder RewarmedFinding(const std::string& op, const RateRewarmed& rewarmed);
+FindingBuilder LeapFinding(const std::string& op, const RateLeap& leap);
 // The rate is NaN or negative in a few steps; nullopt: it was not, or that was told.
 std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,
                                          OddRate* odd);

@@ -60,8 +60,8 @@ times, step up once or three times, grow until a first epoch ends, or fill twice
 faster and faster, begun late) that end in a full memory all are found, 90 % of them while the run goes on, the middle one when 95 to 98 % of
 its life is over; of 400 runs with such a leak that end at 65 % of the memory 85 % are found, at 80 % 98 %: the others have fewer than 60 steps, or too much noise.
 
-**Inconclusive when** no rank has 50 steps and 40 points of it behind its start, memory grows and no limit is told (a series that lies above what is told as
-its limit has none: the two are of different units), or at its noise it cannot be told whether growth slows down.
+**Inconclusive when** no rank has 50 steps and 40 points of it behind its start, memory grows by less than half and no limit is told (a series that lies above what is told as
+its limit has none: the two are of different units; growth by half and more is a note that asks for the limit), or at its noise it cannot be told whether growth slows down.
 
 **What it cannot see.** Growth that begins late, until it is half of the steps; a leak that slows down; memory that no series tells; growth in fewer than some ten
 jumps; growth under noise, or under a single fall, of more than half of it. That a file ends in the midst of a first epoch, or of a first filling that is even: such growth
@@ -93,6 +93,7 @@ constexpr double kFalseAlarmsOfCreep = 2.9e-3;  // 2 of 2,200: below 6.3 / 2200 
 constexpr int64_t kFirstLook = 64;              // points
 constexpr double kReach = 10;                   // times as many steps as it grew in
 constexpr size_t kMostMemoryCourses = 4096;
+constexpr double kMuchGrowth = 1.5;  // times: growth without a known limit that is worth a note
 
 constexpr char kFix[] =
     "Look for what keeps tensors with their graph (.item() or .detach() before anything is kept); "
@@ -230,7 +231,8 @@ class MemoryCreep : public Rule {
   struct Seen {
     std::vector<uint32_t> creeping, all;
     bool enough = false, no_limit = false, unclear = false;
-    Creep shown;  // of the one that is at its limit first, else of the first one
+    Creep shown;                     // of the one that is at its limit first, else of the first one
+    std::optional<Creep> unlimited;  // that grows most, where no limit is known
     Soonest soonest;
   };
 
@@ -279,8 +281,13 @@ class MemoryCreep : public Rule {
       seen.enough |= creep.kind != Creep::Kind::kFew;
       const bool unclear = creep.kind == Creep::Kind::kSlows && creep.unclear;
       if (creep.kind != Creep::Kind::kGrows && !unclear) continue;
-      seen.no_limit |= !(limit > 0);
-      if (!(limit > 0)) continue;
+      if (!(limit > 0)) {
+        seen.no_limit = true;
+        const bool most = !seen.unlimited || creep.growth > seen.unlimited->growth;
+        if (!unclear && most && creep.now >= kMuchGrowth * (creep.now - creep.growth))
+          seen.unlimited = creep;
+        continue;
+      }
       const double left = std::max(0.0, limit - creep.now) / creep.slope.slope;
       const auto grown = static_cast<double>(creep.last - creep.first + 1);
       if (!(left <= kReach * grown) || (near && !IsNear(grown, left))) continue;
@@ -304,6 +311,8 @@ class MemoryCreep : public Rule {
       verdict = Inconclusive(
           absl::StrFormat("few-steps: %s has fewer than %d steps, or %d points, behind its start",
                           op, Creep::kFewestSteps, Creep::kFewestPoints));
+    } else if (seen.unlimited) {
+      verdict = Unlimited(op, *seen.unlimited);
     } else if (seen.no_limit) {
       verdict = Inconclusive(absl::StrCat("no-limit: ", op, " grows, and no limit is told"));
     } else if (seen.unclear) {
@@ -344,6 +353,29 @@ class MemoryCreep : public Rule {
         .Witness("steps_left", seen.soonest.left)
         .Fix(kFix);
     Put(*found.verdict().mutable_details(), "kind", "grows");
+    return found.Take();
+  }
+
+  // Whether it matters nobody can know without the limit: a note.
+  static v1::Verdict Unlimited(const std::string& op, const Creep& creep) {
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
+    found.Title("memory grows, and no limit of it is known")
+        .Explain(absl::StrFormat("%s grew from %.4g to %.4g in steps %d to %d, %.3g times, by %.3g "
+                                 "a step (99 %% interval %.3g to %.3g), and does not slow down.",
+                                 op, creep.now - creep.growth, creep.now, creep.first, creep.last,
+                                 creep.now / (creep.now - creep.growth), creep.slope.slope,
+                                 creep.slope.low, creep.slope.high))
+        .Cause("memory-grows", 0.5)
+        .Measured("growth a step", creep.slope.slope, "")
+        .Threshold(kMuchGrowth, "times its beginning")
+        .Samples(static_cast<uint64_t>(creep.last - creep.first + 1))
+        .FalseAlarm("measured", kFalseAlarmsOfCreep)
+        .Witness("now", creep.now)
+        .Witness("growth", creep.growth)
+        .Fix(absl::StrCat("State the limit (option limit of this rule, in the unit of the values "
+                          "above), so that it is judged. ",
+                          kFix));
+    Put(*found.verdict().mutable_details(), "kind", "unlimited");
     return found.Take();
   }
 
