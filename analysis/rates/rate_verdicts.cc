@@ -221,6 +221,17 @@ FindingBuilder LeapFinding(const std::string& op, const RateLeap& l) {
   return found;
 }
 
+// ---- no finding ----
+
+v1::Verdict RateRest(const RateStem& rate, uint64_t points) {
+  if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
+  if (points < kZeroRateSteps)
+    return Inconclusive(
+        absl::StrCat("few-steps: fewer than ", kZeroRateSteps, " steps told a rate"));
+  if (rate.at_rest > 0) return Pass("the rate came to rest in the last tenth of the run");
+  return Pass("the rate did not stay at zero, and was the same on all ranks");
+}
+
 // ---- ranks that do not agree ----
 
 std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,

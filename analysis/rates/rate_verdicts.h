@@ -11,6 +11,7 @@
 #include "analysis/rates/rank_rate.h"
 #include "analysis/rates/rate_course.h"
 #include "analysis/rates/rate_neighbours.h"
+#include "analysis/rates/rate_stem.h"
 
 namespace plumbline::rules {
 
@@ -32,6 +33,8 @@ FindingBuilder LeapFinding(const std::string& op, const RateLeap& leap);
 // The rate is NaN or negative in a few steps; nullopt: it was not, or that was told.
 std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,
                                          OddRate* odd);
+// Pass or inconclusive, of a rate without a finding over so many points.
+v1::Verdict RateRest(const RateStem& rate, uint64_t points);
 FindingBuilder ApartFinding(int64_t step, const ApartRates& apart);
 FindingBuilder FasterFinding(const std::string& op, const RateFaster& faster, uint32_t world_size);
 

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
 #include "analysis/rates/rates.h"
@@ -46,10 +44,9 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
 - *Leaps.* In one step the rate is a hundred times what it was for ten points, and higher than it ever was. A warning.
 - *Begins anew with its warm-up.* The first rate of a resume is half or less of the one that it goes on from, which lay below three quarters of
   the maximum, and within 2,048 points it rises to 1.5 times that. A warning. Simulated (`tests/audit/rate_resumes.py`): none of 360 resumes that
-  go on with their schedule is accused (cosine, linear, inverse root, warm-up-stable-decay, cycles, steps); of 180 cosine, linear and inverse-root
-  schedules that begin anew 60 are found, with *starts again*: not those whose warm-up has a few points, and not those that fall back by
-  8 rows or less, which are read as repeated steps. **Known alarm:** a second phase with a warm-up of its own (continued pretraining)
-  looks the same, and so does a cycle with a warm-up that begins exactly at the resume.
+  go on with their schedule is accused (cosine, linear, inverse root, warm-up-stable-decay, cycles, steps); of 180 cosine, linear and inverse-root schedules that begin anew 60 are found, with
+  *starts again*: not those whose warm-up has a few points, or that fall back by 8 rows or less, which are read as repeated steps. **Known alarm:** a second phase with a warm-up of its own
+  (continued pretraining) looks the same, and so does a cycle with a warm-up that begins exactly at the resume.
 - *Starts again.* In the first step of a resume the rate is at least half of the maximum of the steps that the resume goes on from, though in the
   last of these it had fallen below a quarter of it. A schedule that rose so within the run is cyclic, and none; nor is a
   resume that goes back to where the rate was high. Nor is one that was at the bottom of its curve: a schedule with restarts may
@@ -205,7 +202,7 @@ class LearningRate : public Rule {
         points = std::max(points, of_rank.points);
         ranks.push_back(rank);
       }
-      v1::Verdict verdict = Rest(rate, points);
+      v1::Verdict verdict = RateRest(rate, points);
       Put(*verdict.mutable_details(), "steps", static_cast<double>(points));
       SetPlace(verdict, std::get<1>(key), rate.op, rate.step_first, rate.step_last, ranks);
       out.Add(std::move(verdict));
@@ -375,15 +372,6 @@ class LearningRate : public Rule {
     // At rest at zero is an error of its own.
     if (!rest || steps_ == 0 || rest->rate == 0) return std::nullopt;
     return compare("decays", "steps", steps_, rest->step);
-  }
-
-  static v1::Verdict Rest(const RateStem& rate, uint64_t points) {
-    if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
-    if (points < kZeroRateSteps)
-      return Inconclusive(
-          absl::StrCat("few-steps: fewer than ", kZeroRateSteps, " steps told a rate"));
-    if (rate.at_rest > 0) return Pass("the rate came to rest in the last tenth of the run");
-    return Pass("the rate did not stay at zero, and was the same on all ranks");
   }
 
   const SeriesRoles roles_;

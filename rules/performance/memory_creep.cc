@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
+#include "rules/bases/memory_words.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -89,15 +90,9 @@ constexpr RuleInfo kInfo = {"performance/memory-creep",
                             kPage,
                             kOptions};
 
-constexpr double kFalseAlarmsOfCreep = 2.9e-3;  // 2 of 2,200: below 6.3 / 2200 at 95 %
-constexpr int64_t kFirstLook = 64;              // points
-constexpr double kReach = 10;                   // times as many steps as it grew in
+constexpr int64_t kFirstLook = 64;  // points
+constexpr double kReach = 10;       // times as many steps as it grew in
 constexpr size_t kMostMemoryCourses = 4096;
-constexpr double kMuchGrowth = 1.5;  // times: growth without a known limit that is worth a note
-
-constexpr char kFix[] =
-    "Look for what keeps tensors with their graph (.item() or .detach() before anything is kept); "
-    "torch.cuda.memory._dump_snapshot() names who allocated what is still there.";
 
 // While a run goes on it is looked at sixteen times from one doubling of its steps to the next.
 int64_t NextLook(int64_t points) {
@@ -109,19 +104,6 @@ int64_t NextLook(int64_t points) {
 // Growth that went on for so long goes on for a ninth of that in nine of ten cases, if nothing is
 // known of what ends it: less room than that is left.
 bool IsNear(double grown, double left) { return 9 * left <= grown; }
-
-const char* WordsOf(const Creep& creep) {
-  switch (creep.kind) {
-    case Creep::Kind::kFell:
-      return ", it fell back by half of its growth or more";
-    case Creep::Kind::kSlows:
-      return creep.unclear ? ", it may slow down" : ", it slows down";
-    case Creep::Kind::kEnded:
-      return ", it grew and no longer does";
-    default:
-      return "";
-  }
-}
 
 class MemoryCreep : public Rule {
  public:
@@ -312,7 +294,7 @@ class MemoryCreep : public Rule {
           absl::StrFormat("few-steps: %s has fewer than %d steps, or %d points, behind its start",
                           op, Creep::kFewestSteps, Creep::kFewestPoints));
     } else if (seen.unlimited) {
-      verdict = Unlimited(op, *seen.unlimited);
+      verdict = UnlimitedMemory(op, *seen.unlimited);
     } else if (seen.no_limit) {
       verdict = Inconclusive(absl::StrCat("no-limit: ", op, " grows, and no limit is told"));
     } else if (seen.unclear) {
@@ -321,7 +303,7 @@ class MemoryCreep : public Rule {
     } else {
       verdict = Pass(absl::StrFormat(
           "%s does not grow towards its limit%s (99 %% interval %.3g to %.3g a step)", op,
-          WordsOf(shown), shown.slope.low, shown.slope.high));
+          CreepWords(shown), shown.slope.low, shown.slope.high));
     }
     SetPlace(verdict, layer, op, shown.first, std::max(shown.first, shown.last),
              seen.creeping.empty() ? seen.all : seen.creeping);
@@ -351,31 +333,8 @@ class MemoryCreep : public Rule {
         .Witness("now", creep.now)
         .Witness("limit", seen.soonest.limit)
         .Witness("steps_left", seen.soonest.left)
-        .Fix(kFix);
+        .Fix(kMemoryFix);
     Put(*found.verdict().mutable_details(), "kind", "grows");
-    return found.Take();
-  }
-
-  // Whether it matters nobody can know without the limit: a note.
-  static v1::Verdict Unlimited(const std::string& op, const Creep& creep) {
-    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
-    found.Title("memory grows, and no limit of it is known")
-        .Explain(absl::StrFormat("%s grew from %.4g to %.4g in steps %d to %d, %.3g times, by %.3g "
-                                 "a step (99 %% interval %.3g to %.3g), and does not slow down.",
-                                 op, creep.now - creep.growth, creep.now, creep.first, creep.last,
-                                 creep.now / (creep.now - creep.growth), creep.slope.slope,
-                                 creep.slope.low, creep.slope.high))
-        .Cause("memory-grows", 0.5)
-        .Measured("growth a step", creep.slope.slope, "")
-        .Threshold(kMuchGrowth, "times its beginning")
-        .Samples(static_cast<uint64_t>(creep.last - creep.first + 1))
-        .FalseAlarm("measured", kFalseAlarmsOfCreep)
-        .Witness("now", creep.now)
-        .Witness("growth", creep.growth)
-        .Fix(absl::StrCat("State the limit (option limit of this rule, in the unit of the values "
-                          "above), so that it is judged. ",
-                          kFix));
-    Put(*found.verdict().mutable_details(), "kind", "unlimited");
     return found.Take();
   }
 
@@ -401,7 +360,7 @@ class MemoryCreep : public Rule {
         .FalseAlarm("measured", kFalseAlarmsOfCreep)
         .Witness("now", seen.shown.now)
         .Witness("limit", told.limit)
-        .Fix(kFix);
+        .Fix(kMemoryFix);
     Put(*found.verdict().mutable_details(), "kind", "ended");
     v1::Verdict verdict = found.Take();
     SetPlace(verdict, layer, op, told.first, std::max(told.first, seen.shown.last),
