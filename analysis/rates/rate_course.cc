@@ -73,7 +73,7 @@ void RateCourse::Take(uint32_t attempt, uint32_t world_size, int64_t step, doubl
   if (attempt != attempt_) Resume(step);
   attempt_ = attempt;
   world_ = world_size;
-  ++points_;
+  if (++points_ == 1) Begin({step, rate});
   if (first || rate != rest_.rate) {
     left_ = rest_;
     left_for_ = first || points_ == 1 ? 0 : at_rest_;
@@ -99,6 +99,12 @@ void RateCourse::Resume(int64_t step) {
   world_before_ = world_;
   points_ = 0;
   at_rest_ = 0;
+}
+
+void RateCourse::Begin(RatePoint point) {
+  begun_ = point;
+  may_rewarm_ = !resumed_.empty() && point.rate <= kRewarmsFrom * resumed_.back().rate &&
+                resumed_.back().rate < kRewarmsBelow * HighestOf(resumed_);
 }
 
 // The newest points all; of the others each 2^n-th, so that the whole course takes bounded memory.
@@ -148,6 +154,23 @@ std::optional<RateAnew> RateCourse::Anew() const {
   if (!(recent_.back().rate >= 4 * floor) || highest_.step >= left_.step) return std::nullopt;
   if (!(floor >= kLowest * highest && floor <= highest / 4)) return std::nullopt;
   return RateAnew{highest, left_, left_for_, recent_.back()};
+}
+
+std::optional<RateRewarmed> RateCourse::Rewarmed() const {
+  if (!may_rewarm_ || recent_.empty() || points_ < 2 || points_ > kRewarmsWithin)
+    return std::nullopt;
+  const RatePoint& before = resumed_.back();
+  if (!(recent_.back().rate >= kRewarmsTo * before.rate)) return std::nullopt;
+  if (IsCyclic(resumed_)) return std::nullopt;
+  return RateRewarmed{HighestOf(resumed_), before, begun_, recent_.back()};
+}
+
+std::optional<RateLeap> RateCourse::Leap() const {
+  if (at_rest_ != 1 || left_for_ < kLeapsAfter || recent_.empty() || !(left_.rate > 0))
+    return std::nullopt;
+  const RatePoint& now = recent_.back();
+  if (!(now.rate >= kLeap * left_.rate) || now.step != highest_.step) return std::nullopt;
+  return RateLeap{left_, now};
 }
 
 // The slopes on both sides of a resume that goes on where it was, as a whole multiple.

@@ -41,6 +41,20 @@ struct RateAnew {
   RatePoint after;
 };
 
+// A resume falls far below the rate that it goes on from and rises above it again: a schedule that
+// begins anew with its warm-up.
+struct RateRewarmed {
+  double highest = 0;  // before the resume
+  RatePoint before;    // the last one that the resume goes on from
+  RatePoint lowest;    // the first one after it
+  RatePoint after;     // at which it was seen
+};
+
+// In one step the rate is a hundred times what it was, and what it ever was.
+struct RateLeap {
+  RatePoint before, after;
+};
+
 // Behind a resume the schedule runs `multiple` times as fast as before it.
 struct RateFaster {
   uint64_t multiple = 0;
@@ -57,7 +71,7 @@ class RateCourse {
 
   // The attempt's next point would be none at which Restart or Faster look.
   bool GoesOn(uint32_t attempt) const {
-    return attempt == attempt_ && points_ > 0 &&
+    return attempt == attempt_ && points_ > 0 && !(may_rewarm_ && points_ < kRewarmsWithin) &&
            (resumed_.size() < kFirstLook || points_ >= kLastLook);
   }
 
@@ -72,6 +86,12 @@ class RateCourse {
   bool JumpsFromFloor(double rate) const {
     return points_ > 0 && at_rest_ >= kFloorFor && rest_.rate > 0 && rate >= 4 * rest_.rate;
   }
+  // Of the newest point: the attempt began at half or less of the rate that it goes on from, and
+  // has risen to 1.5 times that, which was below three quarters of the maximum.
+  std::optional<RateRewarmed> Rewarmed() const;
+  // Of the newest point: a hundred times the one before it, which stood there for ten points, and
+  // the maximum of all.
+  std::optional<RateLeap> Leap() const;
   // The slopes on both sides of the resume differ by a whole multiple (to 2 %) that the world's
   // size explains, where it is known: it, a divisor of it, or its growth.
   std::optional<RateFaster> Faster() const;
@@ -86,11 +106,12 @@ class RateCourse {
 
   void Persist(Archive& a) {
     a(kept_, stride_, skipped_, recent_, resumed_, first_, highest_, rest_, attempt_, world_);
-    a(world_before_, points_, since_highest_, at_rest_, left_, left_for_);
+    a(world_before_, points_, since_highest_, at_rest_, left_, left_for_, begun_, may_rewarm_);
   }
 
  private:
   void Resume(int64_t step);
+  void Begin(RatePoint point);
   void Keep(RatePoint point);
   std::vector<RatePoint> PointsBefore(int64_t step) const;
   bool Explained(uint64_t multiple) const;
@@ -101,6 +122,10 @@ class RateCourse {
   static constexpr size_t kRecent = 128;
   static constexpr uint64_t kSettled = 10;
   static constexpr uint64_t kFloorFor = 3;
+  static constexpr double kRewarmsFrom = 0.5, kRewarmsBelow = 0.75, kRewarmsTo = 1.5;
+  static constexpr uint64_t kRewarmsWithin = 2048;  // points of the attempt
+  static constexpr double kLeap = 100;              // times the rate before
+  static constexpr uint64_t kLeapsAfter = 10;       // points of one value
 
   std::vector<RatePoint> kept_;  // every stride_-th of what was told, all attempts, by step
   uint64_t stride_ = 1;
@@ -114,9 +139,11 @@ class RateCourse {
   uint32_t world_ = 0, world_before_ = 0;  // 0: unknown
   uint64_t points_ = 0;                    // of this attempt
   uint64_t since_highest_ = 0;
-  uint64_t at_rest_ = 0;   // points of the newest value
-  RatePoint left_;         // where the value before that began
-  uint64_t left_for_ = 0;  // points of it, of this attempt
+  uint64_t at_rest_ = 0;     // points of the newest value
+  RatePoint left_;           // where the value before that began
+  uint64_t left_for_ = 0;    // points of it, of this attempt
+  RatePoint begun_;          // the attempt's first
+  bool may_rewarm_ = false;  // it began far below where the resume goes on from
 };
 
 }  // namespace plumbline::rules

@@ -176,6 +176,62 @@ FindingBuilder AnewFinding(const std::string& op, const RateAnew& a) {
   return found;
 }
 
+FindingBuilder RewarmedFinding(const std::string& op, const RateRewarmed& r) {
+  FindingBuilder found = Begun(op, r.lowest.step, r.after.step, "restart");
+  found.Title("the schedule begins anew with its warm-up after a resume")
+      .Explain(absl::StrFormat(
+          "%s is %.6g in step %d, the first of a resume, and %.6g in step %d; it had fallen from "
+          "%.6g to %.6g in step %d, which the resume goes on from.",
+          op, r.lowest.rate, r.lowest.step, r.after.rate, r.after.step, r.highest, r.before.rate,
+          r.before.step))
+      .Cause("schedule-not-restored", 0.7)
+      .Measured("rate after the resume over the rate before it", r.after.rate / r.before.rate,
+                "times")
+      .Threshold(1.5, "from half or less of the rate before the resume")
+      .Fix(
+          "Save and load the scheduler's state with the optimizer's (scheduler.state_dict()), or "
+          "give it last_epoch; if a second phase with its own warm-up is meant, nothing.")
+      .Samples(2)
+      .Witness("rate_before", r.before.rate)
+      .Witness("step_before", static_cast<double>(r.before.step))
+      .Witness("rate", r.after.rate)
+      .Witness("lowest", r.lowest.rate)
+      .Witness("highest", r.highest)
+      .Assume("the resume was to go on with the schedule, not to begin a new one");
+  return found;
+}
+
+FindingBuilder LeapFinding(const std::string& op, const RateLeap& l) {
+  FindingBuilder found = Begun(op, l.after.step, l.after.step, "leap");
+  found.Title("the learning rate is a hundred times higher in one step")
+      .Explain(absl::StrFormat("%s is %.6g in step %d, %.3g times the %.6g from step %d on, and "
+                               "higher than it ever was.",
+                               op, l.after.rate, l.after.step, l.after.rate / l.before.rate,
+                               l.before.rate, l.before.step))
+      .Cause("rate-leap", 0.7)
+      .Measured("rate over the rate before", l.after.rate / l.before.rate, "times")
+      .Threshold(100, "in one step, after ten points at one rate")
+      .Fix(
+          "Look at what sets the rate in that step: a second scheduler, a unit (1 for 1e-4), a "
+          "parameter group without a rate of its own.")
+      .Samples(2)
+      .Witness("rate_before", l.before.rate)
+      .Witness("rate", l.after.rate)
+      .Assume("no schedule raises a rate a hundredfold in one step");
+  return found;
+}
+
+// ---- no finding ----
+
+v1::Verdict RateRest(const RateStem& rate, uint64_t points) {
+  if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
+  if (points < kZeroRateSteps)
+    return Inconclusive(
+        absl::StrCat("few-steps: fewer than ", kZeroRateSteps, " steps told a rate"));
+  if (rate.at_rest > 0) return Pass("the rate came to rest in the last tenth of the run");
+  return Pass("the rate did not stay at zero, and was the same on all ranks");
+}
+
 // ---- ranks that do not agree ----
 
 std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,

@@ -11,6 +11,7 @@
 #include "analysis/rates/rank_rate.h"
 #include "analysis/rates/rate_course.h"
 #include "analysis/rates/rate_neighbours.h"
+#include "analysis/rates/rate_stem.h"
 
 namespace plumbline::rules {
 
@@ -27,9 +28,13 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
 FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
                                  const std::string& who, const RateNeighbours& neighbours);
 FindingBuilder AnewFinding(const std::string& op, const RateAnew& anew);
+FindingBuilder RewarmedFinding(const std::string& op, const RateRewarmed& rewarmed);
+FindingBuilder LeapFinding(const std::string& op, const RateLeap& leap);
 // The rate is NaN or negative in a few steps; nullopt: it was not, or that was told.
 std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,
                                          OddRate* odd);
+// Pass or inconclusive, of a rate without a finding over so many points.
+v1::Verdict RateRest(const RateStem& rate, uint64_t points);
 FindingBuilder ApartFinding(int64_t step, const ApartRates& apart);
 FindingBuilder FasterFinding(const std::string& op, const RateFaster& faster, uint32_t world_size);
 

@@ -277,7 +277,8 @@ bool IsOfEpisodes(const Words& words) {
     return std::find(std::begin(kReward), std::end(kReward), word) != std::end(kReward) ||
            std::find(std::begin(kBeside), std::end(kBeside), word) != std::end(kBeside);
   });
-  return plain && HasAny(words, kReward) && words.front() != "mean";
+  const bool returns = Has(words, "return") || Has(words, "returns");
+  return plain && HasAny(words, kReward) && (returns || words.front() != "mean");
 }
 
 bool IsTokens(const Words& words) {

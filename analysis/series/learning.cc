@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <functional>
 #include <vector>
 
 #include "analysis/series/robust.h"
@@ -32,6 +34,31 @@ uint32_t UniformClasses(double loss, double error) {
   return away <= std::min(kNearClasses * loss + kZeroErrors * error, 0.02) ? nearest : 0;
 }
 
+// Significant digits of a value as a log prints it.
+int DigitsOf(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.11e", value);
+  int digits = 0;
+  for (int i = 0, at = 0; text[i] != '\0' && text[i] != 'e'; ++i) {
+    if (text[i] < '0' || text[i] > '9') continue;
+    ++at;
+    if (text[i] != '0') digits = at;
+  }
+  return digits;
+}
+
+// All points have one value: nothing is learnt, whatever their number.
+void LookForConstant(const std::vector<double>& values, LearningFigures* figures) {
+  const bool one =
+      std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
+  if (!one || values.size() != figures->points) return;
+  figures->level = values.front();
+  const double loss = std::exp(figures->level);
+  if (DigitsOf(loss) < kConstantDigits) return;
+  figures->known = figures->flat = figures->constant = true;
+  figures->classes = UniformClasses(loss, 0);
+}
+
 }  // namespace
 
 FallFigures LookForFall(const BlockMedians& all, uint64_t points) {
@@ -51,10 +78,14 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
                                 uint64_t points) {
   LearningFigures figures;
   figures.points = points;
-  if (points < kFewestForLearning) return figures;
-  figures.known = true;
+  if (points < kFewestConstant) return figures;
   std::vector<double> values;
   for (const BlockMedians::Block& block : all.blocks()) values.push_back(block.median);
+  if (points < kFewestForLearning) {
+    LookForConstant(values, &figures);
+    return figures;
+  }
+  figures.known = true;
   const size_t count = values.size(), third = count / 3, eighth = count / 8;
   const SeriesNoise noise = NoiseOf(values);
   const auto error = [&](size_t of) {

@@ -10,10 +10,11 @@
 namespace plumbline::rules {
 
 struct LearningFigures {
-  bool known = false;   // from kFewestForLearning points on
-  bool flat = false;    // it stays where it began, and noise hides no fall of kHidden or more
-  bool noisy = false;   // noise could hide such a fall, and none is seen: nothing is known
-  bool hidden = false;  // ... and all else is flat
+  bool known = false;     // from kFewestForLearning points on
+  bool flat = false;      // it stays where it began, and noise hides no fall of kHidden or more
+  bool constant = false;  // ... of under kFewestForLearning points: all have one value
+  bool noisy = false;     // noise could hide such a fall, and none is seen: nothing is known
+  bool hidden = false;    // ... and all else is flat
   uint64_t points = 0;
   double level = 0;      // median of all, ln value
   double fall = 0;       // of the median, from its first third to its last one, in ln
@@ -23,6 +24,9 @@ struct LearningFigures {
 };
 
 inline constexpr uint64_t kFewestForLearning = 60;
+// Points that all have one value, of kConstantDigits digits at least: no noise could hide a fall.
+inline constexpr uint64_t kFewestConstant = 10;
+inline constexpr int kConstantDigits = 4;
 
 // From 8 points on: does the last third lie below the first beyond noise?
 struct FallFigures {

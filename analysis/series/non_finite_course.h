@@ -60,6 +60,8 @@ class NonFiniteCourse {
   uint64_t rows() const { return rows_; }  // of the attempt
   // No value of the attempt was finite.
   bool never_finite() const { return finite_rows_ == 0; }
+  // An error was told, and stands.
+  bool lasts() const { return told_at_ > 0; }
   // Nothing is open: rows of finite values change nothing but their number.
   bool calm() const { return streak_ == 0 && finite_rows_ > 0; }
   // What Take makes of `count` rows of finite values, where it is calm; `last`: the last value.

@@ -12,6 +12,7 @@
 #include "audit/session/emptied_columns.h"
 #include "audit/session/log_endings.h"
 #include "audit/session/repeats.h"
+#include "audit/session/series_fold.h"
 
 namespace plumbline::audit {
 namespace {
@@ -138,6 +139,20 @@ v1::Verdict BesideOthers(v1::Verdict verdict) {
   return verdict;
 }
 
+// Some series of the files is judged by its role. Without one there is no verdict, and a note on a
+// series of no role must not look like one.
+bool HoldsJudgedSeries(const std::deque<InputReport>& inputs, const SeriesRoles& roles) {
+  const auto judged = [&](const SeriesSeen& series) {
+    const SeriesRole role = roles.Of(series.name);
+    return role == SeriesRole::kLoss || role == SeriesRole::kEvaluationLoss ||
+           role == SeriesRole::kAuxiliaryLoss || role == SeriesRole::kGradientNorm ||
+           role == SeriesRole::kRate || role == SeriesRole::kLossScale;
+  };
+  return std::any_of(inputs.begin(), inputs.end(), [&](const InputReport& input) {
+    return std::any_of(input.series.begin(), input.series.end(), judged);
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Judgement>> Judgement::Create(const rules::EngineConfig& config,
@@ -203,6 +218,8 @@ void Judgement::Read(std::vector<std::unique_ptr<Source>> sources,
   const std::function<void(const v1::Batch&)> on_batch = [this](const v1::Batch& batch) {
     if (keep_timelines_) TakeTimelines(batch);
     TakeNewest(batch);
+    unknown_.Take(batch);
+    rank_ends_.Take(batch);
   };
   Merge merge(std::move(sources), engine_.get(), on_batch, on_progress, progress);
   merge.Run();
@@ -217,6 +234,12 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
   result_.inputs = std::move(inputs);
   for (auto& [run, verdict] : EmptiedVerdicts(result_.inputs, result_.roles))
     engine_->Tell(run, "health/loss-non-finite", std::move(verdict));
+  if (HoldsJudgedSeries(result_.inputs, result_.roles)) {
+    for (auto& [run, verdict] : unknown_.Verdicts())
+      engine_->Tell(run, "health/loss-non-finite", std::move(verdict));
+  }
+  for (auto& [run, verdict] : rank_ends_.Verdicts())
+    engine_->Tell(run, rules::kRunDiedRule, std::move(verdict));
   // Also where nothing could be read: that there is no verdict is a finding.
   engine_->Finish();
   for (v1::Verdict& verdict : unjudged_) {
@@ -231,6 +254,10 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
   const Repeats repeats = FindRepeats(result_.inputs, result_.report.findings(), result_.roles);
   result_.selection.repeated = repeats.fingerprints;
   if (!repeats.note.empty()) result_.notes.push_back(repeats.note);
+  const SeriesFold fold =
+      FoldSeries(result_.report.findings(), repeats.fingerprints, result_.roles);
+  result_.report.Amend([&](v1::Finding* finding) { fold.Amend(finding); });
+  result_.selection.repeated.insert(fold.fingerprints.begin(), fold.fingerprints.end());
   result_.coverage = engine_->coverage();
   result_.judged_any = judged_any_;
   return std::move(result_);

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "audit/session/audit.h"
+#include "audit/session/rank_ends.h"
+#include "audit/session/unknown_series.h"
 
 namespace plumbline::audit {
 
@@ -52,6 +54,8 @@ class Judgement {
   uint64_t findings_told_ = 0;
   std::map<std::string, std::set<uint32_t>> attempts_;  // of processes, by run
   std::map<std::string, int64_t> newest_;               // step of a series' rows, by run
+  UnknownSeries unknown_{&result_.roles};
+  RankEnds rank_ends_;
   std::unique_ptr<rules::Engine> engine_;
 };
 

@@ -26,6 +26,9 @@ struct NonFiniteSeries {
   std::set<uint32_t> ranks;
   int64_t step_first = 0, step_last = 0;
   std::vector<uint32_t> bad_ranks;  // of the newest bad row
+  // Of an attempt that ended with an error, and the first step of the one that follows.
+  NonFiniteCourse failed;
+  int64_t resumed_at = -1;  // -1: none did
 
   static constexpr size_t kMostRanks = 1024;  // named
 
@@ -42,12 +45,24 @@ struct NonFiniteSeries {
   // A training loss's row, with the gradient norm beside it. kOver: it is above 0 again, and
   // `before` is what was told.
   Zero TakeZero(const NonFiniteRow& row, ZeroLoss::Norm norm, bool game, ZeroLoss* before);
+  // The attempt ends; `next_step`: the first step of the next one.
+  void EndAttempt(int64_t next_step) {
+    if (!course.lasts()) return;
+    failed = course;
+    resumed_at = next_step;
+  }
+  // What failed is over: the newest attempt has several values, all of them finite.
+  bool healed() const {
+    constexpr uint64_t kRows = 3;
+    return resumed_at >= 0 && course.attempt() != failed.attempt() && course.calm() &&
+           course.not_finite() == 0 && course.rows() >= kRows;
+  }
   // Whether its zeros are news now. `game`: rewards are recorded.
   bool LooksMasked(bool game, bool at_the_end) const;
 
   void Persist(Archive& a) {
     a(role, course, zero, largest, zero_before, values, found, closed_over, ranks, step_first,
-      step_last, bad_ranks);
+      step_last, bad_ranks, failed, resumed_at);
   }
 };
 

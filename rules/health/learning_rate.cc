@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
 #include "analysis/rates/rates.h"
@@ -43,6 +41,12 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
   the loss is flat (as `health/not-learning` has it): a warning.
 - *Leaves its floor.* After three points or more at one value, a fiftieth to a quarter of its maximum, the rate is four times that in one step,
   with no resume that the steps show: a schedule that begins anew, as after a resume without the scheduler's state. A warning, once an attempt.
+- *Leaps.* In one step the rate is a hundred times what it was for ten points, and higher than it ever was. A warning.
+- *Begins anew with its warm-up.* The first rate of a resume is half or less of the one that it goes on from, which lay below three quarters of
+  the maximum, and within 2,048 points it rises to 1.5 times that. A warning. Simulated (`tests/audit/rate_resumes.py`): none of 360 resumes that
+  go on with their schedule is accused (cosine, linear, inverse root, warm-up-stable-decay, cycles, steps); of 180 cosine, linear and inverse-root schedules that begin anew 60 are found, with
+  *starts again*: not those whose warm-up has a few points, or that fall back by 8 rows or less, which are read as repeated steps. **Known alarm:** a second phase with a warm-up of its own
+  (continued pretraining) looks the same, and so does a cycle with a warm-up that begins exactly at the resume.
 - *Starts again.* In the first step of a resume the rate is at least half of the maximum of the steps that the resume goes on from, though in the
   last of these it had fallen below a quarter of it. A schedule that rose so within the run is cyclic, and none; nor is a
   resume that goes back to where the rate was high. Nor is one that was at the bottom of its curve: a schedule with restarts may
@@ -76,7 +80,7 @@ it reads 0 in few digits.
 **Inconclusive when** fewer than 10 steps told a rate, or none of its values is a number.
 
 **What it cannot see.** One parameter group at zero beside others that are not: it may be frozen by design. A rate that
-is told seldom is judged by the values that were told. A schedule that starts again with a warm-up from 0; one that runs too fast from the first
+is told seldom is judged by the values that were told. A schedule that starts again with a warm-up where no resume is seen; one that runs too fast from the first
 step on where nothing was declared; a resume on the flat part of a schedule.
 
 **Cost.** A few numbers a rank and series, and some 2,500 points of its course a series.
@@ -198,7 +202,7 @@ class LearningRate : public Rule {
         points = std::max(points, of_rank.points);
         ranks.push_back(rank);
       }
-      v1::Verdict verdict = Rest(rate, points);
+      v1::Verdict verdict = RateRest(rate, points);
       Put(*verdict.mutable_details(), "steps", static_cast<double>(points));
       SetPlace(verdict, std::get<1>(key), rate.op, rate.step_first, rate.step_last, ranks);
       out.Add(std::move(verdict));
@@ -338,6 +342,10 @@ class LearningRate : public Rule {
       found = RestartFinding(rate.op, *restart);
     } else if (const auto anew = course.Anew(); anew && !told) {
       found = AnewFinding(rate.op, *anew);
+    } else if (const auto warm = course.Rewarmed(); warm && !told) {
+      found = RewarmedFinding(rate.op, *warm);
+    } else if (const auto leap = course.Leap(); leap && !told) {
+      found = LeapFinding(rate.op, *leap);
     } else if (const auto faster = course.Faster(); faster && !told) {
       found = FasterFinding(rate.op, *faster, step.world_size);
     } else if (known == told_course_.end()) {
@@ -364,15 +372,6 @@ class LearningRate : public Rule {
     // At rest at zero is an error of its own.
     if (!rest || steps_ == 0 || rest->rate == 0) return std::nullopt;
     return compare("decays", "steps", steps_, rest->step);
-  }
-
-  static v1::Verdict Rest(const RateStem& rate, uint64_t points) {
-    if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
-    if (points < kZeroRateSteps)
-      return Inconclusive(
-          absl::StrCat("few-steps: fewer than ", kZeroRateSteps, " steps told a rate"));
-    if (rate.at_rest > 0) return Pass("the rate came to rest in the last tenth of the run");
-    return Pass("the rate did not stay at zero, and was the same on all ranks");
   }
 
   const SeriesRoles roles_;

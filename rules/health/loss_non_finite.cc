@@ -143,6 +143,7 @@ class LossNonFinite : public Rule {
       const auto& [of, layer, op] = key;
       if (const NonFiniteSays says = series.course.End(); says != NonFiniteSays::kNothing)
         Tell(says, of, layer, op, &series, out);
+      if (series.healed()) TellHealed(of, layer, op, &series, out);
       if (series.zero.told || series.LooksMasked(episodes_, true)) {
         series.found = true;
         out.Add(ZeroLossFinding(series.zero, PlaceOf(of, layer, op, series), false).Take());
@@ -158,7 +159,7 @@ class LossNonFinite : public Rule {
 
   // roles_ and known_ are found again; waiting_, fell_ and thrown_away_ are of one step.
   void Persist(Archive& archive) override {
-    archive.Version(4, 4);
+    archive.Version(5, 5);  // 5: an attempt that failed
     archive(series_, scales_, causes_, training_finite_, episodes_);
     if (archive.reading()) known_ = {};
   }
@@ -288,6 +289,7 @@ class LossNonFinite : public Rule {
       if (attempt != course.attempt() && course.rows() > 0) {
         const NonFiniteSays ended = course.End();  // of the attempt before
         if (ended != NonFiniteSays::kNothing) Tell(ended, role, layer, op, one.series, out);
+        one.series->EndAttempt(one.row.step);
       }
       const NonFiniteSays says = course.Take(attempt, one.row);
       if (says != NonFiniteSays::kNothing) Tell(says, role, layer, op, one.series, out);
@@ -325,6 +327,18 @@ class LossNonFinite : public Rule {
         says == NonFiniteSays::kLasts && !apart && cause.empty())
       cause = series->course.what();
     out.Add(NonFiniteFinding(says, series->course, PlaceOf(of, layer, op, *series)).Take());
+  }
+
+  // A resume went back before the NaN, and the run goes on well.
+  void TellHealed(v1::Role of, const std::string& layer, const std::string& op,
+                  NonFiniteSeries* series, VerdictSink& out) {
+    NonFinitePlace place = PlaceOf(of, layer, op, *series);
+    place.cause = series->failed.what();
+    FindingBuilder found = NonFiniteFinding(NonFiniteSays::kLasts, series->failed, place);
+    found.Explain(absl::StrCat(found.finding().explanation(), " A resume in step ",
+                               series->resumed_at, " went back, and all ", series->course.rows(),
+                               " values since then are finite."));
+    out.Add(found.Take());
   }
 
   static v1::Verdict Rest(const NonFiniteSeries& series) {

@@ -23,7 +23,8 @@ The loss stays where it began, though the learning rate is above 0.
 gradient's norm, dead units, gradients that vanish, labels that have nothing to do with the inputs, frozen parameters, bf16 weights that
 swallow updates of under 1/256 of themselves.
 
-**What it checks.** Each training loss from 60 points on, at the end of the run and at 96 points, 192, and so on. It is flat if
+**What it checks.** Each training loss from 60 points on, at the end of the run and at 96 points, 192, and so on; from 10 points on one whose values
+are all the same, to 4 digits or more (`loss: 0.6931` in each of 50 epochs). It is flat if
 - its first point, its first 3 and its first 8 lie within their noise (3 standard errors) of the median of all;
 - its last third lies no more than 2 standard errors (and 1.5 %) below its first third, and noise hides no fall of 3 %: the upper end of the 99 %
   interval of the fall is below that;
@@ -46,7 +47,7 @@ one: its first step is not the run's (more than twice as far from 0 as points ar
 - bf16 weights: keep fp32 master weights (autocast instead of `model.to(bf16)`), or a rate 10 times as high.
 - At ln k: dead units (a lower rate, another initialisation), labels that were shuffled, a head that is not trained.
 
-**Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (docs/measurements/short_runs.md); under 60 points nothing is judged:
+**Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (docs/measurements/short_runs.md); under 60 points only values that never change are judged:
 
 | runs | 10, 20 points | 60 points | 200 points |
 |---|---|---|---|
@@ -56,7 +57,7 @@ one: its first step is not the run's (more than twice as far from 0 as points ar
 | false: 14 healthy families, 2,800 runs | 0 | 1 | 2 |
 | continued pretraining that falls by 1 to 4 % under noise of 0.5 to 5 %, no epoch logged | 0 | 33 | 39 |
 
-**Inconclusive when** the series has under 60 points or values of 0 and less, or if noise could hide a fall of 3 % or more.
+**Inconclusive when** the series has under 60 points (that are not all the same) or values of 0 and less, or if noise could hide a fall of 3 % or more.
 
 **What it cannot see.** A run that learns little (a fall of 3 %). **Known alarm:** the last line of the table, if the log holds no epoch: log it, or
 suppress the finding.
@@ -121,11 +122,17 @@ class NotLearning : public LossRule {
     const std::optional<std::string> converged = MayHaveConverged(series, std::exp(figures.level));
     const bool warns = flat && (figures.classes > 0 || !converged);
     FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
-    std::string text = absl::StrFormat(
-        "%s stays at %.4g over all of %d points, steps %d to %d: its last third lies %.2g %% below "
-        "its first, and at most %.2g %% (99 %%; noise of a point %.2g %%)",
-        series.op, std::exp(figures.level), figures.points, series.step_first, series.step_last,
-        100 * std::max(0.0, figures.fall), 100 * figures.most, 100 * figures.sigma);
+    std::string text =
+        figures.constant
+            ? absl::StrFormat("%s is %.6g in each of %d points, steps %d to %d: no digit changes",
+                              series.op, std::exp(figures.level), figures.points, series.step_first,
+                              series.step_last)
+            : absl::StrFormat(
+                  "%s stays at %.4g over all of %d points, steps %d to %d: its last third lies "
+                  "%.2g %% below its first, and at most %.2g %% (99 %%; noise of a point %.2g %%)",
+                  series.op, std::exp(figures.level), figures.points, series.step_first,
+                  series.step_last, 100 * std::max(0.0, figures.fall), 100 * figures.most,
+                  100 * figures.sigma);
     if (figures.classes > 0) {
       absl::StrAppendFormat(&text, ". That is ln %d = %.4g: a uniform guess over %d classes",
                             figures.classes, std::log(figures.classes), figures.classes);

@@ -34,6 +34,8 @@ too), GPU memory that ran out, a kill, a crash (a segmentation fault, an abort, 
 `exit-status`; the rank and signal of torchrun's *Root Cause*), or a collective that timed out, with the ranks that waited and those whose last enqueued work lies before it (`SeqNum`, `OpType`, `last enqueued NCCL
 work`), after the last step of its rows. If rows with a loss follow, training went on, and there is no
 finding; nor is there one for an exception that Python ignored (`Exception ignored in`).
+Of the logs of several ranks: a rank that reported as often as the others did (nine rows of ten, 20 at least), and has no row where another one has 10 more,
+is a warning (`rank-silent`): it hangs, or it died without a word. Nothing is reported of a rank that the newest attempt has not.
 
 **Bad.** Rank 3 raised `ValueError` at train.py:57 in step 812, its last loss was 2.31; seven others
 followed because communication failed.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
+#include "rules/bases/memory_words.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -60,8 +61,8 @@ times, step up once or three times, grow until a first epoch ends, or fill twice
 faster and faster, begun late) that end in a full memory all are found, 90 % of them while the run goes on, the middle one when 95 to 98 % of
 its life is over; of 400 runs with such a leak that end at 65 % of the memory 85 % are found, at 80 % 98 %: the others have fewer than 60 steps, or too much noise.
 
-**Inconclusive when** no rank has 50 steps and 40 points of it behind its start, memory grows and no limit is told (a series that lies above what is told as
-its limit has none: the two are of different units), or at its noise it cannot be told whether growth slows down.
+**Inconclusive when** no rank has 50 steps and 40 points of it behind its start, memory grows by less than half and no limit is told (a series that lies above what is told as
+its limit has none: the two are of different units; growth by half and more is a note that asks for the limit), or at its noise it cannot be told whether growth slows down.
 
 **What it cannot see.** Growth that begins late, until it is half of the steps; a leak that slows down; memory that no series tells; growth in fewer than some ten
 jumps; growth under noise, or under a single fall, of more than half of it. That a file ends in the midst of a first epoch, or of a first filling that is even: such growth
@@ -89,14 +90,9 @@ constexpr RuleInfo kInfo = {"performance/memory-creep",
                             kPage,
                             kOptions};
 
-constexpr double kFalseAlarmsOfCreep = 2.9e-3;  // 2 of 2,200: below 6.3 / 2200 at 95 %
-constexpr int64_t kFirstLook = 64;              // points
-constexpr double kReach = 10;                   // times as many steps as it grew in
+constexpr int64_t kFirstLook = 64;  // points
+constexpr double kReach = 10;       // times as many steps as it grew in
 constexpr size_t kMostMemoryCourses = 4096;
-
-constexpr char kFix[] =
-    "Look for what keeps tensors with their graph (.item() or .detach() before anything is kept); "
-    "torch.cuda.memory._dump_snapshot() names who allocated what is still there.";
 
 // While a run goes on it is looked at sixteen times from one doubling of its steps to the next.
 int64_t NextLook(int64_t points) {
@@ -108,19 +104,6 @@ int64_t NextLook(int64_t points) {
 // Growth that went on for so long goes on for a ninth of that in nine of ten cases, if nothing is
 // known of what ends it: less room than that is left.
 bool IsNear(double grown, double left) { return 9 * left <= grown; }
-
-const char* WordsOf(const Creep& creep) {
-  switch (creep.kind) {
-    case Creep::Kind::kFell:
-      return ", it fell back by half of its growth or more";
-    case Creep::Kind::kSlows:
-      return creep.unclear ? ", it may slow down" : ", it slows down";
-    case Creep::Kind::kEnded:
-      return ", it grew and no longer does";
-    default:
-      return "";
-  }
-}
 
 class MemoryCreep : public Rule {
  public:
@@ -230,7 +213,8 @@ class MemoryCreep : public Rule {
   struct Seen {
     std::vector<uint32_t> creeping, all;
     bool enough = false, no_limit = false, unclear = false;
-    Creep shown;  // of the one that is at its limit first, else of the first one
+    Creep shown;                     // of the one that is at its limit first, else of the first one
+    std::optional<Creep> unlimited;  // that grows most, where no limit is known
     Soonest soonest;
   };
 
@@ -279,8 +263,13 @@ class MemoryCreep : public Rule {
       seen.enough |= creep.kind != Creep::Kind::kFew;
       const bool unclear = creep.kind == Creep::Kind::kSlows && creep.unclear;
       if (creep.kind != Creep::Kind::kGrows && !unclear) continue;
-      seen.no_limit |= !(limit > 0);
-      if (!(limit > 0)) continue;
+      if (!(limit > 0)) {
+        seen.no_limit = true;
+        const bool most = !seen.unlimited || creep.growth > seen.unlimited->growth;
+        if (!unclear && most && creep.now >= kMuchGrowth * (creep.now - creep.growth))
+          seen.unlimited = creep;
+        continue;
+      }
       const double left = std::max(0.0, limit - creep.now) / creep.slope.slope;
       const auto grown = static_cast<double>(creep.last - creep.first + 1);
       if (!(left <= kReach * grown) || (near && !IsNear(grown, left))) continue;
@@ -304,6 +293,8 @@ class MemoryCreep : public Rule {
       verdict = Inconclusive(
           absl::StrFormat("few-steps: %s has fewer than %d steps, or %d points, behind its start",
                           op, Creep::kFewestSteps, Creep::kFewestPoints));
+    } else if (seen.unlimited) {
+      verdict = UnlimitedMemory(op, *seen.unlimited);
     } else if (seen.no_limit) {
       verdict = Inconclusive(absl::StrCat("no-limit: ", op, " grows, and no limit is told"));
     } else if (seen.unclear) {
@@ -312,7 +303,7 @@ class MemoryCreep : public Rule {
     } else {
       verdict = Pass(absl::StrFormat(
           "%s does not grow towards its limit%s (99 %% interval %.3g to %.3g a step)", op,
-          WordsOf(shown), shown.slope.low, shown.slope.high));
+          CreepWords(shown), shown.slope.low, shown.slope.high));
     }
     SetPlace(verdict, layer, op, shown.first, std::max(shown.first, shown.last),
              seen.creeping.empty() ? seen.all : seen.creeping);
@@ -342,7 +333,7 @@ class MemoryCreep : public Rule {
         .Witness("now", creep.now)
         .Witness("limit", seen.soonest.limit)
         .Witness("steps_left", seen.soonest.left)
-        .Fix(kFix);
+        .Fix(kMemoryFix);
     Put(*found.verdict().mutable_details(), "kind", "grows");
     return found.Take();
   }
@@ -369,7 +360,7 @@ class MemoryCreep : public Rule {
         .FalseAlarm("measured", kFalseAlarmsOfCreep)
         .Witness("now", seen.shown.now)
         .Witness("limit", told.limit)
-        .Fix(kFix);
+        .Fix(kMemoryFix);
     Put(*found.verdict().mutable_details(), "kind", "ended");
     v1::Verdict verdict = found.Take();
     SetPlace(verdict, layer, op, told.first, std::max(told.first, seen.shown.last),

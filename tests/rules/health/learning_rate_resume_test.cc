@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "tests/rules/support/spec_values.h"
 #include "tests/rules/support/verdicts.h"
 #include "tests/support/batches.h"
@@ -39,7 +40,7 @@ std::vector<v1::Batch> Run(const std::vector<RateAttempt>& attempts) {
     v1::Batch batch = test::BatchOf(test::SourceOf("run", 0, a.world, attempt));
     for (int i = 0; i < a.steps; ++i) {
       double rate = a.schedule(a.counter + a.speed * i);
-      if (a.rounded) rate = std::stod(absl::StrCat(absl::SixDigits(rate)).substr(0, 6));
+      if (a.rounded) rate = std::stod(absl::StrFormat("%.3e", rate));
       test::AddScalar(&batch, "lr", a.first + i, rate);
     }
     test::AddProgress(&batch, a.first + a.steps - 1);

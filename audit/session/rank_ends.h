@@ -1,0 +1,35 @@
+// A rank whose rows end while those of other ranks go on: it hangs, or it died without a word.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plumbline/v1/batch.pb.h"
+#include "plumbline/v1/finding.pb.h"
+
+namespace plumbline::audit {
+
+// Counts the rows of each rank. Not thread-safe.
+class RankEnds {
+ public:
+  // Batches in the order in which the engine takes them.
+  void Take(const v1::Batch& batch);
+  // (run, verdict) of each run in which a rank fell silent.
+  std::vector<std::pair<std::string, v1::Verdict>> Verdicts() const;
+
+ private:
+  struct Course {
+    uint32_t attempt = 0;
+    uint64_t rows = 0;  // of the attempt; several groups of series of one step count once
+    int64_t first = 0, newest = 0;
+  };
+  using Ranks = std::map<uint32_t, Course>;
+  static bool IsSilent(const Course& one, const Course& longest);
+
+  std::map<std::pair<std::string, int>, Ranks> runs_;  // by run and role of the processes
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,124 @@
+#include "audit/session/unknown_series.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/frame/frame.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostUnknown = 64;      // series of a run that are watched
+constexpr size_t kMostUnknownNamed = 4;  // of these in the note
+constexpr uint64_t kFewestFinite = 3;    // values: a column that is empty by design has none
+constexpr std::string_view kMachine = "system/";  // W&B's own metrics
+
+bool AllFinite(const v1::SeriesRows& rows) {
+  double sum[4] = {0, 0, 0, 0};  // of 0 for each finite value, NaN for another
+  const double* value = rows.value().data();
+  const int count = rows.value_size();
+  int i = 0;
+  for (; i + 4 <= count; i += 4) {
+    for (int k = 0; k < 4; ++k) sum[k] += value[i + k] * 0;
+  }
+  for (; i < count; ++i) sum[0] += value[i] * 0;
+  return sum[0] + sum[1] + sum[2] + sum[3] == 0;
+}
+
+bool IsAbsent(const v1::SeriesRows& rows, size_t at) {
+  const std::string& bits = rows.absent();
+  if (at / 8 >= bits.size()) return false;
+  return ((static_cast<unsigned char>(bits[at / 8]) >> (at % 8)) & 1) != 0;
+}
+
+}  // namespace
+
+void UnknownSeries::Take(const v1::Batch& batch) {
+  for (const v1::SeriesSet& set : batch.series_sets()) {
+    std::vector<std::string>& names = sets_[{batch.stream_id(), set.id()}];
+    names.clear();
+    for (const v1::Site& site : set.sites())
+      names.push_back(site.layer().empty() ? site.op()
+                                           : absl::StrCat(site.layer(), "/", site.op()));
+  }
+  for (const v1::SeriesRows& rows : batch.series()) {
+    const bool watched = !runs_.empty();
+    if (watched || !AllFinite(rows)) TakeRows(batch, rows);
+  }
+}
+
+void UnknownSeries::TakeRows(const v1::Batch& batch, const v1::SeriesRows& rows) {
+  const auto set = sets_.find({batch.stream_id(), rows.set()});
+  const int source = rows.source().empty() ? -1 : static_cast<int>(rows.source(0));
+  if (set == sets_.end() || source < 0 || source >= batch.sources_size()) return;
+  const std::vector<std::string>& names = set->second;
+  const size_t width = names.size();
+  std::map<std::string, Seen>& series = runs_[batch.sources(source).run()];
+  for (size_t column = 0; column < width; ++column) {
+    if (names[column].starts_with(kMachine)) continue;
+    if (roles_->Of(names[column]) != SeriesRole::kNone) continue;
+    auto seen = series.find(names[column]);
+    uint64_t finite = 0;
+    for (size_t row = 0; row < static_cast<size_t>(rows.step_size()); ++row) {
+      const size_t at = row * width + column;
+      if (at >= static_cast<size_t>(rows.value_size()) || IsAbsent(rows, at)) continue;
+      const double value = rows.value(static_cast<int>(at));
+      if (!std::isnan(value)) {
+        ++(seen == series.end() ? finite : seen->second.finite_after);
+        continue;
+      }
+      const int64_t step = rows.step(static_cast<int>(row));
+      if (seen == series.end()) {
+        if (series.size() >= kMostUnknown) break;
+        seen = series.emplace(names[column], Seen{step, step, 0, finite, 0}).first;
+      }
+      seen->second.last = step;
+      ++seen->second.values;
+    }
+  }
+}
+
+std::vector<std::pair<std::string, v1::Verdict>> UnknownSeries::Verdicts() const {
+  std::vector<std::pair<std::string, v1::Verdict>> verdicts;
+  for (const auto& [run, series] : runs_) {
+    std::vector<std::pair<const std::string*, const Seen*>> lost;
+    for (const auto& [name, seen] : series) {
+      if (seen.finite_before + seen.finite_after >= kFewestFinite) lost.emplace_back(&name, &seen);
+    }
+    if (lost.empty()) continue;
+    std::stable_sort(lost.begin(), lost.end(), [](const auto& a, const auto& b) {
+      return a.second->first < b.second->first;
+    });
+    const auto& [name, seen] = lost.front();
+    std::string text = absl::StrCat(*name, " is NaN in step ", seen->first);
+    if (seen->values > 1)
+      absl::StrAppend(&text, ", and in ", seen->values, " rows up to step ", seen->last);
+    for (size_t i = 1; i < lost.size() && i < kMostUnknownNamed; ++i)
+      absl::StrAppend(&text, i == 1 ? "; so are " : ", ", *lost[i].first, " (step ",
+                      lost[i].second->first, ")");
+    if (lost.size() > kMostUnknownNamed)
+      absl::StrAppend(&text, " and ", lost.size() - kMostUnknownNamed, " more");
+    absl::StrAppend(&text, ". No rule knows what ", lost.size() == 1 ? "it is" : "they are",
+                    ", so that nothing else of ", lost.size() == 1 ? "it" : "them", " is judged.");
+    rules::FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+    found.Title("a series of no role is NaN")
+        .Explain(text)
+        .Cause("unknown-series", 0.9)
+        .Measured("values that are NaN", static_cast<double>(seen->values), "values")
+        .Threshold(0, "a series of no role is reported if it is NaN")
+        .Samples(seen->values + seen->finite_before + seen->finite_after)
+        .Witness("step", static_cast<double>(seen->first))
+        .Witness("value", "nan")
+        .Fix("If it is a loss, state its role in a map (docs/scalars.md), so that it is judged.")
+        .At("", *name, seen->first, seen->last, std::vector<uint32_t>{});
+    google::protobuf::Struct& details = *found.verdict().mutable_details();
+    rules::Put(details, "series", *name);
+    rules::Put(details, "step", static_cast<double>(seen->first));
+    rules::Put(details, "kind", "unknown-series");
+    verdicts.emplace_back(run, found.Take());
+  }
+  return verdicts;
+}
+
+}  // namespace plumbline::audit
