@@ -251,6 +251,10 @@ bool Session::OnHello(v1::Hello* said) {
     context_->capsules->Joined(call_stream->stream_id, call_stream->joined.connection, call_stream,
                                hello);
   }
+  if (context_->stops != nullptr) {
+    context_->stops->Joined(call_stream->stream_id, call_stream->joined.connection, call_stream,
+                            hello);
+  }
   return room;
 }
 
@@ -404,6 +408,9 @@ void Session::LeaveIntake(const LegPtr& call_stream, bool ended) {
   if (context_->capsules != nullptr) {
     context_->capsules->Left(call_stream->stream_id, call_stream->joined.connection);
   }
+  if (context_->stops != nullptr) {
+    context_->stops->Left(call_stream->stream_id, call_stream->joined.connection);
+  }
 }
 
 // Tells a shared call that one of its streams has ended.
@@ -457,7 +464,9 @@ void Session::OnRefused(const LegPtr& call_stream, uint64_t sequence, const std:
 
 void Session::OnDirective(const LegPtr& call_stream, const v1::Directive& directive) {
   const MutexLock lock(mutex_);
-  if (call_stream->over || !call_stream->welcomed || writer_.unwritten() >= kMostUnwritten) return;
+  if (call_stream->over || !call_stream->welcomed) return;
+  // One that ends a training is seldom, and no other follows if it is lost.
+  if (writer_.unwritten() >= (directive.has_stop() ? 2 : 1) * kMostUnwritten) return;
   v1::ServerMessage message;
   *message.mutable_directive() = directive;
   writer_.Say(std::move(message));

@@ -64,6 +64,9 @@ class Run {
   // How the process ends (agent/core/run/exit_report.h).
   void NoteEnding(const plumbline_ending_t* ending) { state_->exit_report.Note(ending); }
 
+  // Why the server has ordered the training to end, cut to fit `text`. False: it has not.
+  bool StopOrdered(std::span<char> text) const { return state_->stop_order.Copy(text); }
+
   // The caller's own part of due observations, since it last said so. Any thread.
   void Charge(uint64_t ns) { state_->governor.Charge(ns); }
 
