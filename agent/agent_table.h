@@ -87,7 +87,7 @@ typedef struct plumbline_agent_open {
   uint64_t spool_bytes; /* 0: the agent's default */
   const char* caller;   /* NULL: not given */
   int32_t redact;       /* 1: ids are sent as keyed hashes */
-  uint32_t reserved;
+  int32_t stop_on;      /* PLUMBLINE_STOP_ON_*; an older facade sets 0 */
 } plumbline_agent_open_t;
 
 typedef struct plumbline_agent_site {
@@ -184,6 +184,9 @@ typedef struct plumbline_agent_table {
   /* See plumbline/marks.h. The caller is the thread that writes the marks; `marks` lives until the
    * process ends. */
   plumbline_status_t (*marks)(void* agent_run, plumbline_marks_t* marks, plumbline_error_t* error);
+  /* text is not NULL unless bytes is 0; ordered is not NULL. Any thread. */
+  plumbline_status_t (*stop_order)(void* agent_run, char* text, uint32_t bytes, int32_t* ordered,
+                                   plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* True if the table has the field. Tables only grow. */

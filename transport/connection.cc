@@ -99,6 +99,10 @@ void Connection::SendHello() {
   hello->set_next_sequence(outbox_.state().next_sequence);
   *hello->mutable_state() = State();
   hello->set_directives(config_.side != nullptr);
+  if (config_.stop_on != v1::LEVEL_UNSPECIFIED) {
+    hello->set_stop_on(config_.stop_on);
+    hello->set_age_ns(static_cast<uint64_t>((Clock::now() - config_.opened).count()));
+  }
   for (v1::SeriesSet& set : outbox_.series_sets()) *hello->add_series_sets() = std::move(set);
   Write(Frame(message));
 }

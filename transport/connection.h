@@ -54,6 +54,8 @@ struct StreamConfig {
   std::function<Unproduced()> unproduced;              // may be null: none
   std::function<void(v1::Heartbeat*)> fill_heartbeat;  // what else it says; may be null
   std::shared_ptr<SideChannel> side;                   // null: directives are ignored
+  v1::Level stop_on = v1::LEVEL_UNSPECIFIED;           // of findings that end the training
+  std::chrono::steady_clock::time_point opened{};      // the run; of the hello's age
   std::function<void()> server_forgot;                 // it no longer holds what it acknowledged
   std::function<void(uint64_t)> on_acknowledged;       // through which sequence; may be null
   Credentials credentials;

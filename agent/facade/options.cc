@@ -210,6 +210,17 @@ plumbline_status_t ResolveRedact(const plumbline_open_options_t& given,
               strlen(key), kLeast);
 }
 
+plumbline_status_t ResolveStopOn(const plumbline_open_options_t& given,
+                                 plumbline_agent_open_t* out) {
+  out->stop_on = given.stop_on;
+  if (given.stop_on == 0 || given.stop_on == PLUMBLINE_STOP_ON_WARNING ||
+      given.stop_on == PLUMBLINE_STOP_ON_ERROR) {
+    return PLUMBLINE_OK;
+  }
+  return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: stop_on is %d; expected 0, %d or %d",
+              given.stop_on, PLUMBLINE_STOP_ON_WARNING, PLUMBLINE_STOP_ON_ERROR);
+}
+
 }  // namespace
 
 plumbline_status_t CheckRanks(const char* call, int64_t rank, int64_t world_size) {
@@ -229,8 +240,8 @@ plumbline_status_t ResolveOptions(const plumbline_open_options_t* given,
   resolved->size = sizeof(*resolved);
   // Reports the first error.
   using Part = plumbline_status_t (*)(const plumbline_open_options_t&, plumbline_agent_open_t*);
-  constexpr Part kParts[] = {ResolveRole,    ResolveStrings, ResolveRanks,
-                             ResolveNumbers, ResolveBudget,  ResolveRedact};
+  constexpr Part kParts[] = {ResolveRole,   ResolveStrings, ResolveRanks, ResolveNumbers,
+                             ResolveBudget, ResolveRedact,  ResolveStopOn};
   for (Part part : kParts) {
     const plumbline_status_t status = part(options, resolved);
     if (status != PLUMBLINE_OK) return status;

@@ -37,6 +37,8 @@ const char* ChangeName(v1::IncidentRevision::Change change) {
       return "returned";
     case v1::IncidentRevision::CHANGE_MERGED:
       return "merged";
+    case v1::IncidentRevision::CHANGE_STOPPED:
+      return "stop";
     default:
       return "unspecified";
   }

@@ -38,7 +38,7 @@ class OpenOptions(ctypes.Structure):
         ("spool_bytes", ctypes.c_uint64),
         ("caller", ctypes.c_char_p),
         ("redact", ctypes.c_int32),
-        ("reserved", ctypes.c_uint32),
+        ("stop_on", ctypes.c_int32),
     ]
 
 
@@ -125,6 +125,7 @@ def _declare(short, blocking):
         "plumbline_flush": [run, c.c_uint32],
         "plumbline_close": [run, c.c_uint32],
         "plumbline_note_ending": [run, c.POINTER(Ending)],
+        "plumbline_stop_order": [run, c.c_void_p, c.c_uint32, c.POINTER(c.c_int32)],
         "plumbline_watch_sigterm": [],
         "plumbline_check_router": [c.c_void_p, c.c_void_p],
         "plumbline_fingerprint": [c.c_void_p, c.c_void_p],

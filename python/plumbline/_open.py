@@ -64,7 +64,7 @@ def _ranks(rank, world_size):
     return Ranks(rank, world_size)
 
 
-def _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes, redact):
+def _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes, redact, stop_on):
     def text(value):
         encoded = None if value is None else os.fspath(value).encode()
         if encoded and b"\0" in encoded:  # C would end there, and two runs be one
@@ -79,7 +79,7 @@ def _options(run, server, record, ranks, attempt, role, every, budget, spool, sp
         ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
         _number("attempt", attempt, 0), _number("rank", rank, 0), _number("world_size", world_size, 1), _check_every(every),
         budget or 0.0, text(spool), 0 if spool_bytes is None else _number("spool_bytes", spool_bytes, 1, 2**63 - 1),
-        _caller(), _flag("redact", redact), 0,
+        _caller(), _flag("redact", redact), stop_on,
     )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     two processes are equal under one key alone.
 
     stop_on: "error" or "warning": at the first finding of that level run.should_stop is True, and a callback of plumbline.transformers or
-    plumbline.lightning ends the training. The server finds it: its page is asked every 2 s (port 7434 of its host, or PLUMBLINE_PAGE).
+    plumbline.lightning ends the training. The server finds it, and orders the end over the stream that carries the evidence.
 
     How the process ends goes with its goodbye: exceptions that nobody catches, a status of sys.exit,
     SIGTERM where it has its default action. Hooks and handlers of the trainer's own run as before.
@@ -133,10 +133,10 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     handle = ctypes.c_void_p()
     try:
         _check_keywords(unknown)
-        checked(stop_on)
+        stop_level = checked(stop_on)
         ranks = _ranks(rank, world_size)
         options = _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes,
-                           redact)
+                           redact, stop_level)
     except (ValueError, TypeError) as error:
         return _refused(strict, f"init: {error}")
     status = library.short.plumbline_open(ctypes.byref(options), ctypes.byref(handle))
@@ -147,7 +147,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
             raise PlumblineError(library.last_error())
         return NoRun(refused=_forked())
     opened = Run(library, handle.value, strict, ranks)
-    opened._stopping = stopping(stop_on, server, run, attempt)
+    opened._stopping = stopping(stop_on, server, library, handle.value, f"{run}/{attempt or 0}")
     ranks.say(opened)
     _endings.watch(opened)
     _ddp.prepare()

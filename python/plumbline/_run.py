@@ -414,8 +414,6 @@ class Run(Observations):
             return self._kept
         self._models_watched.run_ends()
         self._step = NO_STEP
-        if self._stopping is not None:
-            self._stopping.end()
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
         if status == DISABLED:
             self._kept = False

@@ -159,6 +159,19 @@ absl::Status Pipeline::OpenCapsules(const Config& config) {
   return capsules_->Start();
 }
 
+// Findings that end a training whose trainer asked for it.
+void Pipeline::MakeStops() {
+  stops_ = std::make_unique<StopSender>(
+      incident_table_.get(), counters_, [judge = judge_.get()](v1::IncidentUpdate update) {
+        v1::JudgeEvent event;
+        *event.mutable_incident() = std::move(update);
+        judge->Decide(std::move(event), nullptr);
+      });
+  judge_->SetOnFound([stops = stops_.get()](const v1::Finding& merged, const v1::FindingSite& now) {
+    stops->OnFound(merged, now);
+  });
+}
+
 // A judge and an incident table that know nothing yet.
 absl::Status Pipeline::MakeJudge(const Config& config) {
   incident_table_ = std::make_unique<IncidentTable>([this] { return judge_->unix_ns(); });
@@ -197,6 +210,7 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   journal.on_stall = [judge = judge_.get()](bool stalled) { judge->Hold(stalled); };
   journal_ = std::make_unique<Journal>(std::move(journal), scan_.last, scan_.streams, counters_);
   if (auto s = OpenCapsules(config); !s.ok()) return s;
+  MakeStops();
   if (auto s = judge_->Start(journal_.get(), checkpointer_.get(), std::move(replay)); !s.ok()) {
     return s;
   }

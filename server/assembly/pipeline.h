@@ -26,6 +26,7 @@
 #include "server/rebuild/store_rebuild.h"
 #include "server/settings/config.h"
 #include "server/settings/suppression_file.h"
+#include "server/stopping/stop_sender.h"
 #include "server/store/store.h"
 
 namespace plumbline::server {
@@ -50,6 +51,7 @@ class Pipeline {
   Judge& judge() { return *judge_; }
   Journal& journal() { return *journal_; }
   CapsuleKeeper& capsules() { return *capsules_; }
+  StopSender& stops() { return *stops_; }
   // Reads again what may change while the server runs.
   void Reload() { suppressions_->Reload(); }
   const GapTable& gaps() const { return *gaps_; }
@@ -66,6 +68,7 @@ class Pipeline {
 
  private:
   absl::Status OpenCapsules(const Config& config);
+  void MakeStops();
   absl::Status OpenStore(const Config& config, uint64_t newest_entry);
   absl::Status MakeJudge(const Config& config);
   RunReaderOptions ReaderOptions(const Config& config) const;
@@ -93,6 +96,7 @@ class Pipeline {
   std::unique_ptr<StoreRebuild> rebuild_;  // null: the store lacks nothing
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<CapsuleKeeper> capsules_;
+  std::unique_ptr<StopSender> stops_;
   std::unique_ptr<Quarantine> quarantine_;
   std::unique_ptr<Judge> judge_;
   std::unique_ptr<Journal> journal_;

@@ -178,7 +178,8 @@ absl::Status CheckUpdate(const v1::IncidentUpdate& update) {
 }
 
 absl::Status IncidentTable::Apply(const v1::IncidentUpdate& update) {
-  if (auto s = CheckUpdate(update); !s.ok()) return s;
+  const bool stop = update.action() == v1::IncidentUpdate::ACTION_STOP;
+  if (auto s = CheckUpdate(update); !stop && !s.ok()) return s;
   const int64_t now = unix_ns_();
   PendingCalls pending;
   {
@@ -189,10 +190,14 @@ absl::Status IncidentTable::Apply(const v1::IncidentUpdate& update) {
     Entry& entry = *meant;
     pending = CallsNow();
     Touch(&entry, now);
-    entry.status.set_who(update.who());
-    entry.status.set_reason(update.reason());
+    if (!stop) {
+      entry.status.set_who(update.who());
+      entry.status.set_reason(update.reason());
+    }
     Revision::Change change = Revision::CHANGE_REOPENED;
-    if (update.action() == v1::IncidentUpdate::ACTION_ACKNOWLEDGE) {
+    if (stop) {  // its state stays
+      change = Revision::CHANGE_STOPPED;
+    } else if (update.action() == v1::IncidentUpdate::ACTION_ACKNOWLEDGE) {
       SetState(&entry, v1::Incident::STATE_ACKNOWLEDGED);
       change = Revision::CHANGE_ACKNOWLEDGED;
     } else if (update.action() == v1::IncidentUpdate::ACTION_SILENCE) {

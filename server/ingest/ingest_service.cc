@@ -31,7 +31,7 @@ class IngestServiceImpl : public IngestService,
                           public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest::Service> {
  public:
   IngestServiceImpl(const IngestOptions& options, const StreamPositions& known, Journal* journal,
-                    Judge* judge, Gate* gate, Counters* counters, CapsuleKeeper* capsules)
+                    Judge* judge, Gate* gate, Counters* counters, const Askers& askers)
       : gate_(gate),
         max_calls_(2 * options.max_streams),
         shares_(options.shares),
@@ -49,7 +49,8 @@ class IngestServiceImpl : public IngestService,
         context_{&intake_,
                  &timer_,
                  counters,
-                 capsules,
+                 askers.capsules,
+                 askers.stops,
                  &judge->liveness(),
                  options.server_version,
                  options.ack_batches,
@@ -157,9 +158,9 @@ class IngestServiceImpl : public IngestService,
 std::unique_ptr<IngestService> IngestService::Create(const IngestOptions& options,
                                                      const StreamPositions& known, Journal* journal,
                                                      Judge* judge, Gate* gate, Counters* counters,
-                                                     CapsuleKeeper* capsules) {
+                                                     Askers askers) {
   return std::make_unique<IngestServiceImpl>(options, known, journal, judge, gate, counters,
-                                             capsules);
+                                             askers);
 }
 
 }  // namespace plumbline::server

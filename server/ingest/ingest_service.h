@@ -12,6 +12,7 @@
 #include "server/journal/stream_positions.h"
 #include "server/judge/judge.h"
 #include "server/process/counters.h"
+#include "server/stopping/stop_sender.h"
 #include "server/stream/batch_checks.h"
 #include "server/stream/sequencer.h"
 #include "server/stream/shares.h"
@@ -43,6 +44,12 @@ struct IngestOptions {
   std::shared_ptr<const transport::Redactor> redactor;
 };
 
+// Who asks agents for something. Null: nobody does.
+struct Askers {
+  CapsuleKeeper* capsules = nullptr;
+  StopSender* stops = nullptr;
+};
+
 class IngestService {
  public:
   virtual ~IngestService() = default;
@@ -52,7 +59,7 @@ class IngestService {
   static std::unique_ptr<IngestService> Create(const IngestOptions& options,
                                                const StreamPositions& known, Journal* journal,
                                                Judge* judge, Gate* gate, Counters* counters,
-                                               CapsuleKeeper* capsules = nullptr);
+                                               Askers askers = {});
 
   virtual grpc::Service* service() = 0;
   // Acknowledges what is held and ends every stream with UNAVAILABLE: agents keep the rest and

@@ -226,7 +226,7 @@ bool Session::OnHello(v1::Hello* said) {
   auto joined = context_->intake->Join(
       said, std::static_pointer_cast<Connection>(call_stream),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
-      {lease_->Names(), address_, call_stream->shared ? hello.behind() : ""});
+      {lease_->Names(), address_, call_stream->shared ? hello.origin() : ""});
   if (!joined.ok()) {
     if (former != nullptr) KeepFormer(former);
     // The codes of both libraries are the same numbers.
@@ -250,6 +250,10 @@ bool Session::OnHello(v1::Hello* said) {
   if (context_->capsules != nullptr) {
     context_->capsules->Joined(call_stream->stream_id, call_stream->joined.connection, call_stream,
                                hello);
+  }
+  if (context_->stops != nullptr) {
+    context_->stops->Joined(call_stream->stream_id, call_stream->joined.connection, call_stream,
+                            hello);
   }
   return room;
 }
@@ -404,6 +408,9 @@ void Session::LeaveIntake(const LegPtr& call_stream, bool ended) {
   if (context_->capsules != nullptr) {
     context_->capsules->Left(call_stream->stream_id, call_stream->joined.connection);
   }
+  if (context_->stops != nullptr) {
+    context_->stops->Left(call_stream->stream_id, call_stream->joined.connection);
+  }
 }
 
 // Tells a shared call that one of its streams has ended.
@@ -457,7 +464,9 @@ void Session::OnRefused(const LegPtr& call_stream, uint64_t sequence, const std:
 
 void Session::OnDirective(const LegPtr& call_stream, const v1::Directive& directive) {
   const MutexLock lock(mutex_);
-  if (call_stream->over || !call_stream->welcomed || writer_.unwritten() >= kMostUnwritten) return;
+  if (call_stream->over || !call_stream->welcomed) return;
+  // One that ends a training is seldom, and no other follows if it is lost.
+  if (writer_.unwritten() >= (directive.has_stop() ? 2 : 1) * kMostUnwritten) return;
   v1::ServerMessage message;
   *message.mutable_directive() = directive;
   writer_.Say(std::move(message));

@@ -20,6 +20,7 @@
 #include "server/ingest/call_stream.h"
 #include "server/ingest/call_writer.h"
 #include "server/ingest/intake.h"
+#include "server/stopping/stop_sender.h"
 #include "server/stream/liveness.h"
 #include "transport/redact.h"
 
@@ -31,6 +32,7 @@ struct SessionContext {
   AckTimer* timer = nullptr;
   Counters* counters = nullptr;
   CapsuleKeeper* capsules = nullptr;  // null: nobody is asked for any
+  StopSender* stops = nullptr;        // null: no training is ended
   Liveness* liveness = nullptr;
   std::string server_version;
   uint64_t ack_batches = 8;

@@ -425,6 +425,7 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
   const bool news = placed.shows;
   if (news && catching_up_) found_again_[finding.fingerprint()] = finding;
   if (news && !catching_up_ && on_finding_) on_finding_(finding);
+  if (!catching_up_ && on_found_) on_found_(finding, verdict.site());
   if (placed.opened || change.unsuppressed) {
     LogWarning("{}run {:?} {} {:?} step {}: {:?}", finding.suppressed() ? "suppressed: " : "",
                finding.site().run(), finding.rule(), finding.site().layer(),

@@ -146,6 +146,14 @@ class Judge {
     on_finding_ = std::move(on_finding);
   }
 
+  // `on_found` runs on a judging thread for each verdict that is a finding, of a run that goes on,
+  // with the finding as it was merged; it must be quick. Not for those of a journal that is judged
+  // again. Before Start.
+  void SetOnFound(
+      std::function<void(const v1::Finding& merged, const v1::FindingSite& now)> on_found) {
+    on_found_ = std::move(on_found);
+  }
+
   // Whose run it is, and what share of the open steps that one may hold. Where all runs together
   // hold too much, who is furthest above their share gives way. Empty: nobody is known.
   struct Owner {
@@ -316,6 +324,7 @@ class Judge {
   Counters* const counters_;
   Store* const store_;
   std::function<void(const v1::Finding&)> on_finding_;
+  std::function<void(const v1::Finding&, const v1::FindingSite&)> on_found_;
   Liveness liveness_;
   JudgeQueue queue_;  // has its own lock
   std::unique_ptr<rules::Engine> engine_;

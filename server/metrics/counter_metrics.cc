@@ -52,6 +52,8 @@ constexpr CounterMetric kCounters[] = {
     PLUMB_COUNTER(http_dropped, "http_dropped_connections",
                   "HTTP connections dropped for newer ones because there were too many."),
     PLUMB_COUNTER(directives, "directives", "Directives sent to agents."),
+    PLUMB_COUNTER(stop_directives, "stop_directives",
+                  "Directives sent to agents whose trainer ends at a finding (stop_on)."),
     PLUMB_COUNTER(directives_cut, "directives_cut",
                   "Directives of which an agent gave less than was asked for."),
     PLUMB_COUNTER(capsule_parts_dropped, "capsule_parts_dropped",

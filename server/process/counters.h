@@ -38,6 +38,7 @@ struct Counters {
   std::atomic<uint64_t> checkpoints{0};
   std::atomic<uint64_t> checkpoint_failures{0};
   std::atomic<uint64_t> directives{0};             // sent
+  std::atomic<uint64_t> stop_directives{0};        // sent: the training is to end
   std::atomic<uint64_t> directives_cut{0};         // of which an agent gave less than asked for
   std::atomic<uint64_t> capsule_parts_dropped{0};  // for want of room; asked for again
   std::atomic<uint64_t> capsule_errors{0};      // parts that did not fit, and refusals of the disk

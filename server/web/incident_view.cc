@@ -39,6 +39,8 @@ const char* ChangeWord(v1::IncidentRevision::Change change) {
       return "found again";
     case v1::IncidentRevision::CHANGE_MERGED:
       return "merged into another";
+    case v1::IncidentRevision::CHANGE_STOPPED:
+      return "the training was ordered to end";
     default:
       return "changed";
   }

@@ -346,10 +346,10 @@ def test_one_that_says_nothing_is_inconclusive_by_its_own_record(tmp_path, end, 
 
 
 class Server:
-    def __init__(self, tmp_path, grace=2, hang=1.0, between=60):
+    def __init__(self, tmp_path, grace=2, hang=1.0, between=60, more=""):
         self.folder = tmp_path
         config = tmp_path / "plumbd.toml"
-        config.write_text(f"[liveness]\nhang_seconds = {hang}\nbetween_steps_seconds = {between}\n")
+        config.write_text(f"[liveness]\nhang_seconds = {hang}\nbetween_steps_seconds = {between}\n{more}")
         self.log = open(tmp_path / "plumbd.log", "w")
         self.command = [str(BIN / "plumbd"), "--http", "off", "--data", str(tmp_path / "data"),
                         "--config", str(config), "--grace", str(grace), "--port-file",

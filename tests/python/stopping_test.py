@@ -1,7 +1,6 @@
-"""stop_on: a real plumbd finds an error, and the loop ends; ranks end behind the same step."""
+"""stop_on: a real plumbd finds an error and orders the end of the training; ranks end behind the same step."""
 
 import os
-import socket
 import subprocess
 import sys
 
@@ -12,71 +11,117 @@ from endings_test import BIN, PATIENCE, Server, eventually
 from plumbline import _stopping
 
 LOOP = """
-import sys, time
+import math, sys, time
 import plumbline
 
-run = plumbline.init(run="exp1", server=%(server)r, stop_on="error", every=1)
-end = time.monotonic() + %(seconds)s
-step = 0
-while time.monotonic() < end and not run.should_stop:
+run = plumbline.init(run="exp1", server=%(server)r, stop_on=%(level)r, every=1)
+values = {"nan": (math.nan,) * 1000, "spike": (100.0,), "none": ()}[%(fault)r]
+ended = None
+for step in range(%(first)s, %(first)s + %(steps)s):
     with run.step(step):
-        run.scalar("loss", float("nan") if %(bad)s and step > 20 else 2.5 + 0.01 * (step %% 7))
-    step += 1
-    time.sleep(0.01)
-print("stopped" if run.should_stop else "went on", flush=True)
+        bad = step - %(first)s - %(fault_at)s
+        run.scalar("loss", values[bad] if 0 <= bad < len(values) else 2.5 + 0.01 * (step %% 7))
+        time.sleep(%(pause)s if bad < -2 else %(slow)s)
+    if run.should_stop:
+        ended = step
+        break
+print(f"stopped {ended}" if ended is not None else "went on", flush=True)
 run.finish()
 """
+pytestmark_server = pytest.mark.skipif(not (BIN / "plumbd").exists(), reason="plumbd is not built")
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class WithPage(Server):
-    def __init__(self, tmp_path):
-        self.page = f"127.0.0.1:{free_port()}"
-        self._pages = tmp_path
-        super().__init__(tmp_path)
-
-    def start(self, address):
-        self.command[self.command.index("--http") + 1] = self.page
-        super().start(address)
-
-
-def loop(tmp_path, server, bad, seconds, **environment):
+def loop(tmp_path, address, fault="nan", level="error", first=0, fault_at=20, steps=40, pause=0.005, slow=0.4):
+    """(the step behind which the loop ended or None, stderr)."""
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")
            and (k == "PLUMBLINE_LIBRARY" or not k.startswith(trainer._LAUNCHERS))}  # fmt: skip
     script = tmp_path / "train.py"
-    script.write_text(LOOP % {"server": server.address, "seconds": seconds, "bad": bad})
-    return subprocess.run([sys.executable, str(script)], cwd=tmp_path, env={**env, "PYTHONPATH": os.environ["PYTHONPATH"], **environment},
+    script.write_text(LOOP % {"server": address, "fault": fault, "level": level, "first": first, "fault_at": fault_at, "steps": steps,
+                              "pause": pause, "slow": slow})  # fmt: skip
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, env={**env, "PYTHONPATH": os.environ["PYTHONPATH"]},
                           capture_output=True, text=True, timeout=2 * PATIENCE)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    word, _, step = done.stdout.partition(" ")
+    return (int(step) if word == "stopped" else None), done.stderr
 
 
-@pytest.mark.skipif(not (BIN / "plumbd").exists(), reason="plumbd is not built")
-def test_the_loop_ends_at_the_first_error_and_a_new_attempt_does_not(tmp_path):
-    with WithPage(tmp_path) as server:
-        done = loop(tmp_path, server, True, PATIENCE, PLUMBLINE_PAGE=server.page)
-        assert done.stdout.startswith("stopped"), done.stderr
-        assert "the training ends behind step" in done.stderr and "health/loss-non-finite" in done.stderr
-        done = loop(tmp_path, server, False, 4, PLUMBLINE_PAGE=server.page)  # the incident is still open
-        assert done.stdout.startswith("went on"), done.stderr
+def history(server, rule="health/loss-non-finite"):
+    number = server.incident(rule)["fingerprint"]
+    done = subprocess.run([str(BIN / "plumb"), "query", "history", number, "--server", server.address], capture_output=True, text=True, timeout=PATIENCE)
+    return [line for line in done.stdout.splitlines() if "stop_on" in line]
 
 
-@pytest.mark.skipif(not (BIN / "plumbd").exists(), reason="plumbd is not built")
-def test_a_page_that_does_not_answer_is_reported_and_the_training_goes_on(tmp_path):
+@pytestmark_server
+def test_the_loop_ends_within_two_steps_and_a_restart_of_the_server_knows_it(tmp_path):
     with Server(tmp_path) as server:
-        done = loop(tmp_path, server, True, 1, PLUMBLINE_PAGE=f"127.0.0.1:{free_port()}")
-        assert done.stdout.startswith("went on")
-        assert done.stderr.count("the server's page does not answer") == 1, done.stderr
+        ended, err = loop(tmp_path, server.address)
+        assert ended is not None and 20 <= ended <= 22, (ended, err)
+        assert f"the training ends behind step {ended}" in err and "error health/loss-non-finite" in err
+        lines = eventually("the order in the incident's history", lambda: history(server))
+        assert len(lines) == 1 and "stop_on: 1 process of the run ordered to end at step" in lines[0]
+        server.restart(0)
+        assert history(server) == lines  # judged again from the journal
+        # The incident is open: a healthy attempt goes on, one with the same fault ends.
+        assert loop(tmp_path, server.address, fault="none", first=10, steps=30, slow=0.05)[0] is None
+        ended, err = loop(tmp_path, server.address, first=12)
+        assert ended is not None and 32 <= ended <= 34, (ended, err)
+
+
+@pytestmark_server
+def test_a_warning_ends_the_loop_only_if_it_was_asked_for(tmp_path):
+    with Server(tmp_path) as server:
+        assert loop(tmp_path, server.address, fault="spike", fault_at=150, steps=170, slow=0.1)[0] is None
+        assert server.incident("health/loss-spike")["finding"]["level"] == "warning"
+    other = tmp_path / "other"
+    other.mkdir()
+    with Server(other) as server:
+        ended, err = loop(other, server.address, fault="spike", level="warning", fault_at=150, steps=170, slow=0.4)
+        assert ended is not None and ended >= 150 and "health/loss-spike" in err
+
+
+@pytestmark_server
+def test_a_suppressed_finding_does_not_end_the_loop(tmp_path):
+    suppressions = tmp_path / "suppress.toml"
+    suppressions.write_text('[[suppress]]\nrule = "health/loss-non-finite"\nreason = "it is known"\nexpires = 2199-01-01\n')
+    with Server(tmp_path, more=f"[suppressions]\nfile = {str(suppressions)!r}\n") as server:
+        assert loop(tmp_path, server.address, steps=26, slow=0.2)[0] is None
+        assert server.incidents("health/loss-non-finite")
+
+
+@pytestmark_server
+def test_the_order_comes_through_a_relay(tmp_path):
+    with Server(tmp_path) as server:
+        port = tmp_path / "relay.port"
+        relay = subprocess.Popen([str(BIN / "plumbd"), "--relay", server.address, "--grpc", "127.0.0.1:0", "--http", "off", "--port-file", str(port)],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        try:
+            eventually("the relay", port.exists)
+            ended, err = loop(tmp_path, port.read_text().strip())
+        finally:
+            relay.kill()
+            relay.wait()
+        assert ended is not None and 20 <= ended <= 22, (ended, err)
+
+
+def test_the_agents_order_is_asked_for_behind_each_step(tmp_path):
+    done = trainer.run("""
+    import plumbline
+    run = plumbline.init(run="exp1", server="127.0.0.1:1", stop_on="error", every=1)
+    ended = []
+    for i in range(6):
+        with run.step(i): run.scalar("loss", 1.0)
+        if run.should_stop: ended.append(i)
+    print(ended)
+    """, tmp_path, PLUMBLINE_TEST_STOP_AT="3").ok()  # fmt: skip
+    assert done.out.strip() == "[3, 4, 5]" and done.err.count("the training ends behind step 3: error rule: title (step 3)") == 1
+    assert "stop_on=3" in done.only("open")[0]
 
 
 def test_without_a_server_it_is_said(capfd, monkeypatch):
     monkeypatch.delenv("PLUMBLINE_SERVER", raising=False)
-    assert _stopping.stopping("error", None, "exp1") is None
+    assert _stopping.stopping("error", None, None, None, "exp1/0") is None
     assert "needs a server" in capfd.readouterr().err
-    assert _stopping.stopping(None, None, "exp1") is None
+    assert _stopping.stopping(None, None, None, None, "exp1/0") is None
     assert capfd.readouterr().err == ""
 
 
@@ -85,48 +130,26 @@ def test_another_level_is_a_mistake():
         _stopping.checked("fatal")
 
 
-def test_the_page_of_a_server(monkeypatch):
-    monkeypatch.delenv("PLUMBLINE_TLS_CA", raising=False)
-    monkeypatch.delenv("PLUMBLINE_PAGE", raising=False)
-    assert _stopping.page_of("collector:9000") == "http://collector:7434"
-    assert _stopping.page_of("unix:/run/plumb.sock") is None
-    monkeypatch.setenv("PLUMBLINE_PAGE", "https://page.example/")
-    assert _stopping.page_of("collector:9000") == "https://page.example"
+class Given:
+    """An order that is there from some moment on."""
 
+    def __init__(self):
+        self.text = None
 
-class Page:
-    """Answers as plumbd's page."""
-
-    def __init__(self, rows):
-        self.rows, self._request = rows, None
-
-    def incidents(self):
-        return dict(self.rows)
-
-
-ROW = {("ab", "1"): {"level": "error", "rule": "health/loss-non-finite", "title": "the loss is NaN", "step_first": 3}}
-
-
-def test_what_was_open_before_does_not_stop():
-    page = Page(ROW)
-    one = _stopping.Stopping(page, "exp1/0")
-    one._look()
-    assert not one.due(1)
-    page.rows = {**ROW, ("cd", "2"): {"level": "error", "rule": "health/loss-divergence", "title": "the loss diverges", "step_first": 9}}
-    one._look()
-    assert one.due(9) and "loss-divergence" in one.reason
+    def reason(self):
+        return self.text
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3])
 def test_ranks_end_behind_the_same_step(monkeypatch, lag):
-    """The others are up to `lag` steps behind rank 0; only rank 0 has asked the page."""
+    """The others are up to `lag` steps behind rank 0; only rank 0 has its order."""
     store, rank = torch.distributed.HashStore(), [0]
     monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_store", lambda: store)
     monkeypatch.setattr(_stopping, "of_process_group", lambda: (rank[0], 3))
-    ranks, ends = [_stopping.Stopping(Page({}), "exp1/0") for _ in range(3)], {}
+    ranks, ends = [_stopping.Stopping(Given(), "exp1/0") for _ in range(3)], {}
     for now in range(60):
         if now == 21:
-            ranks[0].reason = "error health/loss-non-finite: the loss is NaN (step 20)"
+            ranks[0]._order.text = "error health/loss-non-finite: the loss is NaN (step 20)"
         for number, one in enumerate(ranks):
             step = now if number == 0 else now - lag
             rank[0] = number

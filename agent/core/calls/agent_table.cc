@@ -62,6 +62,10 @@ bool Redacts(const plumbline_agent_open_t& o) {
   return o.size >= offsetof(plumbline_agent_open_t, redact) + sizeof(o.redact) && o.redact != 0;
 }
 
+int32_t StopOn(const plumbline_agent_open_t& o) {
+  return o.size >= offsetof(plumbline_agent_open_t, stop_on) + sizeof(o.stop_on) ? o.stop_on : 0;
+}
+
 uint64_t SpoolBytes(const plumbline_agent_open_t& o) { return KnowsSpool(o) ? o.spool_bytes : 0; }
 
 AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
@@ -76,6 +80,7 @@ AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
   options.every = o.every;
   options.budget = o.budget;
   options.redact = Redacts(o);
+  options.stop_on = StopOn(o);
   if (KnowsCaller(o) && o.caller != nullptr) options.caller = o.caller;
   if (KnowsSpool(o) && o.spool != nullptr) {
     options.spool_dir = o.spool;
@@ -148,6 +153,14 @@ plumbline_status_t TogetherEnd(void* run, plumbline_error_t* error) {
 
 plumbline_status_t Marks(void* run, plumbline_marks_t* marks, plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).Marks(marks); });
+}
+
+plumbline_status_t StopOrdered(void* run, char* text, uint32_t bytes, int32_t* ordered,
+                               plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    *ordered = AsRun(run).StopOrdered({text, bytes}) ? 1 : 0;
+    return plumbline_status_t{PLUMBLINE_OK};
+  });
 }
 
 void Charge(void* run, uint64_t ns) { AsRun(run).Charge(ns); }
@@ -230,6 +243,7 @@ constexpr plumbline_agent_table_t Table() {
   table.together_begin = TogetherBegin;
   table.together_end = TogetherEnd;
   table.marks = Marks;
+  table.stop_order = StopOrdered;
   return table;
 }
 

@@ -34,6 +34,10 @@ void Directives::OnDirective(const v1::Directive& directive) {
   const MutexLock lock(mutex_);
   if (directive.has_capsule()) return Send(directive.capsule());
   if (directive.has_sample()) return Sample(directive.sample());
+  if (directive.has_stop()) {
+    return run_->stop_order.Take(directive.stop(), run_->options.stop_on, run_->first_step.load(),
+                                 run_->newest_step.load());
+  }
   if (directive.quiet()) ForgetAll();
 }
 

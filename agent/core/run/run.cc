@@ -174,6 +174,8 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.on_unreachable = SayUnreachable(options.server, options.caller);
     config.server_forgot = [state = state_] { state->declare_again.store(true); };
     config.side = directives = std::make_shared<Directives>(state_);
+    config.stop_on = static_cast<v1::Level>(options.stop_on);
+    config.opened = Clock::now();
     stream_ = std::make_shared<ServerStream>(std::move(config), outbox_, options.spool_dir);
     if (!stream_->Start()) return false;
   }

@@ -74,6 +74,8 @@ plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** a
 
 plumbline_status_t Run::StepBegin(int64_t step) {
   state_->exit_report.GoesOn();
+  if (state_->first_step.load(std::memory_order_relaxed) == kNoStep)
+    state_->first_step.store(step, std::memory_order_relaxed);
   state_->newest_step.store(step, std::memory_order_relaxed);
   state_->moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
   state_->open_step.store(step, std::memory_order_release);

@@ -10,6 +10,7 @@
 
 #include "agent/core/devices/devices.h"
 #include "agent/core/run/exit_report.h"
+#include "agent/core/run/stop_order.h"
 #include "agent/core/shared/options.h"
 #include "agent/core/sites/cadence.h"
 #include "agent/core/sites/governor.h"
@@ -60,12 +61,14 @@ struct RunState {
   std::atomic<plumbline_marks_t*> marks{nullptr};
   std::atomic<uint32_t> marks_thread{0};
   ExitReport exit_report;
+  StopOrder stop_order;
   Cadence cadence;
   Governor governor;
   Looks looks;
 
   std::atomic<int64_t> open_step{kNoStep};
   std::atomic<int64_t> newest_step{kNoStep};
+  std::atomic<int64_t> first_step{kNoStep};  // of this process
   std::atomic<uint64_t> moved_ns{
       0};  // monotonic: when a step last began or ended, or a span began between steps
   std::atomic<int64_t> steps_ended{0};

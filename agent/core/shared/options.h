@@ -50,6 +50,7 @@ struct AgentOptions {
   uint32_t every = 0;   // 0: the cadence alone decides
   double budget = 0;    // share of step time; 0: kDefaultBudget
   bool redact = false;  // ids are sent as keyed hashes
+  int32_t stop_on = 0;  // level of findings that end the training, a v1::Level; 0: none
 
   uint64_t traffic_bytes = 3072;
   uint64_t sample_max_bytes = 8ull << 20;

@@ -118,6 +118,9 @@ typedef struct plumbline_run_head {
 
 enum { PLUMBLINE_ROLE_TRAINER = 1, PLUMBLINE_ROLE_ROLLOUT = 2 };
 
+/* Levels of findings at which a training ends. */
+enum { PLUMBLINE_STOP_ON_WARNING = 2, PLUMBLINE_STOP_ON_ERROR = 3 };
+
 typedef struct plumbline_open_options {
   uint32_t size;      /* sizeof(plumbline_open_options_t) */
   int32_t role;       /* PLUMBLINE_ROLE_*; 0: trainer */
@@ -139,7 +142,8 @@ typedef struct plumbline_open_options {
   int32_t redact;     /* 1: token and sequence ids leave the process as keyed hashes, under
                          $PLUMBLINE_REDACT_KEY, else a key from the access token, else a random one;
                          0: $PLUMBLINE_REDACT (0 or 1), else no */
-  uint32_t reserved;  /* 0 */
+  int32_t stop_on;    /* PLUMBLINE_STOP_ON_*: the level of findings for which the server orders the
+                         training to end, see plumbline_stop_order; 0: none */
 } plumbline_open_options_t;
 
 #define PLUMBLINE_OPEN_OPTIONS_INIT \
@@ -161,6 +165,14 @@ PLUMBLINE_API plumbline_status_t plumbline_open(const plumbline_open_options_t* 
  * unless 0 <= rank < world_size. */
 PLUMBLINE_API plumbline_status_t plumbline_set_rank(plumbline_run_t* run, int32_t rank,
                                                     int32_t world_size);
+
+/* Returns in *ordered whether the server has ordered the training to end, because a step of this
+ * process has a finding of the level that stop_on names. If *ordered is 1, `text` holds the reason
+ * ("error health/loss-non-finite: the loss is NaN (step 12)"), cut to fit and terminated by a zero.
+ * `text` may be NULL if bytes is 0. Does not wait and does not load the agent, so that it is cheap
+ * enough for every step. Only the trainer ends the training. */
+PLUMBLINE_API plumbline_status_t plumbline_stop_order(plumbline_run_t* run, char* text,
+                                                      uint32_t bytes, int32_t* ordered);
 
 /* Begins and ends a step. Steps are numbered from 0 and increase within an attempt. Observations
  * between begin and end belong to the step. step_end declares the step complete and advances the

@@ -297,5 +297,53 @@ TEST_F(DirectivesTest, DenserSamplingWithinTheBudget) {
   EXPECT_FALSE(state_->SampleDue(*site_, 10'012));
 }
 
+v1::Directive Stop(v1::Level level, int64_t step) {
+  v1::Directive directive;
+  directive.mutable_stop()->set_level(level);
+  directive.mutable_stop()->set_rule("health/loss-non-finite");
+  directive.mutable_stop()->set_title("the loss is NaN");
+  directive.mutable_stop()->set_step_first(step);
+  directive.mutable_stop()->set_step_last(step);
+  return directive;
+}
+
+// Of a process whose steps are 100 to 120.
+std::string ReasonAfter(int32_t stop_on, const std::vector<v1::Directive>& directives,
+                        size_t bytes = 256) {
+  AgentOptions options;
+  options.run = "r";
+  options.stop_on = stop_on;
+  auto state = std::make_shared<RunState>(options, v1::Source());
+  state->first_step.store(100);
+  state->newest_step.store(120);
+  Directives taken(state);
+  for (const v1::Directive& directive : directives) taken.OnDirective(directive);
+  std::string text(bytes, 'x');
+  if (!state->stop_order.Copy({text.data(), text.size()})) return "";
+  return text.substr(0, text.find('\0'));
+}
+
+TEST(StopOrder, OfTheLevelAndOfAStepOfThisProcess) {
+  const auto error = Stop(v1::LEVEL_ERROR, 118), warning = Stop(v1::LEVEL_WARNING, 119);
+  const std::string whole = "error health/loss-non-finite: the loss is NaN (step 118)";
+  EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {error}), whole);
+  EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {error, Stop(v1::LEVEL_ERROR, 120)}), whole);
+  EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {error}, 6), "error");
+  EXPECT_EQ(ReasonAfter(v1::LEVEL_WARNING, {warning}).substr(0, 7), "warning");
+  EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {warning}), "");
+  EXPECT_EQ(ReasonAfter(0, {error}), "");
+  // Of an attempt before, whose steps came further than those of this one, or are over.
+  EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {Stop(v1::LEVEL_ERROR, 99)}), "");
+  EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {Stop(v1::LEVEL_ERROR, 121)}), "");
+}
+
+TEST_F(DirectivesTest, AnOrderThatIsNotUnderstoodIsIgnored) {
+  v1::Directive unknown;
+  ASSERT_TRUE(unknown.ParseFromString(std::string("\xfa\x07\x00", 3)));  // field 127, of a later version
+  directives_->OnDirective(unknown);
+  EXPECT_TRUE(Parts().empty());
+  EXPECT_FALSE(state_->stop_order.Copy({}));
+}
+
 }  // namespace
 }  // namespace plumbline::agent

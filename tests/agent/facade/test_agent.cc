@@ -114,7 +114,8 @@ plumbline_status_t Open(const plumbline_agent_open_t* o, void** run, plumbline_e
       " every=" + std::to_string(o->every) + " budget=" + std::to_string(o->budget) +
       (o->spool == nullptr ? "" : std::string(" spool=") + o->spool) +
       (o->spool_bytes == 0 ? "" : " spool_bytes=" + std::to_string(o->spool_bytes)) +
-      (o->redact == 0 ? "" : " redact=1"));
+      (o->redact == 0 ? "" : " redact=1") +
+      (o->stop_on == 0 ? "" : " stop_on=" + std::to_string(o->stop_on)));
   if (Mode("open-fails")) {
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "the record directory cannot be written to");
   }
@@ -140,7 +141,10 @@ plumbline_status_t DeclareSite(void* run, const plumbline_agent_site_t* s, void*
   return PLUMBLINE_OK;
 }
 
+std::atomic<int64_t> newest_step{-1};
+
 plumbline_status_t StepBegin(void*, int64_t step, plumbline_error_t*) {
+  newest_step = step;
   return Logged("step_begin " + std::to_string(step));
 }
 
@@ -389,6 +393,15 @@ plumbline_status_t Marks(void*, plumbline_marks_t* marks, plumbline_error_t*) {
   return Logged("marks");
 }
 
+// From the step on that PLUMBLINE_TEST_STOP_AT names.
+plumbline_status_t StopOrder(void*, char* text, uint32_t bytes, int32_t* ordered,
+                             plumbline_error_t*) {
+  const char* at = getenv("PLUMBLINE_TEST_STOP_AT");
+  *ordered = at != nullptr && newest_step >= atoll(at) ? 1 : 0;
+  if (*ordered != 0 && bytes > 0) snprintf(text, bytes, "error rule: title (step %s)", at);
+  return PLUMBLINE_OK;
+}
+
 plumbline_status_t Look(void*, int64_t step, uint32_t steps, plumbline_error_t*) {
   return Logged("look step=" + std::to_string(step) + " steps=" + std::to_string(steps));
 }
@@ -442,4 +455,5 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     TogetherBegin,
     TogetherEnd,
     Marks,
+    StopOrder,
 };

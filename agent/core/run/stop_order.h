@@ -1,0 +1,31 @@
+// The server's order to end the training, at a finding of the level that the trainer named.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/mutex.h"
+#include "plumbline/v1/ingest.pb.h"
+
+namespace plumbline::agent {
+
+// Thread-safe. The first order that counts stays.
+class StopOrder {
+ public:
+  // `level`: at which the training ends, a v1::Level; 0: it does not. An order counts only if the
+  // finding was made in a step of this process, between `first` and `newest`: one of an earlier
+  // attempt ends no training.
+  void Take(const v1::StopTraining& order, int32_t level, int64_t first, int64_t newest);
+
+  // Copies the reason to `text`, cut to fit and ended by a zero. False: nothing was ordered.
+  bool Copy(std::span<char> text) const;
+
+ private:
+  std::atomic<bool> ordered_{false};
+  mutable Mutex mutex_;
+  std::string reason_ PLUMB_GUARDED_BY(mutex_);
+};
+
+}  // namespace plumbline::agent
