@@ -462,7 +462,10 @@ typedef struct plumbline_reduction {
    * [m] with offsets; [N,m] when one call speaks for all N ranks. With algorithm "accumulation",
    * one rank's own running sum: [K,m], the addends in their order. Floating or integer. */
   const DLTensor* input;
-  const DLTensor* output; /* as it came back, not yet with `postscale`: like input, or [m] */
+  /* As it came back, not yet with `postscale`: like input, or [m]; NULL with an input and offsets
+   * on ranks that get no result (of a reduction to one rank, or of a part that is scattered to
+   * one). */
+  const DLTensor* output;
   const DLTensor*
       offsets;       /* [m] integers >= 0: indices in C order; NULL: input and output are whole */
   const char* group; /* the process group's name, the same on its ranks; NULL: the world */
