@@ -20,7 +20,7 @@ from ._watching.averages import Averages
 from ._watching.batches import Batches
 from ._watching.clipping import Clip, Clipping
 from ._watching.collectives import Sums
-from ._watching.copies import copies_of, gradient_groups
+from ._watching.copies import Parting, copies_of, gradient_groups
 from ._watching.frames import Framed
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
@@ -36,7 +36,7 @@ from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
 from ._watching.unwrap import holders
 from ._watching.updates import Updates
-from ._watching.words import unseen_sums
+from ._watching.words import alone, unseen_sums
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
@@ -106,6 +106,7 @@ class Watch:
         self.stages = self._loop.stages
         self.sums = Sums(run, self._loop, self._prefix, gradient_groups(self._given))
         self._undo.append(self.sums.remove)
+        self._parting = None
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
         self._hook()
@@ -117,6 +118,8 @@ class Watch:
         """Of several processes, which may meet after the watch."""
         if self._ddp is None:
             self.sums.watch(unseen_sums(self))
+            if self._parting is None and self.sums.watched and alone(self):
+                self._parting = Parting(self._run, self.sums, self._checksums)
 
     def held_by_none_of(self, optimizers):
         """Are all of them others than the ones that are watched?"""
@@ -188,6 +191,8 @@ class Watch:
         self._clipped, self.clips = self.clips, []
         if self.sums.watched:
             self._guarded(self.sums.step_ends, updated)
+            if updated and self._parting is not None:
+                self._guarded(self._parting.step_ends)
         self._guarded(self._batches.step_ends)
         if updated:
             if self._modes.modules:
@@ -328,6 +333,8 @@ class Watch:
         self._zeroed.discard(id(optimizer))
         self._leftover.before_update()
         self._averages.disarm()
+        if self._parting is not None:
+            self._guarded(self._parting.before_update)
         self._loop.begin_update(optimizer)
 
     def _end_update(self, optimizer):

@@ -51,8 +51,8 @@ def begin(several=False):
     tensor_parallel.get_cuda_rng_tracker().fork = contextlib.nullcontext
 
 
-def gpt_model(experts=None, **options):
-    config = TransformerConfig(num_layers=2, hidden_size=32, num_attention_heads=2, use_cpu_initialization=True, hidden_dropout=0.0,
+def gpt_model(experts=None, width=32, **options):
+    config = TransformerConfig(num_layers=2, hidden_size=width, num_attention_heads=2, use_cpu_initialization=True, hidden_dropout=0.0,
                                attention_dropout=0.0, bias_dropout_fusion=False, masked_softmax_fusion=False, num_moe_experts=experts,
                                add_bias_linear=experts is None, gradient_accumulation_fusion=False, **options)  # fmt: skip
     return GPTModel(config, get_gpt_layer_local_spec(num_experts=experts), vocab_size=VOCABULARY, max_sequence_length=LENGTH)

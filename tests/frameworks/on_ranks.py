@@ -64,24 +64,39 @@ def bare_module(_):
     return of_ranks(lambda: own_loop(adamw))
 
 
-def without_a_wrapper():
-    """Each rank trains by itself: nothing is summed."""
+def without_a_wrapper(own=False, averaged=0):
+    """Each rank trains by itself: no gradients are summed. `own`: other weights on each. `averaged`: after so many steps the weights are averaged."""
     dist.init_process_group("gloo")
+    torch.manual_seed(dist.get_rank() if own else 0)
     run, model = opened(), Language()
     optimizer = adamw(model)
     run.watch(model, optimizer)
-    for batch in words(STEPS * RANKS * 8).split(8)[dist.get_rank() :: RANKS]:
+    for step, batch in enumerate(words(STEPS * RANKS * 8).split(8)[dist.get_rank() :: RANKS]):
         model(batch).backward()
         optimizer.step()
         optimizer.zero_grad()
+        if averaged and step % averaged == averaged - 1:
+            for p in model.parameters():
+                dist.all_reduce(p.detach())
+                p.data /= RANKS
     finish(run)
     dist.destroy_process_group()
     return model.state_dict()
 
 
-@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None, "precision/replica-divergence": 3}, opens=False)
 def no_wrapper(_):
     return of_ranks(without_a_wrapper)
+
+
+@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+def no_wrapper_and_models_of_their_own(_):
+    return of_ranks(lambda: without_a_wrapper(own=True))
+
+
+@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+def no_wrapper_and_weights_that_are_averaged_now_and_then(_):
+    return of_ranks(lambda: without_a_wrapper(averaged=10))
 
 
 @case(steps=STEPS, level="warning", says="one of 2 processes(.|\n)*" + SUMS, opens=False)

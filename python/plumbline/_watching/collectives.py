@@ -21,6 +21,7 @@ _MOST = 64  # sums of a step and group
 _UPDATES = 3  # without a sum: then there is none to see
 _METHODS = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
             "reduce_scatter_tensor_coalesced")  # fmt: skip
+_OTHERS = ("broadcast", "allgather", "all_gather_single", "_allgather_base")  # what they hand over is not looked at, but that they do
 
 
 def _mixed(step):
@@ -30,6 +31,12 @@ def _mixed(step):
 
 def _listed(tensors):
     return list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+
+
+def _is_large(tensors):
+    """Does it hold tensors that may be weights?"""
+    tensor = next(iter(_listed(tensors)), None)
+    return hasattr(tensor, "is_floating_point") and tensor.is_floating_point() and tensor.numel() >= _FEWEST
 
 
 def _sums_of(name, arguments, named):
@@ -77,6 +84,7 @@ class Sums:
         self._run, self._loop, self._prefix, self._groups = run, loop, prefix, groups
         self._counts, self._updates, self._missing = {}, 0, None
         self.seen = 0  # in the run
+        self.others = 0  # calls outside of the time of a step in which gradients are summed
         self.watched = False
 
     def watch(self, missing):
@@ -91,7 +99,11 @@ class Sums:
     def starts(self, group, name, arguments, named):
         """What to call when the result is there, or None."""
         run, loop = self._run, self._loop
+        if name in _OTHERS:
+            self.others += _is_large(arguments[-2] if len(arguments) > 1 else arguments[0] if arguments else None)
+            return None
         if run._step >= CAPTURING or run._step == NO_STEP or not loop.backwards or loop.stages.stage == OPTIMIZER:
+            self.others += any(_is_large(before) for before, _ in _sums_of(name, arguments, named)[0])
             return None
         if self._groups is not None and not any(group is one for one in self._groups):
             return None
@@ -162,7 +174,7 @@ class Collectives:
             kinds = dict.fromkeys((type(world()), sys.modules["torch.distributed"].ProcessGroup))
             owners = dict.fromkeys(owner for kind in kinds for owner in kind.__mro__)
             for owner in owners:
-                for name in _METHODS:
+                for name in (*_METHODS, *_OTHERS):
                     if name in vars(owner):
                         cls._take_place(owner, name)
 

@@ -2,6 +2,8 @@
 
 from collections import namedtuple
 
+from .._screen import combined
+
 Copies = namedtuple("Copies", "group ignored")  # a process group, None: the world; names of parameters that are no copies in it
 _MEGATRON_GROUPS = ("dp_group", "dp_cp_group", "intra_dp_cp_group", "expt_dp_group", "intra_expt_dp_group")
 
@@ -51,3 +53,32 @@ def gradient_groups(given):
     if wrapper is None:
         return None
     return [group for name in _MEGATRON_GROUPS if (group := getattr(wrapper, name, None)) is not None]
+
+
+class Parting:
+    """Of a watch whose model several processes train without a wrapper: do copies part, since nothing is summed?"""
+
+    def __init__(self, run, sums, checksums):
+        self._run, self._sums, self._checksums = run, sums, checksums
+        self._before, self._updates, self._next = None, 0, 4
+
+    def before_update(self):
+        if self._before is None:
+            self._before = combined(self._checksums())
+
+    def step_ends(self):
+        """After an update, in the open step."""
+        self._updates += 1
+        summed = self._sums.seen or self._sums.others
+        if self._next == 0 or (self._updates < self._next and not summed):
+            return
+        tell = self._run._own_scalar
+        if summed:  # after all, now and then perhaps
+            if self._next > 4:
+                tell("unsummed/summed", 1)
+            self._next = 0
+            return
+        if self._next == 4:
+            tell("unsummed/before", self._before)
+        tell("unsummed/after", combined(self._checksums()))
+        self._next *= 2
