@@ -9,8 +9,8 @@ or, after `import plumbline.transformers`, TrainingArguments(report_to="plumblin
 from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
-from . import _trl
 from ._callbacks import Session, guarded
+from ._watching import trl
 
 _SAID_BY_ALL = ("epoch", "runtime", "samples_per_second", "steps_per_second")  # no metrics of the model
 
@@ -42,7 +42,7 @@ class PlumblineCallback(TrainerCallback):
         self._session.begin(args.output_dir, args.run_name, model, [optimizer], step=state.global_step + 1)
         if not self._hooked:
             self._hooked = True
-            _trl.hook()
+            trl.hook()
         self._session.settings({"max_steps": state.max_steps, **{name: getattr(args, name, None) for name in _SETTINGS}})
 
     @guarded
@@ -78,7 +78,7 @@ class PlumblineCallback(TrainerCallback):
         self._session.end()
         if self._hooked:
             self._hooked = False
-            _trl.unhook()
+            trl.unhook()
         self.run.flush()
 
 

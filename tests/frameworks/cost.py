@@ -89,7 +89,8 @@ def transformers(steps, width):
     from on_transformers import arguments, rows
 
     callback = PlumblineCallback(record="record", run="cost")
-    Trainer(model=wide_llama(width), args=arguments(max_steps=steps, logging_steps=10, per_device_train_batch_size=32), train_dataset=rows(steps * 32), callbacks=[callback]).train()
+    settings = arguments(max_steps=steps, logging_steps=10, per_device_train_batch_size=32)
+    Trainer(model=wide_llama(width), args=settings, train_dataset=rows(steps * 32), callbacks=[callback]).train()
     return callback.run
 
 
@@ -105,7 +106,8 @@ def trl(steps, width):
     callback = PlumblineCallback(record="record", run="cost")
     texts = [" ".join(f"w{max(3, int(n))}" for n in row) for row in words(steps * 32)]
     settings = arguments(SFTConfig, max_steps=steps, logging_steps=10, per_device_train_batch_size=32, max_length=32, bf16=False)
-    SFTTrainer(model=wide_llama(width), args=settings, train_dataset=Dataset.from_dict({"text": texts}), processing_class=tokenizer(), callbacks=[callback]).train()
+    data = Dataset.from_dict({"text": texts})
+    SFTTrainer(model=wide_llama(width), args=settings, train_dataset=data, processing_class=tokenizer(), callbacks=[callback]).train()
     return callback.run
 
 
@@ -205,7 +207,8 @@ def child(name, steps, width):
 
 def measured(name, options, watched, steps):
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, **ENVIRONMENT, "PLUMBLINE_DISABLE": "" if watched else "1", "PYTHONPATH": os.pathsep.join([ENVIRONMENT["PYTHONPATH"], os.path.dirname(os.path.abspath(__file__))])}
+        path = os.pathsep.join([ENVIRONMENT["PYTHONPATH"], os.path.dirname(os.path.abspath(__file__))])
+        env = {**os.environ, **ENVIRONMENT, "PLUMBLINE_DISABLE": "" if watched else "1", "PYTHONPATH": path}
         command = [sys.executable, os.path.abspath(__file__), "--one", name, "--steps", str(steps), "--width", str(options.width)]
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
         if done.returncode != 0:

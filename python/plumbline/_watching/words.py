@@ -67,7 +67,7 @@ def describe(watch):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         text += f" (no optimizer holds {missing[0]}{more}: requires_grad_(False) if they are frozen)"
     if alone(watch):
-        text += f", one of {processes()} processes (no DistributedDataParallel around it was found: sums are watched if torch.distributed makes them, copies are not)"
+        text += f", one of {processes()} processes (no DistributedDataParallel around it was found: sums are watched if process groups make them, copies are not)"
     elif watch._ddp is not None:
         text += ", the ranks' copies and sums of DistributedDataParallel"
     elif watch.sums.watched:
