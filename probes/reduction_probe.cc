@@ -51,7 +51,8 @@ absl::Status CheckSampled(const ReductionCall& call) {
   const int64_t m = offsets.shape[0];
   const std::string shape = "[" + std::to_string(m) + "] or [rows," + std::to_string(m) + "]";
   if (!LastIs(call.input, m)) return Expected("input", call.input, shape);
-  if (!LastIs(call.output, m)) return Expected("output", call.output, shape);
+  if (call.output.present() && !LastIs(call.output, m))
+    return Expected("output", call.output, shape);
   return absl::OkStatus();
 }
 
@@ -64,8 +65,11 @@ absl::Status CheckTensors(const ReductionCall& call) {
   if (s.ok() && call.input.present() && !call.offsets.on_host())
     s = CheckSamePlace("offsets", call.offsets, "input", call.input.device);
   if (!s.ok()) return s;
-  if (call.input.present() != call.output.present()) {
-    return absl::InvalidArgumentError("input and output: expected both or neither");
+  // Of a reduction to one rank the others have no result.
+  const bool alone = call.input.present() && call.offsets.present();
+  if (call.input.present() != call.output.present() && !alone) {
+    return absl::InvalidArgumentError(
+        "input and output: expected both or neither, or an input with offsets");
   }
   if (!call.input.present()) {
     return call.offsets.present()
@@ -203,7 +207,9 @@ void CarryWhole(const MeasureOptions& options, ReductionScratch* scratch, Reduct
 
 absl::Status FillSample(const ReductionCall& call, v1::ReductionSample* out) {
   if (absl::Status s = PackTensor(call.input, out->mutable_inputs()); !s.ok()) return s;
-  if (absl::Status s = PackTensor(call.output, out->mutable_output()); !s.ok()) return s;
+  if (call.output.present()) {
+    if (absl::Status s = PackTensor(call.output, out->mutable_output()); !s.ok()) return s;
+  }
   return PackTensor(call.offsets, out->mutable_offsets());
 }
 

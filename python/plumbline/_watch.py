@@ -19,6 +19,8 @@ from ._tensors import local
 from ._watching.averages import Averages
 from ._watching.batches import Batches
 from ._watching.clipping import Clip, Clipping
+from ._watching.collectives import Sums
+from ._watching.copies import Parting, copies_of, gradient_groups
 from ._watching.frames import Framed
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
@@ -34,7 +36,7 @@ from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
 from ._watching.unwrap import holders
 from ._watching.updates import Updates
-from ._watching.words import NO_WRAPPER, alone, processes
+from ._watching.words import alone, unseen_sums
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
@@ -52,7 +54,6 @@ class Watch:
         optimizers = self.optimizers
         self.ids = frozenset(map(id, optimizers))
         self._ddp = None
-        self._replicas = None if ddp is None else "world"
         self._ddp_pending = ddp is not None
         named = [name for name, _ in named_parameters(self._model)]
         self._number, self._prefix = run._models_watched.enter(self._given, optimizers, named)
@@ -71,13 +72,15 @@ class Watch:
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE)
-        self._ignored = getattr(ddp, "parameters_to_ignore", ()) if self._replicas else ()  # by DDP
+        copies = copies_of(ddp, self._frames.values(), self._model)
+        self._replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
         self._copies = [(self._prefix + name, part(p)) for name, p in named_parameters(self._model) if name not in self._ignored]
+        self._own = [(self._prefix + name, p) for name, p in named_parameters(self._model) if name in self._ignored and ddp is None]
         self._names = [name for name, _ in self._copies]
         self._checksums = Checksums(run._library.short, [p for _, p in self._copies])
         self._checksum_name = f"weights_checksum{self._prefix and '.' + self._prefix[:-1]}"
-        if self._replicas:
-            group = describe_group(getattr(ddp, "process_group", None)).name
+        if copies is not None:
+            group = describe_group(copies.group).name
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
@@ -101,11 +104,22 @@ class Watch:
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
         self.stages = self._loop.stages
+        self.sums = Sums(run, self._loop, self._prefix, gradient_groups(self._given))
+        self._undo.append(self.sums.remove)
+        self._parting = None
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
         self._hook()
+        self._watch_sums()
         if self._is_compiled:
             self._compiled_away()
+
+    def _watch_sums(self):
+        """Of several processes, which may meet after the watch."""
+        if self._ddp is None:
+            self.sums.watch(unseen_sums(self))
+            if self._parting is None and self.sums.watched and alone(self):
+                self._parting = Parting(self._run, self.sums, self._checksums)
 
     def held_by_none_of(self, optimizers):
         """Are all of them others than the ones that are watched?"""
@@ -175,6 +189,10 @@ class Watch:
         """At a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.enter(NONE)
         self._clipped, self.clips = self.clips, []
+        if self.sums.watched:
+            self._guarded(self.sums.step_ends, updated)
+            if updated and self._parting is not None:
+                self._guarded(self._parting.step_ends)
         self._guarded(self._batches.step_ends)
         if updated:
             if self._modes.modules:
@@ -248,8 +266,7 @@ class Watch:
         ddp = around(self._model) if self._ddp is None else None
         optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found] or holders([p for _, p in self._trained])
         if ddp is None and (self.found or not optimizers):
-            if alone(self):
-                self._run._declare_site(KIND_TENSOR, f"{self._prefix}sums over {processes()} processes", f"unseen: {NO_WRAPPER}")
+            self._watch_sums()
             return False
         self.remove()
         self._run.watch(self._given if ddp is None else ddp, optimizers, scaler=self.scaler, activations=self._activations)
@@ -316,6 +333,8 @@ class Watch:
         self._zeroed.discard(id(optimizer))
         self._leftover.before_update()
         self._averages.disarm()
+        if self._parting is not None:
+            self._guarded(self._parting.before_update)
         self._loop.begin_update(optimizer)
 
     def _end_update(self, optimizer):
@@ -439,6 +458,8 @@ class Watch:
                 if name in self._shards and not local(parameter).numel():
                     continue
                 self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
+            for name, parameter in self._own:
+                self._run.observe_tensor(name, parameter, role="weight")
 
     def tell_scalars(self, losses):
         """losses: (series, each) of the loop; of several watches the first one's."""

@@ -10,6 +10,7 @@ from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
 from ._callbacks import Session, guarded
+from ._watching import trl
 
 _SAID_BY_ALL = ("epoch", "runtime", "samples_per_second", "steps_per_second")  # no metrics of the model
 
@@ -22,12 +23,14 @@ class PlumblineCallback(TrainerCallback):
     """Watches the Trainer's model and optimizer; a step has the number that the Trainer logs.
 
     Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error. Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the
-    record is <output_dir>/plumbline. The run is called args.run_name, else as the folder.
+    record is <output_dir>/plumbline. The run is called args.run_name, else as the folder. Of TRL's GRPOTrainer and RLOOTrainer
+    the rollouts are recorded too.
     """
 
     def __init__(self, **options):
         self._session, self._failed = Session(options), set()
         self._evaluates = False  # the step stays open for what the evaluation gives
+        self._hooked = False
 
     @property
     def run(self):
@@ -37,6 +40,9 @@ class PlumblineCallback(TrainerCallback):
     @guarded
     def on_train_begin(self, args, state, control, model=None, optimizer=None, **_):
         self._session.begin(args.output_dir, args.run_name, model, [optimizer], step=state.global_step + 1)
+        if not self._hooked:
+            self._hooked = True
+            trl.hook()
         self._session.settings({"max_steps": state.max_steps, **{name: getattr(args, name, None) for name in _SETTINGS}})
 
     @guarded
@@ -70,6 +76,9 @@ class PlumblineCallback(TrainerCallback):
     def on_train_end(self, args, state, control, **_):
         self._end_step()
         self._session.end()
+        if self._hooked:
+            self._hooked = False
+            trl.unhook()
         self.run.flush()
 
 

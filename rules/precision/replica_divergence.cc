@@ -37,6 +37,9 @@ the same (a reduce to one rank, a scatter or an average that ranks keep apart sh
 series `weights_checksum` (`run.watch` does, under DistributedDataParallel: 48 bits over all weights that ranks hold
 copies of, after each update, or as often as it stays cheap), a divergence is told in the first step in which the
 ranks' numbers differ, with the last in which they agreed; the next look at the weights names the tensor.
+Several processes that train without a wrapper and sum nothing over their process group (`run.watch` sends a checksum of all weights before
+the first update, `unsummed/before`, and after the 4th, 8th, 16th, ..., `unsummed/after`): a warning at the end of the run if they began with the
+same bits and no two of them agree since.
 
 **Bad.** `rank 2 differs from ranks 0, 1, 3: element 8,841 is 0x3ca3d70a there, 0x3ce3d70a here`.
 
@@ -102,10 +105,13 @@ bool NearlyAgree(const std::optional<Difference>& d) {
 
 class ReplicaDivergence : public Rule {
  public:
-  bool ReadsScalar(const v1::Site& site) const override { return CopyChecksums::Is(site); }
+  bool ReadsScalar(const v1::Site& site) const override {
+    return CopyChecksums::Is(site) || PartedCopies::Is(site);
+  }
 
   // Every divergence is told, once; a pass or what is unknown only where nothing diverges.
   void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (PartedCopies::Is(step.site)) return parted_.Take(step);
     if (CopyChecksums::Is(step.site)) {
       if (std::optional<v1::Verdict> verdict = checksums_.Judge(step)) out.Add(*std::move(verdict));
       return;
@@ -134,11 +140,16 @@ class ReplicaDivergence : public Rule {
     for (v1::Verdict& verdict : std::exchange(explained_, {})) out.Add(std::move(verdict));
   }
 
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (v1::Verdict& verdict : parted_.Judge()) out.Add(std::move(verdict));
+  }
+
   // explained_ is empty between two calls of Judge.
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(2, 1);
+    const uint32_t version = archive.Version(3, 1);
     archive(histories_, told_outputs_);
     if (version >= 2) checksums_.Persist(archive);
+    if (version >= 3) parted_.Persist(archive);
   }
 
  private:
@@ -368,6 +379,7 @@ class ReplicaDivergence : public Rule {
   using Key = std::tuple<uint32_t, v1::Role, std::string, std::string, std::string, uint32_t>;
   std::map<Key, History> histories_;
   CopyChecksums checksums_;
+  PartedCopies parted_;
   std::vector<v1::Verdict> explained_;  // of one call of Judge
   // Odd ranks of the reductions' last divergence, by (attempt, role, layer, op, group).
   std::map<std::tuple<uint32_t, v1::Role, std::string, std::string, std::string>,

@@ -36,7 +36,7 @@ class Case:
     `level`: the lowest level that `finds` is complete for ("warning": nothing above a note is found that is not in it).
     `opens`: False, the case opens its own run, and leaves the record in "record".
     `others`: more may be found than `finds`, which follows from what the case plants. `says`: a regular expression for what watch prints. `reads`: the case returns no results; it writes files of this format,
-    and an audit of its folder must read `steps` records of them, or more.
+    and an audit of its folder must read `steps` records of them, or more. `records`: {kind of evidence: the steps that have it}.
     """
 
     train: object
@@ -47,6 +47,7 @@ class Case:
     others: bool = False
     says: str = r"plumbline: watching [1-9]"
     reads: str = None
+    records: dict = dataclasses.field(default_factory=dict)
 
     @property
     def name(self):
@@ -187,6 +188,15 @@ def recorded(folder, kinds=None):
     return series
 
 
+def check_records(one, folder):
+    """Steps with evidence of a kind, `logprobs` say."""
+    done = subprocess.run([BUILD / "bin/agent_record_json", *(folder / "record").iterdir()], capture_output=True, text=True, check=True)
+    items = [json.loads(line).get("evidence", {}) for line in done.stdout.splitlines()]
+    for kind, steps in one.records.items():
+        seen = {int(item.get("step", 0)) for item in items if kind in item}
+        require(len(seen) == steps, f"{kind} of {len(seen)} steps are recorded, expected {steps}")
+
+
 def check_expected(folder, series):
     """What the case expects of its record, with expect()."""
     path = folder / "expected.json"
@@ -232,6 +242,8 @@ def check_record(one, folder):
     kinds = set()
     series = recorded(folder, kinds)
     check_expected(folder, series)
+    if one.records:
+        check_records(one, folder)
     if one.steps is not None:
         seen = series.get("loss", {})
         require(len(seen) == one.steps, f"losses of {len(seen)} steps are recorded, expected {one.steps}")

@@ -1,4 +1,4 @@
-"""DeepSpeed on one rank: its engine, and the optimizer that it wraps."""
+"""DeepSpeed: its engine, and the optimizer that it wraps; on one rank, and on two."""
 
 import os
 import tempfile
@@ -6,7 +6,10 @@ import tempfile
 import deepspeed
 import torch
 
-from harness import case, expect
+import plumbline
+
+from harness import Wrong, case, expect
+from ranks import RANKS, spawned
 from small import Language, batches
 
 FORK = False  # a process that was forked after this import may wait for ever
@@ -92,3 +95,65 @@ def stage_3_of_sub_groups(run):
 @case(level="warning", finds={"health/no-gradient": None})
 def adapter_without_gradients(run):
     return train(run, 1, model=Blind(), check=False)
+
+
+def on_a_rank(stage, same=False, summed=True, steps=STEPS, bf16=False):
+    """One of two. `same`: both train on the same rows. `summed`: False, the engine is not asked to sum."""
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    run, model = plumbline.init(run="ranks", record="record", every=1), Language()
+    config = {
+        "train_batch_size": 8 * MICRO * RANKS, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": MICRO, "gradient_clipping": 0.1,
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}, "zero_allow_untested_optimizer": True, "bf16": {"enabled": bf16},
+    }  # fmt: skip
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
+    engine.enable_backward_allreduce = summed
+    run.watch(engine)
+    parts = batches(steps * MICRO * RANKS)
+    for number in range(steps * MICRO):
+        loss = engine(parts[RANKS * number + (0 if same else rank)])
+        engine.backward(loss)
+        engine.step()
+    if not run.finish():
+        raise Wrong("run.finish() is false")
+    result = [part.detach().clone() for part in (getattr(p, "ds_tensor", p) for p in engine.module.parameters())]
+    torch.distributed.destroy_process_group()
+    return result
+
+
+def two(*arguments):
+    return spawned("on_deepspeed", "on_a_rank", *arguments)
+
+
+COPIES, SUMS = "AdamW, the copies and sums of 2 processes$", "AdamW, the sums of 2 processes$"
+
+
+@case(steps=STEPS, level="warning", says=COPIES, opens=False)
+def two_ranks_stage_0(_):
+    return two(0)
+
+
+@case(steps=STEPS, level="warning", says=COPIES, opens=False)
+def two_ranks_stage_1(_):
+    return two(1)
+
+
+@case(steps=STEPS, level="warning", says=COPIES, opens=False)
+def two_ranks_stage_2_in_bf16(_):
+    return two(2, False, True, STEPS, True)
+
+
+@case(steps=STEPS, level="warning", says=SUMS, opens=False)
+def two_ranks_stage_3(_):
+    return two(3)
+
+
+@case(level="warning", says=COPIES, finds={"health/same-data": None}, opens=False)
+def two_ranks_of_one_batch(_):
+    return two(1, True, True, 100)
+
+
+@case(level="warning", says=COPIES, finds={"precision/replica-divergence": 0}, others=True, opens=False)
+def two_ranks_that_do_not_sum(_):
+    return two(0, False, False)

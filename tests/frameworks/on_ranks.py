@@ -1,8 +1,5 @@
 """Two ranks under DistributedDataParallel that a framework wraps, or that the trainer hands over without its wrapper."""
 
-import os
-import socket
-
 import lightning
 import plumbline
 import torch
@@ -18,41 +15,10 @@ from transformers import Trainer
 from harness import Wrong, case, expect
 from on_lightning import Module
 from on_transformers import arguments, llama, rows
+from ranks import RANKS, of_ranks
 from small import Language, words
 
-STEPS, RANKS = 12, 2
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def of_ranks(body):
-    """body() in a process for each rank; its results."""
-    port, pids = free_port(), []
-    for rank in range(RANKS):
-        pids.append(os.fork())
-        if not pids[-1]:
-            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), NODE_RANK="0", WORLD_SIZE=str(RANKS), LOCAL_WORLD_SIZE=str(RANKS),
-                              MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))  # fmt: skip
-            run_rank(rank, body)
-    if any([os.waitpid(pid, 0)[1] for pid in pids]):
-        raise Wrong("a rank failed")
-    return [torch.load(f"rank{rank}.pt") for rank in range(RANKS)]
-
-
-def run_rank(rank, body):
-    import traceback
-
-    torch.set_num_threads(1)  # makes the thread pool again that the fork has lost, before two threads do
-    try:
-        torch.save(body(), f"rank{rank}.pt")
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
+STEPS = 12
 
 
 def opened():
@@ -98,24 +64,39 @@ def bare_module(_):
     return of_ranks(lambda: own_loop(adamw))
 
 
-def without_a_wrapper():
-    """Each rank trains by itself: nothing is summed."""
+def without_a_wrapper(own=False, averaged=0):
+    """Each rank trains by itself: no gradients are summed. `own`: other weights on each. `averaged`: after so many steps the weights are averaged."""
     dist.init_process_group("gloo")
+    torch.manual_seed(dist.get_rank() if own else 0)
     run, model = opened(), Language()
     optimizer = adamw(model)
     run.watch(model, optimizer)
-    for batch in words(STEPS * RANKS * 8).split(8)[dist.get_rank() :: RANKS]:
+    for step, batch in enumerate(words(STEPS * RANKS * 8).split(8)[dist.get_rank() :: RANKS]):
         model(batch).backward()
         optimizer.step()
         optimizer.zero_grad()
+        if averaged and step % averaged == averaged - 1:
+            for p in model.parameters():
+                dist.all_reduce(p.detach())
+                p.data /= RANKS
     finish(run)
     dist.destroy_process_group()
     return model.state_dict()
 
 
-@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None, "precision/replica-divergence": 3}, opens=False)
 def no_wrapper(_):
     return of_ranks(without_a_wrapper)
+
+
+@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+def no_wrapper_and_models_of_their_own(_):
+    return of_ranks(lambda: without_a_wrapper(own=True))
+
+
+@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+def no_wrapper_and_weights_that_are_averaged_now_and_then(_):
+    return of_ranks(lambda: without_a_wrapper(averaged=10))
 
 
 @case(steps=STEPS, level="warning", says="one of 2 processes(.|\n)*" + SUMS, opens=False)
@@ -133,8 +114,10 @@ def zero_redundancy(_):
     return of_ranks(lambda: own_loop(lambda model: ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)))
 
 
-def sharded(run_steps=STEPS, evaluated=False, early_optimizer=False, clip=None):
-    """FSDP2. `evaluated`: a forward pass without backward in front of the watch. `early_optimizer`: made before the model is sharded."""
+def sharded(run_steps=STEPS, evaluated=False, early_optimizer=False, clip=None, same=False):
+    """FSDP2. `evaluated`: a forward pass without backward in front of the watch. `early_optimizer`: made before the model is sharded.
+
+    `same`: both ranks train on the same rows."""
     dist.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (RANKS,))
     run, model = opened(), Language()
@@ -151,7 +134,7 @@ def sharded(run_steps=STEPS, evaluated=False, early_optimizer=False, clip=None):
     run.watch(model, optimizer)
     norms = []
     for step in range(run_steps):
-        model(parts[RANKS * step + dist.get_rank()]).backward()
+        model(parts[RANKS * step + (0 if same else dist.get_rank())]).backward()
         if clip:
             norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), clip).full_tensor())
         optimizer.step()
@@ -164,22 +147,67 @@ def sharded(run_steps=STEPS, evaluated=False, early_optimizer=False, clip=None):
     return state
 
 
-NO_SUMS = {"meta/probe-coverage": None}  # of FSDP2 the sums over the ranks are not watched
+SHARDS = "AdamW, the sums of 2 processes"
 
 
-@case(steps=STEPS, level="warning", says="AdamW", finds=NO_SUMS, opens=False)
+@case(steps=STEPS, level="warning", says=SHARDS, opens=False)
 def fsdp2_watched_after_an_evaluation(_):
     return of_ranks(lambda: sharded(evaluated=True))
 
 
-@case(steps=STEPS, level="warning", says="AdamW", finds=NO_SUMS, opens=False)
+@case(steps=STEPS, level="warning", says=SHARDS, opens=False)
 def fsdp2_norm_of_all_shards(_):
     return of_ranks(lambda: sharded(clip=0.1))
 
 
-@case(level="warning", says="no optimizer holds any of them", finds={"health/no-gradient": None, **NO_SUMS}, opens=False)
+@case(level="warning", says=SHARDS, finds={"health/same-data": None}, opens=False)
+def fsdp2_same_data(_):
+    return of_ranks(lambda: sharded(run_steps=100, same=True))
+
+
+@case(level="warning", says="no optimizer holds any of them", finds={"health/no-gradient": None}, opens=False)
 def fsdp2_optimizer_made_before_the_shards(_):
     return of_ranks(lambda: sharded(early_optimizer=True))
+
+
+def summed_by_hand(of_gradients):
+    """No wrapper: the trainer sums itself, each gradient or all of them in one tensor."""
+    dist.init_process_group("gloo")
+    run, model = opened(), Language()
+    optimizer = adamw(model)
+    run.watch(model, optimizer)
+    for batch in words(STEPS * RANKS * 8).split(8)[dist.get_rank() :: RANKS]:
+        model(batch).backward()
+        of_gradients([p.grad for p in model.parameters()])
+        optimizer.step()
+        optimizer.zero_grad()
+    finish(run)
+    dist.destroy_process_group()
+    return model.state_dict()
+
+
+def each(gradients):
+    for gradient in gradients:
+        dist.all_reduce(gradient)
+        gradient /= RANKS
+
+
+def together(gradients):
+    flat = torch.cat([g.flatten() for g in gradients])
+    work = dist.all_reduce(flat, async_op=True)
+    work.wait()
+    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):
+        gradient.copy_(part.view_as(gradient) / RANKS)
+
+
+@case(steps=STEPS, level="note", says="one of 2 processes", opens=False)
+def summed_by_hand_each(_):
+    return of_ranks(lambda: summed_by_hand(each))
+
+
+@case(steps=STEPS, level="note", says="one of 2 processes", opens=False)
+def summed_by_hand_together(_):
+    return of_ranks(lambda: summed_by_hand(together))
 
 
 class Watch(lightning.Callback):

@@ -92,7 +92,13 @@ def main():
     enter_environment(bool(long))
     with tempfile.TemporaryDirectory(prefix="plumb-frameworks-", ignore_cleanup_errors=True) as folder:
         options.keep = os.path.abspath(options.keep or folder)
-        sys.exit(1 if start(roots(options.files), options.files, options) else 0)
+        failed = start(roots(options.files), options.files, options)
+        if not failed and options.case == ".*":
+            sys.path.insert(0, str(HERE))
+            import table
+
+            failed = table.compare(HERE.parents[1] / "docs/frameworks.md", options.keep, options.files)
+        sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -1,35 +1,131 @@
-"""table.py DIR: what the cases have shown whose output `run.py … --keep DIR` left, a line of Markdown for each framework.
+"""The table of docs/frameworks.md, made of what the cases have shown.
 
-A cell is "yes (n)" if n cases that passed have shown it, else empty. `same bits`: cases whose trainings with and without Plumbline agree.
+  table.py DIR                       prints it. DIR has the output of `run.py FILE... --keep DIR`: of the cases that passed
+  table.py DIR --write docs/frameworks.md    puts it between the page's marks
+  table.py DIR --check docs/frameworks.md    exits with 1 and prints the lines that differ, of the rows that DIR has cases of
+  --cost FILE                        the last line of cost.py; without it the page's own cost column stays
+
+A cell has the number of cases that have shown the property. `silent`: healthy cases without a finding above a note. `same bits`: cases whose
+trainings with and without Plumbline agree, which each case must. `faults`: cases with a planted fault, which is found by its rule at its step.
 """
 
+import argparse
 import collections
 import json
 import pathlib
+import re
 import sys
 
-COLUMNS = ("steps", "loss", "gradient norm", "gradients", "weights", "updates", "sums", "routers", "tokens", "silent")
+COLUMNS = ("steps", "loss", "gradient norm", "gradients", "updates", "routers", "sums", "silent", "same bits", "faults")
+MARKS = ("<!-- table: tests/frameworks/table.py -->", "<!-- end of the table -->")
+# Row, the cases whose "file/name" it has, the name in cost.py. The first row that fits takes a case. on_combinations.py is counted on the page.
+ROWS = (
+    ("a loop of one's own", r"plain/.*", "plain"),
+    ("Hugging Face `Trainer`, peft", r"transformers/.*|ranks/trainer.*", "transformers"),
+    ("TRL: SFT, GRPO, RLOO", r"trl/.*", "trl"),
+    ("accelerate", r"accelerate/.*", "accelerate"),
+    ("Fabric", r"lightning/.*fabric.*", "fabric"),
+    ("Lightning", r"lightning/.*|ranks/lightning.*", "lightning"),
+    ("FSDP2, two ranks", r"ranks/fsdp2.*", None),
+    ("DistributedDataParallel, two ranks", r"ranks/.*", None),
+    ("DeepSpeed: ZeRO 0 to 3, bf16, two ranks", r"deepspeed/.*", "deepspeed"),
+    ("Megatron-core: bf16, distributed, chained, two ranks", r"megatron/.*", "megatron"),
+    ("torchtitan's container", r"torchtitan/.*", "torchtitan"),
+    ("JAX, optax (plain calls)", r"jax/.*", None),
+)
 
 
-def passed(folder):
-    """(framework, what it has shown) of each case; only one that passed leaves shown.json."""
+def shown(folder):
+    """(file/name, what it has shown) of each case that passed: only such a one leaves shown.json."""
     for path in sorted(pathlib.Path(folder).glob("*/*/watched/shown.json")):
-        framework = path.parts[-4]
-        if framework == "combinations":
-            framework = f"combinations: {path.parts[-3].partition('_')[0]}"
-        yield framework, json.loads(path.read_text())
+        yield f"{path.parts[-4]}/{path.parts[-3]}", json.loads(path.read_text())
 
 
-def table(folder):
-    counts = collections.defaultdict(collections.Counter)
-    for framework, shown in passed(folder):
-        counts[framework].update([name for name in COLUMNS if shown[name]] + ["same bits"] + ["faults"] * bool(shown["finds"]))
-    columns = [*COLUMNS, "same bits", "faults"]
-    lines = [f"| framework | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for framework, count in sorted(counts.items()):
-        lines.append(f"| {framework} | {' | '.join(f'yes ({count[c]})' if count[c] else '' for c in columns)} |")
-    return lines
+def counts(folder):
+    """{row: {column: cases}}"""
+    found = collections.defaultdict(collections.Counter)
+    for name, one in shown(folder):
+        row = next((row for row, cases, _ in ROWS if re.fullmatch(cases, name)), None)
+        if row is not None:
+            found[row].update([c for c in COLUMNS if one.get(c)] + ["same bits"] + ["faults"] * bool(one["finds"]))
+    return found
+
+
+def costs(path):
+    """{row: words} of cost.py's last line."""
+    if path is None:
+        return {}
+    measured = json.loads(pathlib.Path(path).read_text().splitlines()[-1])
+    words = {name: f"{100 * one['cost']:+.1f} % of {one['step_ms']:.0f} ms" for name, one in measured.items()}
+    return {row: words[name] for row, _, name in ROWS if name in words}
+
+
+def lines(found, cost):
+    columns = [*COLUMNS, "cost"]
+    yield f"| | {' | '.join(columns)} |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for row, _, _ in ROWS:
+        if row in found:
+            cells = [str(found[row][c] or "") for c in COLUMNS] + [cost.get(row, "")]
+            yield f"| {row} | {' | '.join(cells)} |"
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def of_page(text):
+    """{row: cells} of the page's table."""
+    inside = text.partition(MARKS[0])[2].partition(MARKS[1])[0].strip().splitlines()
+    return {cells(line)[0]: cells(line)[1:] for line in inside[2:]}
+
+
+def files_of(cases):
+    """Files whose cases a row has."""
+    return {part.partition("/")[0] for part in cases.split("|")}
+
+
+def differences(page, found, files=None):
+    """Cells that the cases have shown otherwise; a row without cases here is not compared, nor is the cost. `files`: all of their cases ran."""
+    whole = {row for row, cases, _ in ROWS if files is None or files_of(cases) <= set(files)}
+    for row, counted in ((row, counted) for row, counted in found.items() if row in whole):
+        stated = dict(zip(COLUMNS, page.get(row, [])))
+        for column in COLUMNS:
+            ours = str(counted[column] or "")
+            if stated.get(column) != ours:
+                yield f"{row}, {column}: the page has {stated.get(column)!r}, the cases have shown {ours!r}"
+
+
+def compare(page, folder, files):
+    """Prints what the page states otherwise; returns how many cells."""
+    wrong = list(differences(of_page(pathlib.Path(page).read_text()), counts(folder), files))
+    for line in wrong:
+        print(f"FAILED  {page}: {line} (table.py --write)")
+    return len(wrong)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--write", type=pathlib.Path)
+    parser.add_argument("--check", type=pathlib.Path)
+    parser.add_argument("--cost")
+    options = parser.parse_args()
+    found, cost = counts(options.folder), costs(options.cost)
+    if options.check:
+        wrong = list(differences(of_page(options.check.read_text()), found))
+        print("\n".join(wrong) or f"{len(found)} rows are as the page states")
+        sys.exit(1 if wrong or not found else 0)
+    if not options.write:
+        print("\n".join(lines(found, cost)))
+        return
+    text = options.write.read_text()
+    page = of_page(text)
+    kept = {row: page[row][-1] for row in page}
+    before, _, rest = text.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    options.write.write_text("\n".join([before + MARKS[0], "", *lines(found, {**kept, **cost}), "", MARKS[1] + after]))
 
 
 if __name__ == "__main__":
-    print("\n".join(table(sys.argv[1])))
+    main()

@@ -16,8 +16,7 @@ import warm
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
-UNHOOKED = {"fsdp1": "sums of FullyShardedDataParallel", "fsdp1-original": "sums of FullyShardedDataParallel", "fsdp2": "sums of FSDPModule",
-            "compile-behind": "blocks.1 within torch.compile", "compile-router": "experts within torch.compile",
+UNHOOKED = {"compile-behind": "blocks.1 within torch.compile", "compile-router": "experts within torch.compile",
             "compile-router-behind": "experts within torch.compile"}  # fmt: skip
 # Without a wall clock's worth of steps a kind takes some seconds of imports: a few of them in each run of the tests.
 KINDS = trainer.ALONE + trainer.RANKS

@@ -491,8 +491,10 @@ typedef struct plumbline_reduction {
    * with offsets; [N,m] if one call reports all N ranks. With algorithm "accumulation", one rank's
    * own running sum: [K,m], the addends in their order. Floating or integer. */
   const DLTensor* input;
-  const DLTensor*
-      output; /* the result of the collective, without `postscale`: like input, or [m] */
+  /* The result of the collective, without `postscale`: like input, or [m]. NULL with an input and
+   * offsets on ranks that get no result (of a reduction to one rank, or of a part that is scattered
+   * to one rank). */
+  const DLTensor* output;
   const DLTensor*
       offsets;       /* [m] integers >= 0: indices in C order; NULL: input and output are whole */
   const char* group; /* the process group's name, the same on its ranks; NULL: the world */

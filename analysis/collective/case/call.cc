@@ -111,35 +111,52 @@ class Decoder {
       return Cannot("bad-tensor: inputs: expected shape [m], found " + ShapeText(first.inputs()));
     if (absl::Status s = SetSize(static_cast<int64_t>(joined_.items.size()), m); !s.ok()) return s;
     for (size_t i = 0; i < joined_.items.size(); ++i) {
-      if (absl::Status s = LoadRank(i); !s.ok()) return s;
+      if (absl::Status s = CheckRank(i); !s.ok()) return s;
+    }
+    if (result_ < 0) return Cannot("no-result: no rank recorded what came back");
+    const v1::ReductionSample& result = SampleOf(static_cast<size_t>(result_));
+    c_.output_dtype = static_cast<DType>(result.output().dtype());
+    c_.output_rank = joined_.items[static_cast<size_t>(result_)].source->rank();
+    Pick(result.output());
+    Append(result.output(), 0, c_.output);
+    for (size_t i = 0; i < joined_.items.size(); ++i) {
+      if (absl::Status s = LoadRank(i, result); !s.ok()) return s;
     }
     CountResults();
     return LoadOffsets(first);
   }
 
-  absl::Status LoadRank(size_t i) {
-    const v1::ReductionSample& sample = joined_.items[i].evidence->reduction().sample();
-    const uint32_t rank = joined_.items[i].source->rank();
-    const std::string name = absl::StrCat("inputs of rank ", rank);
+  const v1::ReductionSample& SampleOf(size_t i) const {
+    return joined_.items[i].evidence->reduction().sample();
+  }
+
+  // A reduction to one rank, or a part of a scattered one, has its result on that rank alone.
+  absl::Status CheckRank(size_t i) {
+    const v1::ReductionSample& sample = SampleOf(i);
+    const std::string name = absl::StrCat("inputs of rank ", joined_.items[i].source->rank());
     if (absl::Status s = CheckTensor(name.c_str(), sample.inputs(), {recorded_}, true); !s.ok())
       return s;
+    if (!sample.has_output()) return absl::OkStatus();
     if (absl::Status s = CheckTensor("output", sample.output(), {recorded_}, true); !s.ok())
       return s;
+    if (result_ < 0) result_ = static_cast<int64_t>(i);
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadRank(size_t i, const v1::ReductionSample& result) {
+    const v1::ReductionSample& sample = SampleOf(i);
+    const uint32_t rank = joined_.items[i].source->rank();
     const auto in = static_cast<DType>(sample.inputs().dtype());
-    const auto out = static_cast<DType>(sample.output().dtype());
-    if (i > 0 && (in != c_.input_dtype || out != c_.output_dtype))
+    const bool other_out =
+        sample.has_output() && static_cast<DType>(sample.output().dtype()) != c_.output_dtype;
+    if (other_out || (i > 0 && in != c_.input_dtype))
       return Cannot(absl::StrCat("bad-tensor: rank ", rank, " recorded another dtype"));
     if (i > 0 && !SameOffsets(sample, First().sample()))
       return Cannot(absl::StrCat("offsets-differ: rank ", rank, " sampled other elements"));
     c_.input_dtype = in;
-    c_.output_dtype = out;
-    if (i == 0) {
-      c_.output_rank = rank;
-      Pick(sample.output());
-      Append(sample.output(), 0, c_.output);
-    } else {
-      CompareOutputs(sample.output(), 0, First().sample().output(), rank);
-    }
+    held_ += sample.has_output() ? 1 : 0;
+    if (sample.has_output() && static_cast<int64_t>(i) != result_)
+      CompareOutputs(sample.output(), 0, result.output(), rank);
     Append(sample.inputs(), 0, c_.inputs);
     return absl::OkStatus();
   }
@@ -219,8 +236,8 @@ class Decoder {
 
   // Which result a strict majority of the ranks has.
   void CountResults() {
-    const auto ranks = static_cast<size_t>(c_.ranks);
-    c_.output_majority = 2 * (ranks - c_.differing_ranks.size()) > ranks;
+    const size_t ranks = held_ > 0 ? held_ : static_cast<size_t>(c_.ranks);
+    c_.output_majority = ranks > 1 && 2 * (ranks - c_.differing_ranks.size()) > ranks;
     for (size_t i = 0; i < c_.others.size() && c_.majority < 0; ++i) {
       if (2 * results_[bytes_of_others_[i]] > ranks) c_.majority = static_cast<int>(i);
     }
@@ -315,6 +332,8 @@ class Decoder {
   const bool compressed_too_;
   ReductionCase c_;
   int64_t recorded_ = 0;        // samples in the record
+  int64_t result_ = -1;         // the first item that has an output
+  size_t held_ = 0;             // items that have one
   std::vector<int64_t> picks_;  // of them, judged
   std::map<std::string_view, size_t>
       results_;  // ranks by what they got, where it is not the first's

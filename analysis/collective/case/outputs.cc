@@ -58,6 +58,7 @@ std::optional<Rows> RowsOf(const JoinedReduction& joined) {
     const v1::Reduction& reduction = item.evidence->reduction();
     if (!reduction.has_sample()) continue;
     const v1::ReductionSample& sample = reduction.sample();
+    if (!sample.has_output()) continue;  // another rank's
     const v1::Tensor& output = sample.output();
     const auto dtype = static_cast<DType>(output.dtype());
     if (all.rows.empty()) {

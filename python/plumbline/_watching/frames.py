@@ -7,7 +7,8 @@ import gc
 import sys
 import types
 
-from .pieces import pieces_of
+from .copies import megatron_wrapper
+from .pieces import pieces_of, spread_of
 from .stages import NONE, OPTIMIZER
 
 
@@ -15,7 +16,9 @@ class _Megatron:
     """`owner`: the outermost of its optimizers, a ChainedOptimizer as a rule. step() returns (made, norm before the clip, zeros)."""
 
     def __init__(self, owner, model):
-        self.owner, self._config = owner, getattr(model, "config", None)
+        """model: an unwrap.Model."""
+        self.owner, self._config = owner, getattr(model.module, "config", None)
+        self.wrapper = megatron_wrapper(model.given)
 
     def will_step(self):
         return True
@@ -97,9 +100,10 @@ def complete(found, model):
         if engine is not None:
             wrappers.append(engine.optimizer)  # the trainer may have given the one inside
         if owner is not None or engine is not None:
-            make = (lambda: _Megatron(owner, model.module)) if engine is None else (lambda: _DeepSpeed(engine))  # noqa: B023
+            make = (lambda: _Megatron(owner, model)) if engine is None else (lambda: _DeepSpeed(engine))  # noqa: B023
             one.frame = frames[id(owner or engine)] = frames.get(id(owner or engine)) or make()
             one.pieces = next((pieces for pieces in map(pieces_of, reversed(wrappers)) if pieces), [])
+            one.elsewhere = next((spread for spread in map(spread_of, reversed(wrappers)) if spread), [])
 
 
 def _take_place(owner, name, ours):

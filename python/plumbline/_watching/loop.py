@@ -197,6 +197,11 @@ class Loop:
         scaler = Scaling.scaler() if Scaling.scales_this_step() else None
         return float(getattr(scaler, "_scale", 1.0)) if scaler is not None else 1.0
 
+    def keep_last(self, passes):
+        """Of the backward passes that wait for an update the last ones alone are of the step that comes."""
+        self.losses.waiting = self.losses.waiting[-passes:]
+        self.backwards = self.micro = min(passes, self.micro)
+
     def scaler_updates(self):
         """It is about to change its scale, after its step(): if no update was made since the backward pass, the scaler has skipped it."""
         if self.watches and self.backwards and not self.stepped:

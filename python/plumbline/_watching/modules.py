@@ -6,7 +6,6 @@ from threading import get_ident
 
 from .._compiled import is_compiling, outside
 from .._kinds import KIND_TENSOR
-from .._shards import FSDP
 from .._tensors import Unsupported, local
 from .stages import Weakly, take_place
 
@@ -16,8 +15,6 @@ _COMPILED = "torch.compile leaves hooks out: train some steps without it, or tel
 _NOT_CALLED = ("no forward pass of the model or of its modules was seen before backward: watch the module that the trainer calls, or tell of "
                "what matters by run.observe_routing and run.observe_tensor")  # fmt: skip
 _UNHOOKED = {
-    **dict.fromkeys(FSDP, "this rank's shards of weights, gradients and updates are watched, its sums over the ranks are not: train some steps "
-                    "under DistributedDataParallel, whose sums are, or tell of them by run.observe_reduction"),
     "ScriptModule": "hooks do not run inside of a traced module: watch the model before torch.jit",
 }
 
@@ -32,8 +29,7 @@ def _globs(activations):
 
 
 def _said(name, kind):
-    text = f"{name} ({kind})" if name else kind
-    return f"sums of {text}" if kind in FSDP else text
+    return f"{name} ({kind})" if name else kind
 
 
 def _role(name, buffer):

@@ -96,3 +96,13 @@ def pieces_of(wrapper):
     if hasattr(wrapper, "fp16_groups") and hasattr(wrapper, "fp32_groups"):
         return _paired(wrapper.fp16_groups, wrapper.fp32_groups)
     return []
+
+
+def spread_of(wrapper):
+    """All parameters that a wrapper updates, of which each rank has a part: DeepSpeed's ZeRO, Megatron-core's distributed optimizer."""
+    groups = next((getattr(wrapper, name) for name in ("bit16_groups", "bf16_groups") if hasattr(wrapper, name)), None)
+    if groups is None and hasattr(wrapper, "fp32_partitioned_groups_flat"):
+        groups = getattr(wrapper, "fp16_groups", ())
+    if groups is None and hasattr(wrapper, "model_float16_groups"):
+        groups = [buffer.params for buffer in getattr(wrapper, "buffers", ()) if hasattr(buffer, "params")]
+    return [p for group in groups or () for p in group]

@@ -49,8 +49,11 @@ class Standstill:
         if others:
             watched = self._run.watch(self._model, others, scaler=self._scaler, activations=self._activations)
             if hasattr(watched, "stages"):
-                missed = passes // max(self._most, 1) - 1  # steps that were one of ours
-                self._run._next_step += missed
+                each = max(self._most, 1)
+                missed = passes // each - 1  # steps that were one of ours
+                watched._loop.keep_last(each)
+                if not self._run._explicit_steps:
+                    self._run._next_step += max(0, missed - 1)  # the open one's number was that of the first of them
                 print(f"plumbline: the optimizer was replaced: the new one is watched, behind {missed} steps that were not seen", file=sys.stderr)
                 return
         if self._told or passes < (max(_MANY, _TOLD * self._most) if self._most else _NEVER):

@@ -6,9 +6,9 @@ from time import perf_counter, thread_time
 from .._compiled import compiles
 from .._routers import OnlyHere
 from .._screen import Checksums
-from .._shards import named_parameters
+from .._shards import named_parameters, part
 from .._tensors import local
-from .unwrap import held_by
+from .unwrap import held_by, held_elsewhere
 
 _FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
 _MOST_NAMES, _MOST_MODULES = 8, 512
@@ -63,7 +63,7 @@ class Untrained:
 
         After an update: gradients are still there."""
         step, began = self._run._step, thread_time()
-        held = held_by(self._found.values())
+        held = held_by(self._found.values()) | held_elsewhere(self._found.values())
         named, seen = self._named(), {id(p) for _, p in self._trained_now}
         new = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known and p.grad is not None]
         if any(id(p) in held and id(p) not in seen for _, p in named):
@@ -104,8 +104,9 @@ class Untrained:
     def _begin(self):
         """At the first update: what FSDP2 and new heads replaced since the watch is in place."""
         named = self._named()
-        held = held_by(self._found.values())
-        named = [(name, p) for name, p in named if local(p).numel() or id(p) in held]  # other ranks hold all of it, and its gradient
+        held, elsewhere = held_by(self._found.values()), held_elsewhere(self._found.values())
+        # Of some other ranks hold all, and the gradient.
+        named = [(name, p) for name, p in named if local(part(p)).numel() and id(p) not in elsewhere]
         self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
         self._holder = {id(p): of for of, one in self._found.items() for p in one.parameters()}
         self._held, self._trained = len(self._waiting), len(named)

@@ -18,13 +18,14 @@ class Opened:
 
     `captured`: the wrapper kept inner.step from before, so a method that takes its place is lost; torch's own hooks are used.
     `frame`: of frames.py, if the framework's own step is made of steps of this one. `pieces`: what it holds in the place of parameters.
+    `elsewhere`: parameters that the optimizers of other ranks hold, for this rank too.
     """
 
-    __slots__ = ("inner", "stepping", "captured", "wrappers", "frame", "pieces")
+    __slots__ = ("inner", "stepping", "captured", "wrappers", "frame", "pieces", "elsewhere")
 
     def __init__(self, inner, stepping, captured, wrappers):
         self.inner, self.stepping, self.captured, self.wrappers = inner, stepping, captured, wrappers
-        self.frame, self.pieces = None, []
+        self.frame, self.pieces, self.elsewhere = None, [], []
 
     def groups(self):
         """Its parameters: the inner one of ZeroRedundancyOptimizer holds this rank's alone."""
@@ -45,6 +46,11 @@ class Opened:
 def held_by(found):
     """Ids of the parameters that optimizers hold."""
     return {id(p) for one in found for p in one.parameters()}
+
+
+def held_elsewhere(found):
+    """Ids of the parameters that other ranks' optimizers hold, and none here."""
+    return {id(p) for one in found for p in one.elsewhere} - held_by(found)
 
 
 def _inside(optimizer, base):

@@ -2,7 +2,8 @@
 
 import sys
 
-from .unwrap import held_by
+from .._shards import is_fsdp
+from .unwrap import held_by, held_elsewhere
 
 
 def processes():
@@ -32,13 +33,23 @@ def _adapters(watch):
     return text
 
 
-NO_WRAPPER = ("no DistributedDataParallel around the model was found: the processes' sums and copies are not watched; give run.watch the wrapper, "
-              "or report the sums with run.observe_reduction")  # fmt: skip
+_ALONE = ("no DistributedDataParallel around the model was found, and no sum of gradients over the processes was seen; give run.watch the wrapper, "
+          "or report the sums with run.observe_reduction")  # fmt: skip
+_NO_SUMS = ("no sum of gradients over the processes was seen in the first updates: is the training to use several processes, or does something "
+            "other than torch.distributed sum them? Report such sums with run.observe_reduction")  # fmt: skip
 
 
 def alone(watch):
     """One of several processes, without a wrapper that is known and without shards."""
-    return watch._replicas is None and not watch._shards and processes() > 1
+    return watch._replicas is None and not watch._shards and not watch._frames and processes() > 1
+
+
+def unseen_sums(watch):
+    """(layer, op) of the site that is declared if no sum over the processes is seen; None: there may be none, as of tensor parallelism."""
+    layer = f"{watch._prefix}sums over {processes()} processes"
+    if alone(watch):
+        return layer, f"unseen: {_ALONE}"
+    return (layer, f"unhooked: {_NO_SUMS}") if watch._frames or any(map(is_fsdp, watch._model.modules())) else None
 
 
 def describe(watch):
@@ -48,7 +59,7 @@ def describe(watch):
     optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer yet"
     unknown = [type(o).__name__ for o in watch.optimizers if watch._updates[id(o)].kind is None]
     text = f"watching {_counted(len(watch._trained), 'trained parameter')}, {optimizers}{_adapters(watch)}"
-    held = held_by(watch.found)
+    held = held_by(watch.found) | held_elsewhere(watch.found)
     missing = [name for name, p in watch._trained if id(p) not in held] if watch.found else []
     if missing and len(missing) == len(watch._trained):
         text += " (no optimizer holds any of them: it was made for another model, or holds copies)"
@@ -56,14 +67,16 @@ def describe(watch):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         text += f" (no optimizer holds {missing[0]}{more}: requires_grad_(False) if they are frozen)"
     if alone(watch):
-        text += f", one of {processes()} processes (no DistributedDataParallel around it was found: their sums and copies are not watched)"
-    if watch._replicas:
+        text += f", one of {processes()} processes (no DistributedDataParallel around it was found: sums are watched if process groups make them, copies are not)"
+    elif watch._ddp is not None:
         text += ", the ranks' copies and sums of DistributedDataParallel"
+    elif watch.sums.watched:
+        text += f", the {'copies and ' if watch._replicas else ''}sums of {processes()} processes"
     text += watch._routers.describe() if watch._routers is not None else ""
     if watch._modules.chosen:
         text += f", the outputs of {_counted(len(watch._modules.chosen), 'module')}"
     for what in watch._modules.unhooked:
-        text += f"; not the {what}" if what.startswith("sums of ") else f"; not inside of {what}"
+        text += f"; not inside of {what}"
     if unknown:
         text += f"; not the updates of {', '.join(unknown)} (its rule is not known; see observe_update)"
     return text

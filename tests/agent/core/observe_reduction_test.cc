@@ -104,6 +104,28 @@ TEST(Observe, AddendsOfARunningSumAreRows) {
   }
 }
 
+// Of a reduction to one rank, or of a part that is scattered to one, the others have no result.
+TEST(Observe, AnInputWithOffsetsNeedsNoResult) {
+  TempFolder dir;
+  Recorded r(dir.path());
+  const std::vector<float> few = Ramp(4);
+  const std::vector<uint32_t> at = {1, 5, 9, 4000};
+  const Tensor in(few.data(), {4}), offsets(at.data(), {4});
+  plumbline_reduction_t call = PLUMBLINE_REDUCTION_INIT;
+  call.op = PLUMBLINE_REDUCE_SUM;
+  call.input = in.get();
+  call.count = 5000;
+  EXPECT_EQ(r.run->ObserveReduction(r.reduction, 0, call, &r.error), PLUMBLINE_INVALID_ARGUMENT);
+  EXPECT_THAT(r.error.text, ::testing::HasSubstr("expected both or neither"));
+  call.offsets = offsets.get();
+  EXPECT_EQ(r.run->ObserveReduction(r.reduction, 0, call, &r.error), PLUMBLINE_OK) << r.error.text;
+  const auto all = r.Close(dir.path());
+  const v1::ReductionSample& sample = all.at(0).reduction().sample();
+  EXPECT_EQ(Data<float>(sample.inputs()), few);
+  EXPECT_EQ(Data<uint32_t>(sample.offsets()), at);
+  EXPECT_FALSE(sample.has_output());
+}
+
 TEST(Observe, CallAloneComparesRanks) {
   TempFolder dir;
   Recorded r(dir.path());

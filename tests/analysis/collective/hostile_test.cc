@@ -48,6 +48,30 @@ TEST(Joining, ALostRecordIsNoBias) {
   }
 }
 
+// A reduce-scatter: what one rank gets is on that rank alone. It is judged as a sum that all get.
+TEST(Joining, OneRankHasTheResult) {
+  for (const int owner : {0, 5}) {
+    ReductionSpec s;
+    s.whole = false;
+    s.steps = 3;
+    s.samples = 400;
+    v1::Batch whole = ReductionRun(s), scattered = whole, none = whole;
+    for (v1::Evidence& e : *scattered.mutable_evidence()) {
+      v1::Reduction& r = *e.mutable_reduction();
+      if (static_cast<int>(r.call().group_rank()) != owner) r.mutable_sample()->clear_output();
+    }
+    for (v1::Evidence& e : *none.mutable_evidence())
+      e.mutable_reduction()->mutable_sample()->clear_output();
+    const Verdicts all = Judge({whole}), one = Judge({scattered}), lost = Judge({none});
+    const char* rule = "precision/collective-sum";
+    ASSERT_NE(Of(all, rule), nullptr);
+    ASSERT_NE(Of(one, rule), nullptr);
+    EXPECT_EQ(Of(one, rule)->kind(), Of(all, rule)->kind()) << Text(one);
+    EXPECT_EQ(Highest(one), Highest(all)) << Text(one);
+    EXPECT_EQ(Of(lost, rule)->reason().rfind("no-result: ", 0), 0u) << Text(lost);
+  }
+}
+
 TEST(Joining, AGapInTheGroupRanksIsAMissingRank) {
   ReductionSpec s;
   s.whole = false;

@@ -1,0 +1,42 @@
+// Processes that train one model without a wrapper, and sum nothing: run.watch sends a checksum of
+// all weights in front of the first update ("unsummed/before") and after the 4th, 8th, 16th, ...
+// ("unsummed/after"), and "unsummed/summed" if something was summed over the processes after all.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "analysis/frame/frame.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+// Not thread-safe.
+class PartedCopies {
+ public:
+  static bool Is(const v1::Site& site);
+
+  void Take(const SiteStep& step);
+
+  // At the end of a run: a warning for each attempt in which ranks began with the same weights and
+  // parted.
+  std::vector<v1::Verdict> Judge() const;
+
+  void Persist(Archive& archive) { archive(ranks_); }
+
+ private:
+  struct Rank {
+    std::optional<double> before;
+    std::map<int64_t, double> after;  // by step
+    bool summed = false;
+    void Persist(Archive& a) { a(before, after, summed); }
+  };
+  using Key = std::tuple<uint32_t, v1::Role, uint32_t>;  // attempt, role, rank
+
+  std::map<Key, Rank> ranks_;
+};
+
+}  // namespace plumbline::rules

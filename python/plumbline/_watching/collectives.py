@@ -1,0 +1,229 @@
+"""Sums over ranks that no communication hook shows: DeepSpeed's, Megatron-core's, FSDP's, all_reduce in a loop of the trainer's own.
+
+From the first backward pass of a step to its update, the process group's methods go through here. In steps that are due some elements
+are kept of what goes in and of what comes back; nothing is sent between ranks for it.
+"""
+
+import functools
+import sys
+from threading import get_ident
+from time import thread_time_ns
+
+from .. import _capture
+from .._kinds import KIND_REDUCTION, KIND_TENSOR
+from .._library import CAPTURING, NO_STEP
+from .._process_groups import describe_group, world
+from .._reducing import as_indices, elements
+from .stages import OPTIMIZER, Weakly
+
+_FEWEST = 64  # elements: of fewer it is a norm or a count
+_MOST = 64  # sums of a step and group
+_UPDATES = 3  # without a sum: then there is none to see
+_METHODS = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
+            "reduce_scatter_tensor_coalesced")  # fmt: skip
+_OTHERS = ("broadcast", "allgather", "all_gather_single", "_allgather_base")  # what they hand over is not looked at, but that they do
+
+
+def _mixed(step):
+    """Of steps that are multiples of one number, numbers that are not."""
+    return (step * 0x9E3779B1 & 0xFFFFFFFF) >> 16
+
+
+def _listed(tensors):
+    return list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+
+
+def _is_large(tensors):
+    """Does it hold tensors that may be weights?"""
+    tensor = next(iter(_listed(tensors)), None)
+    return hasattr(tensor, "is_floating_point") and tensor.is_floating_point() and tensor.numel() >= _FEWEST
+
+
+def _sums_of(name, arguments, named):
+    """[(what goes in, what comes out)] and the options of one call of a process group's method."""
+    given = [*arguments, *named.values()]
+    if name.startswith(("reduce_scatter", "_reduce_scatter")):
+        outputs, inputs, options = given[:3] if len(given) > 2 else (*given[:2], None)
+        return list(zip(_listed(inputs), _listed(outputs))), options
+    tensors = _listed(given[0])
+    return [(tensor, tensor) for tensor in tensors], given[1] if len(given) > 1 else None
+
+
+class _Sum:
+    """One call that is due. Of a reduce-scatter the part of one rank is looked at, another one's each step."""
+
+    __slots__ = ("layer", "op", "group", "count", "dtype", "first", "owner", "indices", "input", "output")
+
+    def __init__(self, layer, op, group, before, after, number, root):
+        self.layer, self.op, self.group, self.output = layer, op, group, after
+        scattered = after.numel() != before.numel()
+        self.count, self.dtype = after.numel(), before.dtype
+        part = number % group.size if scattered else 0
+        self.first = part * self.count
+        self.owner = group.rank == part if scattered else root is None or group.rank == root
+        self.indices = self.input = None
+
+    def keep(self, before, indices):
+        self.indices = indices
+        self.input = elements(before.detach().reshape(-1)[self.first : self.first + self.count], indices)
+
+    def observe(self, run):
+        sampled = self.input is not None
+        output = elements(self.output, self.indices) if sampled and self.owner else None
+        run.observe_reduction(
+            self.layer, self.input, output, op=self.op, offsets=self.indices if sampled else None, group=self.group.name,
+            wire_dtype=self.dtype, count=self.count, group_size=self.group.size, group_rank=self.group.rank, transport=self.group.transport,
+        )  # fmt: skip
+
+
+class Sums:
+    """Of one watch."""
+
+    def __init__(self, run, loop, prefix, groups=None):
+        """groups: the process groups whose sums are of gradients; None: each one's."""
+        self._run, self._loop, self._prefix, self._groups = run, loop, prefix, groups
+        self._counts, self._updates, self._missing = {}, 0, None
+        self.seen = 0  # in the run
+        self.others = 0  # calls outside of the time of a step in which gradients are summed
+        self.watched = False
+
+    def watch(self, missing):
+        """If there are several processes. missing: (layer, op) of the site that is declared if no sum is seen."""
+        distributed = sys.modules.get("torch.distributed")
+        if self.watched or distributed is None or not distributed.is_available() or not distributed.is_initialized():
+            return
+        if distributed.get_world_size() > 1:
+            self.watched, self._missing = True, missing
+            Collectives.add(self)
+
+    def starts(self, group, name, arguments, named):
+        """What to call when the result is there, or None."""
+        run, loop = self._run, self._loop
+        if name in _OTHERS:
+            self.others += _is_large(arguments[-2] if len(arguments) > 1 else arguments[0] if arguments else None)
+            return None
+        if run._step >= CAPTURING or run._step == NO_STEP or not loop.backwards or loop.stages.stage == OPTIMIZER:
+            self.others += any(_is_large(before) for before, _ in _sums_of(name, arguments, named)[0])
+            return None
+        if self._groups is not None and not any(group is one for one in self._groups):
+            return None
+        pairs, options = _sums_of(name, arguments, named)
+        began = thread_time_ns()
+        op = _capture._op_name(getattr(options, "reduceOp", options))
+        root = getattr(options, "rootRank", None)
+        due = [one for before, after in pairs if (one := self._due(group, before, after, op, root)) is not None]
+        run._spent += thread_time_ns() - began
+        return functools.partial(self._ends, due) if due else None
+
+    def _due(self, group, before, after, op, root):
+        run = self._run
+        if not before.is_floating_point() or after.numel() < _FEWEST:
+            return None
+        group = describe_group(group)
+        number = self._counts.get(group.name, 0)
+        self._counts[group.name] = number + 1
+        self.seen += 1
+        if number >= _MOST:
+            return None
+        layer = f"{self._prefix}gradients.{number}"
+        site = run._site(KIND_REDUCTION, layer, op)
+        if site is None or run._step < site.word[0]:
+            return None
+        run._ranks.follow(run, softly=True)
+        one = _Sum(layer, op, group, before, after, _mixed(run._step) + number, root)
+        sampled = run._indices(site, one.count)
+        if sampled is not None:
+            one.keep(before, as_indices(sampled))
+        return one
+
+    def _ends(self, due):
+        run, began = self._run, thread_time_ns()
+        spent = run._spent
+        try:
+            for one in due:
+                one.observe(run)
+        except Exception as error:  # nothing of ours may end the trainer's step
+            run._tell_softly(("watch", "sums"), f"watch: sums: {error!r}")
+        run._spent = spent + thread_time_ns() - began
+
+    def step_ends(self, updated):
+        """In the open step."""
+        self._counts.clear()
+        if self._missing is None or not updated or self.seen:
+            return
+        self._updates += 1
+        if self._updates == _UPDATES:
+            layer, op = self._missing
+            self._run._declare_site(KIND_TENSOR, layer, op)
+
+    def remove(self):
+        if self.watched:
+            Collectives.remove(self)
+
+
+class Collectives:
+    """All reductions of the process, for the watches whose gradients they may be."""
+
+    watches = Weakly()
+    _undo, _inside = [], set()  # threads within a call: one that is made of others is one
+
+    @classmethod
+    def add(cls, sums):
+        cls.watches.add(sums)
+        if not cls._undo:
+            kinds = dict.fromkeys((type(world()), sys.modules["torch.distributed"].ProcessGroup))
+            owners = dict.fromkeys(owner for kind in kinds for owner in kind.__mro__)
+            for owner in owners:
+                for name in (*_METHODS, *_OTHERS):
+                    if name in vars(owner):
+                        cls._take_place(owner, name)
+
+    @classmethod
+    def _take_place(cls, owner, name):
+        plain = vars(owner)[name]
+        ours = cls._passing(name, plain)
+        try:
+            setattr(owner, name, ours)
+        except TypeError:  # a class of another torch that does not let its methods be replaced
+            return
+        cls._undo.append((owner, name, plain, ours))
+
+    @classmethod
+    def _passing(cls, name, plain):
+        def method(self, *arguments, **named):
+            original, here = plain.__get__(self, type(self)), get_ident()
+            if here in cls._inside or getattr(_capture._local, "capture", None) is not None:
+                return original(*arguments, **named)
+            cls._inside.add(here)
+            try:
+                ended = cls._starts(self, name, arguments, named)
+                work = original(*arguments, **named)
+            finally:
+                cls._inside.discard(here)
+            return work if ended is None or work is None else _capture._Work(work, ended)
+
+        return method
+
+    @classmethod
+    def _starts(cls, group, name, arguments, named):
+        for held in cls.watches.refs:
+            sums = held()
+            if sums is None:
+                continue
+            try:
+                ended = sums.starts(group, name, arguments, named)
+            except Exception as error:  # nothing of ours may end the trainer's step
+                sums._run._tell_softly(("watch", "sums"), f"watch: sums: {error!r}")
+                continue
+            if ended is not None:
+                return ended
+        return None
+
+    @classmethod
+    def remove(cls, sums):
+        cls.watches.discard(sums)
+        if not cls.watches.refs:
+            undo, cls._undo = cls._undo, []
+            for owner, name, plain, ours in undo:
+                if vars(owner).get(name) is ours:
+                    setattr(owner, name, plain)

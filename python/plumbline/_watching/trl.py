@@ -1,0 +1,139 @@
+"""TRL's rollouts (GRPO, RLOO): the engine's and the trainer's log-probabilities of the same tokens, for the callback of such a trainer.
+
+TRL hands both halves to `_compute_loss`, next to the masks and advantages; what the trainer's model gives is the first result of
+`_get_per_token_logps_and_entropies` in there, unless the batch has the log-probabilities of the weights that it was drawn with.
+"""
+
+import functools
+import sys
+import threading
+from weakref import WeakKeyDictionary
+
+_KINDS = (("trl.trainer.grpo_trainer", "GRPOTrainer"), ("trl.trainer.rloo_trainer", "RLOOTrainer"))
+_LAYER = "policy"
+_RANK = 2**40  # sequences of one rank
+
+_local = threading.local()  # .heard: what the trainer's model gave within a loss
+_state = WeakKeyDictionary()  # trainer -> _Rollouts
+_undo, _users = [], 0
+
+
+class _Rollouts:
+    """Of one trainer."""
+
+    def __init__(self):
+        self.version, self.sequences = None, 0  # updates in the weights that drew; sequences observed
+
+
+def _session(trainer):
+    """The run of the trainer's PlumblineCallback, or None."""
+    callbacks = getattr(getattr(trainer, "callback_handler", None), "callbacks", ())
+    run = next((one.run for one in callbacks if type(one).__module__ == "plumbline.transformers"), None)
+    return run if hasattr(run, "_step") else None
+
+
+def _generate(plain):
+    @functools.wraps(plain)
+    def _generate_and_score_completions(self, *arguments, **options):
+        result = plain(self, *arguments, **options)
+        state = _state.setdefault(self, _Rollouts())
+        if getattr(self.model, "training", True):
+            loaded = getattr(self, "_last_loaded_step", None) if getattr(self, "use_vllm", False) else None
+            state.version = self.state.global_step if loaded is None or loaded < 0 else loaded
+        return result
+
+    return _generate_and_score_completions
+
+
+def _scored(plain):
+    @functools.wraps(plain)
+    def _get_per_token_logps_and_entropies(self, *arguments, **options):
+        result = plain(self, *arguments, **options)
+        if getattr(_local, "heard", False) is None:
+            _local.heard = result
+        return result
+
+    return _get_per_token_logps_and_entropies
+
+
+def _loss(plain):
+    @functools.wraps(plain)
+    def _compute_loss(self, model, inputs):
+        run = _session(self)
+        if run is None or not model.training:
+            return plain(self, model, inputs)
+        _local.heard = None
+        try:
+            result = plain(self, model, inputs)
+            heard = _local.heard
+        finally:
+            _local.heard = False
+        state = _state.setdefault(self, _Rollouts())
+        try:
+            _observe(run, self, state, inputs, heard)
+        except Exception as error:  # nothing of ours may end the trainer's step
+            run._tell_softly(("trl", "rollouts"), f"TRL's rollouts: {error!r}")
+        return result
+
+    return _compute_loss
+
+
+def _mask(inputs, rollout):
+    """1 for the tokens that were drawn, and that the engine has a value of."""
+    mask = inputs["completion_mask"]
+    if inputs.get("tool_mask") is not None:
+        mask = mask * inputs["tool_mask"]
+    return mask if rollout is None else mask * (rollout == rollout)
+
+
+def _observe(run, trainer, state, inputs, heard):
+    """One micro-batch, in the open step."""
+    tokens = inputs.get("completion_ids")
+    rollout, train = inputs.get("sampling_per_token_logps"), inputs.get("old_per_token_logps")
+    entropies = None
+    if train is None and heard is not None:
+        train, entropies = heard[0], heard[1]
+    if tokens is None or train is None or tuple(train.shape) != tuple(tokens.shape):
+        return
+    rows = len(tokens)
+    first = run._ranks.taken[0] * _RANK + state.sequences
+    state.sequences += rows
+    advantages = inputs.get("advantages")
+    if advantages is not None:
+        advantages = advantages.detach().reshape(rows, -1).expand(tokens.shape).contiguous()
+    top_k = getattr(trainer, "top_k", None)
+    both = {} if rollout is None else {
+        "rollout": rollout.detach(), "mode": "processed_logprobs", "temperature": float(trainer.temperature), "top_p": float(trainer.top_p or 1.0),
+        "top_k": top_k if isinstance(top_k, int) and top_k > 0 else None, "source": "sampled",
+        "versions": tokens.new_full(tokens.shape, state.version) if state.version is not None else None,
+    }  # fmt: skip
+    version = state.version if "old_per_token_logps" in inputs else trainer.state.global_step
+    run.observe_logprobs(
+        _LAYER, tokens, train=train.detach(), sequence_id=list(range(first, first + rows)), mask=_mask(inputs, rollout), advantages=advantages,
+        train_entropy=None if entropies is None else entropies.detach(), train_version=version, **both,
+    )  # fmt: skip
+
+
+def hook():
+    """Until unhook() was called as often."""
+    global _users
+    _users += 1
+    if _users > 1:
+        return
+    for home, name in _KINDS:
+        kind = getattr(sys.modules.get(home), name, None)
+        for method, make in (("_generate_and_score_completions", _generate), ("_get_per_token_logps_and_entropies", _scored), ("_compute_loss", _loss)):
+            plain = kind.__dict__.get(method) if kind is not None else None
+            if plain is not None:
+                ours = make(plain)
+                setattr(kind, method, ours)
+                _undo.append((kind, method, plain, ours))
+
+
+def unhook():
+    global _users
+    _users = max(0, _users - 1)
+    while not _users and _undo:
+        kind, method, plain, ours = _undo.pop()
+        if kind.__dict__.get(method) is ours:
+            setattr(kind, method, plain)

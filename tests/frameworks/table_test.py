@@ -1,0 +1,52 @@
+"""The table of docs/frameworks.md is made of what the cases have shown, and differences are found."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import table
+
+SHOWN = {"steps": True, "loss": True, "gradient norm": False, "gradients": True, "updates": True, "routers": False, "sums": False, "silent": True, "finds": []}
+PAGE = f"before\n\n{table.MARKS[0]}\n{table.MARKS[1]}\n\nbehind\n"
+
+
+def leave(folder, case, **shown):
+    path = pathlib.Path(folder, case, "watched/shown.json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({**SHOWN, **shown}))
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, table.__file__, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        page, cost = pathlib.Path(folder, "page.md"), pathlib.Path(folder, "cost")
+        page.write_text(PAGE)
+        cases = pathlib.Path(folder, "cases")
+        leave(cases, "deepspeed/stage_1")
+        leave(cases, "deepspeed/stage_2", loss=False)
+        leave(cases, "deepspeed/one_batch", silent=False, finds=["health/same-data"])
+        leave(cases, "lightning/by_fabric")
+        cost.write_text('text\n{"deepspeed": {"cost": 0.012, "step_ms": 31.2}}\n')
+        assert run(cases, "--check", page).returncode == 1
+        assert run(cases, "--write", page, "--cost", cost).returncode == 0
+        row = next(line for line in page.read_text().splitlines() if line.startswith("| DeepSpeed"))
+        assert table.cells(row)[1:] == ["3", "2", "", "3", "3", "", "", "2", "3", "1", "+1.2 % of 31 ms"], row
+        assert page.read_text().startswith("before\n") and page.read_text().endswith("\n\nbehind\n")
+        assert "| Fabric |" in page.read_text() and "| Lightning |" not in page.read_text()
+        assert run(cases, "--check", page).returncode == 0
+        assert run(cases, "--write", page).returncode == 0 and "+1.2 % of 31 ms" in page.read_text()  # the cost stays
+        leave(cases, "deepspeed/stage_3")
+        again = run(cases, "--check", page)
+        assert again.returncode == 1 and "DeepSpeed: ZeRO 0 to 3, bf16, two ranks, steps: the page has '3', the cases have shown '4'" in again.stdout
+        found = table.counts(cases)
+        assert not list(table.differences(table.of_page(page.read_text()), found, ["lightning"]))  # Lightning's row needs the file ranks, too
+    print("7 checks")
+
+
+if __name__ == "__main__":
+    main()
