@@ -37,6 +37,7 @@
 
 #include "plumbline/marks.h"
 #include "plumbline/plumbline.h"
+#include "plumbline/steps.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -181,6 +182,10 @@ typedef struct plumbline_agent_table {
   /* plumbline/marks.h. The caller is the thread that writes them; `marks` lives until the process
    * ends. */
   plumbline_status_t (*marks)(void* agent_run, plumbline_marks_t* marks, plumbline_error_t* error);
+  /* plumbline/steps.h; once a run, count <= PLUMBLINE_STEP_SERIES. `steps` lives until the process
+   * ends. */
+  plumbline_status_t (*steps)(void* agent_run, const char* const* series, uint32_t count,
+                              plumbline_steps_t* steps, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

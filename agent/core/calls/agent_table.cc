@@ -150,6 +150,11 @@ plumbline_status_t Marks(void* run, plumbline_marks_t* marks, plumbline_error_t*
   return Guarded(error, [&] { return AsRun(run).Marks(marks); });
 }
 
+plumbline_status_t Steps(void* run, const char* const* series, uint32_t count,
+                         plumbline_steps_t* steps, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).Steps({series, count}, steps); });
+}
+
 void Charge(void* run, uint64_t ns) { AsRun(run).Charge(ns); }
 
 plumbline_status_t Scalar(void* run, int64_t step, const char* name, double value,
@@ -230,6 +235,7 @@ constexpr plumbline_agent_table_t Table() {
   table.together_begin = TogetherBegin;
   table.together_end = TogetherEnd;
   table.marks = Marks;
+  table.steps = Steps;
   return table;
 }
 
