@@ -38,6 +38,7 @@
 
 #include "plumbline/marks.h"
 #include "plumbline/plumbline.h"
+#include "plumbline/steps.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -184,9 +185,13 @@ typedef struct plumbline_agent_table {
   /* See plumbline/marks.h. The caller is the thread that writes the marks; `marks` lives until the
    * process ends. */
   plumbline_status_t (*marks)(void* agent_run, plumbline_marks_t* marks, plumbline_error_t* error);
-  /* text is not NULL unless bytes is 0; ordered is not NULL. Any thread. */
+  /* `text` is not NULL unless bytes is 0; `ordered` is not NULL. Thread-safe. */
   plumbline_status_t (*stop_order)(void* agent_run, char* text, uint32_t bytes, int32_t* ordered,
                                    plumbline_error_t* error);
+  /* See plumbline/steps.h. Once per run; count <= PLUMBLINE_STEP_SERIES. `steps` lives until the
+   * process ends. */
+  plumbline_status_t (*steps)(void* agent_run, const char* const* series, uint32_t count,
+                              plumbline_steps_t* steps, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* True if the table has the field. Tables only grow. */

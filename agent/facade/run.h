@@ -47,6 +47,7 @@ struct Run {
   Site* last_site;
   uint32_t site_count;
   plumbline_marks_t* marks;  // made under the mutex; never freed
+  plumbline_steps_t* steps;  // likewise
   Run* next;                 // all runs of the process
 };
 

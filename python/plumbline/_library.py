@@ -120,6 +120,7 @@ def _declare(short, blocking):
         "plumbline_together_begin": [run],
         "plumbline_together_end": [run],
         "plumbline_marks": [run, c.POINTER(c.c_void_p)],
+        "plumbline_steps": [run, c.POINTER(c.c_char_p), c.c_uint32, c.POINTER(c.c_void_p)],
         "plumbline_span_begin": [run, c.c_char_p, c.c_char_p, c.POINTER(c.c_uint64)],
         "plumbline_span_end": [run, c.c_uint64],
         "plumbline_flush": [run, c.c_uint32],

@@ -371,6 +371,8 @@ class Observations(Gathering, Rollouts):
     def _observe(self, kind, layer, op, words, pack, arguments):
         """`words`: where the call's fast path looks for the due word, and under which name."""
         keep = []
+        if self._light is not None:
+            self._light.interrupted()
         try:
             site = self._site(kind, layer, op)
             if site is None:

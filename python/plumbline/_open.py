@@ -32,6 +32,20 @@ def _number(name, value, low, most=2**31 - 1):
     return int(value)
 
 
+def _share(budget):
+    """None: as the environment says, else the default."""
+    text = os.environ.get("PLUMBLINE_BUDGET", "")
+    if budget is not None or not text:
+        return budget
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ValueError(f"PLUMBLINE_BUDGET={text}: expected a number above 0, at most 1: the share of the step time that may be spent")
+    return share
+
+
 def _flag(name, value):
     """None: as the environment says. A text would be true, whatever it means."""
     if value not in (None, True, False):
@@ -105,8 +119,9 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     torch.distributed once init_process_group was called (before the first step is early enough), else
     from RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
     the run was restarted before (else from torchrun). every: observe at most each n-th step (a
-    site backs off further to keep its traffic budget). budget: share of the step time that may be
-    spent. spool: a directory for what the server has not acknowledged (PLUMBLINE_SPOOL; with both
+    site backs off further to keep its traffic budget). budget: share of the trainer's CPU time
+    that may be spent (PLUMBLINE_BUDGET; 0.01): a run of a minute or less has few looks then, and 1
+    takes all of them. spool: a directory for what the server has not acknowledged (PLUMBLINE_SPOOL; with both
     server and record, RECORD/spool; "off": none): it survives this process, and the next one of
     this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB). redact=True
     (or PLUMBLINE_REDACT=1): token and sequence ids leave this process as keyed hashes, under
@@ -134,7 +149,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     try:
         _check_keywords(unknown)
         stop_level = checked(stop_on)
-        ranks = _ranks(rank, world_size)
+        ranks, budget = _ranks(rank, world_size), _share(budget)
         options = _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes,
                            redact, stop_level)
     except (ValueError, TypeError) as error:
@@ -146,7 +161,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
         if strict and _forked():
             raise PlumblineError(library.last_error())
         return NoRun(refused=_forked())
-    opened = Run(library, handle.value, strict, ranks)
+    opened = Run(library, handle.value, strict, ranks, every, budget)
     opened._stopping = stopping(stop_on, server, library, handle.value, f"{run}/{attempt or 0}")
     ranks.say(opened)
     _endings.watch(opened)

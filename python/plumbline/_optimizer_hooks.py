@@ -4,6 +4,7 @@ By the method, as a scheduler does it too: torch has hooks for it from 2.0 on on
 """
 
 import types
+from time import thread_time_ns
 
 from ._watching.stages import NONE, OPTIMIZER
 
@@ -26,6 +27,7 @@ def _scale(watch, optimizer):
 
 def begins(watch, updates, optimizer):
     """In front of its update."""
+    began = thread_time_ns()
     try:
         watch._begin_update(optimizer)
         if hasattr(optimizer, "found_inf") or hasattr(optimizer, "grad_scale"):  # of a scaler
@@ -35,20 +37,28 @@ def begins(watch, updates, optimizer):
         try:
             watch._observe_gradients(optimizer)
         finally:  # each by itself
-            if updates.due(watch._run._step):
-                watch._charged(updates.before, watch.scale)
+            step = watch._run._step
+            if watch.updates_due(updates, step):
+                watch._charged(updates.before, watch.scale, False, watch._looks.chosen(step))
     except Exception as error:  # nothing of ours may end the trainer's step
         watch._failed("before_update", error)
+    finally:
+        watch.budget.spent += thread_time_ns() - began
 
 
 def ends(watch, updates, optimizer):
     """Behind it."""
+    watch.ends_began = thread_time_ns()
     try:
         if updates.kept:
             watch._charged(updates.after)
         watch._end_update(optimizer)
     except Exception as error:
         watch._failed("after_update", error)
+    finally:
+        if watch.ends_began is not None:  # the step goes on
+            watch.budget.spent += thread_time_ns() - watch.ends_began
+            watch.ends_began = None
 
 
 class _Closure:
@@ -76,6 +86,14 @@ def _stepping(watch, updates, plain, inner):
     """The method that takes the place of step. `inner`: the optimizer that is watched, where `self` is one around it."""
 
     def step(self, *arguments, **options):
+        light = watch.light
+        if light is not None:
+            if not arguments and not options:
+                result = plain()
+                if watch.light is light:
+                    watch._guarded(light.ended)
+                return result
+            light.leave()
         watch.scale = 1.0
         if (arguments or options) and any(callable(given) for given in (*arguments, *options.values())):
             return by_closure(arguments, options) if updates.kind is None else before_update(arguments, options)
@@ -123,11 +141,15 @@ def _by_hooks(watch, optimizer, updates):
     """torch's own hooks of it, where a wrapper calls the step that it found before."""
 
     def before(*_):
+        if watch.light is not None:
+            return
         watch.scale = 1.0
         begins(watch, updates, optimizer)
 
     def after(*_):
-        if watch.scale is not None:
+        if watch.light is not None:
+            watch._guarded(watch.light.ended)
+        elif watch.scale is not None:
             ends(watch, updates, optimizer)
 
     handles = (optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after))
@@ -140,6 +162,12 @@ def hook(watch, opened, updates):
     cleared = stepping.zero_grad
 
     def zero_grad(self, *arguments, **options):
+        light = watch.light
+        if light is not None:
+            if not light._passes:
+                light.zeroed = True
+                return cleared(*arguments, **options)
+            light.leave()
         watch._guarded(watch._loop.cleared, optimizer, watch)
         result = cleared(*arguments, **options)
         watch._zeroed.add(id(optimizer))

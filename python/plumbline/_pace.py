@@ -2,7 +2,7 @@
 
 from time import perf_counter
 
-_LONGEST = 64  # steps between two of them at most
+_LONGEST, _MOST_EVERY = 64, 1024  # steps between two of them at most; where a budget governs it
 
 
 class Pace:
@@ -33,6 +33,13 @@ class Pace:
                 every *= 2
             self.every = every
         self._began = now
+
+    def step_ended(self, period, apart=0.0):
+        """`period`: seconds of CPU time that a step takes. `apart`: what a step costs that is made for it alone."""
+        every, allowed = 1, self._share * period
+        while every < _MOST_EVERY and self._cost + (apart if every > 1 else 0) > every * allowed:
+            every *= 2
+        self.every = every
 
     def cost(self, seconds):
         """A pre-empted one is not its cost; the first ones are dearer than the rest. What is taken for it, in ns."""

@@ -8,6 +8,7 @@ import warnings
 from time import thread_time_ns
 
 from . import _endings, _routing
+from ._budget import Budget
 from ._contexts import Capturing, Span, Step
 from ._kinds import KIND_ROUTING
 from ._library import (
@@ -76,7 +77,7 @@ class Run(Observations):
 
     _mistake = PlumblineError
 
-    def __init__(self, library, handle, strict, ranks):
+    def __init__(self, library, handle, strict, ranks, every=None, budget=None):
         self._short = library.short
         self._blocking = library.blocking
         self._library = library
@@ -96,10 +97,18 @@ class Run(Observations):
         self._observe_routing = library.short.plumbline_observe_routing
         self._scalar = library.short.plumbline_scalar
         self._names = {}
+        self._budget = Budget(every, budget)
+        self._looked_until = -1
+        self._after_step = None  # called once, when the open step has ended
+        self._light = None  # a watch's, whose steps are recorded by stores alone
         self._told_series = set()  # by the trainer
         self._told_stages = set()
         self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
         self._start_observations()
+
+    def _noticed(self, steps):
+        """Something is notable: so many steps, from the open one on, are looked at whole."""
+        self._looked_until = self._step + steps - 1 if self._step < CAPTURING else self._looked_until
 
     # ---- mistakes ------------------------------------------------------------------------------
 
@@ -137,6 +146,8 @@ class Run(Observations):
         self._end_step()
 
     def _begin_step(self, number):
+        if self._light is not None and self._light.begins(number):
+            return
         if self._next_step == 0:  # nothing is recorded yet, as a rule
             self._ranks.follow(self)
         try:
@@ -158,6 +169,9 @@ class Run(Observations):
                 self._short.plumbline_charge(self._handle, spent)
             self._step = NO_STEP
             self._check("step", self._short.plumbline_step_end(self._handle))
+            if self._after_step is not None:
+                after, self._after_step = self._after_step, None
+                after()
 
     # ---- CUDA graphs ---------------------------------------------------------------------------
 
@@ -268,6 +282,8 @@ class Run(Observations):
 
     def _observe_due(self, layer, *call):
         keep = []
+        if self._light is not None:
+            self._light.interrupted()
         try:
             site = self._sites.get(layer)
             if site is None:
@@ -327,6 +343,8 @@ class Run(Observations):
 
     def _send_scalar(self, name, value, told):
         encoded = self._names.get(name)
+        if self._light is not None:
+            self._light.interrupted()
         try:
             if encoded is None:
                 encoded = self._names[name] = name.encode()
@@ -412,6 +430,8 @@ class Run(Observations):
     def _close(self, timeout=2.0):
         if self._kept is not None:  # closed before: the result stays
             return self._kept
+        if self._light is not None:
+            self._light.end()
         self._models_watched.run_ends()
         self._step = NO_STEP
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))

@@ -9,6 +9,7 @@ import math
 import sys
 from hashlib import blake2b
 
+from ._library import OK
 from ._tensors import local
 
 _LOOK = 8  # steps
@@ -140,6 +141,13 @@ class Screen:
                 why = why or f"{name}: it stopped changing"
         return why
 
+    def level(self):
+        """(observations, mean, variance) of the loss of a loop with one optimizer."""
+        return self._loss.get(None, (0, 0.0, 0.0))
+
+    def set_level(self, level):
+        self._loss[None] = level
+
     def loss(self, value, which=None):
         """`which`: those of different backward passes are apart."""
         if not math.isfinite(value):
@@ -158,4 +166,5 @@ class Screen:
 def look(run, why):
     """Out of cadence, if `why` says so and there is room."""
     if why is not None:
-        run._short.plumbline_look(run._handle, _LOOK)
+        if run._short.plumbline_look(run._handle, _LOOK) == OK:
+            run._noticed(_LOOK)

@@ -5,6 +5,7 @@ import sys
 from threading import get_ident
 from time import perf_counter, thread_time_ns
 
+from ._budget import Looks, picked
 from ._compiled import compiles
 from ._ddp import Hook, around
 from ._kinds import KIND_TENSOR
@@ -25,6 +26,7 @@ from ._watching.frames import Framed
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
 from ._watching.leftover import Leftover
+from ._watching.light import Light
 from ._watching.losses import numbered
 from ._watching.modes import Modes
 from ._watching.modules import Backward, Modules
@@ -40,6 +42,7 @@ from ._watching.words import alone, unseen_sums
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
+BUFFERS = ""  # among the names of what is looked at in turn: all of them
 
 
 class Watch:
@@ -48,6 +51,8 @@ class Watch:
     def __init__(self, run, model, found, scaler, activations=None):
         """model: an unwrap.Model. found: [unwrap.Opened]."""
         self._run, self.scaler, self._given = run, scaler, model.given
+        self.budget, self.light, self.ends_began, self._light_steps = run._budget, None, None, 0
+        self._arms = False  # averages are listened for until the next step
         self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
         self._asked, self._activations = False, activations
         self.found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
@@ -83,6 +88,8 @@ class Watch:
             group = describe_group(copies.group).name
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
+        everything = [*self._names, *(name for name, _ in self._trained if name not in set(self._names)), BUFFERS]
+        self._looks = Looks(run, everything, self._replicas is not None or processes() > 1)
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
         self.tokens = 0
@@ -111,6 +118,7 @@ class Watch:
         self._undo.append(self._modules.remove)
         self._hook()
         self._watch_sums()
+        self._light = Light(self, run, self._loop, self._is_plain())
         if self._is_compiled:
             self._compiled_away()
 
@@ -131,7 +139,8 @@ class Watch:
     # ---- what is hooked ------------------------------------------------------------------------
 
     def _hook(self):
-        self._undo.append(before_forward(self._given, self._forward))
+        self._hook_forward()
+        self._undo.append(self._unhook_forward)
         if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
             self._passes.listen()
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
@@ -149,12 +158,19 @@ class Watch:
             self._undo.append(functools.partial(source.remove, self))
         self._guarded(self._hook_routers)
 
+    def _hook_forward(self):
+        self._forward_hook = before_forward(self._given, self._forward)
+
+    def _unhook_forward(self):
+        self._forward_hook()
+
     def _hook_routers(self):
-        self._routers = Routers(self._run, self._model, self._guarded, lambda: Backward.running > 0, self._prefix)
+        self._routers = Routers(self._run, self._model, self._counted, lambda: Backward.running > 0, self._prefix)
         self._undo.append(self._routers.remove)
 
     def remove(self):
         """Takes every hook away again."""
+        self._light.leave()
         undo, self._undo = self._undo, []
         self._run._models_watched.leave(self._given)
         for one in reversed(undo):
@@ -170,6 +186,12 @@ class Watch:
             body(*arguments)
         except Exception as error:  # nothing of ours may end the trainer's step
             self._failed(getattr(body, "__name__", "?").strip("_"), error)
+
+    def _counted(self, body, *arguments):
+        """Of hooks within the trainer's own calls."""
+        began = thread_time_ns()
+        self._guarded(body, *arguments)
+        self.budget.spent += thread_time_ns() - began
 
     def _failed(self, name, error):
         self._run._tell_softly(("watch", name), f"watch: {name}: {error!r}")
@@ -208,7 +230,6 @@ class Watch:
             if self._gradients.screened == self._run._step and self._copies:
                 self._screen_weights()
             self._observe_weights()
-            self._modules.observe_buffers()
         if self._routers is not None and self._routers.routers:
             self._guarded(self._routers.step_ends)
 
@@ -227,10 +248,15 @@ class Watch:
         self._modules.compiled_away([r.found.name for r in self._routers.routers] if self._routers is not None else [])
 
     def _forward(self, module, inputs, words):
+        if self.light is not None:
+            return self._batches.keep(words)
+        began = thread_time_ns()
         try:
             self._before_forward(module, inputs, words)
         except Exception as error:
             self._failed("before_forward", error)
+        self.budget.spent += thread_time_ns() - began
+        return None
 
     def _before_forward_of_child(self, module, inputs, words):
         """Of a model whose own forward is not called."""
@@ -279,11 +305,13 @@ class Watch:
     def backward_begins(self, number, loss):
         """Tensor.backward of `loss`, the pass of that number."""
         self._passes.begun = False
+        began = thread_time_ns()
         try:
             self._before_backward(number, loss)
         except Exception as error:
             self._failed("before_backward", error)
         self.stages.enter(BACKWARD)
+        self.budget.spent += thread_time_ns() - began
 
     def _before_backward(self, number, loss):
         loop = self._loop
@@ -313,7 +341,7 @@ class Watch:
         if self._shares.open:
             self._guarded(self._shares.backward_ends)
         if self._kept is not None and self._kept.wants(self._run._step, self._loop.micro):
-            self._guarded(self._kept.backward_ends)
+            self._counted(self._kept.backward_ends)
 
     def _look_at_left(self, micro):
         """Gradients that the step before has left, and those of several backward passes, add up."""
@@ -339,8 +367,9 @@ class Watch:
 
     def _end_update(self, optimizer):
         self.standstill.moved(self._loop.micro)
+        self._arms = self._averages.wants()
         self._loop.end_update(optimizer)
-        if self._averages.wants():
+        if self._arms:
             self._charged(self._averages.arm)
 
     # ---- a framework's step ---------------------------------------------------------------------
@@ -358,8 +387,9 @@ class Watch:
         if self._run._step == NO_STEP:
             self._loop.open()
         step = self._run._step
-        self.scale, self.framed_due = 1.0, any(updates.due(step) for updates in self._updates.values())
-        self._gradients.frame_begins()
+        chosen = self._looks.chosen(step)
+        self.scale, self.framed_due = 1.0, any(self.updates_due(updates, step) for updates in self._updates.values())
+        self._gradients.frame_begins(chosen)
         if self._pace.due(step):
             began = perf_counter()
             self._ratio.before()
@@ -369,7 +399,8 @@ class Watch:
         """In front of a step of an inner optimizer."""
         if self._untrained.looks:
             self._guarded(self._untrained.before_update, optimizer)
-        self._gradients.observe(optimizer, self._pace.due(self._run._step), 1.0)
+        step = self._run._step
+        self._gradients.observe(optimizer, self._pace.due(step), 1.0, chosen=self._looks.chosen(step))
 
     def frame_ends(self, optimizers, made, norm):
         """`made`: not a step that was skipped."""
@@ -393,19 +424,26 @@ class Watch:
             self._guarded(self._shares.before_update, self.clips)
         if self._kept is not None and self._kept.open:
             self._guarded(self._kept.before_update)
-        paced = self._pace.due(step)
+        paced = self._pace.due(step) or (self.budget.governed and step <= self._run._looked_until)
         if paced and not self._has_stepped():
             began = perf_counter()
             if not behind:
                 self._ratio.before()
             self._screening = perf_counter() - began
-        if self._gradients.observe(optimizer, paced, self.scale, self.clips) is not None:
+        if self._gradients.observe(optimizer, paced, self.scale, self.clips, self._looks.chosen(step)) is not None:
             self._observe_used_weights()  # on a device nobody has waited for the loss
 
     def looks(self):
         """Whether this step is one in which the gradients, or what they become, are read."""
         step = self._run._step
+        chosen = self._looks.chosen(step)
+        if chosen is not None:
+            return self._pace.due(step) or bool(chosen)
         return self._pace.due(step) or any(self._gradients.due(o) or self._updates[id(o)].due(step) for o in self.optimizers)
+
+    def updates_due(self, updates, step):
+        chosen = self._looks.chosen(step)
+        return updates.due(step) if chosen is None else bool(chosen) and updates.kind is not None
 
     def clip(self, parameters, total, most):
         """clip_grad_norm_ is about to clip, or has clipped, these parameters' gradients."""
@@ -450,11 +488,18 @@ class Watch:
                 updates.observe_moments()
 
     def _observe_weights(self):
-        if not self._ignored and not self._shards and not self._prefix:
+        chosen = self._looks.chosen(self._run._step)
+        if chosen is None or BUFFERS in chosen:
+            self._modules.observe_buffers()
+        if chosen is not None and not chosen:
+            return
+        if chosen is None and not self._ignored and not self._shards and not self._prefix:
             self._run.observe_parameters(self._model, replicas=self._replicas)
             return
         with self._run.together():
             for name, parameter in self._copies:
+                if chosen is not None and name not in chosen:
+                    continue
                 if name in self._shards and not local(parameter).numel():
                     continue
                 self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
@@ -465,7 +510,8 @@ class Watch:
         """losses: (series, each) of the loop; of several watches the first one's."""
         run, tokens = self._run, self.tokens
         self.tokens = 0
-        self._pace.step_began()
+        if not self.budget.governed:
+            self._pace.step_began()
         if not self._forwards and not self._is_compiled:
             self._guarded(self._not_called)
         if run._step == NO_STEP:
@@ -486,3 +532,82 @@ class Watch:
         moved, self._moved = self._moved, None
         if moved is not None:
             run._own_scalar(numbered("update_ratio", self._number), moved)
+
+    # ---- what it costs -------------------------------------------------------------------------
+
+    def step_over(self, of, first):
+        """A step has ended, `of` so many watches; the first one has the account."""
+        budget = self.budget
+        if self.ends_began is not None:
+            budget.spent += thread_time_ns() - self.ends_began
+            self.ends_began = None
+        if not budget.governed:
+            budget.spent = 0
+            return
+        if first:
+            self._run._spent_last = budget.spent / of
+            light, self._light_steps = self._light_steps, 0
+            budget.account(light, any(watch._looks.seen for watch in self._loop.watches))
+        self._looks.light = self._light.worth()
+        self._looks.step_ended(self._run._spent_last)
+        if budget.period is not None:
+            apart = budget.base if self._looks.light else 0  # a whole step is made for it
+            self._pace.step_ended(budget.period / 1e9, apart / 1e9)
+            if self._routers is not None:
+                self._routers.pace.follow(budget.period / 1e9, apart / 1e9, self._run._next_step)
+        if first and of == 1:
+            if self._run._step == NO_STEP:
+                self._guarded(self._light.step_ended)
+            else:  # it is the trainer's own
+                self._run._after_step = self._light.step_ended
+
+    # ---- steps that are recorded by stores alone --------------------------------------------------
+
+    def _is_plain(self):
+        """Does nothing about the trainer ask for whole steps? A loop of one's own on the CPU, in one process, with one optimizer."""
+        one = self.found[0] if len(self.found) == 1 else None
+        if one is None or one.frame is not None or (one.stepping is not one.inner and not one.captured) or one.pieces or type(one.inner).__name__ == "LBFGS":
+            return False
+        if self.scaler is not None or self._replicas or self._shards or self._is_compiled or self._passes.listening or processes() > 1:
+            return False
+        return not self._modules.chosen and all(p.device.type == "cpu" for _, p in self._trained)
+
+    def allows_light(self):
+        """Now: nothing is open that each step has a part in."""
+        if self._arms or self._accumulation is not None or self._averages.known or self._is_compiled or self._passes.listening:
+            return False
+        if self._kept is not None and self._kept.found:
+            return False
+        return self._untrained.settled and len(self._untrained.waiting()) <= Light.MOST_WAITING
+
+    def alone_in_process(self):
+        return len(Backward.watches.refs) == 1
+
+    def next_whole(self, step):
+        """The next step in which something is due."""
+        budget, looks = self.budget, self._looks
+        debt = -budget.balance / budget.left(True) if budget.balance < 0 else 0
+        steps = [picked(step + int(debt), looks.every), picked(step, self._pace.every)]
+        if self._routers is not None and self._routers.routers:
+            steps.append(picked(step, self._routers.pace.every))
+        return min(steps)
+
+    def light_begins(self):
+        if not self._batches.called_by_keyword:  # else a NaN is asked for its batch
+            self._unhook_forward()
+        if self._routers is not None:
+            self._routers.training = False
+
+    def light_ended(self, steps, zeroed, level):
+        """So many were recorded."""
+        if not self._batches.called_by_keyword:
+            self._hook_forward()
+        (self._zeroed.add if zeroed else self._zeroed.discard)(id(self.optimizers[0]))
+        self.screen.set_level(level)
+        self._light_steps += steps
+        self._untrained.skipped(self.optimizers[0], steps)
+
+    def clipped_norm(self):
+        """Of the light step that ends, or None."""
+        clips, self.clips = self.clips, []
+        return self._gradients.clipped(self.optimizers[0], clips)

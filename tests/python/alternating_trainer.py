@@ -101,7 +101,7 @@ def main():
     seed, steps, pause = (cast(word) for cast, word in zip((int, int, float), [*sys.argv[3:], *("0", "300", "0")[len(sys.argv) - 3 :]]))
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    run = plumbline.init(run="alternating", record=record)
+    run = plumbline.init(run="alternating", record=record, budget=1)
     if kind.startswith("gan"):
         train_gan(run, kind, steps, pause)
     elif kind == "critic":

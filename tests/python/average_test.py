@@ -21,7 +21,7 @@ kind, seed = sys.argv[1], int(sys.argv[2])
 torch.manual_seed(seed); torch.set_num_threads(1)
 model = nn.Sequential(nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-run = plumbline.init(run="average", record="runs")
+run = plumbline.init(run="average", record="runs", budget=1)
 run.watch(model, optimizer)
 decay = {"quick": 0.5}.get(kind, 0.999)
 dtype = torch.float32 if kind in ("fp32", "rarely") else torch.bfloat16

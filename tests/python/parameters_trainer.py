@@ -104,7 +104,7 @@ def train(rank, record, kind, seed, ranks):
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     if record != "none":
-        run = plumbline.init(run="watched", record=record)
+        run = plumbline.init(run="watched", record=record, budget=1)
     held, optimizer = made(kind, wrong)
     model = wrap(held, kind, wrong)
     if record != "none":

@@ -425,7 +425,7 @@ torch.manual_seed(seed)
 torch.set_num_threads(1)
 if record != "none":
     plumbline._routers.loads._SHARE = 0.1  # steps here are shorter than a trainer's
-    run = plumbline.init(run="short", record=record)
+    run = plumbline.init(run="short", record=record, budget=1)
 model = Model((lambda: SwitchLike(7)) if kind == "switch" else KINDS[kind])
 if dead:
     layer, hated = model.blocks[1], torch.zeros(8).index_fill(0, torch.tensor([3]), -100.0)

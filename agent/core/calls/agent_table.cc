@@ -163,6 +163,11 @@ plumbline_status_t StopOrdered(void* run, char* text, uint32_t bytes, int32_t* o
   });
 }
 
+plumbline_status_t Steps(void* run, const char* const* series, uint32_t count,
+                         plumbline_steps_t* steps, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).Steps({series, count}, steps); });
+}
+
 void Charge(void* run, uint64_t ns) { AsRun(run).Charge(ns); }
 
 plumbline_status_t Scalar(void* run, int64_t step, const char* name, double value,
@@ -244,6 +249,7 @@ constexpr plumbline_agent_table_t Table() {
   table.together_end = TogetherEnd;
   table.marks = Marks;
   table.stop_order = StopOrdered;
+  table.steps = Steps;
   return table;
 }
 

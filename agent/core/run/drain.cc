@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +21,7 @@ constexpr uint32_t kAwaitedMs = 10;   // between looks if a flush waits
 constexpr uint32_t kDeviceMs = 40;    // and if a device is working: at the end there is one second
 constexpr size_t kMostHeldEnds = 64;  // above it, steps end together
 constexpr uint64_t kEver = ~uint64_t{0};
+constexpr int64_t kAnyStep = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
@@ -75,6 +77,7 @@ void Drain::Loop() {
   }
   // Closing: everything that was observed, then the devices' results, then the last step's end.
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ReadSteps(kAnyStep, StepsWritten());
   FinishDevices();
   EndStep(run_->missed_end.load(std::memory_order_acquire), false);
   for (const HeldSpan& h : std::exchange(held_, {})) {
@@ -107,9 +110,14 @@ void Drain::Pass(bool ship_all) {
   ReadMarks();  // a step without an end may have many
   // The ring had no space for a step's end: the step ends once everything before it is handled.
   const int64_t missed = run_->missed_end.load(std::memory_order_acquire);
+  const uint64_t steps = StepsWritten();  // before the ring's end is read: it has what is older
   const bool emptied = EmptyRing();
   const int64_t ended = held_ends_.empty() ? builder_.complete_through() : held_ends_.back().step;
-  if (emptied && missed > ended) StepEnded(missed, false);
+  if (emptied && missed > ended) {
+    ReadSteps(missed, steps);
+    StepEnded(missed, false);
+  }
+  if (emptied) ReadSteps(kAnyStep, steps);
   EmptyDevices();
   EndPassedSteps();
   DeclareSites();
@@ -126,6 +134,7 @@ bool Drain::EmptyRing() {
     if (record == nullptr) return run_->ring.passed(end);
     SlotHead head;
     std::memcpy(&head, record, sizeof(head));
+    ReadSteps(head.step, StepsWritten());
     Handle(head, record + sizeof(head));
     run_->ring.Pop();
     if (builder_.Full()) {

@@ -83,6 +83,9 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void EndPassedSteps();
   void HandleSpan(const SlotHead& head, const std::byte* body);
   void ReadMarks();
+  uint64_t StepsWritten() const;
+  void ReadSteps(int64_t before, uint64_t written);  // drain_steps.cc
+  void AddStep(const plumbline_step_facts_t& facts);
   void AddMarked(int64_t step, uint64_t until_ns);
   void EndStep(int64_t step, bool sampled);
   void AddLoopTimes(int64_t step);
@@ -122,6 +125,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
   std::vector<HeldSpan> held_;
   LoopTimes loop_;
   LoopMarks marks_;
+  uint64_t steps_read_ = 0;              // of plumbline_steps_t
+  std::vector<const Site*> step_sites_;  // of its series; null: none of it was given so far
   GpuHealth gpu_health_;
   const bool ask_driver_;  // to find a GPU even if no tensor was on one
   std::deque<HeldEnd> held_ends_;

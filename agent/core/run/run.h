@@ -62,6 +62,8 @@ class Run {
   plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);
   // See agent/core/run/loop_marks.h. The caller is the thread that will write the marks.
   plumbline_status_t Marks(plumbline_marks_t* marks);
+  // plumbline/steps.h. Once, before any step is written.
+  plumbline_status_t Steps(std::span<const char* const> series, plumbline_steps_t* steps);
 
   // Notes how the process ends (agent/core/run/exit_report.h).
   void NoteEnding(const plumbline_ending_t* ending) { state_->exit_report.Note(ending); }

@@ -246,6 +246,13 @@ plumbline_status_t Run::Marks(plumbline_marks_t* marks) {
   return PLUMBLINE_OK;
 }
 
+plumbline_status_t Run::Steps(std::span<const char* const> series, plumbline_steps_t* steps) {
+  if (state_->steps.load(std::memory_order_relaxed) != nullptr) return PLUMBLINE_OK;
+  state_->step_series.assign(series.begin(), series.end());
+  state_->steps.store(steps, std::memory_order_release);
+  return PLUMBLINE_OK;
+}
+
 std::byte* Run::Reserve(size_t body_bytes, ByteRing::Keep keep) {
   ByteRing& ring = state_->ring;
   std::byte* record = ring.Reserve(sizeof(SlotHead) + body_bytes, keep);

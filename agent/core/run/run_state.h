@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "agent/core/devices/devices.h"
 #include "agent/core/run/exit_report.h"
@@ -23,6 +25,7 @@
 #include "base/mutex.h"
 #include "kernels/core/sample_index.h"
 #include "plumbline/marks.h"
+#include "plumbline/steps.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "transport/redact.h"
 
@@ -60,6 +63,10 @@ struct RunState {
   // The marks of the loop's thread, and that thread; null: none were requested.
   std::atomic<plumbline_marks_t*> marks{nullptr};
   std::atomic<uint32_t> marks_thread{0};
+  // Where the loop's thread writes steps in which nothing is measured, and the names of their
+  // series, which were set before; null: it writes none.
+  std::atomic<plumbline_steps_t*> steps{nullptr};
+  std::vector<std::string> step_series;
   ExitReport exit_report;
   StopOrder stop_order;
   Cadence cadence;

@@ -18,6 +18,7 @@ from .._tensors import Scratch
 from .choices import Choices, recipe
 
 _SHARE = 0.0025  # of a step's time, all routers together
+_PLANNED = 4  # times the share, in the first steps: a dead expert of a short run is found on a quick machine too
 _MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own
 _OPERATION = 3e-6  # seconds that torch takes to tell of one (docs/measurements/watch.md)
 _ROWS = 512  # tokens of a call
@@ -191,8 +192,20 @@ class LoadsPace:
     def spent(self, since, operations=0):
         self._spent += _MEASURED_LATER * (perf_counter() - since) + _OPERATION * operations
 
-    def step_ends(self):
+    def step_ends(self, governed):
+        """`governed`: follow() says how long a step is."""
         if self._spent:
             self._pace.cost(self._spent)
             self._spent = 0.0
-        self._pace.step_began()
+        if not governed:
+            self._pace.step_began()
+
+    @property
+    def every(self):
+        return self._pace.every
+
+    def follow(self, period, apart, step):
+        """Two each time the number of steps has doubled, however short they are, at up to _PLANNED times the share."""
+        self._pace.step_ended(period, apart)
+        planned = 1 << max(0, step.bit_length() - 2)
+        self._pace.every = min(self._pace.every, max(self._pace.every // _PLANNED, planned))

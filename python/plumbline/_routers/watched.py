@@ -338,7 +338,7 @@ class Routers:
     def step_ends(self):
         for router in self.routers:
             router.step_ends()
-        self.pace.step_ends()
+        self.pace.step_ends(self.run._budget.governed)
 
     def refuse(self, name, why):
         self.run._tell_softly(("router", name), f"watch: {name} looks like a router, but {why}: not observed")

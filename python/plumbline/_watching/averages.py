@@ -77,7 +77,12 @@ class Averages:
         self._told = {}  # name -> due word
         self._weights, self._declared = (), None
         self._empty = 0  # how often nothing was seen
-        self._next = 1
+        self._next = self._doubled = 1
+
+    @property
+    def known(self):
+        """Some were seen."""
+        return bool(self._told)
 
     # ---- when ----------------------------------------------------------------------------------
 
@@ -89,7 +94,9 @@ class Averages:
         self._next = step + 1
         if self._told:
             return any(word[0] <= step for word in self._told.values())
-        due = step & (step - 1) == 0
+        due = step >= self._doubled
+        if due:
+            self._doubled = 1 << step.bit_length()
         return due and self._empty < _MOST
 
     def arm(self):

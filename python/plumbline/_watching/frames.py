@@ -191,7 +191,7 @@ class Framed:
             self._watch.observe_framed(optimizer)
         finally:  # each by itself
             if self._watch.framed_due:
-                self._watch._charged(updates.before, 1.0, True)
+                self._watch._charged(updates.before, 1.0, True, self._watch._looks.chosen(self._watch._run._step))
 
     def remove(self):
         for one in reversed(self._undo):

@@ -68,20 +68,23 @@ class Gradients:
                 self._words[id(optimizer)] = word
         return bool(part) and (word is None or self._run._step >= word[0])
 
-    def observe(self, optimizer, paced, scale, clips=()):
-        """Why the weights should be looked at as they were used, or None. `paced`: this step is screened."""
+    def observe(self, optimizer, paced, scale, clips=(), chosen=None):
+        """Why the weights should be looked at as they were used, or None. `paced`: this step is screened. `chosen`: names of those that are
+        looked at; None: all that are due."""
         if self._groups != self._count():
             self.divide_again()
-        due = self.due(optimizer) if self._framed is None else self._framed.get(id(optimizer), False)
+        due = self._wants(optimizer, chosen) if self._framed is None else self._framed.get(id(optimizer), False)
         if not paced and clips and self._framed is None:
-            clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
-            if clip is not None:
-                self._run._own_scalar(self._series[id(optimizer)], clip.value())
+            norm = self.clipped(optimizer, clips)
+            if norm is not None:
+                self._run._own_scalar(self._series[id(optimizer)], norm)
         held = gradients(self._parts[id(optimizer)], self._shards) if due or paced else ()
         if not held:
             return None
         why = self._screened(optimizer, *zip(*held), scale, clips) if paced else None
-        if due or (paced and not self._heard.issuperset(name for name, _ in held)):
+        if due or (paced and chosen is None and not self._heard.issuperset(name for name, _ in held)):
+            if chosen is not None:
+                held = [pair for pair in held if pair[0] in chosen]
             self._heard.update(name for name, _ in held)
             with self._run.together():
                 for name, gradient in held:
@@ -89,9 +92,17 @@ class Gradients:
                         self._run.observe_tensor(name, gradient if scale == 1 else gradient / scale, role="gradient")
         return why
 
-    def frame_begins(self):
+    def _wants(self, optimizer, chosen):
+        return self.due(optimizer) if chosen is None else bool(chosen)
+
+    def clipped(self, optimizer, clips):
+        """The norm in front of a clip, in a step that is not screened; None where it is not known to be of these gradients."""
+        clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
+        return None if clip is None else clip.value()
+
+    def frame_begins(self, chosen=None):
         """A framework's step, in which an optimizer may step several times: once for each part of what it holds."""
-        self._framed, self._framed_total = {id(o): self.due(o) for o in self._optimizers}, None
+        self._framed, self._framed_total = {id(o): self._wants(o, chosen) for o in self._optimizers}, None
 
     def frame_ends(self, made, norm):
         """`norm`: the framework's own, over all ranks and before its clip, or None."""

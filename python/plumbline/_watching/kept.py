@@ -25,6 +25,11 @@ class Kept:
         """Gradients were sampled, and no step has ended since."""
         return self._before is not None
 
+    @property
+    def found(self):
+        """The trainer multiplies its gradients."""
+        return self._on
+
     def wants(self, step, micro):
         return self._on or step < _FIRST or micro > 1
 

@@ -136,6 +136,8 @@ class Loop:
         if self.own_step:
             self.own_step = False
             self._run._end_step()
+        for watch in list(self.watches):
+            watch.step_over(len(self.watches), watch is self.watches[0])
 
     def _retire(self):
         """A model that was watched before others, and has not been trained since: they have taken its place."""

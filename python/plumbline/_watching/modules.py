@@ -7,6 +7,7 @@ from threading import get_ident
 from .._compiled import is_compiling, outside
 from .._kinds import KIND_TENSOR
 from .._tensors import Unsupported, local
+from .light import Light
 from .stages import Weakly, take_place
 
 _POSITIONS = ("positions", "position_ids", "pos_ids", "position")
@@ -141,6 +142,8 @@ class Backward:
 
     @classmethod
     def add(cls, watch):
+        if Light.passes_loss is not None:
+            Light.passes_loss.leave()
         cls.watches.add(watch)
         if not cls._undo:
             torch, schedules = sys.modules["torch"], sys.modules.get("megatron.core.pipeline_parallel.schedules")
@@ -180,6 +183,15 @@ class Backward:
     @classmethod
     def _of_tensor(cls, plain):
         def backward(self, *arguments, **options):
+            light = Light.passes_loss
+            if light is not None and light.passes(self, arguments, options):
+                if light._running:
+                    return plain(self, *arguments, **options)
+                light._running = True
+                try:
+                    return plain(self, *arguments, **options)
+                finally:
+                    light._running = False
             return cls._pass(self, plain, (self, *arguments), options)
 
         return backward
@@ -189,6 +201,11 @@ class Backward:
         """Of a function that gets tensors, and gradients of them: none for a loss."""
 
         def backward(tensors, *arguments, **options):
+            light = Light.passes_loss
+            if light is not None:
+                if light._running and light.thread == get_ident():
+                    return plain(tensors, *arguments, **options)
+                light.leave()
             loss = None if get_ident() in cls._inside else cls._loss(tensors, arguments, options)
             return plain(tensors, *arguments, **options) if loss is None else cls._pass(loss, plain, (tensors, *arguments), options)
 

@@ -24,6 +24,7 @@ class Restarts:
 
     def __init__(self, run):
         self._run, self._parameter, self._last, self._told = run, None, 0, 0
+        self._step = 0
 
     def after_update(self, optimizer):
         """In the open step."""
@@ -35,7 +36,9 @@ class Restarts:
             self._parameter = parameter
         if parameter != self._parameter:
             return
-        anew = made <= 1 and self._last >= _ENOUGH  # a step back to a checkpoint has more
+        step = self._run._step
+        since, self._step = max(1, step - self._step), step
+        anew = made <= since and made <= self._last and self._last >= _ENOUGH  # a step back to a checkpoint has more
         if anew or (made > self._told and made & (made - 1) == 0):
             self._run._own_scalar("optimizer.step", made)
             self._told = max(self._told, made)

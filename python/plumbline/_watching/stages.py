@@ -71,7 +71,7 @@ class Stages:
         """The loop is in that stage from now on, and in the one before no more."""
         if stage == self.stage:
             return
-        if get_ident() != self._thread and (self.stage != NONE or not self._adopt()):
+        if get_ident() != self._thread and (self.stage != NONE or not self.adopt()):
             return  # two threads at once have no stage together: the first one's counts
         told = self._run._told_stages
         if told and _NAMES[stage] in told:
@@ -90,7 +90,12 @@ class Stages:
         words[_GAP] = 0
         words[_AT] = (at + 1) % _MARKS
 
-    def _adopt(self):
+    def now(self, stage):
+        """The same for the heartbeat alone: of a step that is recorded without its stages."""
+        if self._words is not None:
+            self._words[_NOW] = monotonic_ns() << 4 | stage
+
+    def adopt(self):
         """This thread is the loop's from now on. False: nobody reads marks."""
         if self._refused:
             return False
@@ -106,13 +111,17 @@ class Stages:
 
     def waits(self):
         """For the next batch, until got(). A thread that loads ahead has no part in the loop's stages."""
-        if get_ident() == self._thread:
+        if self._run._light is not None:
+            self.now(DATA)
+        elif get_ident() == self._thread:
             self.enter(DATA)
         else:
             self.begin("data")
 
     def got(self):
-        if self.stage == DATA and get_ident() == self._thread:
+        if self._run._light is not None:
+            self.now(NONE)
+        elif self.stage == DATA and get_ident() == self._thread:
             self.enter(NONE)
         else:
             self.end("data")

@@ -1,12 +1,13 @@
 """What run.watch does before there is a watch: it opens what it is given, and says what is watched."""
 
+import os
 import sys
 
 from .._tensors import Unsupported
 from .._watch import Watch
 from .frames import complete, own_optimizer
 from .unwrap import Model, holders, opened
-from .words import describe
+from .words import describe, processes
 
 
 def watch(run, model, optimizer, scaler, activations=None):
@@ -41,5 +42,7 @@ def watch(run, model, optimizer, scaler, activations=None):
         models.leave(model.given)
         raise
     models.entered(model.given, watched)
+    if processes() == 1 and os.environ.get("WORLD_SIZE", "1") == "1":  # its rank is known: the agent begins here, not in the first step
+        watched.stages.adopt()
     print(f"plumbline: {describe(watched)}", file=sys.stderr)
     return watched

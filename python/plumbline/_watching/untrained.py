@@ -53,6 +53,29 @@ class Untrained:
         several = len(self._found) > 1 and self._others <= _STEPS_OF_OTHERS
         return self._waiting is None or bool(self._waiting) or self._next == _FIRST or several
 
+    # ---- steps that are recorded by stores alone --------------------------------------------------
+
+    @property
+    def settled(self):
+        """The first steps are over."""
+        return self._next > _FIRST and len(self._found) == 1
+
+    def waiting(self):
+        """Parameters that have had no gradient."""
+        return tuple(p for _, p in (self._waiting or {}).values())
+
+    def graded(self, parameters):
+        """Some of them have one now; returns the others."""
+        for p in parameters:
+            if p.grad is not None:
+                self._waiting.pop(id(p), None)
+        return tuple(p for p in parameters if p.grad is None)
+
+    def skipped(self, optimizer, steps):
+        """So many updates were made that before_update was not called for."""
+        self._steps += steps if self._steps else 0
+        self._updates[id(optimizer)] = self._updates.get(id(optimizer), 0) + steps
+
     # ---- parameters that come later ------------------------------------------------------------
 
     def scans(self):

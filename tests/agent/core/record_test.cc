@@ -11,7 +11,10 @@
 #include <set>
 #include <thread>
 
+#include "agent/core/sites/losses.h"
 #include "base/clock.h"
+#include "plumbline/steps.h"
+#include "tests/agent/core/observed_run.h"
 #include "tests/agent/core/support.h"
 
 namespace plumbline::agent {
@@ -333,6 +336,58 @@ TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
   EXPECT_GE(spans.at("forward").span().start_ns() + 1'000'000, before);
   EXPECT_LE(spans.at("forward").span().start_ns(), UnixNs() + 1'000'000);
   EXPECT_EQ(lost, (std::map<std::string, uint64_t>{{"stage-marks", 3}}));
+}
+
+// As a loop writes one (plumbline/steps.h).
+void WriteStep(plumbline_steps_t* steps, int64_t step, double loss, double rate, uint64_t given) {
+  plumbline_step_facts_t& facts = steps->facts[steps->written % PLUMBLINE_STEPS];
+  facts.step = step;
+  facts.end_ns = static_cast<uint64_t>(step) + 1;
+  facts.given = given;
+  facts.value[0] = loss;
+  facts.value[1] = rate;
+  __atomic_store_n(&steps->written, steps->written + 1, __ATOMIC_RELEASE);
+}
+
+// Steps that the loop writes itself and steps of calls come in their order, each once; a NaN stays
+// one, a value that was not given is none, and a step that goes back is lost and counted.
+TEST(Record, StepsThatTheLoopWritesItself) {
+  const TempFolder dir;
+  Recorded recorded(dir.path());
+  const auto steps = std::make_unique<plumbline_steps_t>();
+  const char* const names[] = {"loss", "lr"};
+  ASSERT_EQ(recorded.run->Steps(names, steps.get()), PLUMBLINE_OK);
+  int64_t step = 0;
+  for (; step < 700; ++step) {
+    if (step % 10 == 5) {
+      recorded.run->StepBegin(step);
+      recorded.run->Scalar(step, "loss", static_cast<double>(step));
+      recorded.run->StepEnd(step);
+    } else {
+      const double loss = step == 333 ? std::nan("") : static_cast<double>(step);
+      WriteStep(steps.get(), step, loss, 0.5, step < 300 ? 3 : 1);
+    }
+  }
+  WriteStep(steps.get(), 17, -1, 0.5, 1);
+  std::map<std::string, std::map<int64_t, double>> seen;
+  size_t count = 0;
+  for (const v1::Evidence& e : recorded.Close(dir.path())) {
+    if (!e.has_scalar()) continue;
+    seen[e.site().op()][e.step()] = e.scalar().value();
+    ++count;
+  }
+  EXPECT_EQ(seen["loss"].size(), 700u);
+  EXPECT_EQ(seen["lr"].size(), 270u);
+  EXPECT_EQ(count, 970u);
+  for (const auto& [at, value] : seen["loss"]) {
+    if (at == 333) {
+      EXPECT_TRUE(std::isnan(value));
+    } else {
+      EXPECT_EQ(value, static_cast<double>(at));
+    }
+  }
+  EXPECT_EQ(steps->read, steps->written);
+  EXPECT_EQ(recorded.account.lost_by_cause.at(LossCauseName(LossCause::kLate)), 1u);
 }
 
 }  // namespace

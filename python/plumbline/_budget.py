@@ -1,0 +1,147 @@
+"""What a run may cost its trainer: a share of the CPU time of the thread that trains, from the first step on."""
+
+import os
+from time import clock_gettime_ns, thread_time_ns
+
+SHARE = 0.01  # of a trainer that names none
+_UNIT = 200_000.0  # ns of a look at one parameter, until it was measured
+_APART, _AT_ONCE = 16, 4  # steps between two looks if each step is whole; what a look costs over the step that is made for it
+LIGHT_NS = 6000  # of a step that is recorded by stores alone (docs/measurements/watch.md)
+_LATER = 1.5  # what an observation costs in all, over its part on the trainer's thread
+_THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
+_MOST_EVERY = 4096
+_SLACK = 8  # of the cost of one look, that is kept for later at most
+
+
+def picked(step, every):
+    """The first step from `step` on that is picked where one of `every`, a power of two, is (Picked, in agent/core/sites/cadence.h)."""
+    block = step // every
+    at = _pick(block, every)
+    return at if at >= step else _pick(block + 1, every)
+
+
+def _pick(block, every):
+    if block & (block - 1) == 0:
+        return block * every
+    while every > 1:
+        block = 2 * block + ((block ^ (block >> 2)) & 1)
+        every //= 2
+    return block
+
+
+def _our_clocks():
+    """Clocks of the process's threads that are ours, by Linux's numbering of them."""
+    clocks = []
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/comm", encoding="utf-8", errors="replace") as file:
+                if file.read().startswith("plumb"):
+                    clocks.append(~int(task) << 3 | 6)
+    except OSError:  # another system: they are not counted
+        pass
+    return clocks
+
+
+class Budget:
+    """Of one run. `spent` is ours on the trainer's thread since the last account, in ns: what hooks add."""
+
+    def __init__(self, every, budget):
+        """As of plumbline.init. An explicit `every` is what the trainer asked for, and is not governed."""
+        share = SHARE if budget is None else budget
+        self.share = None if every or share >= 1 else share
+        self.spent, self.balance = 0, 0.0
+        self.period = None  # ns of a step of the trainer's own, smoothed
+        self.base = None  # ns that a step without a look costs, smoothed
+        self._cpu, self._clocks, self._threads, self._asked = None, None, 0, 0
+
+    @property
+    def governed(self):
+        return self.share is not None
+
+    def account(self, light=0, looked=0):
+        """At a step's end. `light`: steps in front of it that were recorded by stores alone. `looked`: parameters that were looked at in it."""
+        now, spent, self.spent = thread_time_ns(), self.spent, 0
+        before, self._cpu = self._cpu, now
+        if before is None or now < before:  # another thread steps now
+            return
+        ours = spent + light * LIGHT_NS
+        own = max(0, now - before - ours)
+        self.balance += self.share * own - ours - self._of_threads(now)
+        period = own / (light + 1)
+        self.period = period if self.period is None else self.period + (period - self.period) / (2 if self.period > 2 * period else 8)
+        if not looked:
+            self.base = spent if self.base is None else self.base + (min(spent, 4 * self.base) - self.base) / 8
+
+    def _of_threads(self, now):
+        """What they have spent since they were asked last."""
+        if now - self._asked < _THREADS_EVERY:
+            return 0
+        self._asked = now
+        if self._clocks is None:
+            self._clocks = _our_clocks() or None
+        try:
+            threads = sum(map(clock_gettime_ns, self._clocks or ()))
+        except OSError:  # one has ended
+            self._clocks, threads = None, self._threads
+        spent, self._threads = max(0, threads - self._threads), threads
+        return spent
+
+    def left(self, light):
+        """ns a step for looks: what its bookkeeping leaves, and a quarter of the budget where that leaves nothing. `light`: most steps are."""
+        if self.period is None:
+            return 0.0
+        allowed = self.share * self.period
+        return allowed / 2 if light else max(allowed - (self.base or 0), allowed / 4)
+
+
+class Looks:
+    """Which parameters of a watch are looked at in a step: all that are due, or in turn as many as the budget allows."""
+
+    def __init__(self, run, names, whole):
+        """`whole`: all or none of them, since other ranks must choose the same ones."""
+        self._run, self._budget, self._names, self._whole = run, run._budget, names, whole
+        self._at, self._unit = 0, _UNIT  # the next one's place; ns that one of them costs
+        self.light = False  # most steps are recorded by stores alone: a whole one is made for a look
+        self._step, self._chosen = None, None
+        self.every = 1
+        self.seen = 0  # in the step that is open
+
+    def chosen(self, step):
+        """None: all that are due; else the names of those that are looked at in this step."""
+        if not self._budget.governed or step <= self._run._looked_until:
+            return None  # something was noticed
+        if step != self._step:
+            self._step, self._chosen = step, self._choose(step)
+        return self._chosen
+
+    def _choose(self, step):
+        budget = self._budget
+        if not self._names or (step > 0 and (picked(step, self.every) != step or budget.balance < 0)):
+            return ()
+        most = len(self._names) if self._whole else self.most()
+        chosen = [self._names[(self._at + k) % len(self._names)] for k in range(most)]
+        self._at = (self._at + most) % len(self._names)
+        self.seen = most
+        return frozenset(chosen)
+
+    def most(self):
+        """How many in a step."""
+        budget = self._budget
+        spent = _AT_ONCE * budget.base if self.light else _APART * budget.left(False)
+        return max(1, min(len(self._names), int(spent / self._unit)))
+
+    def step_ended(self, spent):
+        """`spent`: ns of ours in the step. Learns what a look costs, and how many steps lie between two."""
+        seen, self.seen = self.seen, 0
+        budget = self._budget
+        if seen and self._step:  # in the first one torch and the library make what they keep
+            unit = max(1000.0, (spent - (budget.base or 0)) * _LATER / seen)
+            self._unit += (min(unit, 4 * self._unit) - self._unit) / 4
+        if budget.period is None:
+            return
+        cost = self._unit * (len(self._names) if self._whole else self.most()) + (budget.base if self.light else 0)
+        every, left = 1, budget.left(self.light)
+        while every < _MOST_EVERY and cost > every * left:
+            every *= 2
+        self.every = every
+        budget.balance = min(budget.balance, _SLACK * cost)

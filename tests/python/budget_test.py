@@ -1,0 +1,109 @@
+"""The budget: which parameters are looked at in which steps, by clocks that the test makes up."""
+
+import types
+
+import plumbline  # noqa: F401
+import pytest
+from plumbline import _budget
+from plumbline._budget import Budget, Looks, picked
+from plumbline._routers.loads import LoadsPace
+
+MS = 1_000_000  # ns
+
+
+class Trainer:
+    """One whose steps, and whose looks, take as long as it is told."""
+
+    def __init__(self, monkeypatch, step, names, base=0.2 * MS, unit=0.1 * MS, whole=False, budget=None):
+        self.now = 0
+        monkeypatch.setattr(_budget, "thread_time_ns", lambda: int(self.now))
+        monkeypatch.setattr(Budget, "_of_threads", lambda _self, _now: 0)
+        self.budget = Budget(None, budget)
+        self.run = types.SimpleNamespace(_budget=self.budget, _looked_until=-1)
+        self.looks = Looks(self.run, [f"p{k}" for k in range(names)], whole)
+        self.step_ns, self.base, self.unit, self.ours, self.seen = step, base, unit, 0, []
+
+    def steps(self, first, last):
+        for step in range(first, last):
+            chosen = self.looks.chosen(step)
+            count = len(self.looks._names) if chosen is None else len(chosen)
+            self.seen += [(step, name) for name in (self.looks._names if chosen is None else chosen)]
+            ours = self.base + count * self.unit
+            self.now += self.step_ns + ours
+            self.ours += ours
+            self.budget.spent = int(ours)
+            self.budget.account(looked=count)
+            self.looks.step_ended(ours)
+
+
+@pytest.mark.parametrize("step_ms", [30, 55, 200])
+@pytest.mark.parametrize("names", [5, 40, 400])
+def test_looks_keep_to_the_budget_from_the_first_fifth_on(monkeypatch, step_ms, names):
+    one = Trainer(monkeypatch, step_ms * MS, names)
+    one.steps(0, 40)
+    assert one.ours <= 1.1 * (0.01 * 40 * one.step_ns) + names * one.unit * (step_ms == 200) + one.unit * 20
+    spent = one.ours
+    one.steps(40, 400)
+    assert one.ours - spent <= 1.02 * 0.01 * 360 * one.step_ns + one.unit
+
+
+def test_each_parameter_has_its_turn(monkeypatch):
+    one = Trainer(monkeypatch, 100 * MS, 40)
+    one.steps(0, 400)
+    counts = [sum(name == f"p{k}" for _, name in one.seen) for k in range(40)]
+    assert min(counts) >= 5 and max(counts) - min(counts) <= 1
+
+
+def test_what_was_noticed_is_looked_at_whole(monkeypatch):
+    one = Trainer(monkeypatch, 10 * MS, 40)
+    one.run._looked_until = 7
+    one.steps(0, 8)
+    assert len(one.seen) == 8 * 40
+    one.seen.clear()
+    one.steps(8, 60)
+    assert len(one.seen) < 40, "and paid back afterwards"
+
+
+def test_ranks_look_at_the_same_parameters(monkeypatch):
+    one = Trainer(monkeypatch, 50 * MS, 8, whole=True)
+    one.steps(0, 300)
+    steps = sorted({step for step, _ in one.seen})
+    assert len(one.seen) == 8 * len(steps) > 8
+    assert all(picked(step, one.looks.every) == step for step in steps if step > 150)
+
+
+@pytest.mark.parametrize("given", [{"every": 1}, {"every": 4}, {"budget": 1}])
+def test_what_the_trainer_asked_for_is_not_governed(given):
+    assert not Budget(given.get("every"), given.get("budget")).governed
+
+
+def test_another_thread_that_steps_is_no_time_that_ran_backwards(monkeypatch):
+    one = Trainer(monkeypatch, 10 * MS, 4)
+    one.steps(0, 5)
+    one.now = 0
+    balance = one.budget.balance
+    one.budget.account()
+    assert one.budget.balance == balance
+
+
+@pytest.mark.parametrize("step_ms", [2, 20, 200])
+def test_loads_of_experts_are_asked_for_in_short_runs_at_any_pace(step_ms):
+    pace, asked = LoadsPace(), 0
+    for step in range(300):
+        if pace.due(step):
+            asked += 1
+            pace._spent += 0.0003
+        pace.step_ends(True)
+        pace.follow(step_ms / 1e3, 0.0, step + 1)
+    assert asked >= 8, "two each time the number of steps has doubled"
+
+
+def test_the_environment_names_a_budget(monkeypatch):
+    from plumbline._open import _share
+
+    monkeypatch.setenv("PLUMBLINE_BUDGET", "0.05")
+    assert _share(None) == 0.05 and _share(0.2) == 0.2
+    for wrong in ("2", "0", "nan", "much"):
+        monkeypatch.setenv("PLUMBLINE_BUDGET", wrong)
+        with pytest.raises(ValueError, match="PLUMBLINE_BUDGET"):
+            _share(None)
