@@ -211,7 +211,7 @@ class LearningRate : public Rule {
 
   // Between steps open_ and largest_ are empty; names_, stems_ and known_ are found again.
   void Persist(Archive& archive) override {
-    archive.Version(6, 6);
+    archive.Version(7, 7);  // 7: what a resume begins with
     archive(rates_, courses_, told_course_, resumes_, neighbours_);
     if (!archive.reading()) return;
     stems_.clear();
