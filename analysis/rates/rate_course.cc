@@ -141,7 +141,8 @@ std::optional<RateRestart> RateCourse::Restart() const {
   const RatePoint& after = recent_.back();
   // Between points that were not kept it may have been higher: both neighbours must be low.
   const RatePoint& one_before = resumed_[resumed_.size() < 2 ? 0 : resumed_.size() - 2];
-  if (!(std::max(before.rate, one_before.rate) < highest / 4)) return std::nullopt;
+  const double low = std::max(before.rate, one_before.rate);
+  if (!(low < highest / 2) || !(after.rate >= 2 * low)) return std::nullopt;
   if (!(after.rate >= highest / 2) || IsCyclic(resumed_) || MayBeAtBottom(resumed_))
     return std::nullopt;
   return RateRestart{highest, before, after};

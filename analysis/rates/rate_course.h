@@ -76,9 +76,9 @@ class RateCourse {
   }
 
   // Of the newest point, once an attempt. At its first point: at least half of the maximum that the
-  // points before the resume had, which had fallen below a quarter of it; a schedule that did the
-  // same within the run is cyclic, and none; nor is one that may have come to the bottom of a
-  // cycle.
+  // points before the resume had, and twice the last of these, below half of it; a schedule that
+  // did the same within the run is cyclic, and none; nor is one that may have come to the bottom of
+  // a cycle.
   std::optional<RateRestart> Restart() const;
   // Of the newest point: it is four times or more what stood for at least three points before it,
   // at a quarter to a fiftieth of the maximum.

@@ -43,7 +43,7 @@ FindingBuilder RestartFinding(const std::string& op, const RateRestart& r) {
           op, r.after.rate, r.after.step, r.highest, r.before.rate, r.before.step))
       .Cause("schedule-not-restored", 0.8)
       .Measured("rate behind the resume over its maximum", r.after.rate / r.highest, "share")
-      .Threshold(0.5, "half of the maximum, from below a quarter")
+      .Threshold(0.5, "half of the maximum, and twice the rate before the resume")
       .Fix(
           "Save and load the scheduler's state with the optimizer's (scheduler.state_dict(); "
           "Megatron-LM without --override-opt_param-scheduler), or give it last_epoch.")

@@ -48,7 +48,7 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
   *starts again*: not those whose warm-up has a few points, or that fall back by 8 rows or less, which are read as repeated steps. **Known alarm:** a second phase with a warm-up of its own
   (continued pretraining) looks the same, and so does a cycle with a warm-up that begins exactly at the resume.
 - *Starts again.* In the first step of a resume the rate is at least half of the maximum of the steps that the resume goes on from, though in the
-  last of these it had fallen below a quarter of it. A schedule that rose so within the run is cyclic, and none; nor is a
+  last of these it was below half of it, and half or less of that first rate. A schedule that rose so within the run is cyclic, and none; nor is a
   resume that goes back to where the rate was high. Nor is one that was at the bottom of its curve: a schedule with restarts may
   restart there (differences of a rate that bends: the last one at most 1/1.45 of the one before, or the next one would reach 0; under 8 points since the maximum nobody knows).
   In checkpoints a resume is seen where the schedule's counter falls back and the optimizer's goes on.
@@ -211,7 +211,7 @@ class LearningRate : public Rule {
 
   // Between steps open_ and largest_ are empty; names_, stems_ and known_ are found again.
   void Persist(Archive& archive) override {
-    archive.Version(6, 6);
+    archive.Version(7, 7);  // 7: what a resume begins with
     archive(rates_, courses_, told_course_, resumes_, neighbours_);
     if (!archive.reading()) return;
     stems_.clear();

@@ -7,7 +7,7 @@ FOLDER = pathlib.Path(__file__).parent / "data" / "fine_tunings"
 # Label -> the rules of which one must report it, and at which level at least; None: no finding above a note.
 LABELS = {
     "healthy": None,
-    "rate-high": ("error", ("health/loss-divergence",)),
+    "rate-high": ("warning", ("health/loss-divergence", "health/loss-spike", "health/not-learning", "health/loss-non-finite")),
     "rate-zero": ("error", ("health/learning-rate",)),
     "overfit": ("warning", ("health/overfit",)),
     "repeated-data": ("warning", ("health/overfit",)),

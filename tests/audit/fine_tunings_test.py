@@ -20,7 +20,8 @@ def findings(path):
 
 class FineTunings(unittest.TestCase):
     def logs(self, labels):
-        logs = [p for p in sorted(fine_tunings.FOLDER.glob("*.log")) if fine_tunings.label_of(p).startswith(labels)]
+        logs = [p for p in sorted(fine_tunings.FOLDER.glob("*.log"))
+                if fine_tunings.label_of(p) == labels or (labels == "healthy" and p.stem.startswith("healthy"))]
         self.assertTrue(logs)
         return logs
 
@@ -34,9 +35,7 @@ class FineTunings(unittest.TestCase):
             if expected is None:
                 continue
             least, rules = expected
-            for path in self.logs(label + "-"):
-                if fine_tunings.label_of(path) != label:
-                    continue
+            for path in self.logs(label):
                 with self.subTest(path.stem):
                     found = findings(path)
                     self.assertTrue([f for f in found if f[1] in rules and LEVELS.index(f[0]) >= LEVELS.index(least)], found)

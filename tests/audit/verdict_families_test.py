@@ -1,6 +1,7 @@
 """plumb audit on the families of verdict_families.py: each faulty log has a finding of its rule, no healthy one has any above what
 its case allows."""
 
+import collections
 import json
 import os
 import pathlib
@@ -14,6 +15,9 @@ import verdict_families
 PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
 LONG = os.environ.get("PLUMB_LONG") == "1"
 LEVELS = ("note", "warning", "error")
+# What the rules miss by their stated power: the share of a case's logs that may be missed (docs/measurements/short_runs.md).
+MISSED = {("18 ruined", "84 and back to 14.3", 10): 0.6,  # two points before the break
+          ("10 resume", "a jump in its first step", 60): 0.5}  # under 17 points before the resume
 
 
 def audit(folder, case, plumb=PLUMB):
@@ -50,12 +54,15 @@ def fault_of(case, status, found):
 class Families(unittest.TestCase):
     def test_each_case(self):
         seeds = range(1, 41) if LONG else range(1, 2)
-        faults, count = [], 0
+        faults, count, missed = [], 0, collections.Counter()
         with tempfile.TemporaryDirectory() as folder:
             for case in verdict_families.cases(seeds):
                 count += 1
                 fault = fault_of(case, *audit(folder, case))
-                if fault:
+                key = (case.family, case.name, case.points)
+                if fault.startswith("missed") and missed[key] + 1 <= MISSED.get(key, 0) * len(seeds):
+                    missed[key] += 1
+                elif fault:
                     faults.append(f"{case.family}, {case.name}, {case.points} points, seed {case.seed}: {fault}")
         print(f"{count} logs, {len(faults)} wrong", file=sys.stderr)
         self.assertFalse(faults, "\n".join(faults[:40]))
