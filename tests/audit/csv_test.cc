@@ -343,5 +343,20 @@ TEST(Csv, RandomTables) {
   }
 }
 
+// pandas writes its index without a name; SchNetPack has the time and no step.
+TEST(Csv, RowsWithoutAStep) {
+  const std::string index = ",loss,val_loss\n0,2.5,3.5\n1,2.25,3.25\n";
+  EXPECT_TRUE(Recognises(CsvFormat(), index, "history.csv"));
+  EXPECT_EQ(ReadPoints(CsvFormat(), index).Steps("loss"), (std::vector<int64_t>{0, 1}));
+  const std::string times = "Time,Train loss\n100.5,2.5\n112.5,2.25\n130.5,2\n";
+  EXPECT_TRUE(Recognises(CsvFormat(), times, "log.csv"));
+  const PointsRead read = ReadPoints(CsvFormat(), times);
+  EXPECT_EQ(read.Steps("Train loss"), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_NE(read.Problems().find("steps are the numbers of rows"), std::string::npos);
+  // In no order, or nothing that is minimised.
+  EXPECT_FALSE(Recognises(CsvFormat(), "Time,Train loss\n100.5,2.5\n90.5,2.25\n", "log.csv"));
+  EXPECT_FALSE(Recognises(CsvFormat(), "Time,Price\n100.5,2.5\n112.5,2.25\n", "log.csv"));
+}
+
 }  // namespace
 }  // namespace plumbline::audit

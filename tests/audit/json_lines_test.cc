@@ -139,5 +139,33 @@ TEST(JsonLines, DeepAndWideObjectsEnd) {
   EXPECT_EQ(Json(std::string(100000, '{')).points.size(), 0u);
 }
 
+// A key that is null from some line on; now and then, or after the training, it is nothing.
+TEST(JsonLines, AKeyThatBecomesNull) {
+  const auto lines = [](auto null) {
+    std::string text;
+    for (int step = 1; step <= 40; ++step)
+      text += "{\"step\": " + std::to_string(step) +
+              ", \"loss\": " + (null(step) ? "null" : "2.5") + ", \"lr\": 0.5}\n";
+    return ReadPoints(JsonLinesFormat(), text).report.emptied;
+  };
+  const auto emptied = lines([](int step) { return step > 30; });
+  ASSERT_EQ(emptied.size(), 1u);
+  EXPECT_EQ(emptied[0].name, "loss");
+  EXPECT_EQ(emptied[0].last_step, 30);
+  EXPECT_TRUE(lines([](int step) { return step % 2 == 0; }).empty());
+  EXPECT_TRUE(lines([](int step) { return step > 36; }).empty());
+  EXPECT_TRUE(lines([](int) { return false; }).empty());
+}
+
+TEST(JsonLines, ALabelNamesTheValue) {
+  const PointsRead read = ReadPoints(
+      JsonLinesFormat(),
+      "{\"metric\": \"train_loss\", \"value\": 2.5, \"step\": 1}\n{\"step\": 1, \"metric\": "
+      "\"lr\", \"value\": 0.5}\n{\"value\": NaN, \"metric\": \"train_loss\", \"step\": 2}\n");
+  EXPECT_EQ(read.Steps("train_loss"), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(read.Values("lr"), std::vector<double>{0.5});
+  EXPECT_TRUE(read.Values("value").empty());
+}
+
 }  // namespace
 }  // namespace plumbline::audit

@@ -305,5 +305,29 @@ TEST(LogSteps, AStretchOfZeros) {
   EXPECT_FALSE(testing::Recognises(TrainerLogFormat(), container, "train.bin"));
 }
 
+// A row above the first drawing of a bar has the step of the bar below it.
+TEST(LogSteps, TheFirstRowAboveABar) {
+  std::string log;
+  for (int step = 1; step <= 4; ++step)
+    log += "{'loss': 2.5, 'epoch': 0." + std::to_string(step) + "}\n" + std::to_string(25 * step) +
+           "%|##  | " + std::to_string(step) + "/4 [00:01<00:09]\n";
+  EXPECT_EQ(ReadPoints(TrainerLogFormat(), log).Steps("loss"), (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(ReadPoints(TrainerLogFormat(), "{'loss': 2.5}\n{'loss': 2.25}\n").Steps("loss"),
+            (std::vector<int64_t>{1, 2}));
+}
+
+// TensorFlow's logger prints a line for each of its handlers.
+TEST(LogSteps, ADictionaryThatIsPrintedTwice) {
+  std::string log;
+  for (int step = 100; step <= 200; step += 100) {
+    const std::string said = "Step " + std::to_string(step) + " per-step time 0.6s\n";
+    const std::string values = "{'Loss/total_loss': 2.5,\n 'learning_rate': 0.01}\n";
+    log += "INFO:tensorflow:" + said + "I0514 03:22:10.123456 1 model_lib_v2.py:705] " + said +
+           "INFO:tensorflow:" + values + "I0514 03:22:10.123456 1 model_lib_v2.py:708] " + values;
+  }
+  EXPECT_EQ(ReadPoints(TrainerLogFormat(), log).Steps("Loss/total_loss"),
+            (std::vector<int64_t>{100, 100, 200, 200}));
+}
+
 }  // namespace
 }  // namespace plumbline::audit

@@ -108,6 +108,15 @@ bool IsFiller(std::string_view cell) {
 
 std::optional<int64_t> StepCell(std::string_view cell) { return CountIn(cell); }
 
+bool HasSignOfValue(std::string_view cell) {
+  return cell.substr(0, cell.find(" (")).find_first_of(":=,") != std::string_view::npos;
+}
+
+bool MayNameColumn(std::string_view name) {
+  return !name.empty() && name.size() <= 48 && (IsPairLetter(name[0]) || name == "#") &&
+         !HasSignOfValue(name);
+}
+
 bool StartsHeader(std::string_view name) {
   return StepNameRank(name) >= 0 || name == "Round" || name == "round";
 }
@@ -148,6 +157,8 @@ bool LogTable::TakeHeader(std::string_view line) {
   if (cells.size() < 2 || cells.size() > kMostColumns ||
       !(StartsHeader(cells[0]) || (cells[0] == "E" && cells[1] == "#")))
     return false;
+  // Most lines that begin so have values: "Epoch 3 | Loss: 2.5".
+  if (std::any_of(cells.begin(), cells.end(), HasSignOfValue)) return false;
   if (SetColumns({cells.begin(), cells.end()})) return true;
   // Between pipes the header may go on in the next line: "|  Mini-batch  |", "|     Loss     |".
   if (piped) heads_.assign(cells.begin(), cells.end());
@@ -169,10 +180,7 @@ bool LogTable::TakeHeaderAgain(const std::vector<std::string_view>& cells) {
 // False, and nothing changed, if they are no names of a table of training.
 bool LogTable::SetColumns(std::vector<std::string> names) {
   const bool training = std::any_of(names.begin(), names.end(), HasTrainingWord);
-  const bool named = std::all_of(names.begin(), names.end(), [](std::string_view name) {
-    return !name.empty() && name.size() <= 48 && (IsPairLetter(name[0]) || name == "#") &&
-           name.substr(0, name.find(" (")).find_first_of(":=,") == std::string_view::npos;
-  });
+  const bool named = std::all_of(names.begin(), names.end(), MayNameColumn);
   if (!training || !named) return false;
   // An epoch, then what counts within it or on over it: spaCy's "E    #", "Epoch | Iteration".
   const std::string_view second = names[1];

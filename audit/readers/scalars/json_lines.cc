@@ -77,6 +77,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     uint64_t offset;
     std::vector<std::pair<std::string, double>> members;
     std::string label;
+    std::vector<std::string> nulls;
   };
   struct Value {
     uint32_t column;
@@ -227,12 +228,13 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     const uint64_t offset = base + cursor->offset();
     sink_ = sink;
     members_.clear();
+    nulls_.clear();
     label_.clear();
     BeginObject();
     JsonShape shape;
     if (!record_.Read(cursor, text, this, &shape)) return;
     if (!decided_) {
-      waiting_.push_back({offset, std::exchange(members_, {}), label_});
+      waiting_.push_back({offset, std::exchange(members_, {}), label_, std::exchange(nulls_, {})});
       if (waiting_.size() == kLookObjects) Decide(sink);
     } else {
       Emit(sink);
@@ -275,7 +277,11 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   }
 
   void TakeNull(std::string_view name) override {
-    if (!decided_) return;
+    constexpr size_t kMostNulls = 1024;
+    if (!decided_) {
+      if (nulls_.size() < kMostNulls) nulls_.emplace_back(name);
+      return;
+    }
     const uint32_t column = names_.Find(name);
     if (column != PointSink::kNoColumn) emptied_.Null(column, name);
   }
@@ -320,6 +326,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       BeginObject();
       for (const auto& [name, value] : waiting.members) Take(name, value);
       label_ = waiting.label;
+      for (const std::string& name : waiting.nulls) TakeNull(name);
       Emit(sink);
     }
   }
@@ -353,6 +360,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   PointSink* sink_ = nullptr;  // while an object is read
   // Of the object that is read.
   std::vector<std::pair<std::string, double>> members_;
+  std::vector<std::string> nulls_;
   std::vector<Value> values_;
   std::optional<int64_t> step_, epoch_;
   std::string label_;  // the name that it gives its "value"

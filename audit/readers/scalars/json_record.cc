@@ -57,11 +57,12 @@ bool JsonRecord::Value(JsonCursor* cursor, std::string_view text, Taker* taker, 
       if (const auto word = NumberOf(said)) {
         ++shape->numbers;
         taker->Take(name_, *word);
-      } else if (said == "null") {
-        taker->TakeNull(name_);
       }
       return true;
     }
+    case Kind::kNull:
+      taker->TakeNull(name_);
+      return cursor->Skip();
     case Kind::kString:
       return Text(cursor, text, taker, shape);
     case Kind::kList:

@@ -80,11 +80,11 @@ class TrainerLogFile : public TextPointFile {
 
   bool ZerosAreDamage() const override { return false; }
 
-  void Pause(PointSink* sink) override { Release(shown_at_, sink); }
+  void Pause(PointSink* sink) override { Release(first_held_ ? -1 : shown_at_, sink); }
 
   void Finish(PointSink* sink) override {
     if (kind_ != LogDocument::kNone) TakeDocument(sink);
-    Release(shown_at_, sink);
+    Release(first_held_ ? -1 : shown_at_, sink);
     if (refused_.count > 0) {
       report().Note("expected a name and a sign before each number, found " +
                     std::to_string(refused_.count) +
@@ -199,6 +199,8 @@ class TrainerLogFile : public TextPointFile {
   void Emit(PointSink* sink) {
     ++report().records;
     columns_.clear();
+    // A bar may begin below the first row.
+    first_held_ = record_.how == LogRecord::Step::kCounted && counted_ == 0 && shown_ == 0;
     names_.Begin();
     refused_.Add(record_.refused, record_.first_refused);
     prefix_ = RankPrefix(record_.prefix, sink);
@@ -206,13 +208,14 @@ class TrainerLogFile : public TextPointFile {
     if (record_.evaluation) prefix_ += kEvaluation;
     for (const LogRecord::Value& v : record_.values) columns_.push_back(ColumnOf(sink, v));
     const int64_t step = StepOfRecord();
+    first_held_ = first_held_ && of_epochs_ == 0;
     shares_ += record_.mark.share ? 1 : 0;
     const bool mean = record_.how == LogRecord::Step::kEpoch && last_step_ >= 0;
     held_training_ = HasLoss(record_);
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (mean && IsOfSteps(columns_[i])) columns_[i] = MeanOf(sink, record_.values[i]);
       if (record_.how != LogRecord::Step::kEpoch) MarkOfSteps(columns_[i]);
-      if (record_.how == LogRecord::Step::kShown) {
+      if (record_.how == LogRecord::Step::kShown || first_held_) {
         held_.emplace_back(columns_[i], record_.values[i].value);
         continue;
       }
@@ -224,7 +227,17 @@ class TrainerLogFile : public TextPointFile {
   // Adds the row that waited for the bar below it.
   void Release(int64_t below, PointSink* sink) {
     if (held_.empty()) return;
-    const int64_t step = between_bars_.Step(shown_at_, below, held_training_);
+    if (std::exchange(first_held_, false)) {
+      // A bar below it has its step; without one it is the first of the rows, which are counted.
+      if (below < 0) {
+        for (const auto& [column, value] : std::exchange(held_, {})) sink->Add(1, column, value);
+        return;
+      }
+      counted_ = 0;
+      seen_.clear();
+      ++shown_;
+    }
+    const int64_t step = between_bars_.Step(std::max<int64_t>(0, shown_at_), below, held_training_);
     for (const auto& [column, value] : std::exchange(held_, {})) sink->Add(step, column, value);
     last_step_ = step;
   }
@@ -341,6 +354,7 @@ class TrainerLogFile : public TextPointFile {
   bool looked_for_totals_ = false;
   bool stated_ = false;                            // some line has a step, or one that is known
   std::vector<std::pair<uint32_t, double>> held_;  // a row between two bars
+  bool first_held_ = false;                        // it is the first row, without a bar above it
   bool held_training_ = false;                     // it has the training loss
   int64_t shown_at_ = 0;                           // of the bar above it
   BetweenBars between_bars_;
