@@ -94,7 +94,7 @@ class MixtureWindow {
   bool enough() const { return full() || (steps_.size() >= kFewest && Spread()); }
   // A total collapse needs fewer: kFewestOfAll steps that span `size`, three or more of them after
   // its first quarter.
-  static constexpr size_t kFewestOfAll = 6;
+  static constexpr size_t kFewestOfAll = 4;
   bool enough_of_all() const;
   int64_t span() const {
     return steps_.empty() ? 0 : steps_.back()->step - steps_.front()->step + 1;

@@ -27,7 +27,7 @@ double LeastPositive(DType dtype) {
   return PowerOfTwo(format.min_exponent - format.precision + 1);
 }
 
-constexpr char kFix[] =
+constexpr char kHeldMomentsFix[] =
     "Keep moments and the division in fp32 or bf16 (step fp32 masters; Megatron-LM "
     "--exp-avg-sq-dtype fp32), or take an eps that the dtype holds (1e-4 in fp16).";
 
@@ -139,7 +139,7 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
       .Cause("moment-underflow", 1)
       .Measured("elements whose denominator is eps", static_cast<double>(bare), "elements")
       .Threshold(0, "sqrt(v) above eps must show in the denominator")
-      .Fix(kFix)
+      .Fix(kHeldMomentsFix)
       .Samples(open.second.size())
       .Witness("element", open.indices.size() > *worst ? static_cast<double>(open.indices[*worst])
                                                        : static_cast<double>(*worst))
@@ -161,7 +161,7 @@ v1::Verdict HeldMoments::Zero(const Open& open) {
       .Measured("eps as added", 0, "")
       .Threshold(LeastPositive(open.dtype),
                  absl::StrFormat("least positive %s", DTypeName(open.dtype)))
-      .Fix(kFix)
+      .Fix(kHeldMomentsFix)
       .Witness("eps", *open.epsilon)
       .Assume(absl::StrFormat("eps is added in the moments' dtype, %s", DTypeName(open.dtype)))
       .Take();

@@ -2,6 +2,7 @@
 // includes this header alone.
 #pragma once
 
+#include "analysis/weights/attempt_course.h"  // IWYU pragma: export
 #include "analysis/weights/average_course.h"  // IWYU pragma: export
 #include "analysis/weights/change_course.h"   // IWYU pragma: export
 #include "analysis/weights/held_moments.h"    // IWYU pragma: export

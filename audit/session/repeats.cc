@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <string_view>
 #include <tuple>
 
 #include "audit/readers/scalars/scalar_reader.h"
@@ -18,10 +19,24 @@ struct Logger {
   std::string folder, path;
 };
 
+// "checkpoint-500", "global_step_20", "step_100": what a run keeps of one step, not a run.
+bool IsOfOneStep(std::string_view name) {
+  for (const std::string_view word : {"checkpoint", "global_step", "step", "iter", "epoch"}) {
+    if (!name.starts_with(word)) continue;
+    std::string_view rest = name.substr(word.size());
+    if (!rest.empty() && (rest.front() == '-' || rest.front() == '_')) rest.remove_prefix(1);
+    return !rest.empty() && rest.find_first_not_of("0123456789") == rest.npos;
+  }
+  return false;
+}
+
 std::string FolderOfFile(const std::string& path) {
   std::error_code error;
   const auto whole = std::filesystem::absolute(path, error);
-  return error ? path : whole.lexically_normal().parent_path().string();
+  if (error) return path;
+  auto folder = whole.lexically_normal().parent_path();
+  if (IsOfOneStep(folder.filename().string())) folder = folder.parent_path();
+  return folder.string();
 }
 
 // By run. A run of several formats is no logger of its own.
@@ -68,6 +83,62 @@ CauseKey KeyOf(const v1::Finding& finding, const SeriesRoles& roles) {
           site.ranks().empty() ? 0 : site.ranks(0)};
 }
 
+// ---- weights that follow a loss, or lead to it -----------------------------------------------
+
+// The folders of checkpoints, by run.
+std::map<std::string, Logger> CheckpointsOf(const std::deque<InputReport>& inputs) {
+  std::map<std::string, Logger> checkpoints;
+  for (const InputReport& input : inputs) {
+    if (input.format != "checkpoint") continue;
+    for (const std::string& run : input.runs)
+      checkpoints.emplace(run, Logger{0, FolderOfFile(input.path), input.path});
+  }
+  return checkpoints;
+}
+
+bool IsLostWeight(const v1::Finding& f) {
+  return f.rule() == "precision/non-finite" && f.site().op() == "weight";
+}
+bool IsLostLoss(const v1::Finding& f) { return f.rule() == "health/loss-non-finite"; }
+
+std::string NoteOnWeights(const v1::Finding& weight, bool follows) {
+  const std::string& why = weight.explanation();
+  const size_t history = why.find("It was last looked at");
+  return "precision/non-finite of step " + std::to_string(OnsetOf(weight)) +
+         (follows ? " is not repeated: weights are not finite behind a loss that is not"
+                  : " stands for losses behind it, which are not repeated") +
+         (history == why.npos ? "" : ". " + why.substr(history, why.find(". ", history) - history));
+}
+
+// NaN in the weights of later checkpoints is the loss's, and a loss that is NaN behind such weights
+// is theirs: what came first stands for both.
+void FindConsequences(const std::map<std::string, Logger>& checkpoints,
+                      const std::map<std::string, Logger>& loggers,
+                      const std::vector<const v1::Finding*>& findings, Repeats* repeats,
+                      std::vector<std::string>* notes) {
+  for (const v1::Finding* weight : findings) {
+    const auto kept = checkpoints.find(weight->site().run());
+    if (kept == checkpoints.end() || !IsLostWeight(*weight)) continue;
+    std::vector<const v1::Finding*> losses;
+    for (const v1::Finding* loss : findings) {
+      const auto logger = loggers.find(loss->site().run());
+      if (logger == loggers.end() || !IsLostLoss(*loss)) continue;
+      if (LiesWithin(kept->second.folder, logger->second.folder) ||
+          LiesWithin(logger->second.folder, kept->second.folder))
+        losses.push_back(loss);
+    }
+    if (losses.empty()) continue;
+    const bool follows = std::any_of(losses.begin(), losses.end(), [&](const v1::Finding* loss) {
+      return OnsetOf(*loss) <= OnsetOf(*weight);
+    });
+    notes->push_back(NoteOnWeights(*weight, follows));
+    if (follows) repeats->fingerprints.insert(weight->fingerprint());
+    for (const v1::Finding* loss : losses) {
+      if (!follows) repeats->fingerprints.insert(loss->fingerprint());
+    }
+  }
+}
+
 std::string NoteOnRepeats(size_t count, const std::set<std::string>& paths) {
   constexpr size_t kMostPaths = 4;
   std::string names;
@@ -87,7 +158,8 @@ Repeats FindRepeats(const std::deque<InputReport>& inputs,
                     const std::vector<const v1::Finding*>& findings, const SeriesRoles& roles) {
   Repeats repeats;
   const std::map<std::string, Logger> loggers = LoggersOf(inputs);
-  if (loggers.size() < 2) return repeats;
+  std::vector<std::string> notes;
+  FindConsequences(CheckpointsOf(inputs), loggers, findings, &repeats, &notes);
   struct Kept {
     const v1::Finding* finding;
     const Logger* logger;
@@ -103,6 +175,7 @@ Repeats FindRepeats(const std::deque<InputReport>& inputs,
   });
   std::map<CauseKey, std::vector<Kept>> kept;
   std::set<std::string> paths;
+  size_t count = 0;
   for (const Kept& one : order) {
     std::vector<Kept>& same = kept[KeyOf(*one.finding, roles)];
     const bool repeated = std::any_of(same.begin(), same.end(), [&](const Kept& other) {
@@ -112,10 +185,12 @@ Repeats FindRepeats(const std::deque<InputReport>& inputs,
       same.push_back(one);
       continue;
     }
+    ++count;
     repeats.fingerprints.insert(one.finding->fingerprint());
     paths.insert(one.logger->path);
   }
-  if (!paths.empty()) repeats.note = NoteOnRepeats(repeats.fingerprints.size(), paths);
+  if (!paths.empty()) notes.push_back(NoteOnRepeats(count, paths));
+  for (const std::string& note : notes) repeats.note += (repeats.note.empty() ? "" : "; ") + note;
   return repeats;
 }
 

@@ -20,7 +20,9 @@ struct Repeats {
 
 // Two findings are one if they have the same rule, cause, first step and role of their series, and
 // measured alike, in files of two formats, one of them in the folder of the other or below it. Of
-// these the one whose format Readers() lists first is kept.
+// these the one whose format Readers() lists first is kept. A checkpoint of one step lies in its
+// run's folder. Weights of a checkpoint that are not finite are one with a loss of that folder that
+// is not: what came first is kept.
 Repeats FindRepeats(const std::deque<InputReport>& inputs,
                     const std::vector<const v1::Finding*>& findings, const SeriesRoles& roles);
 

@@ -340,7 +340,7 @@ class Watch:
         self.stages.enter(NONE)
         if self._shares.open:
             self._guarded(self._shares.backward_ends)
-        if self._kept is not None and self._kept.wants(self._run._step, self._loop.micro):
+        if self._kept is not None and self._kept.wants(self._run._step, self._loop.micro, self._loop.dropped):
             self._counted(self._kept.backward_ends)
 
     def _look_at_left(self, micro):
@@ -457,6 +457,10 @@ class Watch:
             self._failed("loss_factor", error)
             return 1.0
 
+    def gets_others(self):
+        """In the step that ends the optimizer got other gradients than the last backward pass left: of several passes."""
+        return self._kept is not None and self._kept.others
+
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
         began = perf_counter()
@@ -521,6 +525,8 @@ class Watch:
             if not isinstance(each[0], float):
                 look(run, self.screen.loss(loss, name))  # for the next steps: this one is nearly over
             run._own_scalar(name, loss)
+            if name == "loss":
+                self._loop.restarts.loss(loss)
         if tokens:
             run._own_scalar("tokens", tokens)
         scaler = self._loop.scaler() if self._loop.watches[:1] == [self] else None

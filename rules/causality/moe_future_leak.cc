@@ -59,12 +59,19 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
   number, and the first call of a run with one pool is a hint. Nor is it one threshold for all experts, one a
   sequence, one that moves along it; and tokens are not of kinds that occur equally often.
 
+Calls of one layer count together: if a single call is worth fewer bits, the calls so far that refused at one number, and whose
+refusals one leaking policy gives, may be worth 7 in all (an exhibited capacity each with another expert or number of candidates).
+
 All else that has 7 bits is `heuristic`, a warning whose fix says what to record, or what to run
 (`check_router`, `moe-intervention.replay=on`), for a proof or an acquittal: an exhibited capacity
 (Σ ½·log2(2πC(1−C/candidates)) over refusing cells without the largest), however many bits, since data have
 structure; pools by metadata; *pairs*, refusals that no policy explains (a draw, ties, a race), worth
 -N·log2(1-f): another cause would have hit the N choices of experts below capacity, all kept, at the rate f at
 which it hit full ones; balanced assignment.
+
+If the configuration names a queue (`policy: fifo-capacity`) with its capacity, and no queue in time order gives the refusals, that is a
+warning of its own (`declared-queue`): it is not known what it is, only that it is not what was declared. Refusals of the
+tokens' own, which thin what comes to a queue, must not explain them better.
 
 Clean replays: first come first served over every time-ordered queue, over equal chunks (the short one first or last), by sequence, over the first r
 choices, with a capacity per choice rank. While a cut into unequal pieces, a table of positions, an even or sliding budget, or all-or-nothing
@@ -138,9 +145,10 @@ class MoeFutureLeak : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(2);
+    const uint32_t version = archive.Version(3);
     archive(unsampled_);
     if (version >= 2) archive(stored_);
+    if (version >= 3) archive(together_);
   }
 
  private:
@@ -154,8 +162,23 @@ class MoeFutureLeak : public Rule {
   void Remember(const SiteStep& step,
                 const std::vector<std::shared_ptr<const RoutingAnalysis>>& analyses) {
     for (const auto& a : analyses) {
-      if (a != nullptr && !a->stored.empty()) stored_[KeyOf(step, *a)].Take(a->stored);
+      if (a == nullptr) continue;
+      if (!a->stored.empty()) stored_[KeyOf(step, *a)].Take(a->stored);
+      together_[SiteKeyOf(step, *a)].Take(*a);
     }
+  }
+
+  // Of training and of evaluation apart: an evaluation may have another capacity.
+  using SiteKey = std::tuple<uint32_t, std::string, std::string, std::string>;  // ..., mode
+  static SiteKey SiteKeyOf(const SiteStep& step, const RoutingAnalysis& a) {
+    return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(),
+            a.blocked.empty() ? a.c.routing->config().mode() : ""};
+  }
+  // Null: they are no evidence, or the call is late, or not one of them.
+  const CallsTogether* Together(const SiteStep& step, const RoutingAnalysis& a) const {
+    const auto calls = together_.find(SiteKeyOf(step, a));
+    if (step.late || calls == together_.end() || calls->second.calls() < 2) return nullptr;
+    return calls->second.policy() == a.leak()->Describe() ? &calls->second : nullptr;
   }
   // Whether steps before exclude them. A late call is judged by itself.
   bool ExcludedBefore(const SiteStep& step, const RoutingAnalysis& a) const {
@@ -263,6 +286,12 @@ class MoeFutureLeak : public Rule {
     const RankedReplay& leak = *a.leak();
     const double bits = std::min(leak.bits, a.capacity_bits);
     if (!(std::min(leak.raw_bits, a.capacity_bits) >= HintBits(a))) {
+      if (const CallsTogether* calls = Together(step, a);
+          calls != nullptr &&
+          std::min(calls->policy_bits(), calls->capacity_bits()) >= hint_bits_) {
+        return Found(step, a, false, std::min(calls->policy_bits(), calls->capacity_bits()),
+                     a.inversions.any, calls->Describe());
+      }
       return Inconclusive(absl::StrFormat(
           "few-bits: %d inversions; %s gives every assignment, with %.1f bits%s; %.0f are needed",
           a.inversions.inversions, leak.Describe(), leak.raw_bits, CapacityBits(a), HintBits(a)));
@@ -297,6 +326,8 @@ class MoeFutureLeak : public Rule {
     }
     const double bits = std::min(a.pair_bits(), a.capacity_bits);
     const double asked = HintBits(a);
+    const bool speaks = a.pairs_speak(asked) && a.capacity_bits >= asked;
+    if (!speaks && counted && ContradictsItsQueue(a)) return NoSuchQueue(a);
     if (!a.pairs_speak(asked) || !(a.capacity_bits >= asked)) {
       return Inconclusive(absl::StrFormat(
           "inversions-unexplained: %d inversions (%.1f bits that capacity caused them; %s), and no "
@@ -353,6 +384,7 @@ class MoeFutureLeak : public Rule {
   double hint_bits_;
   std::map<std::pair<std::string, std::string>, int64_t> unsampled_;  // first step, or kSampled
   std::map<Key, StoredRules> stored_;
+  std::map<SiteKey, CallsTogether> together_;
 };
 
 }  // namespace

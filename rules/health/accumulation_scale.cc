@@ -40,7 +40,8 @@ warning, for losses that are meant to add up look the same. If the product is 1 
 
 **Strength.** `proved`: one micro-batch is recomputed, to a part in a thousand.
 
-**Inconclusive when** fewer than 3 such steps were seen, or the ratio is NaN, infinite or above 1.
+**Inconclusive when** fewer than 3 such steps were seen, the ratio is NaN, infinite or above 1, or the loss of several
+micro-batches holds no cross-entropy (`no-labels`): then nothing states by what a mean would be divided.
 
 **What it cannot see.** Losses that are no cross-entropy of logits and labels; micro-batches weighted unequally among each other.
 
@@ -84,7 +85,11 @@ class AccumulationScale : public Rule {
     for (const auto& [rank, values] : open_) {
       const auto micro = values.find(std::string(kShareMicro)),
                  share = values.find(std::string(kShareOfMean));
-      if (micro == values.end() || share == values.end()) continue;
+      if (micro == values.end()) continue;
+      if (share == values.end()) {
+        unshared_ += micro->second > 1 ? 1 : 0;
+        continue;
+      }
       const auto kept = values.find(std::string(kShareKept));
       own_loop_ = values.contains(std::string(kShareOwnLoop));
       Take(step, rank, micro->second, share->second, kept == values.end() ? 1 : kept->second, out);
@@ -93,8 +98,12 @@ class AccumulationScale : public Rule {
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
-    if (told_ || points_ == 0) return;
-    v1::Verdict verdict = divided_ > 0    ? Pass("the loss is divided among the micro-batches")
+    if (told_ || (points_ == 0 && unshared_ < kSharesInARow)) return;
+    v1::Verdict verdict = points_ == 0 ? Inconclusive(
+                                             "no-labels: no cross-entropy was seen in the loss of "
+                                             "several micro-batches; whether it is divided by "
+                                             "their number is not known")
+                          : divided_ > 0  ? Pass("the loss is divided among the micro-batches")
                           : unusable_ > 0 ? Inconclusive("poisoned: a ratio is NaN or infinite")
                           : other_ > 0
                               ? Inconclusive("another-loss: the loss is no mean of these labels")
@@ -105,8 +114,9 @@ class AccumulationScale : public Rule {
 
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
-    archive(own_loop_, told_, points_, divided_, unusable_, other_, whole_, whole_first_);
+    archive.Version(3, 3);
+    archive(own_loop_, told_, points_, divided_, unusable_, other_, unshared_, whole_,
+            whole_first_);
   }
 
  private:
@@ -160,7 +170,8 @@ class AccumulationScale : public Rule {
   bool own_loop_ = false;                                   // of the step that was taken last
   bool told_ = false;
   uint64_t points_ = 0, divided_ = 0, unusable_ = 0, other_ = 0;
-  uint64_t whole_ = 0;  // in a row
+  uint64_t unshared_ = 0;  // steps of several micro-batches whose share could not be computed
+  uint64_t whole_ = 0;     // in a row
   int64_t whole_first_ = 0;
 };
 

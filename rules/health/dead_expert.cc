@@ -44,9 +44,10 @@ that is little, and the verdict is inconclusive where it would depend on padding
 
 **Strength.** `heuristic`: a tenth is a customary threshold. That chance does not explain it is sure to 1e-6.
 
-An expert that no token chose at all needs 6 steps that span 100 or more, three of them after the first quarter.
+An expert that no token chose at all needs 4 steps that span 100 or more, three of them after the first quarter: chance is a matter
+of the choices in them, not of their number.
 
-**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more (6 for an expert that no token chose), chance alone could leave an expert so
+**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more (4 for an expert that no token chose), chance alone could leave an expert so
 few (too few choices for that many experts), or padding rows may be all that an expert got.
 
 **What it cannot see.** An expert that gets tokens and returns nothing (gates of zero); deadness

@@ -29,7 +29,8 @@ expectation under chance, and the largest load must lie above the 99th percentil
 Both are computed for the recorded number of choices N and experts E: the percentile from
 P(largest ≥ m) ≤ E·P(Binomial(N, 1/E) ≥ m), which is tight to 1 % of itself there; the expectation from
 Poisson loads conditioned on their sum. Training and evaluation batches, trainer and rollout are
-judged apart.
+judged apart. If few steps were recorded, 4 that span 100 or more are enough (three of them after the first quarter), provided that
+one expert exceeds both in each of them by itself.
 
 **Bad.** `expert 5 was wanted 3.02 times as often as the mean over steps 0-99; chance gives 1.02`.
 
@@ -48,7 +49,8 @@ uniform one: 0 findings in 1,000 simulated healthy runs of 300 steps (uniform; t
 alike; popularity that wanders by 20 % and differs by 10 % between experts; 8 and 64 experts), so at most
 0.3 % of runs with 95 % confidence. An expert at 2.5 times its share is found in all of 100 runs.
 
-**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more, or padding rows chose so much that the answer
+**Inconclusive when** under 100 steps were recorded no 20 that lie evenly in 100 or more, and no 4 that
+agree (above), or padding rows chose so much that the answer
 depends on where (their choices are counted but not told apart: the bound that is kindest to the router is used).
 
 **What it cannot see.** Imbalance between devices that hold several experts each; an expert that is popular
@@ -111,6 +113,25 @@ class ExpertImbalance : public MixtureRule {
     if (!(OverMean(w, load) > factor_ * ExpectedLargestOverMean(w.choices(), w.experts())))
       return false;
     return LogChanceOfLargest(w.choices(), w.experts(), load) < std::log(kPercentile);
+  }
+
+  // The same expert in each of the steps, by itself.
+  bool ExceedsInEach(const MixtureWindow& w, size_t expert) const {
+    return std::all_of(w.steps().begin(), w.steps().end(), [&](const auto& step) {
+      if (step->choices == 0) return false;
+      const uint64_t load = step->wanted[expert];
+      const uint64_t sure = load - std::min(load, step->padding_choices);
+      const double ratio = static_cast<double>(sure) * static_cast<double>(w.experts()) /
+                           static_cast<double>(step->choices);
+      return ratio > factor_ * ExpectedLargestOverMean(step->choices, w.experts()) &&
+             LogChanceOfLargest(step->choices, w.experts(), sure) < std::log(kPercentile);
+    });
+  }
+
+  std::optional<FindingBuilder> TestOfAll(const MixtureWindow& w,
+                                          const std::set<std::string>& fired) const override {
+    if (!ExceedsInEach(w, LargestOf(w).expert)) return std::nullopt;
+    return Test(w, fired);
   }
 
   std::optional<FindingBuilder> Test(const MixtureWindow& w,

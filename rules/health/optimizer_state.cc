@@ -36,7 +36,9 @@ had it and the optimizer's step does not fall: error. The same of all parameters
 master of the same checkpoint (`master_param`), rounded to nearest: error. Where stochastic rounding is declared, only what rounding in neither direction gives counts.
 
 `run.watch` reports the steps that the state of a live run's first optimizer has made (at powers of two, and if they fall to 1): a new optimizer, or a
-state that was cleared, within the run is the same error.
+state that was cleared, within the run is the same error. Across attempts (processes) it reports whether the first update found a state, and how the loss
+stood at the beginning and last. If an attempt begins without a state, and its first losses keep half or more of the fall of the attempt before (which must
+exceed 4 standard deviations), its weights are not fresh: warning, `heuristic`. An optimizer without moments (plain SGD) reports nothing.
 
 **Bad.** `the optimizer had taken 12,000 steps in step 12000 and 500 in step 12500`
 
@@ -107,14 +109,20 @@ class OptimizerState : public Rule {
       : stochastic_(options.Text("rounding").find("stochastic") != std::string::npos) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return site.op() == kOptimizerStep || site.op() == kSchedulerStep || site.op() == kParameters ||
-           site.op() == kHeldRate || site.op().starts_with(kMaster);
+    return AttemptCourse::Reads(site.op()) || site.op() == kOptimizerStep ||
+           site.op() == kSchedulerStep || site.op() == kParameters || site.op() == kHeldRate ||
+           site.op().starts_with(kMaster);
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     for (const Item& item : step.items) {
       if (item.evidence->has_tensor()) TakeMoment(step.site, item);
       if (!item.evidence->has_scalar() || !ReadsScalar(step.site)) continue;
+      if (AttemptCourse::Reads(step.site.op())) {
+        attempts_[{step.role, item.source->rank()}].Take(step.attempt, step.site.op(),
+                                                         item.evidence->scalar().value());
+        continue;
+      }
       StateCounts& counts = open_[item.source->rank()];
       if (step.site.op() == kHeldRate) {
         if (counts.held.size() < kMostMoments) counts.held.insert(step.site.layer());
@@ -143,6 +151,10 @@ class OptimizerState : public Rule {
       Take(step, rank, counts, out);
     }
     open_.clear();
+    for (auto& [key, course] : attempts_) {
+      if (key.first != step.role) continue;
+      if (auto verdict = course.Judge(key.second, step.step)) out.Add(*std::move(verdict));
+    }
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -169,8 +181,9 @@ class OptimizerState : public Rule {
 
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);
+    const uint32_t version = archive.Version(4, 3);
     archive(courses_);
+    if (version >= 4) archive(attempts_);
   }
 
  private:
@@ -306,6 +319,7 @@ class OptimizerState : public Rule {
   bool stochastic_;
   std::map<uint32_t, StateCounts> open_;  // by rank, of this step
   std::map<std::pair<v1::Role, uint32_t>, StateCourse> courses_;
+  std::map<std::pair<v1::Role, uint32_t>, AttemptCourse> attempts_;
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -18,7 +19,8 @@ to watch 0 of 10,000 steps without a word.
 
 **What it checks.** Three things, at the end of a run. No rule had anything to say, not even
 `inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
-`quiet-steps` steps or more: warning. And what `run.watch` says it could not hook (sharded parameters, for one): warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by itself: note.
+`quiet-steps` steps or more: warning. And what `run.watch` says it could not hook (sharded parameters, for one): warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by itself: note. A run of
+3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it.
 
 **Bad.** `run.observe_routing("layers.3", ...)` stands in a branch that `torch.compile` removed: the
 site is declared in step 0 and never seen again.
@@ -37,6 +39,7 @@ in every step, and call it on the values the trainer really uses.
 
 // Then the remedy. The second is a note: a trainer may do it by itself, out of sight.
 constexpr char kUnhooked[] = "unhooked: ", kUnseen[] = "unseen: ";
+constexpr char kTheLoss[] = "the loss";  // as run.watch names it
 
 constexpr OptionInfo kOptions[] = {
     {.name = "quiet-steps",
@@ -71,6 +74,10 @@ class ProbeCoverage : public Rule {
                            : key.second.starts_with(kUnseen) ? kUnseen
                                                              : nullptr;
       if (prefix != nullptr && site.declared_ranks > 0) {
+        if (key.first == kTheLoss) {
+          if (!HasLoss(run)) NoLoss(run, key.second.substr(std::strlen(prefix)), site, out);
+          continue;
+        }
         Unhooked(run, key, prefix, site, out);
         continue;
       }
@@ -104,6 +111,31 @@ class ProbeCoverage : public Rule {
     finding.mutable_cause()->set_id("not-hooked");
     Quantify(finding, "ranks", static_cast<double>(site.declared_ranks), "ranks", 0,
              "all of a model is watched");
+    out.Add(std::move(verdict));
+  }
+
+  // Of any rank: under pipelining the last stage alone has one. Or the trainer recorded it itself.
+  static bool HasLoss(const RunSummary& run) {
+    return std::any_of(run.sites.begin(), run.sites.end(), [](const auto& entry) {
+      return entry.second.evidence > 0 && entry.first.second.find("loss") != std::string::npos &&
+             entry.first.second != "loss_scale";
+    });
+  }
+
+  static void NoLoss(const RunSummary& run, const std::string& remedy,
+                     const RunSummary::SiteCount& site, VerdictSink& out) {
+    v1::Verdict verdict =
+        Make(v1::LEVEL_NOTE, "no loss was seen",
+             "The optimizer steps, and backward() was called on nothing that is a loss: no rule on "
+             "losses judges this run.",
+             remedy);
+    verdict.mutable_site()->set_layer(kTheLoss);
+    verdict.mutable_site()->set_op("unhooked");
+    verdict.mutable_site()->set_step_first(site.declared_step);
+    verdict.mutable_site()->set_step_last(run.step_last);
+    v1::Finding& finding = *verdict.mutable_finding();
+    finding.mutable_cause()->set_id("no-loss");
+    Quantify(finding, "losses", 0, "losses", 1, "a training has a loss");
     out.Add(std::move(verdict));
   }
 

@@ -161,12 +161,12 @@ absl::Status Pipeline::OpenCapsules(const Config& config) {
 
 // Findings that end a training whose trainer asked for it.
 void Pipeline::MakeStops() {
-  stops_ = std::make_unique<StopSender>(
-      incident_table_.get(), counters_, [judge = judge_.get()](v1::IncidentUpdate update) {
-        v1::JudgeEvent event;
-        *event.mutable_incident() = std::move(update);
-        judge->Decide(std::move(event), nullptr);
-      });
+  stops_ = std::make_unique<StopSender>(incident_table_.get(), counters_,
+                                        [judge = judge_.get()](v1::IncidentUpdate update) {
+                                          v1::JudgeEvent event;
+                                          *event.mutable_incident() = std::move(update);
+                                          judge->Decide(std::move(event), nullptr);
+                                        });
   judge_->SetOnFound([stops = stops_.get()](const v1::Finding& merged, const v1::FindingSite& now) {
     stops->OnFound(merged, now);
   });

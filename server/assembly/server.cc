@@ -117,10 +117,9 @@ class ServerImpl : public Server {
     auto redactor = RedactorOf(config);
     if (!redactor.ok()) return redactor.status();
     ingest.redactor = *std::move(redactor);
-    ingest_ =
-        IngestService::Create(ingest, pipeline_.known_streams(), &pipeline_.journal(),
-                              &pipeline_.judge(), gate_.get(), &counters_,
-                              {&pipeline_.capsules(), &pipeline_.stops()});
+    ingest_ = IngestService::Create(ingest, pipeline_.known_streams(), &pipeline_.journal(),
+                                    &pipeline_.judge(), gate_.get(), &counters_,
+                                    {&pipeline_.capsules(), &pipeline_.stops()});
     run_reader_ = pipeline_.MakeReader(config);
     if (auto s = StartAlerts(config); !s.ok()) return s;
     query_ = QueryService::Create(SourcesOfQueries());

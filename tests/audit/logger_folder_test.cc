@@ -63,6 +63,51 @@ TEST(LoggerFolder, OneCauseInFourLoggersIsOneFinding) {
   EXPECT_EQ(Audit(Output().path(), 0)["findings"].size(), 0u);
 }
 
+// As transformers' Trainer leaves it: the state in each checkpoint, event files in runs/, a console
+// log, weights. The loss is NaN from `broken` on, the weights of checkpoints from `lost` on.
+std::string TrainerFolder(const TempFolder& dir, int broken, int lost) {
+  EventFile events;
+  std::string state = "{\"log_history\": [", log;
+  for (int i = 1; i <= 60; ++i) {
+    const bool nan = i >= broken;
+    const double loss = 1 + 2 * std::exp(-i / 30.0) + 0.01 * ((i * 7) % 5);
+    events.Scalar(i, "train/loss", static_cast<float>(nan ? std::nan("") : loss));
+    state += std::string(i > 1 ? ", " : "") + "{\"step\": " + std::to_string(i) +
+             ", \"epoch\": " + std::to_string(i / 60.0) +
+             ", \"loss\": " + (nan ? "NaN" : std::to_string(loss)) + "}";
+    log += "{'loss': '" + (nan ? "nan" : std::to_string(loss).substr(0, 6)) + "', 'epoch': '" +
+           std::to_string(i / 60.0) + "'}\n";
+  }
+  dir.Write("runs/Nov29_host/events.out.tfevents.1.host", events.bytes());
+  dir.Write("train.log", log);
+  for (int step = 10; step <= 60; step += 10) {
+    const std::string folder = "checkpoint-" + std::to_string(step) + "/";
+    if (step == 60) dir.Write(folder + "trainer_state.json", state + "], \"global_step\": 60}");
+    std::vector<float> values(64);
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] = step >= lost ? std::nanf("")
+                               : 0.01F * static_cast<float>(k + 1) / static_cast<float>(step);
+    Dump weights;
+    weights.metadata = {{"format", "pt"}};
+    weights.tensors = {{"model.layers.0.mlp.weight", "F32", {8, 8}, Bytes(values)}};
+    dir.Write(folder + "model.safetensors", weights.File());
+  }
+  return dir.path();
+}
+
+TEST(LoggerFolder, OneFaultInATrainersFolderIsOneIncident) {
+  const TempFolder later, first, healthy;
+  const Json loss = Audit(TrainerFolder(later, 32, 40), 1);
+  ASSERT_EQ(loss["incidents"].size(), 1u) << loss["findings"].dump(1);
+  EXPECT_EQ(loss["incidents"][0]["rule"], "health/loss-non-finite");
+  const auto text = RunPlumb({"audit", later.path(), "--quiet"});
+  EXPECT_THAT(text.output, HasSubstr("precision/non-finite of step 40 is not repeated"));
+  const Json weights = Audit(TrainerFolder(first, 31, 30), 1);
+  ASSERT_EQ(weights["incidents"].size(), 1u) << weights["findings"].dump(1);
+  EXPECT_EQ(weights["incidents"][0]["rule"], "precision/non-finite");
+  EXPECT_EQ(Audit(TrainerFolder(healthy, 99, 99), 0)["findings"].size(), 0u);
+}
+
 // Another cause in one of the loggers is a finding of its own.
 TEST(LoggerFolder, ASecondCauseIsNotHidden) {
   const Output broken(73);

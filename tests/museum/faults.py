@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from healthy import Ema
+from healthy import Checkpointed, Ema
 from trainers import Language, Trainer
 
 FAULTS = {}
@@ -401,3 +401,107 @@ class MeanOfPacked(MeanOfMeans):
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.losses.append(loss)
+
+
+# ---- parts that are left out of the graph -------------------------------------------------------------
+
+
+@fault("mixture", finds={"health/no-gradient": 0})
+class NoGradExpert(Trainer):
+    """One expert's forward runs without a graph."""
+
+    def build(self, make):
+        model = make()
+        for block in model.blocks:
+            expert = block["mlp"].experts[1]
+            expert.forward = torch.no_grad()(expert.forward)
+        return model
+
+
+@fault("language", "classifier", finds={"health/no-gradient": 0})
+class ReentrantCheckpoint(Checkpointed):
+    """Computed again with reentrance, below frozen layers: no input has a gradient, so the part has none."""
+
+    reentrant = True
+
+    def build(self, make):
+        model = super().build(make)
+        if hasattr(model, "blocks"):
+            for name, p in model.named_parameters():
+                p.requires_grad_("mlp" in name or "head" in name)
+            self.only_last(model)
+        else:
+            model.first.requires_grad_(False)
+        return model
+
+    def only_last(self, model):
+        """The head trains, and the first block's part, whose input comes from frozen layers."""
+        for name, p in model.named_parameters():
+            p.requires_grad_("head" in name or "blocks.0.mlp" in name)
+
+
+@fault("classifier", "language", finds={"health/no-gradient": 0})
+class DetachedAdapter(Trainer):
+    """A low-rank adapter beside a frozen layer, whose output is detached by mistake; the head trains."""
+
+    def build(self, make):
+        model = make().requires_grad_(False)
+        model.head.requires_grad_(True)
+        layer = model.second[0] if hasattr(model, "second") else model.blocks[1]["mlp"][0]
+        layer.lora_a, layer.lora_b = nn.Linear(layer.in_features, 4, bias=False), nn.Linear(4, layer.out_features, bias=False)
+        nn.init.zeros_(layer.lora_b.weight)
+        plain = layer.forward
+        layer.forward = lambda x: plain(x) + layer.lora_b(layer.lora_a(x)).detach()
+        return model
+
+
+@fault("language", finds={"health/accumulation-scale": (0, 4)})
+class Undivided(Trainer):
+    """Four micro-batches, each with its whole mean, under SGD."""
+
+    micro = 4
+
+    def backward(self, loss):
+        loss.backward()
+
+    def optimize(self):
+        return torch.optim.SGD(self.parameters(), lr=0.05)
+
+
+@fault("classifier", "language", finds={"precision/stale-gradient": (1, 8)}, also=("health/loss-divergence", "health/loss-spike", "health/update-ratio"))
+class NeverClearedMomentum(Trainer):
+    clear = False
+
+    def optimize(self):
+        return torch.optim.SGD(self.parameters(), lr=0.002, momentum=0.9)
+
+
+@fault("classifier", finds={"precision/ema-stall": None})
+class Bf16Averaged(Ema):
+    """torch's AveragedModel of a model, kept in bf16."""
+
+    dtype, steps = torch.bfloat16, 400
+
+    def watch(self, run):
+        Trainer.watch(self, run)
+        self.average = torch.optim.swa_utils.AveragedModel(self.model, avg_fn=lambda mean, p, n: mean + (0.001 * (p - mean)).to(mean.dtype)).bfloat16()
+
+    def after_update(self):
+        self.average.update_parameters(self.model)
+
+
+@fault("recurrent", "images", "regression", finds={"health/optimizer-state": (63, 70)})
+class StateClearedElsewhere(Trainer):
+    def before_step(self):
+        if self.step == 70:
+            self.optimizer.state.clear()
+
+
+@fault("recurrent", "regression", "autoencoder", finds={"health/loss-non-finite": 50, "precision/non-finite": 50})
+class NanAtFiftyMomentum(Trainer):
+    def optimize(self):
+        return torch.optim.SGD(self.parameters(), lr=0.02, momentum=0.9)
+
+    def loss(self, batch):
+        loss = super().loss(batch)
+        return loss * float("nan") if self.step == 50 else loss

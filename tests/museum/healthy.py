@@ -5,6 +5,7 @@ import copy
 import math
 
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 from trainers import KINDS, Data, Language, Trainer, average_of
@@ -342,3 +343,174 @@ class LongTail(Trainer):
     """Long enough that the loss is flat."""
 
     steps = 700
+
+
+@recipe("language", "classifier", "images")
+class DynamicScale(OwnScale):
+    """A loss scale that doubles each 30 steps."""
+
+    steps = 200
+
+    def backward(self, loss):
+        self.scale = 256.0 * 2 ** (self.step // 30)
+        (loss * self.scale).backward()
+
+    def before_update(self):
+        for p in self.parameters():
+            p.grad /= self.scale
+        Trainer.before_update(self)
+
+
+@recipe("language", "classifier", "recurrent")
+class BatchRamp(Trainer):
+    """1, 2, 4 micro-batches a step, each with its whole loss; the gradients are divided afterwards."""
+
+    steps = 210
+
+    def one_step(self):
+        self.micro = 2 ** min(2, self.step // 70)
+        super().one_step()
+
+    def backward(self, loss):
+        loss.backward()
+
+    def before_update(self):
+        for p in self.parameters():
+            p.grad /= self.micro
+
+
+@recipe("language", "classifier")
+class RateRests(Trainer):
+    """A rate of 0 for 15 steps that returns by itself: a note."""
+
+    steps = 200
+
+    def scheduled(self):
+        return torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 0.0 if 80 <= step < 95 else 1.0)
+
+
+@recipe("classifier", "regression")
+class VectorLoss(Trainer):
+    """One loss a row, weighed by backward."""
+
+    def loss(self, batch):
+        x, y = batch
+        if self.kind == "regression":
+            return (self.model.body(x).squeeze(1) - y) ** 2
+        return nn.functional.cross_entropy(self.model.logits(x), y, reduction="none")
+
+    def backward(self, loss):
+        loss.backward(torch.full_like(loss, 1 / len(loss)))
+        self.rows_lost = loss
+
+    def one_step(self):
+        super().one_step()
+        self.losses[-1] = self.losses[-1].mean()
+
+
+@recipe("classifier", "language")
+class SeveralLosses(Trainer):
+    """A loss and a penalty, handed to torch.autograd.backward together."""
+
+    def backward(self, loss):
+        penalty = 1e-4 * sum(p.square().sum() for p in self.parameters())
+        torch.autograd.backward([loss, penalty])
+
+
+@recipe("classifier", "images")
+class Surgery(Trainer):
+    """Two tasks, each with a backward pass of its own; the combined gradient has no part against either."""
+
+    def one_step(self):
+        kept, parameters = [], self.parameters()
+        x, y = self.data()
+        for half in (slice(0, 8), slice(8, 16)):
+            self.optimizer.zero_grad()
+            loss = self.model((x[half], y[half]))
+            loss.backward()
+            kept.append([p.grad.clone() for p in parameters])
+        for p, a, b in zip(parameters, *kept):
+            against = (a * b).sum()
+            p.grad = a + b - (against / b.square().sum().clamp_min(1e-12) * b if against < 0 else 0)
+        self.optimizer.step()
+        self.losses.append(loss.detach())
+
+
+@recipe("classifier", "language")
+class Sharpness(Trainer):
+    """SAM: a first pass for the perturbation, cleared, and a second one that is used."""
+
+    def one_step(self):
+        batch, parameters = self.data(), self.parameters()
+        self.model(batch).backward()
+        with torch.no_grad():
+            norm = torch.sqrt(sum(p.grad.square().sum() for p in parameters))
+            moves = [0.02 * p.grad / (norm + 1e-12) for p in parameters]
+            for p, move in zip(parameters, moves):
+                p.add_(move)
+        self.optimizer.zero_grad()
+        loss = self.model(batch)
+        loss.backward()
+        with torch.no_grad():
+            for p, move in zip(parameters, moves):
+                p.sub_(move)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.losses.append(loss.detach())
+
+
+@recipe("mixture")
+class ExpertNowAndThen(Trainer):
+    """An expert that is left out of every other step has a gradient now and then."""
+
+    def before_step(self):
+        for block in self.model.blocks:
+            block["mlp"].experts[3].requires_grad_(self.step % 2 == 0)
+
+
+@recipe("classifier")
+class UnusedHead(Trainer):
+    """A head that the loss does not use: a note."""
+
+    def build(self, make):
+        model = make()
+        model.spare = nn.Linear(48, 3)
+        return model
+
+
+@recipe("language", "classifier")
+class Checkpointed(Trainer):
+    """Activations are computed again, without reentrance."""
+
+    reentrant = False
+
+    def build(self, make):
+        model = make()
+        parts = model.blocks if hasattr(model, "blocks") else [model.second]
+        for part in parts:
+            part = part["mlp"] if isinstance(part, nn.ModuleDict) else part
+            part.forward = self.again(part.forward)
+        return model
+
+    def again(self, plain):
+        return lambda x: torch.utils.checkpoint.checkpoint(plain, x, use_reentrant=self.reentrant)
+
+
+@recipe("language", "classifier")
+class Lion(Trainer):
+    """An optimizer of one's own, by the sign of a momentum."""
+
+    def optimize(self):
+        class Signs(torch.optim.Optimizer):
+            def __init__(self, parameters, lr):
+                super().__init__(parameters, {"lr": lr})
+
+            @torch.no_grad()
+            def step(self):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+                        p.sub_(group["lr"] * (0.9 * mean + 0.1 * p.grad).sign())
+                        mean.lerp_(p.grad, 0.01)
+
+        return Signs(self.parameters(), self.rate / 5)

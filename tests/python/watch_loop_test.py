@@ -1,5 +1,9 @@
 """run.watch and loops that are not one backward pass and one step: what a step is, and whose loss it was."""
 
+import json
+import pathlib
+import subprocess
+
 import pytest
 import trainer
 from watch_calls import CODE, calls, steps
@@ -86,3 +90,97 @@ for i in range(3):
 """, "step_", "scalar step=1 ", "scalar step=2 ")  # fmt: skip
     assert [c for c in told if c.startswith("step_")] == steps(0, 1, 2)
     assert sorted(c for c in told if "loss" in c) == [f"scalar step={i} partial_loss{n}={v}" for i in (1, 2) for n, v in ((".1", -i), ("", i))]
+
+
+def test_a_loss_that_is_weighed_by_backward_is_the_weighted_sum(tmp_path):
+    told = calls(tmp_path, """
+run.watch(model, opt)
+y = torch.tensor([1.0, 2.0, 3.0])
+for i in range(3):
+    each = model(x).squeeze(1) * 0 + y
+    if i == 0: each.backward(torch.full_like(each, 1 / 3))
+    if i == 1: torch.autograd.backward([each.sum() / 2, each.max()])
+    if i == 2: torch.autograd.backward([each, each.sum()], [torch.tensor([1.0, 0.0, 2.0]), torch.tensor(0.5)])
+    opt.step(); opt.zero_grad()
+for i in range(2):
+    (model(x).mean() * 0 + 4).backward(torch.tensor(0.5)); opt.step(); opt.zero_grad()
+""", "scalar")  # fmt: skip
+    assert [c for c in told if " loss=" in c] == [f"scalar step={i} loss={v}" for i, v in enumerate((2, 6, 10, 2, 2))]
+    assert not any("the loss" in c for c in told)
+
+
+def test_gradients_of_an_activation_are_no_loss_and_that_is_said(tmp_path):
+    outcome = trainer.run(CODE.format(body="""run.watch(model, opt)
+    for i in range(40):
+        out = model(x)
+        out.backward(torch.tensor([[0.5], [-0.25], [0.125]])); opt.step(); opt.zero_grad()"""), tmp_path).ok()  # fmt: skip
+    assert outcome.only("scalar") and not [c for c in outcome.only("scalar") if "loss" in c.split("=")[1]]
+    assert [c for c in outcome.calls if c.startswith("site the loss/unseen: ")] and len(outcome.only("step_end")) == 40
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+def test_a_run_of_few_steps_says_at_its_end_that_no_loss_was_seen(tmp_path, steps):
+    body = f"run.watch(model, opt)\n    for i in range({steps}):\n        model.weight.grad = torch.ones(1, 2); opt.step()"
+    assert any("site the loss/" in c for c in trainer.run(CODE.format(body=body), tmp_path).ok().calls) == (steps == 3)
+
+
+SURGERY = """
+run.watch(model, opt)
+for i in range(6):
+    kept = []
+    for k in range(2):
+        opt.zero_grad()
+        loss = (model(x) * (k + 1)).mean() * 0 + model.weight[0, k] + i + k
+        loss.backward(); kept.append(model.weight.grad.clone())
+    if {surgery}: model.weight.grad = kept[0] + kept[1]
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize("surgery", [True, False])
+def test_the_loss_of_one_task_is_not_called_the_whole(tmp_path, surgery):
+    """Gradients of several passes, each cleared before the next, are put together: the last pass has a part of the loss."""
+    told = calls(tmp_path, SURGERY.format(surgery=surgery), "scalar")
+    names = {c.split()[2].split("=")[0] for c in told if "loss" in c.split()[2]}
+    assert names - {"trained/first_loss"} == ({"partial_loss"} if surgery else {"loss"})
+
+
+def test_micro_batches_of_another_loss_are_told(tmp_path):
+    told = calls(tmp_path, """
+run.watch(model, opt)
+for i in range(8):
+    for part in range(4): (model(x) ** 2).mean().backward()
+    opt.step(); opt.zero_grad()
+""", "scalar")  # fmt: skip
+    assert [c.split()[1] for c in told if "trained/micro=4" in c] == [f"step={i}" for i in range(4)]
+
+
+THREADS = """
+    import threading
+    import plumbline, torch
+    def train(name, factor):
+        run = plumbline.init(run=name, record=name, every=1)
+        model = torch.nn.Linear(2, 1, bias=False); opt = torch.optim.SGD(model.parameters(), lr=0.0)
+        run.watch(model, opt)
+        for i in range(20):
+            barrier.wait()
+            (model(torch.ones(3, 2)).mean() * 0 + factor + i).backward(); barrier.wait(); opt.step(); opt.zero_grad()
+        run.finish()
+    barrier = threading.Barrier(2)
+    both = [threading.Thread(target=train, args=one) for one in (("a", 100), ("b", 200))]
+    for one in both: one.start()
+    for one in both: one.join()
+"""
+
+
+def test_two_trainers_in_two_threads_have_each_its_own_losses(tmp_path):
+    trainer.run(THREADS, tmp_path, agent=None).ok()
+    tool = pathlib.Path(trainer.BUILD) / "bin/agent_record_json"
+    for name, first in (("a", 100), ("b", 200)):
+        losses = {}
+        for record in (tmp_path / name).glob("*.plr"):
+            for line in subprocess.run([tool, record], capture_output=True, text=True).stdout.splitlines():
+                told = json.loads(line).get("evidence", {}) if line.startswith("{") else {}
+                if told.get("site", {}).get("op") == "loss":
+                    losses[int(told.get("step", 0))] = told["scalar"].get("value", 0)
+        assert losses == {i: first + i for i in range(20)}, name

@@ -202,6 +202,37 @@ TEST(MixtureHealth, PlantedFaultsAreFoundInSampledRuns) {
   EXPECT_EQ(found.collapse, kRuns);
 }
 
+// Four or five looks at a short run: what holds in each of them by itself is no chance.
+TEST(MixtureHealth, AFewLooksFindWhatHoldsInEachOfThem) {
+  constexpr int kRuns = 500;
+  int healthy = 0, dead = 0, imbalance = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    MixtureRunSpec spec{.experts = 4 << (run % 3), .choices = 256, .steps = 130};
+    spec.every = run % 2 == 0 ? 32 : 40;
+    spec.seed = 40000 + static_cast<uint64_t>(run);
+    if (run % 4 == 1) spec.topics = 0.7;
+    if (run % 4 == 2) {
+      spec.unlike = 0.1;
+      spec.drift = 0.2;
+    }
+    const Verdicts verdicts = Judge(spec);
+    healthy += Findings(verdicts, kDead) + Findings(verdicts, kImbalance);
+    spec.popularity = {{1, 0.0}};
+    dead += Findings(Judge(spec), kDead) > 0;
+    spec.popularity = {{1, 6.0 * spec.experts}};  // most of the choices
+    imbalance += Findings(Judge(spec), kImbalance) > 0;
+  }
+  EXPECT_EQ(healthy, 0);
+  EXPECT_EQ(dead, kRuns);
+  EXPECT_EQ(imbalance, kRuns);
+}
+
+TEST(MixtureHealth, ThreeLooksAreTooFew) {
+  MixtureRunSpec spec{.steps = 130, .every = 64};
+  spec.popularity = {{1, 0.0}};
+  EXPECT_THAT(Reason(Judge(spec), kDead), StartsWith("few-steps: 3 steps were seen"));
+}
+
 // Twenty steps of a hundred, but most of them at once.
 TEST(MixtureHealth, AnOpeningDoesNotSpeakForTheRest) {
   MixtureRunSpec spec{.steps = 64};

@@ -21,10 +21,6 @@ double HoldsExactlyBits(double capacity, double candidates) {
   return spread > 1 ? 0.5 * std::log2(spread) : 0;
 }
 
-double HoldingBits(const Cell& cell) {
-  return HoldsExactlyBits(static_cast<double>(cell.kept), static_cast<double>(cell.candidates()));
-}
-
 void CountCells(const RoutingCase& c, Saturation& s) {
   s.cells.resize(static_cast<size_t>(c.pools) * static_cast<size_t>(c.experts));
   for (size_t i = 0; i < s.cells.size(); ++i) {
@@ -110,6 +106,10 @@ void CheckExhibited(const RoutingCase& c, Saturation& s) {
 }
 
 }  // namespace
+
+double HoldingBits(const Cell& cell) {
+  return HoldsExactlyBits(static_cast<double>(cell.kept), static_cast<double>(cell.candidates()));
+}
 
 double Log2Choose(double n, double k) {
   if (k <= 0 || k >= n) return 0;

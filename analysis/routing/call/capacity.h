@@ -35,6 +35,9 @@ struct Saturation {
   int64_t capacity = 0;  // of the largest pool size that refuses; 0: unknown
 };
 
+// Bits that a refusing cell holds just its number by no accident, if that number is known.
+double HoldingBits(const Cell& cell);
+
 Saturation FindSaturation(const RoutingCase& c);
 
 // Which refusing cells are evidence of their own: of one expert's cells with as many candidates

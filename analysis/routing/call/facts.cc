@@ -88,6 +88,8 @@ bool NamesNoQueue(const Config& config) {
          config.randomness() == "token-selection";
 }
 
+bool NamesQueue(const Config& config) { return config.policy() == "fifo-capacity"; }
+
 bool UnrecordedDraws(const RoutingCase& c) {
   const bool explained = c.explained > 0 && c.unexplained == 0 && !c.kept_outside_choice;
   return OwnDraws(c.routing->config()) && !explained;

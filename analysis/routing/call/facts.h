@@ -25,6 +25,9 @@ bool OwnDraws(const v1::RoutingConfig& config);
 // those that compete: no queue that thins what comes to it by what it knows of its load.
 bool NamesNoQueue(const v1::RoutingConfig& config);
 
+// The configuration names a queue: first come, first served.
+bool NamesQueue(const v1::RoutingConfig& config);
+
 // The capacity can refuse nobody: no pool has more rows. False where pools are not known.
 bool CapacityCannotRefuse(const RoutingCase& c);
 

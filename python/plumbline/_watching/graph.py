@@ -4,6 +4,7 @@ import sys
 
 _DEEPEST, _MOST_NODES = 16, 64
 _MEAN = 1  # of a reduction
+_UNSHARED = 4  # steps of several passes without a cross-entropy that are told
 _ENOUGH_PASSES = 3  # of a step: two may be two losses that are meant to add up
 
 
@@ -43,7 +44,7 @@ class Tokens:
     """Of a loop: over how many tokens each micro-batch's loss is a mean. The evidence of precision/loss-mean-of-means."""
 
     def __init__(self, run):
-        self._run, self._units, self.several, self._classes = run, [], False, None
+        self._run, self._units, self.several, self._classes, self._unshared = run, [], False, None, 0
 
     def backward_begins(self, loss, due):
         """`due`: the step is one in which more is looked at."""
@@ -65,6 +66,9 @@ class Tokens:
         units, self._units = self._units, []
         if len(units) == passes == len(losses) >= _ENOUGH_PASSES and None not in units:
             self._tell_share(units, losses)
+        elif passes > 1 and not self._classes and len(losses) == passes and self._unshared < _UNSHARED:
+            self._unshared += 1  # whether it is divided is not known: no cross-entropy is in its graph
+            self._run._own_scalar("trained/micro", passes)
         if len(units) != passes or None in units or len({tokens for _, tokens in units}) < 2 or not losses:
             return
         tell = self._run._own_scalar

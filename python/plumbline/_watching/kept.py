@@ -19,6 +19,7 @@ class Kept:
         self._candidates = few([p for _, p in trained if p.is_floating_point()])
         self._some, self._on, self._number = None, False, None
         self._before = self._after = None
+        self.others = False  # in the step that ended last the optimizer got others than the last pass left
 
     @property
     def open(self):
@@ -30,8 +31,9 @@ class Kept:
         """The trainer multiplies its gradients."""
         return self._on
 
-    def wants(self, step, micro):
-        return self._on or step < _FIRST or micro > 1
+    def wants(self, step, micro, dropped):
+        """dropped: gradients of the step were cleared between two of its passes."""
+        return self._on or step < _FIRST or micro > 1 or dropped
 
     def backward_ends(self):
         self._before = self._sample()
@@ -50,11 +52,13 @@ class Kept:
         """At the step's end: the factor, 1 if it is none that is understood. `scale`: of the scaler that has unscaled the gradients."""
         before, after = self._before, self._after
         self._before = self._after = None
+        self.others = False
         if before is None or after is None or before.numel() != after.numel():
             return 1.0
         square, product = float(before @ before), float(before @ after)
         kept = product / square if square > 0 else math.nan
         if not (math.isfinite(kept) and kept > 0 and float((after - kept * before).norm()) <= _CLOSE * float(after.norm())):
+            self.others = bool((after != before).any()) and bool(after.isfinite().all())
             return 1.0
         for clip in clips:
             kept /= clip.factor() or math.nan

@@ -7,6 +7,7 @@ in it.
 import math
 import sys
 
+from .._kinds import KIND_TENSOR
 from .._library import CAPTURING, NO_STEP
 from .._screen import look
 from .graph import Tokens
@@ -17,6 +18,8 @@ from .scaling import Scaling
 from .stages import Stages
 
 _FARTHEST = 2.0**53  # step
+_FEWEST, _LOSSLESS = 3, 32  # updates without a loss: so many, at least, are reported at the end, and so many at once
+_NO_LOSS = ("call backward() on the loss (with per-sample losses, backward(weights) of one sign), or record it by run.scalar(\"loss\", value)")
 _IDLE = 3  # steps of others in which a model is neither called nor updated: one of the same kind has taken its place
 
 
@@ -39,6 +42,8 @@ class Loop:
         self.cleared_last = None
         self.backwards, self.micro = 0, 0  # passes of the step; of them, since somebody's update
         self.own_step = False  # nobody but we ends it
+        self.dropped = False  # a pass of the step whose gradients were cleared before another one
+        self._lossless, self._has_loss = 0, False  # updates without a loss so far
         self._repeated = False
         self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us, where nothing is cached
         self.losses, self.stages = Losses(), Stages(run)
@@ -74,7 +79,9 @@ class Loop:
             self._run._end_step()
 
     def run_ends(self):
-        """Before it is closed: has no optimizer stepped at all?"""
+        """Before it is closed: has no optimizer stepped at all? Was no loss seen?"""
+        if not self._has_loss and _FEWEST <= self._lossless < _LOSSLESS:
+            self._tell_lossless()
         if self._updated or not self.watches or self._run._step == NO_STEP or not self._began_with:
             return
         moved = any(not before.equal(p.detach()) for p, before in self._began_with)
@@ -125,9 +132,13 @@ class Loop:
         if len(self.watches) == 1 and updated and not carry:
             factor = self.watches[0].loss_factor(self.backwards)
             losses = losses if factor == 1 else [(name, [loss * factor for loss in each]) for name, each in losses]
+            if self.dropped and self.watches[0].gets_others():  # made of the gradients of several passes, each by itself
+                losses = [("partial_loss", each) for _, each in losses]
+        if updated:
+            self._look_for_loss(bool(losses))
         if updated and self.watches and (self.backwards > 1 or self.tokens.several):
             self.watches[0]._guarded(self.tokens.step_ends, losses, self.backwards)
-        self._repeated = False
+        self._repeated = self.dropped = False
         Scaling.step_ends()
         self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
         for watch in self.watches:
@@ -138,6 +149,16 @@ class Loop:
             self._run._end_step()
         for watch in list(self.watches):
             watch.step_over(len(self.watches), watch is self.watches[0])
+
+    def _look_for_loss(self, seen):
+        """An update was made, with a loss that was seen or without."""
+        self._has_loss |= seen
+        self._lossless += not self._has_loss
+        if self._lossless == _LOSSLESS and not self._has_loss:
+            self._tell_lossless()
+
+    def _tell_lossless(self):
+        self._run._declare_site(KIND_TENSOR, "the loss", "unseen: " + _NO_LOSS)
 
     def _retire(self):
         """A model that was watched before others, and has not been trained since: they have taken its place."""
@@ -233,6 +254,7 @@ class Loop:
                 self.close()
             else:  # a backward pass that was no update's: the step goes on
                 self.losses.drop()
+                self.dropped = True
                 self.backwards, self.micro = 0, 0
                 for one in self.watches:
                     one.tokens = 0
@@ -242,6 +264,7 @@ class Loop:
             self.close(carry=True)
         if self._run._step == NO_STEP:
             self.open()
+        self.restarts.before_update(optimizer)
 
     def end_update(self, optimizer):
         self._updated, self._began_with = True, None

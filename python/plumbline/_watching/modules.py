@@ -9,6 +9,7 @@ from .._kinds import KIND_TENSOR
 from .._tensors import Unsupported, local
 from .light import Light
 from .stages import Weakly, take_place
+from .weighted import Weighted
 
 _POSITIONS = ("positions", "position_ids", "pos_ids", "position")
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
@@ -192,7 +193,9 @@ class Backward:
                     return plain(self, *arguments, **options)
                 finally:
                     light._running = False
-            return cls._pass(self, plain, (self, *arguments), options)
+            given = arguments[0] if arguments else options.get("gradient")
+            loss = self if given is None else Weighted.loss(self, given)
+            return cls._pass(self if loss is None else loss, plain, (self, *arguments), options)
 
         return backward
 
@@ -215,12 +218,14 @@ class Backward:
     def _loss(tensors, arguments, options):
         """The one that is a loss, of several their sum; or None."""
         given = arguments[0] if arguments else next((options[name] for name in ("grad_tensors", "grad_output") if name in options), None)
-        if isinstance(tensors, (list, tuple)) and len(tensors) == 1:
-            tensors = tensors[0]
-            given = given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given
-        if isinstance(tensors, (list, tuple)) and given is None and tensors and all(getattr(t, "numel", int)() == 1 for t in tensors):
-            return sum(t.detach().reshape(()) for t in tensors)
-        return tensors if given is None and hasattr(tensors, "numel") and tensors.numel() == 1 else None
+        tensors = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+        given = list(given) if isinstance(given, (list, tuple)) else [given] * len(tensors)
+        if not tensors or len(given) != len(tensors):
+            return None
+        parts = [Weighted.loss(*pair) for pair in zip(tensors, given)]
+        if any(part is None for part in parts):
+            return None
+        return parts[0] if len(parts) == 1 else sum(part.detach().reshape(()) for part in parts)
 
     @classmethod
     def of_thread(cls):

@@ -1,7 +1,20 @@
-"""Steps that an optimizer's state has made: does it begin anew within the run? The evidence of health/optimizer-state."""
+"""Steps that an optimizer's state has made: does it begin anew within the run, or in a process that goes on with the weights of another? The
+evidence of health/optimizer-state."""
+
+import math
+from collections import deque
 
 _LOOKED_AT = 4  # parameters of an optimizer
 _ENOUGH = 8  # steps that were made before
+_FIRST_LOSSES, _RECENT = 3, 8  # of a process; the newest, at powers of two
+
+
+def _kept(optimizer):
+    """Does it keep anything of a parameter but a count?"""
+    for state in optimizer.state.values():
+        if isinstance(state, dict) and any(getattr(value, "numel", int)() > 1 or getattr(value, "dim", int)() > 0 for value in state.values()):
+            return True
+    return False
 
 
 def _made(optimizer):
@@ -25,9 +38,38 @@ class Restarts:
     def __init__(self, run):
         self._run, self._parameter, self._last, self._told = run, None, 0, 0
         self._step = 0
+        self._had_state, self._first = None, True  # did the first update find one? None: not asked; is the first one still to come?
+        self._losses, self._sum, self._recent = 0, 0.0, deque(maxlen=_RECENT)
+
+    def before_update(self, optimizer):
+        if self._first and self._had_state is None:
+            self._had_state = _kept(optimizer)
+
+    def loss(self, value):
+        """Of a step that is open: where it began, and where it stands."""
+        if not math.isfinite(value):
+            return
+        self._losses += 1
+        self._recent.append(value)
+        tell = self._run._own_scalar
+        if self._losses <= _FIRST_LOSSES:
+            self._sum += value
+        if self._losses == _FIRST_LOSSES:
+            tell("trained/first_loss", self._sum / _FIRST_LOSSES)
+        if self._losses >= _RECENT and self._losses & (self._losses - 1) == 0:
+            mean = sum(self._recent) / _RECENT
+            tell("trained/recent_loss", mean)
+            tell("trained/recent_spread", math.sqrt(sum((one - mean) ** 2 for one in self._recent) / _RECENT))
+
+    def _after_first(self, optimizer):
+        self._first = False
+        if self._had_state is not None and _kept(optimizer):
+            self._run._own_scalar("trained/anew", not self._had_state)
 
     def after_update(self, optimizer):
         """In the open step."""
+        if self._first:
+            self._after_first(optimizer)
         now = _made(optimizer)
         if now is None:
             return

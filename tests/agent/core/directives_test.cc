@@ -339,7 +339,8 @@ TEST(StopOrder, OfTheLevelAndOfAStepOfThisProcess) {
 
 TEST_F(DirectivesTest, AnOrderThatIsNotUnderstoodIsIgnored) {
   v1::Directive unknown;
-  ASSERT_TRUE(unknown.ParseFromString(std::string("\xfa\x07\x00", 3)));  // field 127, of a later version
+  ASSERT_TRUE(
+      unknown.ParseFromString(std::string("\xfa\x07\x00", 3)));  // field 127, of a later version
   directives_->OnDirective(unknown);
   EXPECT_TRUE(Parts().empty());
   EXPECT_FALSE(state_->stop_order.Copy({}));

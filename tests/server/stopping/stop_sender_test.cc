@@ -141,7 +141,8 @@ TEST_F(StopSenderTest, AProcessThatWasAwayGetsItWhenItIsBackAndANewOneDoesNot) {
   const auto fresh = std::make_shared<StopLine>();
   sender.Joined(2, 1, fresh, Hello(v1::LEVEL_ERROR, 60'000'000'000));
   EXPECT_TRUE(fresh->stops.empty());
-  const v1::Finding again = Found("a", v1::LEVEL_ERROR, 9);  // the same incident, in the new attempt
+  const v1::Finding again =
+      Found("a", v1::LEVEL_ERROR, 9);  // the same incident, in the new attempt
   old.Put(again, 2);
   sender.OnFound(again, again.site());
   EXPECT_EQ(fresh->stops.size(), 1u);

@@ -1,0 +1,45 @@
+// Attempts of one live run: did the optimizer begin anew while the weights went on?
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "analysis/frame/frame.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+// What run.watch reports of an attempt.
+inline constexpr char kAnew[] = "trained/anew";  // 1: the first update found no optimizer state
+inline constexpr char kFirstLoss[] = "trained/first_loss";        // mean of its first losses
+inline constexpr char kRecentLoss[] = "trained/recent_loss";      // mean of the newest 8
+inline constexpr char kRecentSpread[] = "trained/recent_spread";  // their standard deviation
+
+// Of one rank. Not thread-safe.
+class AttemptCourse {
+ public:
+  static bool Reads(std::string_view series);
+
+  // Values come in the order of the attempts.
+  void Take(uint32_t attempt, std::string_view series, double value);
+
+  // The verdict on the newest attempt, once, when all that it needs is there: the loss of its first
+  // steps is where the attempt before had come to, not where that had begun, so its weights are
+  // not fresh; and its optimizer has no state.
+  std::optional<v1::Verdict> Judge(uint32_t rank, int64_t step);
+
+  void Persist(Archive& a) { a(before_, now_, told_); }
+
+ private:
+  struct Attempt {
+    uint32_t number = 0;
+    std::optional<double> anew, first, recent, spread;
+    void Persist(Archive& a) { a(number, anew, first, recent, spread); }
+  };
+
+  std::optional<Attempt> before_, now_;
+  bool told_ = false;
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,34 @@
+"""Losses that are no single scalar: backward is given a gradient of them, by which their elements are weighed."""
+
+
+class Weighted:
+    """What is a loss of what backward is called on, with the gradients that it is given."""
+
+    _small = 4096  # elements: of more, what the first pass has shown counts
+    _known = {}  # number of dimensions -> is it a loss?
+
+    @classmethod
+    def loss(cls, tensor, given):
+        """A scalar: the elements as they are weighed, or None. Weights of both signs are gradients of an activation, as a stage of a pipeline
+        gets them."""
+        if not hasattr(tensor, "numel"):
+            return None
+        if given is None:
+            return tensor if tensor.numel() == 1 else None
+        try:
+            return cls._sum(tensor, given)
+        except Exception:  # backward itself says what is wrong
+            return None
+
+    @classmethod
+    def _sum(cls, tensor, given):
+        if tensor.shape != given.shape or not tensor.is_floating_point() or not tensor.numel():
+            return None
+        small = tensor.numel() <= cls._small and given.device.type == "cpu"
+        one_sign = True if tensor.numel() == 1 else None if small else cls._known.get(tensor.dim())
+        if one_sign is None:
+            low, high = float(given.detach().min()), float(given.detach().max())
+            one_sign = low >= 0 or high <= 0
+            if low != high or low != 0:  # of a batch that is masked as a whole nothing is known
+                cls._known[tensor.dim()] = one_sign
+        return (tensor.detach() * given.detach()).sum() if one_sign else None
