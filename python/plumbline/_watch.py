@@ -5,7 +5,6 @@ import sys
 from threading import get_ident
 from time import perf_counter, thread_time_ns
 
-from ._budget import Looks, picked
 from ._compiled import compiles
 from ._ddp import Hook, around
 from ._kinds import KIND_TENSOR
@@ -19,6 +18,7 @@ from ._shards import named_parameters, part, shard_names
 from ._tensors import local
 from ._watching.averages import Averages
 from ._watching.batches import Batches
+from ._watching.budget import Looks, picked
 from ._watching.clipping import Clip, Clipping
 from ._watching.frames import Framed
 from ._watching.gradients import Gradients
@@ -470,10 +470,13 @@ class Watch:
 
     def _observe_weights(self):
         chosen = self._looks.chosen(self._run._step)
+        if chosen is None or chosen:
+            self._observe_copies(chosen)
         if chosen is None or BUFFERS in chosen:
             self._modules.observe_buffers()
-        if chosen is not None and not chosen:
-            return
+
+    def _observe_copies(self, chosen):
+        """`chosen`: names of those that are looked at; None: all that are due."""
         if chosen is None and not self._ignored and not self._shards and not self._prefix:
             self._run.observe_parameters(self._model, replicas=self._replicas)
             return
