@@ -125,8 +125,7 @@ class Watch:
     # ---- what is hooked ------------------------------------------------------------------------
 
     def _hook(self):
-        self._hook_forward()
-        self._undo.append(self._unhook_forward)
+        self._undo.append(before_forward(self._given, self._forward))
         if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
             self._passes.listen()
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
@@ -143,12 +142,6 @@ class Watch:
             source.add(self)
             self._undo.append(functools.partial(source.remove, self))
         self._guarded(self._hook_routers)
-
-    def _hook_forward(self):
-        self._forward_hook = before_forward(self._given, self._forward)
-
-    def _unhook_forward(self):
-        self._forward_hook()
 
     def _hook_routers(self):
         self._routers = Routers(self._run, self._model, self._counted, lambda: Backward.running > 0, self._prefix)
@@ -231,7 +224,7 @@ class Watch:
 
     def _forward(self, module, inputs, words):
         if self.light is not None:
-            return self._batches.keep(words)
+            return self._guarded(self._forward_of_light, module, inputs, words)
         began = thread_time_ns()
         try:
             self._before_forward(module, inputs, words)
@@ -239,6 +232,13 @@ class Watch:
             self._failed("before_forward", error)
         self.budget.spent += thread_time_ns() - began
         return None
+
+    def _forward_of_light(self, module, inputs, words):
+        if module.training and sys.modules["torch"].is_grad_enabled():
+            self.tokens += tokens_of(inputs, words)
+            self._batches.keep(words)
+        else:
+            self.stages.evaluates()
 
     def _before_forward_of_child(self, module, inputs, words):
         """Of a model whose own forward is not called."""
@@ -575,15 +575,11 @@ class Watch:
         return min(steps)
 
     def light_begins(self):
-        if not self._batches.called_by_keyword:  # else a NaN is asked for its batch
-            self._unhook_forward()
         if self._routers is not None:
             self._routers.training = False
 
     def light_ended(self, steps, zeroed, level):
         """So many were recorded."""
-        if not self._batches.called_by_keyword:
-            self._hook_forward()
         (self._zeroed.add if zeroed else self._zeroed.discard)(id(self.optimizers[0]))
         self.screen.set_level(level)
         self._light_steps += steps
