@@ -3,7 +3,6 @@
 
   watch_pairs.py                       # all four lengths, three pairs each
   watch_pairs.py --steps 3 --pairs 5   # one length
-  watch_pairs.py --trainer             # Hugging Face's Trainer with PlumblineCallback (a Python that has transformers)
 
 A pair's processes train in blocks of a fiftieth of the run; of each two blocks a draw decides which one is first, so both meet the same load.
 Counted is the user and system CPU time of all threads of the process, from the first step on; the call of watch itself is apart. The last line

@@ -8,7 +8,6 @@ import warnings
 from time import thread_time_ns
 
 from . import _endings, _routing
-from ._budget import Budget
 from ._contexts import Capturing, Span, Step
 from ._kinds import KIND_ROUTING
 from ._library import (
@@ -22,6 +21,7 @@ from ._library import (
 )
 from ._observations import Observations
 from ._tensors import Scratch, Unsupported, replay_stream
+from ._watching.budget import Budget
 
 _scratch = Scratch()
 _HERE = os.path.dirname(__file__)  # and below

@@ -5,7 +5,6 @@ import sys
 from threading import get_ident
 from time import perf_counter, thread_time_ns
 
-from ._budget import Looks, picked
 from ._compiled import compiles
 from ._ddp import Hook, around
 from ._kinds import KIND_TENSOR
@@ -19,6 +18,7 @@ from ._shards import named_parameters, part, shard_names
 from ._tensors import local
 from ._watching.averages import Averages
 from ._watching.batches import Batches
+from ._watching.budget import Looks, picked
 from ._watching.clipping import Clip, Clipping
 from ._watching.collectives import Sums
 from ._watching.copies import Parting, copies_of, gradient_groups
@@ -139,8 +139,7 @@ class Watch:
     # ---- what is hooked ------------------------------------------------------------------------
 
     def _hook(self):
-        self._hook_forward()
-        self._undo.append(self._unhook_forward)
+        self._undo.append(before_forward(self._given, self._forward))
         if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
             self._passes.listen()
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
@@ -157,12 +156,6 @@ class Watch:
             source.add(self)
             self._undo.append(functools.partial(source.remove, self))
         self._guarded(self._hook_routers)
-
-    def _hook_forward(self):
-        self._forward_hook = before_forward(self._given, self._forward)
-
-    def _unhook_forward(self):
-        self._forward_hook()
 
     def _hook_routers(self):
         self._routers = Routers(self._run, self._model, self._counted, lambda: Backward.running > 0, self._prefix)
@@ -249,7 +242,7 @@ class Watch:
 
     def _forward(self, module, inputs, words):
         if self.light is not None:
-            return self._batches.keep(words)
+            return self._guarded(self._forward_of_light, module, inputs, words)
         began = thread_time_ns()
         try:
             self._before_forward(module, inputs, words)
@@ -257,6 +250,13 @@ class Watch:
             self._failed("before_forward", error)
         self.budget.spent += thread_time_ns() - began
         return None
+
+    def _forward_of_light(self, module, inputs, words):
+        if module.training and sys.modules["torch"].is_grad_enabled():
+            self.tokens += tokens_of(inputs, words)
+            self._batches.keep(words)
+        else:
+            self.stages.evaluates()
 
     def _before_forward_of_child(self, module, inputs, words):
         """Of a model whose own forward is not called."""
@@ -493,10 +493,13 @@ class Watch:
 
     def _observe_weights(self):
         chosen = self._looks.chosen(self._run._step)
+        if chosen is None or chosen:
+            self._observe_copies(chosen)
         if chosen is None or BUFFERS in chosen:
             self._modules.observe_buffers()
-        if chosen is not None and not chosen:
-            return
+
+    def _observe_copies(self, chosen):
+        """`chosen`: names of those that are looked at; None: all that are due."""
         if chosen is None and not self._ignored and not self._shards and not self._prefix:
             self._run.observe_parameters(self._model, replicas=self._replicas)
             return
@@ -599,15 +602,11 @@ class Watch:
         return min(steps)
 
     def light_begins(self):
-        if not self._batches.called_by_keyword:  # else a NaN is asked for its batch
-            self._unhook_forward()
         if self._routers is not None:
             self._routers.training = False
 
     def light_ended(self, steps, zeroed, level):
         """So many were recorded."""
-        if not self._batches.called_by_keyword:
-            self._hook_forward()
         (self._zeroed.add if zeroed else self._zeroed.discard)(id(self.optimizers[0]))
         self.screen.set_level(level)
         self._light_steps += steps

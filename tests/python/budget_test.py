@@ -4,8 +4,8 @@ import types
 
 import plumbline  # noqa: F401
 import pytest
-from plumbline import _budget
-from plumbline._budget import Budget, Looks, picked
+from plumbline._watching import budget as _budget
+from plumbline._watching.budget import Budget, Looks, picked
 from plumbline._routers.loads import LoadsPace
 
 MS = 1_000_000  # ns

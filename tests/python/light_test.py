@@ -74,3 +74,20 @@ def test_a_loss_that_is_nan_is_found_at_its_step(tmp_path, kind):
     assert watched["light"] > 150
     found = {(f["rule"], f["site"]["step_first"]) for f in audited(tmp_path / "r")["findings"] if f["level"] == "error"}
     assert ("health/loss-non-finite", 237) in found and {step for _, step in found} == {237}
+
+
+def test_an_evaluation_between_light_steps_is_reported(tmp_path):
+    code = TRAINER.replace("    loss.backward()\n", "    loss.backward()\n    told['norm'].append(step)\n", 1)
+    code = code.replace("    light += bool", """
+    if watch and watch.light and not told.get("evaluated"):
+        begun, plain = [], watch.stages.begin
+        watch.stages.begin = lambda kind, name=None: (begun.append(kind), plain(kind, name))
+        model.eval()
+        with torch.no_grad(): model(x)
+        model.train()
+        watch.stages.begin, told["evaluated"] = plain, begun
+    light += bool""", 1)
+    done = subprocess.run([sys.executable, "-c", code, "plain", str(tmp_path / "r"), "-1"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["evaluated"] == ["evaluation"]
+    assert [f["rule"] for f in audited(tmp_path / "r")["findings"] if f["level"] != "note"] == []

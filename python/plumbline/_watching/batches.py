@@ -39,14 +39,10 @@ class Batches:
 
     def __init__(self, run, model):
         self._run, self._model, self._vocabulary, self._shifts = run, model, _vocabulary(model), _shifts(model)
-        self._counts, self._words, self._seen, self._keywords = {}, {}, False, False
+        self._counts, self._words, self._seen = {}, {}, False
         self._step, self._told = None, set()
         self._looked, self._next = None, 0  # the step that was looked at last, and the next one
         self._shifted = 0  # labels seen so far that are the token after their own
-
-    @property
-    def called_by_keyword(self):
-        return self._keywords
 
     def due(self, step, on_cpu):
         first = _FIRST if on_cpu else 2
@@ -67,7 +63,7 @@ class Batches:
         """In front of a forward pass that is trained on."""
         if not words:
             return
-        self._words, self._seen, self._keywords = words, False, True
+        self._words, self._seen = words, False
         tensor = next((value for value in words.values() if hasattr(value, "is_cuda")), None)
         if tensor is not None and self.due(self._run._step, tensor.device.type == "cpu"):
             self._look(words)

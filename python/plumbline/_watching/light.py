@@ -1,5 +1,5 @@
-"""Steps in which nothing is due, of a plain loop: the loss, the rates and the gradient's norm are stored into memory that the agent reads
-(plumbline/steps.h), no call is made into the library, and the model's forward pass is not hooked.
+"""Steps in which nothing is due, of a plain loop: the loss, the rates, the gradient's norm and the tokens are stored into memory that the
+agent reads (plumbline/steps.h), and no call is made into the library.
 
 A step is whole again when a look is due, and at once when something is notable in it or the trainer itself records something.
 """
@@ -18,7 +18,8 @@ from .stages import BACKWARD, NONE
 _HEAD, _WORDS, _STEPS = 8, 16, 1024  # of plumbline_steps_t
 _READ = 1
 _STEP, _ENDED, _GIVEN, _VALUES = 0, 1, 2, 4  # of one step
-_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3")
+_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens")
+_TOKENS = len(_SERIES) - 1
 _FULL = _STEPS - 64
 _FIRST = 4  # steps that are whole in any case
 _PAID = 0.25  # of the budget: what a whole step may cost before steps are light
@@ -158,6 +159,10 @@ class Light:
             values[place] = float(group["lr"])
             given |= bit
             bit, place = bit << 1, place + 1
+        if watch.tokens:
+            values[at + _VALUES + _TOKENS] = watch.tokens
+            given |= 1 << _TOKENS
+            watch.tokens = 0
         words[at + _GIVEN] = given
         self._written += 1
         words[0] = self._written

@@ -116,6 +116,11 @@ TEST(Facade, MarksOfTheLoopAreHandedToTheAgent) {
                                      "mark 1", "mark 0", "step_end 0", "marks", "close"));
 }
 
+TEST(Facade, StepsThatTheLoopWritesItselfAreRefusedByNameWhereTheyAreMistaken) {
+  const Outcome o = Spawn("steps");
+  ExpectOk(o);
+}
+
 TEST(Facade, ObservationsOfEveryKindArrive) {
   const Outcome o = Spawn("tensors");
   ExpectOk(o);

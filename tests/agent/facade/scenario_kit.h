@@ -7,6 +7,7 @@
 
 #include "plumbline/agent.h"
 #include "plumbline/marks.h"
+#include "plumbline/steps.h"
 #include "plumbline/together.h"
 
 #define REQUIRE(condition)                                                           \

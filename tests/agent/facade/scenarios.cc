@@ -210,6 +210,25 @@ void Marks() {
   REQUIRE(plumbline_marks(run, &again) == PLUMBLINE_DISABLED && again == nullptr);
 }
 
+// Mistakes are refused and named. An agent that has no steps (the test agent) is an older one.
+void Steps() {
+  plumbline_run_t* run = Open();
+  const char* const names[] = {"loss", "\xff"};
+  plumbline_steps_t* steps = nullptr;
+  REQUIRE(plumbline_steps(nullptr, names, 1, &steps) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_steps(run, names, 1, nullptr) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(strstr(plumbline_last_error(), "steps is NULL") != nullptr);
+  REQUIRE(plumbline_steps(run, nullptr, 1, &steps) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_steps(run, names, PLUMBLINE_STEP_SERIES + 1, &steps) ==
+          PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(strstr(plumbline_last_error(), "expected at most 12") != nullptr);
+  REQUIRE(plumbline_steps(run, names, 2, &steps) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(strstr(plumbline_last_error(), "the name 1") != nullptr);
+  REQUIRE(plumbline_steps(run, names, 1, &steps) == PLUMBLINE_UNAVAILABLE && steps == nullptr);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_steps(run, names, 1, &steps) == PLUMBLINE_DISABLED && steps == nullptr);
+}
+
 // Callers built against an older or a newer header.
 void Sizes() {
   plumbline_run_t* run = Open();
@@ -338,6 +357,7 @@ constexpr Scenario kScenarios[] = {{"set-rank", SetRank},
                                    {"capturing", Capturing},
                                    {"together", Together},
                                    {"marks", Marks},
+                                   {"steps", Steps},
                                    {"disabled", Disabled},
                                    {"unavailable", Unavailable},
                                    {"open-refused", OpenRefused},

@@ -151,6 +151,8 @@ void OlderAgent() {
   plumbline_marks_t* marks = nullptr;
   REQUIRE(plumbline_marks(run, &marks) == PLUMBLINE_UNAVAILABLE && marks == nullptr);
   REQUIRE(strstr(plumbline_last_error(), "older") != nullptr);
+  plumbline_steps_t* steps = nullptr;
+  REQUIRE(plumbline_steps(run, nullptr, 0, &steps) == PLUMBLINE_UNAVAILABLE && steps == nullptr);
   REQUIRE(run->step == PLUMBLINE_NO_STEP);
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }

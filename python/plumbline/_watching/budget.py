@@ -6,7 +6,7 @@ from time import clock_gettime_ns, thread_time_ns
 SHARE = 0.01  # of a trainer that names none
 _UNIT = 200_000.0  # ns of a look at one parameter, until it was measured
 _APART, _AT_ONCE = 16, 4  # steps between two looks if each step is whole; what a look costs over the step that is made for it
-LIGHT_NS = 6000  # of a step that is recorded by stores alone (docs/measurements/watch.md)
+LIGHT_NS = 9000  # of a step that is recorded by stores alone (docs/measurements/watch.md)
 _LATER = 1.5  # what an observation costs in all, over its part on the trainer's thread
 _THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
 _MOST_EVERY = 4096
