@@ -21,6 +21,37 @@ if(PLUMBLINE_CCACHE)
       ${PLUMBLINE_CCACHE})
 endif()
 
+# Tests' own files by clang, not optimised: 0.45 of g++'s time (docs/measurements/build.md). tests/CMakeLists.txt sets this launcher.
+set(PLUMBLINE_TEST_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/other_compiler "${PLUMBLINE_TEST_COMPILER}" ${CMAKE_CXX_COMPILER_LAUNCHER} --)
+
+# Does the other compiler compile the files of `target`, which is made in this folder? Not of tests that draw many real numbers or parse
+# what they get: those run for longer than they compile. clang computes the logarithm of 2 anew for each number that libstdc++ draws
+# (30 % of routing_matrix_test), and whose copy of a template comes first in a program, that is what all of it runs.
+set(PLUMBLINE_COMPUTING_TESTS plumb_fuzz_audit attack_arithmetics_test departure_test checkpoint_test)
+function(plumb_by_other_compiler result target)
+  set(${result} OFF PARENT_SCOPE)
+  if(NOT PLUMBLINE_TEST_COMPILER OR NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests/"
+     OR CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/kernels(/|$)")  # which compute
+    return()
+  endif()
+  if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(agent|server|transport)(/|$)")  # those wait
+    if(target IN_LIST PLUMBLINE_COMPUTING_TESTS)
+      return()
+    endif()
+    get_target_property(sources ${target} SOURCES)
+    foreach(source ${sources})
+      cmake_path(ABSOLUTE_PATH source)
+      if(EXISTS ${source})
+        file(STRINGS ${source} draws LIMIT_COUNT 1 REGEX "(normal|real|exponential)_distribution")
+        if(draws)
+          return()
+        endif()
+      endif()
+    endforeach()
+  endif()
+  set(${result} ON PARENT_SCOPE)
+endfunction()
+
 # -ffp-contract=off: a replay that fuses a multiply and an add is not bit-exact.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 # gRPC's users get -pthread from it, and precompiled headers are for those who say the same.

@@ -1,4 +1,4 @@
-// Narrow formats against independent references: the compiler's _Float16, and double arithmetic
+// Narrow formats against independent references: the compiler's conversions, and double arithmetic
 // that enumerates each format's values.
 #include "base/half.h"
 
@@ -15,7 +15,14 @@
 namespace plumbline {
 namespace {
 
+#ifdef __clang__  // clang 14 has _Float16 on no x86 processor of today; its __fp16 is converted by
+                  // the processor
+using CompilerHalf = __fp16;
+#define CONVERTS_HALF __attribute__((target("f16c")))
+#else
 __extension__ using CompilerHalf = _Float16;
+#define CONVERTS_HALF
+#endif
 
 float BitsToFloat(uint32_t bits) {
   float f;
@@ -23,13 +30,13 @@ float BitsToFloat(uint32_t bits) {
   return f;
 }
 
-float CompilerF16(uint16_t code) {
+CONVERTS_HALF float CompilerF16(uint16_t code) {
   CompilerHalf h;
   std::memcpy(&h, &code, 2);
   return static_cast<float>(h);
 }
 
-uint16_t CompilerF16(float x) {
+CONVERTS_HALF uint16_t CompilerF16(float x) {
   const auto h = static_cast<CompilerHalf>(x);
   uint16_t code;
   std::memcpy(&code, &h, 2);

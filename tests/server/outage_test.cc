@@ -21,7 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGrace{1000};
 constexpr char kRun[] = "away";
 constexpr uint64_t kSet = 1;
 
