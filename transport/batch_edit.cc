@@ -190,6 +190,21 @@ void DropEvidence(v1::Batch* batch, std::string_view cause, const SeriesSets& kn
   batch->clear_series();
 }
 
+bool DropNames(v1::Batch* batch) {
+  const auto named = [](const v1::Loss& loss) { return loss.has_site(); };
+  const bool any = !batch->declarations().empty() || !batch->series_sets().empty() ||
+                   std::any_of(batch->losses().begin(), batch->losses().end(), named);
+  if (!any) return false;
+  v1::Batch summed;
+  LossIndex losses(&summed);
+  for (const v1::Loss& l : batch->losses())
+    losses.Add(l.cause(), nullptr, l.count(), l.step_first(), l.step_last());
+  batch->mutable_losses()->Swap(summed.mutable_losses());
+  batch->clear_declarations();
+  batch->clear_series_sets();
+  return true;
+}
+
 void MergeHollow(const v1::Batch& newer, v1::Batch* older) {
   LossIndex losses(older);
   for (const v1::Loss& l : newer.losses()) {

@@ -51,6 +51,10 @@ void DropSamples(v1::Batch* batch, std::string_view cause);
 // not known.
 void DropEvidence(v1::Batch* batch, std::string_view cause, const SeriesSets& known);
 
+// Sums the losses of a batch by cause, without their sites, and takes its declarations out. What is
+// left names nothing that a server might have no space for. False: it was so already.
+bool DropNames(v1::Batch* batch);
+
 // Adds a batch without evidence to another one that is older: losses of one cause and site are
 // summed, the newer progress replaces, declarations are kept.
 void MergeHollow(const v1::Batch& newer, v1::Batch* older);

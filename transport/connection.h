@@ -59,7 +59,8 @@ struct StreamConfig {
   std::function<void()> server_forgot;                 // it no longer holds what it acknowledged
   std::function<void(uint64_t)> on_acknowledged;       // through which sequence; may be null
   Credentials credentials;
-  // The server was there and will not have us, or our credentials cannot be used; may be null.
+  // The server was there and will not have us, or has no space for us, or our credentials cannot be
+  // used; may be null.
   std::function<void(const grpc::Status&)> on_refused;
   // The server refused a batch for good, and why; may be null.
   std::function<void(const std::string& reason)> on_rejected;

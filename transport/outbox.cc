@@ -95,8 +95,9 @@ void Outbox::Reject(uint64_t sequence) {
   });
   if (refused == queue_.end()) return;
   ++rejected_;
-  if (refused->carried) return;
   v1::Batch rest = Parsed(refused->batch);
+  // The report of a refusal may be refused for its names.
+  if (refused->carried && !DropNames(&rest)) return;
   DropEvidence(&rest, kRejectedCause, sets_);
   // How far the source has come: an older word must not follow a newer one.
   const bool newer_word =

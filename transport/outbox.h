@@ -59,8 +59,9 @@ class Outbox {
   void Acknowledge(uint64_t sequence);
 
   // The server refused this batch for good. Its losses and declarations, and its evidence as losses
-  // of cause "rejected", go into the next batch. When that is refused too it is given up, so that a
-  // refusal cannot go round for ever. Call before Acknowledge of that sequence.
+  // of cause "rejected", go into the next batch. If that is refused too, the sums of its losses go
+  // into one more without names, and then it is given up, so that a refusal cannot go round for
+  // ever. Call before Acknowledge of that sequence.
   void Reject(uint64_t sequence);
 
   // Push count so far, and how many of those the server holds or nobody will ever send.

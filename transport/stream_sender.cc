@@ -34,6 +34,11 @@ bool Refused(const grpc::Status& status) {
   }
 }
 
+// The server has no space for one more: a run, or a process. That may end, and is tried again.
+bool Full(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
+}
+
 // Somebody is there, but one of us does not trust the other's certificate.
 bool NoHandshake(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
@@ -135,7 +140,8 @@ void StreamSender::Run() {
   Spread();
   while (Wanted()) {
     const bool welcomed = RunOnce(&status);
-    if (config_.on_refused && (Refused(status) || NoHandshake(status))) config_.on_refused(status);
+    const bool refused = Refused(status) || NoHandshake(status) || (!welcomed && Full(status));
+    if (config_.on_refused && refused) config_.on_refused(status);
     WaitBeforeNext(welcomed, status);
   }
 }

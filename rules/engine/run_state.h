@@ -237,9 +237,8 @@ class RunState {
   // One list's row of a plan, as who stores series is shown it.
   StepSeries SeriesOf(const GroupKey& key, const Group& group, int64_t step, const RowPlan& plan,
                       size_t list, const SeriesRow& row) const {
-    return {summary_.run,     key.first,        key.second, step,
-            group.world_size, plan.lists[list], {&row, 1},  false,
-            resumed_};
+    return {summary_.run,     key.first, key.second, step,    group.world_size,
+            plan.lists[list], {&row, 1}, false,      resumed_};
   }
   void CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
                 RowPlan* plan, const OnClose& on_close);

@@ -77,8 +77,8 @@ class SeriesSets {
   std::shared_ptr<const SeriesColumns> Single(const v1::Site& site);
   // Notes that the stream brings evidence of the run. Returns true if it had done so before.
   bool NoteRun(uint64_t stream_id, const std::string& run);
-  // Forgets the sets and the runs of one stream. A host calls it when it does not know the stream any more:
-  // until then batches of the stream may come, also after its run was over.
+  // Forgets the sets and the runs of one stream. A host calls it when it does not know the stream
+  // any more: until then batches of the stream may come, also after its run was over.
   void ForgetStream(uint64_t stream_id);
   // The streams whose sets are known, ascending.
   std::vector<uint64_t> Streams() const;

@@ -409,8 +409,9 @@ void Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
 // The number is used up, and that it holds nothing must be as durable as what it would have held.
 void Intake::RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
                           ParsedBatch batch) {
-  const uint64_t items =
-      std::max<uint64_t>(batch.refused_items, static_cast<uint64_t>(batch.batch->evidence_size()));
+  auto items = static_cast<uint64_t>(batch.batch->evidence_size());
+  for (const v1::SeriesRows& rows : batch.batch->series()) items += rules::CountPresent(rows);
+  items = std::max(items, batch.refused_items);
   ++counters_->rejected_batches;
   counters_->rejected_evidence += items;
   LogWarning("stream {:016x} batch {} refused: {:?}", stream->id, sequence, batch.refused);

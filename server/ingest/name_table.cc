@@ -22,14 +22,17 @@ NameTable::Cost NameTable::CostOfName(const v1::Site& site) {
   return {absl::HashOf(site.layer(), site.op()), BytesOf(site.layer().size() + site.op().size())};
 }
 
+// A run without space for a name can still report how much it lost.
 NameTable::Cost NameTable::CostOfLoss(const v1::Loss& loss) {
+  if (loss.site().layer().empty() && loss.site().op().empty())
+    return {absl::HashOf(loss.cause()), 0, Kind::kCause};
   const v1::Site& site = loss.site();
   return {absl::HashOf(site.layer(), site.op(), loss.cause()),
           BytesOf(site.layer().size() + site.op().size() + loss.cause().size())};
 }
 
 NameTable::Cost NameTable::CostOfList(const v1::SeriesSet& set) {
-  Cost cost{absl::HashOf(set.sites_size()), kList};
+  Cost cost{absl::HashOf(set.sites_size()), kList, Kind::kList};
   for (const v1::Site& site : set.sites()) {
     cost.hash = absl::HashOf(cost.hash, site.layer(), site.op());
     cost.bytes += kColumn + 2 * (site.layer().size() + site.op().size());
@@ -79,7 +82,20 @@ absl::Status NameTable::AddRun(const std::string& run, const Sender& sender) {
   return full;
 }
 
-absl::Status NameTable::Add(const std::string& name, Run* run, const Cost& cost, bool list) {
+absl::Status NameTable::AddCause(const std::string& name, Run* run, const Cost& cost) {
+  constexpr size_t kMostCauses = 64;
+  const WriterLock lock(run->mutex);
+  if (run->causes.size() >= kMostCauses && !run->causes.contains(cost.hash)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "run \"", name, "\" reports losses of ", kMostCauses, " causes, and may not report more"));
+  }
+  run->causes.insert(cost.hash);
+  return absl::OkStatus();
+}
+
+absl::Status NameTable::Add(const std::string& name, Run* run, const Cost& cost) {
+  if (cost.kind == Kind::kCause) return AddCause(name, run, cost);
+  const bool list = cost.kind == Kind::kList;
   auto& known = list ? run->lists : run->names;
   {
     const ReaderLock lock(run->mutex);
@@ -108,7 +124,7 @@ absl::Status NameTable::Add(const std::string& run, const v1::SeriesSet& set) {
   const auto names = Find(run, {}, &full);
   for (int i = 0; full.ok() && i < set.sites_size(); ++i)
     full = Add(run, names.get(), CostOfName(set.sites(i)));
-  if (full.ok()) full = Add(run, names.get(), CostOfList(set), true);
+  if (full.ok()) full = Add(run, names.get(), CostOfList(set));
   return full;
 }
 
@@ -146,6 +162,7 @@ void NameTable::Forget(const std::string& name) {
   const WriterLock lock(run->mutex);
   run->names.clear();
   run->lists.clear();
+  run->causes.clear();
   run->bytes.Give(run->bytes.bytes());
 }
 

@@ -57,18 +57,22 @@ class NameTable {
     SharedMutex mutex;
     std::unordered_set<uint64_t> names PLUMB_GUARDED_BY(mutex);
     std::unordered_set<uint64_t> lists PLUMB_GUARDED_BY(mutex);
+    std::unordered_set<uint64_t> causes PLUMB_GUARDED_BY(mutex);  // of losses without a site
     SharedBytes::Held bytes PLUMB_GUARDED_BY(mutex);
   };
-  // A name, or a list of some, as it is counted.
+  // A name, a list of some, or a cause of losses without one, as it is counted.
+  enum class Kind { kName, kList, kCause };
   struct Cost {
     uint64_t hash = 0;
     uint64_t bytes = 0;
+    Kind kind = Kind::kName;
   };
   static Cost CostOfName(const v1::Site& site);
   static Cost CostOfLoss(const v1::Loss& loss);
   static Cost CostOfList(const v1::SeriesSet& set);
   std::shared_ptr<Run> Find(const std::string& run, const Sender& sender, absl::Status* full);
-  absl::Status Add(const std::string& name, Run* run, const Cost& cost, bool list = false);
+  absl::Status Add(const std::string& name, Run* run, const Cost& cost);
+  static absl::Status AddCause(const std::string& name, Run* run, const Cost& cost);
   // Each of them, for the run that its source names.
   template <typename Entries, typename CostOf>
   absl::Status AddEach(const v1::Batch& batch, const Entries& entries, const CostOf& cost_of);

@@ -4,7 +4,6 @@
 // them than are left. So one sender without end leaves half of them to the others, k leave 2^-k.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <string>
@@ -37,7 +36,7 @@ class RunShares {
 
   const size_t most_;
   const Shares shares_;
-  const size_t reserve_ = std::max<size_t>(1, most_ / 4);
+  const size_t reserve_ = most_ < 8 ? 0 : most_ / 4;  // of a single one a sender would take all
   Reserve of_addresses_{reserve_, {}}, of_processes_{reserve_, {}};
   std::map<std::string, size_t> by_entries_;  // names of each access entry, of all
 };

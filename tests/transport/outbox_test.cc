@@ -165,10 +165,23 @@ TEST(Outbox, RejectedEvidenceIsReportedLostOnce) {
   EXPECT_EQ(account.lost_by_cause.at("rejected"), 3u);
   EXPECT_EQ(account.lost_by_cause.at("ring-full"), 2u);
   EXPECT_EQ(account.items, 1u);
-  outbox.Reject(3);  // the report itself is refused: it does not go round for ever
+  // The report itself is refused: it comes once more, without a name, and does not go round for
+  // ever.
+  outbox.Reject(3);
   outbox.Acknowledge(3);
+  const auto last = outbox.TakeNext();
+  ASSERT_TRUE(last.has_value());
+  const v1::Batch sums = Received(*last);
+  EXPECT_EQ(sums.declarations_size() + sums.series_sets_size() + sums.evidence_size(), 0);
+  Account again;
+  again.Add(sums);
+  EXPECT_EQ(again.lost_by_cause.at("rejected"), 3u);
+  EXPECT_EQ(again.lost_by_cause.at("ring-full"), 2u);
+  for (const v1::Loss& loss : sums.losses()) EXPECT_FALSE(loss.has_site());
+  outbox.Reject(4);
+  outbox.Acknowledge(4);
   EXPECT_TRUE(outbox.state().empty());
-  EXPECT_EQ(outbox.state().rejected, 2u);
+  EXPECT_EQ(outbox.state().rejected, 3u);
   outbox.Reject(77);
 }
 

@@ -186,6 +186,23 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
   many.Send(std::move(evidence), 3);
   EXPECT_THAT(many.RejectedReason(3), HasSubstr("(ingest.max_series)"));
   EXPECT_FALSE(many.over());
+  EXPECT_EQ(server_->Info().dropped().at("rejected-evidence"), 10'001u) << "rows count, too";
+  // How much it lost it can still report, by at most 64 causes.
+  const auto lost = [&](const std::string& cause, const std::string& op) {
+    v1::Batch report = BatchOf(source);
+    v1::Loss& loss = *report.add_losses();
+    loss.set_cause(cause);
+    loss.set_count(10'001);
+    if (!op.empty()) loss.mutable_site()->set_op(op);
+    return report;
+  };
+  many.Send(lost("rejected", "a-new-name"), 4);
+  EXPECT_THAT(many.RejectedReason(4), HasSubstr("(ingest.max_series)"));
+  many.Send(lost("rejected", ""), 5);
+  EXPECT_TRUE(many.Acknowledged(5));
+  EXPECT_TRUE(Eventually([&] { return server_->Run("many")->lost() == 10'001; }));
+  for (uint64_t i = 6; i < 6 + 64; ++i) many.Send(lost("cause-" + std::to_string(i), ""), i);
+  EXPECT_THAT(many.RejectedReason(69), HasSubstr("64 causes"));
 
   AgentStream third(*server_, 3, {SourceOf("third")});
   EXPECT_TRUE(third.Welcomed());
