@@ -387,3 +387,41 @@ def two_trainers_in_two_threads(run):
     other.finish()
     expect(loss=results["one"][0])
     return [results[name] for name in sorted(results)]
+
+
+def in_turn(run, weights_of=lambda model, before: None, turns=3):
+    """A model and an optimizer that are made anew, and watched, in each turn."""
+    losses, model, optimizer = [], None, None
+    for turn in range(turns):
+        before = (model, optimizer)
+        model = Language()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        weights_of((model, optimizer), before)
+        run.watch(model, optimizer)
+        for batch in batches(40):
+            loss = model(batch)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(loss.detach()))
+    return losses, model.state_dict()
+
+
+@case(level="warning")
+def folds_of_a_validation(run):
+    losses, state = in_turn(run)
+    late = {name: {step: losses[step] for step in range(first, last)} for name, first, last in (("loss.1", 43, 80), ("loss.2", 82, 120))}
+    expect(loss=losses[:40], **late)
+    return losses, state
+
+
+@case(level="warning")
+def reloaded_within_the_process(run):
+    def load(now, before):
+        for one, old in zip(now, before):
+            if old is not None:
+                one.load_state_dict(old.state_dict())
+
+    losses, state = in_turn(run, load, turns=2)
+    expect(loss={step: loss for step, loss in enumerate(losses) if not 40 <= step < 43})
+    return losses, state

@@ -12,7 +12,7 @@ from .._library import CAPTURING, NO_STEP
 from .._screen import look
 from .graph import Tokens
 from .leftover import few
-from .losses import Losses
+from .losses import Losses, numbered
 from .restarts import Restarts
 from .scaling import Scaling
 from .stages import Stages
@@ -20,6 +20,7 @@ from .stages import Stages
 _FARTHEST = 2.0**53  # step
 _FEWEST, _LOSSLESS = 3, 32  # updates without a loss: so many, at least, are reported at the end, and so many at once
 _NO_LOSS = ("call backward() on the loss (with per-sample losses, backward(weights) of one sign), or record it by run.scalar(\"loss\", value)")
+_ANEW = 8  # updates at most of an optimizer that took another's place a few steps ago
 _IDLE = 3  # steps of others in which a model is neither called nor updated: one of the same kind has taken its place
 
 
@@ -167,8 +168,10 @@ class Loop:
             watch.passed = False
         newest = self.watches[-1]
         gone = [w for w in self.watches if w is not newest and w.idle >= _IDLE and w.kind == newest.kind] if newest.idle == 0 else ()
+        # A copy goes on in the same series; the curve of a model that begins anew is one of its own.
+        series = "loss" if _steps_made(newest.optimizers[0]) > _ANEW else numbered("loss", newest._number)
         for watch in gone:
-            self.losses.retire(watch.optimizers)
+            self.losses.retire(watch.optimizers, series)
 
     # ---- backward passes and updates -----------------------------------------------------------
 

@@ -17,6 +17,7 @@ class Losses:
         self.waiting = []  # of backward passes that nobody's update has used
         self._used = {}  # number of an optimizer -> its losses of this step
         self._one, self._retired = False, {}
+        self.series = "loss"  # of all optimizers together
 
     def join(self, optimizers, first):
         """first: the number of the first of them."""
@@ -31,20 +32,21 @@ class Losses:
             self._retired.pop(id(one), None)
         self._one = len(self.optimizers) == 1 and not self.apart
 
-    def retire(self, optimizers):
-        """They step no more: the losses of the others are the loop's."""
+    def retire(self, optimizers, series):
+        """They step no more: the losses of the others are the loop's, from now on in `series`."""
         gone = {id(o) for o in optimizers} & set(self.optimizers)
         if not gone or len(gone) == len(self.optimizers):
             return
         self._retired.update({of: self.optimizers.pop(of) for of in gone})
         self._one = len(self.optimizers) == 1
         self.apart = False if self._one else self.apart
+        self.series = series
 
     def used(self, optimizer, behind_others):
         """Its update is made; in this step `behind_others`, or it is the first."""
         if id(optimizer) in self._retired:  # it steps again
             self.optimizers[id(optimizer)] = self._retired.pop(id(optimizer))
-            self._one, self.apart = False, None
+            self._one, self.apart, self.series = False, None, "loss"
         if self._one:
             return
         if behind_others and not self.apart:
@@ -61,11 +63,11 @@ class Losses:
         if self._one and not carry:  # of most trainers
             told = [*(loss for losses in self._used.values() for loss in losses), *self.waiting] if self._used else self.waiting
             self._used, self.waiting = {}, []
-            return [("loss", told)] if told else []
+            return [(self.series, told)] if told else []
         used, self._used = self._used, {}
         if not carry:
             used.setdefault(min(used, default=min(self.optimizers.values(), default=0)), []).extend(self.waiting)
             self.waiting = []
         if self.apart is False:
             used = {None: [loss for number in sorted(used) for loss in used[number]]}
-        return [("loss" if n is None else numbered("partial_loss", n), losses) for n, losses in used.items() if losses]
+        return [(self.series if n is None else numbered("partial_loss", n), losses) for n, losses in used.items() if losses]
