@@ -68,8 +68,8 @@ class Run {
   // Notes how the process ends (agent/core/run/exit_report.h).
   void NoteEnding(const plumbline_ending_t* ending) { state_->exit_report.Note(ending); }
 
-  // Copies the reason of the server's order to end the training into `text`, cut to fit. If there is
-  // no order, returns false.
+  // Copies the reason of the server's order to end the training into `text`, cut to fit. If there
+  // is no order, returns false.
   bool StopOrdered(std::span<char> text) const { return state_->stop_order.Copy(text); }
 
   // Adds the caller's own time on due observations since its last report. Thread-safe.
