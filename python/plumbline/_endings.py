@@ -6,7 +6,6 @@ may raise. SIGTERM is libplumbline's (plumbline_watch_sigterm), where it has its
 """
 
 import atexit
-import ctypes
 import os
 import sys
 import sysconfig

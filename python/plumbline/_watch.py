@@ -38,7 +38,7 @@ from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
 from ._watching.unwrap import holders
 from ._watching.updates import Updates
-from ._watching.words import alone, unseen_sums
+from ._watching.words import alone, processes, unseen_sums
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening

@@ -51,7 +51,6 @@ class Light:
 
     def _may(self):
         watch, run, loop = self._watch, self._run, self._loop
-        budget = run._budget
         if not self._plain or run._step != NO_STEP or run._next_step < self._not_before or run._next_step <= run._looked_until:
             return False
         if not self.worth():  # all of a step's facts are within the budget
