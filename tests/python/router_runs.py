@@ -1,5 +1,7 @@
 """Routers of router_kinds.py under watch: what they ask of a run, and what was heard of a forward pass."""
 
+from types import SimpleNamespace
+
 import torch
 from torch import nn
 
@@ -18,6 +20,7 @@ class Run:
     def __init__(self):
         self._step, self._spent, self._due, self._sites = 0, 0, {}, {}
         self.calls, self.said, self.running = [], [], False
+        self._budget = SimpleNamespace(governed=False)
 
     def observe_routing(self, layer, **known):
         self.calls.append((layer, known))
