@@ -11,6 +11,7 @@ import traceback
 from . import _intended
 from ._ddp import is_ddp
 from ._routers import Routers
+from ._watching.budget import Budget
 
 _NAMED = 3  # parameters that are named of many
 _NOT_OWN = ("site-packages", "dist-packages", "importlib", os.path.dirname(__file__) + os.sep)  # files
@@ -194,6 +195,7 @@ class _Heard:
     def __init__(self):
         self._step, self._spent, self._due, self._sites = 0, 0, {}, {}
         self.calls, self.said = {}, {}
+        self._budget = Budget(1, None)
 
     def observe_routing(self, layer, **known):
         self.calls[layer] = known

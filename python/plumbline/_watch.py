@@ -252,11 +252,14 @@ class Watch:
         return None
 
     def _forward_of_light(self, module, inputs, words):
-        if module.training and sys.modules["torch"].is_grad_enabled():
+        if not sys.modules["torch"].is_grad_enabled():
+            self.stages.evaluates()
+        elif module.training != self._trains:  # left in eval mode, or back from it: noted in a whole step
+            self._light.interrupted()
+            self._before_forward(module, inputs, words)
+        elif module.training:
             self.tokens += tokens_of(inputs, words)
             self._batches.keep(words)
-        else:
-            self.stages.evaluates()
 
     def _before_forward_of_child(self, module, inputs, words):
         """Of a model whose own forward is not called."""
@@ -596,12 +599,13 @@ class Watch:
         """The next step in which something is due."""
         budget, looks = self.budget, self._looks
         debt = -budget.balance / budget.left(True) if budget.balance < 0 else 0
-        steps = [picked(step + int(debt), looks.every), picked(step, self._pace.every)]
+        steps = [picked(step + int(debt), looks.every), picked(step, self._pace.every), max(32, 1 << (step - 1).bit_length())]
         if self._routers is not None and self._routers.routers:
             steps.append(picked(step, self._routers.pace.every))
         return min(steps)
 
     def light_begins(self):
+        self._trains = self._model.training
         if self._routers is not None:
             self._routers.training = False
 

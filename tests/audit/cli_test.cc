@@ -247,7 +247,7 @@ TEST_F(Cli, RefusalsNameTheWay) {
 
 // A rate alone is judged: the last line states that no loss was.
 TEST_F(Cli, AMissingLossIsStated) {
-  std::string unknown = "step,learning_rate,l_pix\n", known = "step,learning_rate,loss\n";
+  std::string unknown = "step,learning_rate,quux\n", known = "step,learning_rate,loss\n";
   for (int i = 1; i <= 100; ++i) {
     const std::string row = std::to_string(i) + ",0.0003," + std::to_string(2 + 1.0 / i) + "\n";
     unknown += row;

@@ -104,15 +104,15 @@ class Verdicts(unittest.TestCase):
     def test_nan_in_a_series_of_no_role_is_a_note(self):
         for role in ("lr", "loss"):
             for bad in (True, False):
-                rows = [json.dumps({"step": i, "l_pix": self.noisy(1) if not bad or i < 85 else math.nan, role: self.noisy(1e-4)})
+                rows = [json.dumps({"step": i, "quux": self.noisy(1) if not bad or i < 85 else math.nan, role: self.noisy(1e-4)})
                         for i in range(200)]
                 found = self.audit({"log.jsonl": "\n".join(rows) + "\n"})
-                self.assertEqual([f for f in found if f[2] == "l_pix"],
-                                 [("note", "health/loss-non-finite", "l_pix", "unknown-series")] if bad else [])
+                self.assertEqual([f for f in found if f[2] == "quux"],
+                                 [("note", "health/loss-non-finite", "quux", "unknown-series")] if bad else [])
                 self.assertEqual(self.status, 0)
 
     def test_without_any_role_nothing_is_judged(self):
-        rows = [json.dumps({"step": i, "l_pix": math.nan if i > 50 else 1.0}) for i in range(100)]
+        rows = [json.dumps({"step": i, "quux": math.nan if i > 50 else 1.0}) for i in range(100)]
         self.audit({"log.jsonl": "\n".join(rows) + "\n"})
         self.assertEqual(self.status, 2)
 

@@ -86,7 +86,7 @@ def findings(directory):
 FAULTS = [
     ("bad-batch", "health/loss-spike", 3, {"health/gradient-spike"}),
     ("other-data", "health/loss-spike", 3, {"health/gradient-spike", "health/loss-divergence"}),
-    ("explode", "health/loss-spike", 3, {"health/gradient-spike", "health/loss-divergence", "health/update-ratio", "health/all-zero", "health/learning-rate"}),
+    ("explode", "health/loss-divergence", 3, {"health/gradient-spike", "health/loss-spike", "health/update-ratio", "health/all-zero", "health/learning-rate"}),
     ("no-rate", "health/learning-rate", 3, {"health/unchanged-tensor", "precision/lost-update"}),
     ("dead", "health/all-zero", 20, {"health/loss-spike", "health/loss-divergence", "health/update-ratio", "health/gradient-spike", "health/unchanged-tensor"}),
     ("detached", "health/all-zero", 20, {"health/gradient-vanish", "health/unchanged-tensor"}),

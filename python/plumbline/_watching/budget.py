@@ -11,6 +11,8 @@ _LATER = 1.5  # what an observation costs in all, over its part on the trainer's
 _THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
 _MOST_EVERY = 4096
 _SLACK = 8  # of the cost of one look, that is kept for later at most
+_ADVANCE = 50_000_000.0  # ns over the share, once: for looks in the first steps, without which a run of a few seconds has almost none
+_SPREAD = 128  # steps: one of them may use this part of what is left of the advance
 
 
 def picked(step, every):
@@ -50,6 +52,7 @@ class Budget:
         share = SHARE if budget is None else budget
         self.share = None if every or share >= 1 else share
         self.spent, self.balance = 0, 0.0
+        self.credit = _ADVANCE if self.share is not None else 0.0
         self.period = None  # ns of a step of the trainer's own, smoothed
         self.base = None  # ns that a step without a look costs, smoothed
         self._cpu, self._clocks, self._threads, self._asked = None, None, 0, 0
@@ -67,6 +70,9 @@ class Budget:
         ours = spent + light * LIGHT_NS
         own = max(0, now - before - ours)
         self.balance += self.share * own - ours - self._of_threads(now)
+        if self.balance < 0 < self.credit:
+            used = min(self.credit, -self.balance)
+            self.balance, self.credit = self.balance + used, self.credit - used
         period = own / (light + 1)
         self.period = period if self.period is None else self.period + (period - self.period) / (2 if self.period > 2 * period else 8)
         if not looked:
@@ -91,7 +97,7 @@ class Budget:
         if self.period is None:
             return 0.0
         allowed = self.share * self.period
-        return allowed / 2 if light else max(allowed - (self.base or 0), allowed / 4)
+        return self.credit / _SPREAD + (allowed / 2 if light else max(allowed - (self.base or 0), allowed / 4))
 
 
 class Looks:

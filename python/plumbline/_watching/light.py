@@ -93,7 +93,7 @@ class Light:
         self._step, self.thread = run._next_step, get_ident()
         self._loss, self._passes, self.zeroed = 0.0, 0, bool(watch._zeroed)
         self._count, self._mean, self._variance = watch.screen.level()
-        self._most = watch.standstill._limit
+        self._most = max(1, watch.standstill.most)  # more passes than in the steps before: their gradients may be divided
         self._waiting = watch._untrained.waiting()
         self._set_alarm()
         self.on = True

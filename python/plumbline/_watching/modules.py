@@ -229,11 +229,13 @@ class Backward:
 
     @classmethod
     def of_thread(cls):
-        """Those whose model ran last in this thread, if there are any: two trainers in two threads have each its own losses."""
+        """Those whose model ran last in this thread, and of their runs those whose model was not heard yet. If none ran here, all: two
+        trainers in two threads have each its own losses."""
         here = get_ident()
-        mine = tuple(one for one in cls.watches.refs if getattr(one(), "thread", None) in (here, None))
-        ran = any(getattr(one(), "thread", None) == here for one in mine)
-        return mine if ran else cls.watches.refs
+        ran = {id(one()._run) for one in cls.watches.refs if getattr(one(), "thread", None) == here}
+        if not ran:
+            return cls.watches.refs
+        return tuple(one for one in cls.watches.refs if getattr(one(), "thread", here) == here or (one().thread is None and id(one()._run) in ran))
 
     @classmethod
     def remove(cls, watch):

@@ -81,7 +81,7 @@ class Restarts:
         step = self._run._step
         since, self._step = max(1, step - self._step), step
         anew = made <= since and made <= self._last and self._last >= _ENOUGH  # a step back to a checkpoint has more
-        if anew or (made > self._told and made & (made - 1) == 0):
+        if anew or since > 1 or (made > self._told and made & (made - 1) == 0):  # since > 1: light steps lie between
             self._run._own_scalar("optimizer.step", made)
             self._told = max(self._told, made)
         self._last = made

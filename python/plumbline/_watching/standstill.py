@@ -23,7 +23,7 @@ class Standstill:
     def __init__(self, run, model, optimizers, scaler, activations, trained):
         self._run, self._model, self._optimizers, self._scaler = run, model, optimizers, scaler
         self._activations, self._trained = activations, trained
-        self._most, self._limit = 0, _FIRST
+        self.most, self._limit = 0, _FIRST  # most: backward passes of an update so far
         self._told = False
         self._has_scaler = True if scaler is not None else None
 
@@ -36,8 +36,8 @@ class Standstill:
 
     def moved(self, passes):
         """An update was made, of so many backward passes."""
-        if passes > self._most:
-            self._most, self._limit = passes, max(_FIRST, _TIMES * passes)
+        if passes > self.most:
+            self.most, self._limit = passes, max(_FIRST, _TIMES * passes)
 
     def suspect(self, passes):
         return passes >= self._limit
@@ -49,14 +49,14 @@ class Standstill:
         if others:
             watched = self._run.watch(self._model, others, scaler=self._scaler, activations=self._activations)
             if hasattr(watched, "stages"):
-                each = max(self._most, 1)
+                each = max(self.most, 1)
                 missed = passes // each - 1  # steps that were one of ours
                 watched._loop.keep_last(each)
                 if not self._run._explicit_steps:
                     self._run._next_step += max(0, missed - 1)  # the open one's number was that of the first of them
                 print(f"plumbline: the optimizer was replaced: the new one is watched, behind {missed} steps that were not seen", file=sys.stderr)
                 return
-        if self._told or passes < (max(_MANY, _TOLD * self._most) if self._most else _NEVER):
+        if self._told or passes < (max(_MANY, _TOLD * self.most) if self.most else _NEVER):
             return
         self._told = True
         self._run._tell_softly("watch-no-step", f"watch: {passes} backward passes and no step of a watched optimizer; "

@@ -57,8 +57,8 @@ class Untrained:
 
     @property
     def settled(self):
-        """The first steps are over."""
-        return self._next > _FIRST and len(self._found) == 1
+        """The first steps are over, and no parameter waits for a second scan."""
+        return self._next > _FIRST and len(self._found) == 1 and (self._told_new or not self._new)
 
     def waiting(self):
         """Parameters that have had no gradient."""
@@ -96,7 +96,7 @@ class Untrained:
         if self._held and any(id(p) in again for _, p in self._new):
             self._told_new = True
             tell = self._run._own_scalar
-            tell("trained/steps", max(self._steps, _FIRST))
+            tell("trained/steps", _FIRST)  # since the first of two scans at least
             tell("trained/held", self._held)
             tell("trained/replaced", len(self._new))
             self._name([(name, _REPLACED) for name, _ in self._new])

@@ -50,16 +50,29 @@ TEST(IngestWork, NamesCountOncePerRun) {
   EXPECT_FALSE(names.Add(batch).ok());
 }
 
-TEST(IngestWork, CausesAndDeclarationsAreNamesToo) {
+TEST(IngestWork, CausesOfSitesAndDeclarationsAreNamesToo) {
   NameTable names(10, 3);
   v1::Batch batch;
   *batch.add_sources() = SourceOf("run", 0);
-  for (const char* cause : {"a", "b"}) batch.add_losses()->set_cause(cause);
+  const auto lost = [&](const char* op, const char* cause) {
+    v1::Loss& loss = *batch.add_losses();
+    loss.set_cause(cause);
+    if (*op != '\0') loss.mutable_site()->set_op(op);
+  };
+  lost("s", "a");
+  lost("s", "b");
   EXPECT_TRUE(names.Add(batch).ok());
   batch.add_declarations()->mutable_site()->set_op("c");
   EXPECT_TRUE(names.Add(batch).ok());
-  batch.add_losses()->set_cause("d");
+  lost("", "d");  // of no site: counted apart, so that a run without a name left still reports losses
+  EXPECT_TRUE(names.Add(batch).ok());
+  lost("s", "e");
   EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("may not have more"));
+  batch.mutable_losses()->RemoveLast();
+  for (int i = 0; i < 63; ++i) lost("", std::to_string(i).c_str());
+  EXPECT_TRUE(names.Add(batch).ok());
+  lost("", "one more");
+  EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("may not report more"));
   batch.mutable_losses(2)->set_cause(std::string(513, 'x'));
   EXPECT_THAT(std::string(CheckReceived(batch, {}).message()), HasSubstr("losses[2].cause: 513"));
 }
