@@ -64,7 +64,8 @@ TEST(IngestWork, CausesOfSitesAndDeclarationsAreNamesToo) {
   EXPECT_TRUE(names.Add(batch).ok());
   batch.add_declarations()->mutable_site()->set_op("c");
   EXPECT_TRUE(names.Add(batch).ok());
-  lost("", "d");  // of no site: counted apart, so that a run without a name left still reports losses
+  lost("",
+       "d");  // of no site: counted apart, so that a run without a name left still reports losses
   EXPECT_TRUE(names.Add(batch).ok());
   lost("s", "e");
   EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("may not have more"));
