@@ -24,7 +24,7 @@ void AttemptCourse::Take(uint32_t attempt, std::string_view series, double value
   if (!now_ || attempt > now_->number) {
     // An attempt that came to nothing is no measure for the next one.
     if (now_ && now_->first && now_->recent && now_->spread) before_ = now_;
-    now_.emplace();
+    now_ = Attempt{};
     now_->number = attempt;
     told_ = false;
   }
