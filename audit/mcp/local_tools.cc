@@ -128,15 +128,36 @@ absl::Status CheckPath(const std::string& path) {
   return absl::OkStatus();
 }
 
-Json InputValue(const InputReport& input) {
+// Formats whose values are ids of tokens and sequences, or texts; "unknown" is a file that no
+// reader takes.
+bool HoldsIds(std::string_view format) {
+  return format == "unknown" || format == "rollout-jsonl" || format == "prime-rl" ||
+         format == "nemo-rl" || format == "jsonl";
+}
+
+// Returns `problem` without the value that was found in the file.
+std::string WithoutFound(std::string problem) {
+  for (const std::string_view before : {"the first line with a number is ", ", found "}) {
+    if (const size_t at = problem.find(before); at != std::string::npos) {
+      problem.resize(at + before.size());
+      return problem + "(hidden; raw_ids shows it)";
+    }
+  }
+  return problem;
+}
+
+Json InputValue(const InputReport& input, bool raw_ids) {
   Json value;
   value["path"] = ValidUtf8(input.path);
   value["format"] = ValidUtf8(input.format);
   value["bytes"] = input.bytes;
   value["records"] = input.records;
   value["problems"] = Json::array();
-  for (const Problem& problem : input.problems)
-    value["problems"].push_back(ValidUtf8(input.Line(problem)));
+  const bool hide = !raw_ids && HoldsIds(input.format);
+  for (const Problem& problem : input.problems) {
+    const std::string line = input.Line(problem);
+    value["problems"].push_back(ValidUtf8(hide ? WithoutFound(line) : line));
+  }
   for (const std::string& note : input.notes) value["notes"].push_back(ValidUtf8(note));
   return value;
 }
@@ -160,7 +181,8 @@ Json AuditValue(const AuditResult& result, int64_t max_findings, bool raw_ids) {
                         {"dropped", result.coverage.dropped}};
   const std::vector<const v1::Finding*> findings = result.findings();
   answer["inputs"] = Json::array();
-  for (const InputReport& input : result.inputs) answer["inputs"].push_back(InputValue(input));
+  for (const InputReport& input : result.inputs)
+    answer["inputs"].push_back(InputValue(input, raw_ids));
   FitList("inputs", "inputs_omitted", kMostInputs, &answer);
   answer["incidents"] = Json::array();
   for (const rules::Incident& incident : rules::IncidentsOf(findings))

@@ -249,6 +249,25 @@ TEST_F(McpSession, AnswersNameNoIdsUnlessAsked) {
   EXPECT_EQ(hidden["findings"][0]["fingerprint"], raw["findings"][0]["fingerprint"]);
 }
 
+// Nor what a file of rollouts holds in the place of a value that was expected.
+TEST_F(McpSession, ProblemsQuoteNoIdsUnlessAsked) {
+  Begin();
+  const testing::TempFolder dir;
+  const std::string end = R"("loss_mask":[1],"rollout_logprobs":[-1],"train_logprobs":[-1]})";
+  const std::string files[] = {
+      dir.Write("text.jsonl", R"({"step":0,"sequence_id":"a","tokens":["77770001"],)" + end + "\n"),
+      dir.Write("float.jsonl", R"({"step":0,"sequence_id":77770001.5,"tokens":[1],)" + end + "\n"),
+      dir.Write("after.jsonl",
+                R"({"step":0,"sequence_id":"a","tokens":[1],)" + end + " 77770001\n"),
+      dir.Write("unknown.txt", "the text 77770001\n")};
+  for (const std::string& file : files) {
+    const Json hidden = Call("audit_path", {{"path", file}})["result"];
+    EXPECT_THAT(hidden.dump(), Not(HasSubstr("77770001"))) << file;
+    const Json raw = Call("audit_path", {{"path", file}, {"raw_ids", true}})["result"];
+    EXPECT_THAT(raw.dump(), HasSubstr("77770001")) << file;
+  }
+}
+
 // Whatever comes: one answer at most, well formed, and the next request is answered.
 TEST_F(McpSession, NothingThatAClientSendsEndsIt) {
   Begin("2025-03-26");
