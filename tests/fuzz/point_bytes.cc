@@ -25,7 +25,7 @@ class CheckingSink : public PointSink {
   uint32_t Column(std::string_view name) override {
     // A sink may run out of columns.
     if (names_ == PointNames::kAny) return columns_ < 1000 ? columns_++ : kNoColumn;
-    RequireOfPoints(name.size() <= 256 && IsUtf8(name), "a plain name");
+    RequireOfPoints(name.size() <= 1024 && IsUtf8(name), "a plain name");
     for (const char c : name)
       RequireOfPoints(static_cast<unsigned char>(c) >= 0x20 && c != 0x7F, "a plain name");
     // A sink may run out of columns.
