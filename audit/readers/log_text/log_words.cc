@@ -8,6 +8,16 @@
 #include "audit/readers/log_text/log_bytes.h"
 
 namespace plumbline::audit {
+
+size_t PassPhase(std::string_view text, size_t at, LogMark* mark) {
+  if (at >= text.size() || text[at] != '(') return at;
+  const size_t close = text.find(')', at);
+  if (close == std::string_view::npos || close - at > 8) return at;
+  const std::string_view phase = text.substr(at + 1, close - at - 1);
+  mark->evaluation = phase == "val" || phase == "test" || phase == "eval";
+  return mark->evaluation || phase == "train" ? close + 1 : at;
+}
+
 namespace {
 
 inline bool IsLogDigit(char c) { return c >= '0' && c <= '9'; }
@@ -120,16 +130,6 @@ bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
   return before != ' ' || !IsLimitBefore(text, at);
 }
 
-// "(train)", "(val)" behind the word.
-size_t PassMode(std::string_view text, size_t at, LogMark* mark) {
-  if (at >= text.size() || text[at] != '(') return at;
-  const size_t close = text.find(')', at);
-  if (close == std::string_view::npos || close - at > 8) return at;
-  const std::string_view mode = text.substr(at + 1, close - at - 1);
-  mark->evaluation = mode == "val" || mode == "test" || mode == "eval";
-  return mark->evaluation || mode == "train" ? close + 1 : at;
-}
-
 // What may stand behind the number.
 bool EndsCount(std::string_view text, size_t at) {
   if (at == text.size()) return true;
@@ -157,7 +157,7 @@ bool EndsCount(std::string_view text, size_t at) {
 
 // `at` is behind the word. True: a number follows.
 bool ReadStep(std::string_view text, size_t at, LogMark* mark) {
-  at = PassBlanks(text, PassMode(text, at, mark));
+  at = PassBlanks(text, PassPhase(text, at, mark));
   // Flax's examples: "Step... (100 | Loss: 2.3".
   if (text.substr(at, 5) == "... (") at += 5;
   if (at + 1 < text.size() && text[at] == '#' && text[at + 1] == ':') ++at;  // dlib's "step#: 100"

@@ -30,6 +30,10 @@ struct LogMark {
   bool share = false;         // the step is the share that is done, in thousandths
 };
 
+// Returns the offset after "(train)", "(val)", "(test)" or "(eval)" at `at`, and notes an
+// evaluation in `mark`. If there is none of them, returns `at`.
+size_t PassPhase(std::string_view text, size_t at, LogMark* mark);
+
 // The first mark of a line; nothing: it has none.
 std::optional<LogMark> FindMark(std::string_view line);
 

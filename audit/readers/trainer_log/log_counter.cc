@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/log_text/log_words.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/trainer_log/log_counts.h"
 #include "audit/readers/trainer_log/log_lead.h"
@@ -15,16 +16,6 @@ namespace plumbline::audit {
 namespace {
 
 constexpr int64_t kMostEpoch = int64_t{1} << 40;
-
-// "(train)", "(val)".
-size_t PassPhase(std::string_view text, size_t at, LogMark* mark) {
-  if (!ByteIs(text, at, '(')) return at;
-  const size_t close = text.find(')', at);
-  if (close == std::string_view::npos || close - at > 8) return at;
-  const std::string_view phase = text.substr(at + 1, close - at - 1);
-  mark->evaluation = phase == "val" || phase == "test" || phase == "eval";
-  return mark->evaluation || phase == "train" ? close + 1 : at;
-}
 
 // What may stand behind the number of an epoch.
 bool EndsEpoch(std::string_view text, size_t at) {

@@ -6,7 +6,7 @@ import sys
 from .._compiled import is_compiling
 from .._screen import total_norm
 from .._tensors import local
-from .stages import Weakly
+from .stages import Weakly, take_place
 
 # torch from 2.6 on makes clip_grad_norm_ of two functions that it looks up at call time; callers may have imported it long before.
 _HOMES = ("torch.nn.utils.clip_grad", "torch.nn.utils")
@@ -71,21 +71,16 @@ class Clipping:
 
     @classmethod
     def _take_place(cls, homes, names, plain, ours):
-        ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
         for home in homes:
-            for name in names:
-                if home.__dict__.get(name) is plain:
-                    setattr(home, name, ours)
-                    cls._undo.append((home, name, plain, ours))
+            cls._undo += [take_place(home, name, plain, ours) for name in names if home.__dict__.get(name) is plain]
 
     @classmethod
     def remove(cls, watch):
         cls.watches.discard(watch)
         if not cls.watches.refs:
             undo, cls._undo = cls._undo, []
-            for home, name, plain, ours in undo:
-                if home.__dict__.get(name) is ours:
-                    setattr(home, name, plain)
+            for one in undo:
+                one()
 
     @classmethod
     def _of_norm(cls, plain):

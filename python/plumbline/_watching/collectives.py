@@ -14,7 +14,7 @@ from .._kinds import KIND_REDUCTION, KIND_TENSOR
 from .._library import CAPTURING, NO_STEP
 from .._process_groups import describe_group, world
 from .._reducing import as_indices, elements
-from .stages import OPTIMIZER, Weakly
+from .stages import OPTIMIZER, Weakly, take_place
 
 _FEWEST = 64  # elements: of fewer it is a norm or a count
 _MOST = 64  # sums of a step and group
@@ -181,12 +181,10 @@ class Collectives:
     @classmethod
     def _take_place(cls, owner, name):
         plain = vars(owner)[name]
-        ours = cls._passing(name, plain)
         try:
-            setattr(owner, name, ours)
+            cls._undo.append(take_place(owner, name, plain, cls._passing(name, plain)))
         except TypeError:  # a class of another torch that does not let its methods be replaced
             return
-        cls._undo.append((owner, name, plain, ours))
 
     @classmethod
     def _passing(cls, name, plain):
@@ -224,6 +222,5 @@ class Collectives:
         cls.watches.discard(sums)
         if not cls.watches.refs:
             undo, cls._undo = cls._undo, []
-            for owner, name, plain, ours in undo:
-                if vars(owner).get(name) is ours:
-                    setattr(owner, name, plain)
+            for one in undo:
+                one()
