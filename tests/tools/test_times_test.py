@@ -1,11 +1,9 @@
 """tools/test_times on the files that CMake, ninja and CTest leave."""
 
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "test_times"
@@ -30,28 +28,37 @@ class TestTimes(unittest.TestCase):
     def setUp(self):
         self.build = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
 
-    def write(self, name, text, ago):
+    def write(self, name, text):
         path = self.build / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        os.utime(path, (time.time() - ago,) * 2)
 
-    def run_tool(self, *arguments):
-        return subprocess.run([sys.executable, str(TOOL), *arguments], capture_output=True, text=True, check=True).stdout
+    def run_tool(self, *arguments, status=0):
+        done = subprocess.run([sys.executable, str(TOOL), *arguments], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stdout
 
     def test_phases_and_the_longest_first(self):
-        self.write("build.ninja", "", 400)
-        self.write(".ninja_log", NINJA_LOG, 160)
-        self.write("Testing/Temporary/LastTest.log", TEST_LOG, 20)
-        said = self.run_tool(str(self.build), "500", "40").splitlines()
-        self.assertRegex(said[0], r"setup 40 s, configure (59|60|61) s, compile (239|240|241) s, tests (139|140|141) s, checks (19|20|21) s")
-        self.assertEqual(said[1:4], ["The slowest of 2 tests, 13 s in all:", "     12.5 s  slow", "      0.2 s  quick"])
-        self.assertEqual(said[4:], ["The heaviest of 2 objects, 6 s in all:", "      3.5 s  a/slow.cc.o", "      2.0 s  a/quick.cc.o"])
+        self.write(".ninja_log", NINJA_LOG)
+        self.write("Testing/Temporary/LastTest.log", TEST_LOG)
+        lines = self.run_tool(str(self.build), "setup=40", "build=300", "tests=140").splitlines()
+        self.assertEqual(lines[0], "Where the time went: setup 40 s, build 300 s, tests 140 s")
+        self.assertEqual(lines[1:4], ["The slowest of 2 tests, 13 s in all:", "     12.5 s  slow", "      0.2 s  quick"])
+        self.assertEqual(lines[4:], ["The heaviest of 2 objects, 6 s in all:", "      3.5 s  a/slow.cc.o", "      2.0 s  a/quick.cc.o"])
 
-    def test_what_was_not_done_in_this_run_took_no_time(self):
-        self.write("build.ninja", "", 9000)
-        self.write(".ninja_log", NINJA_LOG, 9000)
-        self.assertIn("setup 10 s, configure 0 s, compile 0 s, tests 0 s, checks 90 s", self.run_tool(str(self.build), "100", "10"))
+    def test_the_ends_of_failed_tests_are_repeated(self):
+        tests = "".join(f"1/3 Testing: {name}\n1/3 Test: {name}\nOutput:\n-----\n{output}\n<end of output>\nTest time =   0.10 sec\n-----\nTest {verdict}.\n"
+                        for name, output, verdict in (("good", "of good", "Passed"), ("bad", "\n".join(f"line {k}" for k in range(60)), "Failed"),
+                                                      ("left", "no registry", "Skipped")))  # fmt: skip
+        self.write("Testing/Temporary/LastTest.log", tests)
+        lines = self.run_tool(str(self.build), "tests=1").splitlines()
+        self.assertEqual(lines[0], "The end of bad, which failed:")
+        self.assertEqual((lines[1], lines[25]), ("  line 35", "  line 59"))
+        self.assertTrue(lines[26].startswith("Where the time went"), lines[26])
+
+    def test_a_phase_without_its_seconds_is_refused(self):
+        self.run_tool(str(self.build), "setup", status=1)
+        self.run_tool(str(self.build), status=1)
 
 
 if __name__ == "__main__":
