@@ -27,7 +27,7 @@ set(PLUMBLINE_TEST_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/other_compiler "${PLUMBLIN
 # Does the other compiler compile the files of `target`, which is made in this folder? Not of tests that draw many real numbers or parse
 # what they get: those run for longer than they compile. clang computes the logarithm of 2 anew for each number that libstdc++ draws
 # (30 % of routing_matrix_test), and whose copy of a template comes first in a program, that is what all of it runs.
-set(PLUMBLINE_COMPUTING_TESTS plumb_fuzz_audit attack_arithmetics_test departure_test checkpoint_test)
+set(PLUMBLINE_COMPUTING_TESTS plumb_fuzz_audit attack_arithmetics_test departure_test checkpoint_test sums_fprev_test)
 function(plumb_by_other_compiler result target)
   set(${result} OFF PARENT_SCOPE)
   if(NOT PLUMBLINE_TEST_COMPILER OR NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests/"

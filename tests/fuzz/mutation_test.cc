@@ -60,7 +60,7 @@ TEST(Mutation, SafetensorsContent) {
       "top_k", "capacity", "groups",     "top_groups",    "group_score",
       "pool",  "flatten",  "randomness", "bias_captured", "score_function",
       "mode",  "step",     "rank"};
-  const FuzzRounds rounds(2500);
+  const FuzzRounds rounds(1200);
   for (int i = 0; rounds.Due(i); ++i) {
     Dump dump = i % 2 == 0 ? DroplessDump(16, 4) : LeakyDump(64, 4);
     for (uint32_t change = 0; change < 1 + random() % 3; ++change) {
@@ -151,7 +151,7 @@ TEST(Mutation, ReductionContent) {
                                           "op",       "prescale",   "postscale",  "algorithm",
                                           "root",     "rank",       "world_size", "step"};
   static constexpr const char* kDTypes[] = {"F64", "F32", "F16", "BF16", "F8_E4M3", "I64", "U8"};
-  const FuzzRounds rounds(2500);
+  const FuzzRounds rounds(1200);
   for (int i = 0; rounds.Due(i); ++i) {
     Dump dump = ReductionDump(random, i % 4 != 0);
     for (uint32_t change = 0; change < 1 + random() % 3; ++change) {
@@ -205,7 +205,7 @@ TEST(Mutation, PrecisionContent) {
   static constexpr const char* kDTypes[] = {"F64", "F32",  "F16",     "BF16",   "I64",
                                             "U8",  "BOOL", "F8_E4M3", "F8_E5M2"};
   static constexpr size_t kSizes[] = {8, 4, 2, 2, 8, 1, 1, 1, 1};
-  const FuzzRounds rounds(2500);
+  const FuzzRounds rounds(1200);
   for (int i = 0; rounds.Due(i); ++i) {
     Dump dump = PrecisionDump(i % 2 == 0, random);
     for (uint32_t change = 0; change < 1 + random() % 4; ++change) {
@@ -299,7 +299,7 @@ TEST(Mutation, RunRecordMessages) {
   std::mt19937 random(5);
   const std::string header = testing::HeaderPayload({});
   const std::vector<v1::Batch> batches = testing::Batches({}, LeakyDump(32, 2));
-  const FuzzRounds rounds(1500);
+  const FuzzRounds rounds(700);
   for (int i = 0; rounds.Due(i); ++i) {
     const bool bad_header = random() % 8 == 0;
     std::vector<std::pair<int, std::string>> frames = {
