@@ -5,6 +5,7 @@ Each function takes the page (a Page of commands_test.py) and lays something int
 
 import binascii
 import json
+import math
 import os
 import pathlib
 import pickle
@@ -177,6 +178,16 @@ def logs(page):
         if language == "toml" and rows[0] == "# map.toml":
             (page.folder / "map.toml").write_text("\n".join(rows) + "\n")
     _wandb(page.folder / "wandb" / "offline-run-20240101_120000-abc" / "run-abc.wandb")
+
+
+def nan_log(page):
+    """train.log, whose loss and gradient norm are NaN from step 730 on: README.md shows its finding."""
+    draw = random.Random(3)
+    rows = []
+    for k in range(1, 121):
+        loss, norm = (f"{1.1 + 1.6 * math.exp(-k / 40) + draw.gauss(0, 0.03):.4f}", f"{0.9 + draw.gauss(0, 0.08):.3f}") if k < 73 else ("nan", "nan")
+        rows.append(f"step {10 * k}/1200 | loss {loss} | grad_norm {norm} | lr {3e-4 * (1 - k / 130):.3e}\n")
+    (page.folder / "train.log").write_text("".join(rows))
 
 
 def _field(number, payload):
