@@ -1,6 +1,5 @@
 // Batches that the server has not acknowledged yet: a bounded queue in memory, in order, and
-// optionally
-// a spool on disk that follows it (transport/spool.h).
+// optionally a spool on disk that follows it (transport/spool.h).
 //
 // Without a spool, a batch gets its number when it is first sent, not when it is made. So batches
 // that were dropped unsent leave no gap, and batches that were emptied while the server is away

@@ -1,8 +1,7 @@
 // Holds the work to be judged and chooses the next item. Work of one run is done in order of
-// arrival, one item
-// after the other. A flow holds the waiting work of one run, or of several runs that an item, or a
-// stream with work in it, has tied together. Flows share nothing, and work of different flows may
-// be done at the same time. A flow is deleted when it is empty.
+// arrival, one item after the other. A flow holds the waiting work of one run, or of several runs
+// that an item, or a stream with work in it, has tied together. Flows share nothing, and work of
+// different flows may be done at the same time. A flow is deleted when it is empty.
 //
 // While no item waits long, all work begins in order of arrival. Once the oldest item that could
 // begin has waited for kPatience, flows take turns by the time that they used, so that a flow that

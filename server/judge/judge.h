@@ -1,5 +1,5 @@
-// Feeds the rule engine with the journal's entries, turns verdicts into incidents and keeps
-// what the query service shows.
+// Feeds the rule engine with the journal's entries, turns verdicts into incidents and keeps what
+// the query service shows.
 //
 // Each run's entries are judged in the journal's order; runs do not wait for each other
 // (docs/decisions/0036). One judging thread at a time holds turn_lock_ and begins the next work

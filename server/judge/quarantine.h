@@ -1,6 +1,6 @@
-// Runs that are not judged: those during whose judging the process died repeatedly, and those
-// that could not be judged within the memory limit. What they send is kept in the journal. A
-// person decides whether it is judged after all (retried) or never will be (dropped).
+// Runs that are not judged: those during whose judging the process died repeatedly, and those that
+// could not be judged within the memory limit. What they send is kept in the journal. A person
+// decides whether it is judged after all (retried) or never will be (dropped).
 //
 //   DATA/quarantine   a line "plumbline.quarantine/1 CRC32C", then a v1::QuarantineState
 //   DATA/judging      the runs that the process judges (judging_mark.h)

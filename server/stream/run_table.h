@@ -1,7 +1,6 @@
 // The runs that a server knows: which ranks report, are expected or are gone, and their progress.
-// Decides
-// when a rank counts as gone, over which ranks a step may be closed, and when a run is over. Time
-// is passed in, so that tests need not wait.
+// Decides when a rank counts as gone, over which ranks a step may be closed, and when a run is
+// over. Time is passed in, so that tests need not wait.
 //
 // Expected are the ranks of the declared world, from the first hello of one of them on, and ranks
 // whose stream broke. They are awaited during the grace. So is a connected rank that is silent, or
