@@ -20,7 +20,7 @@ double Seconds(std::chrono::nanoseconds t) { return std::chrono::duration<double
 bool SpaceOf(const std::string& path, DiskSpace* out) {
   struct statvfs info {};
   if (path.empty() || statvfs(path.c_str(), &info) != 0) return false;
-  out->free = uint64_t{info.f_bavail} * info.f_frsize;  // available to us, who are not root
+  out->free = uint64_t{info.f_bavail} * info.f_frsize;  // available to a process that is not root
   out->size = uint64_t{info.f_blocks} * info.f_frsize;
   return true;
 }

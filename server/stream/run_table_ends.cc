@@ -22,8 +22,8 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
   const bool bad = ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
   run.bad_ends |= progress.finished() && bad;
   if (run.stopped_since != 0) NoteSteps(run, progress, unix_ns);
-  // A process that says goodbye without an error is no longer blocked. If it ended otherwise, the
-  // hang may be the cause.
+  // A process that sends a goodbye without an error is no longer blocked. If it ended otherwise,
+  // the hang may be the cause.
   if (progress.finished() && !bad) {
     NoteNotStuck(run, source, "it has ended");
     NoteNotWaiting(run, source);
