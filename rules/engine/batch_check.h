@@ -26,7 +26,8 @@ struct BatchLimits {
   size_t max_runs = 8;
 };
 
-// For files that we wrote, or batches that were accepted before: bounds only what would use memory.
+// Limits for files that we wrote, or batches that were accepted before: only what determines the
+// memory is limited.
 inline constexpr BatchLimits kLooseLimits = {.max_name_bytes = SIZE_MAX,
                                              .max_sources = INT_MAX,
                                              .max_columns = INT_MAX,

@@ -30,7 +30,7 @@ class Report {
   size_t size() const { return findings_.size() + verdicts_.size(); }
 
   struct Change {
-    const v1::Finding* finding = nullptr;  // nullptr: the verdict was no finding
+    const v1::Finding* finding = nullptr;  // nullptr: the verdict was not a finding
     bool opened = false;                   // first verdict of its fingerprint
     bool stronger = false;                 // its level or strength rose
     bool refined = false;                  // it has another cause now

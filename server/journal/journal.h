@@ -1,5 +1,5 @@
 // The journal: one writing thread numbers entries, commits many at once, and then calls back in
-// order. An entry is held once its callback was called: it will be judged, whatever happens to the
+// order. When its callback is called, an entry is held: it will be judged, whatever happens to the
 // process (and, depending on the sync policy, to the host). Only held entries may be acknowledged.
 //
 // Without a directory nothing is stored; numbers and order are the same.

@@ -147,7 +147,7 @@ void Judge::StopDeciding() {
 }
 
 void Judge::Stop() {
-  // After StopDeciding, its time counts as well.
+  // The time limit began with StopDeciding, if that was called.
   stop_by_ = std::min(stop_by_.load(), JudgeQueue::Clock::now() + kJudgeDrainTime);
   queue_.Close();
   MutexLock lock(threads_mutex_);

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kLongestTimerPeriod{2000};
 constexpr std::chrono::milliseconds kStopLook{1};
 // Limit of the runs that are judged at the same time; each has a place in the mark.
 constexpr size_t kMostAtOnce = JudgingMarkPage::kPlaces - 1;
-constexpr int64_t kSharedBy = 10;  // threads per processor, as a guess
+constexpr int64_t kSharedBy = 10;  // threads that share one processor, as a guess
 // The priority of a thread from which others took over: if all processors are in use, it gets about
 // a tenth of one.
 constexpr int kSlowNice = 10;

@@ -8,8 +8,8 @@
 
 namespace plumbline::server {
 
-// Returns true if the incident ends a training: it is open at `level` or above, and no person or
-// suppression has acknowledged, silenced or suppressed it.
+// Returns true if the incident ends a training: it is open at `level` or above, and not
+// acknowledged, silenced or suppressed.
 bool StopSender::Ends(const IncidentTable::Change& change, v1::Level level) {
   const v1::Finding& shown = change.incident.finding();
   return change.incident.state() == v1::Incident::STATE_OPEN && !shown.suppressed() &&

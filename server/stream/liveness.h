@@ -7,10 +7,10 @@
 // others.
 //
 // A process between two steps with no open span is *idle*: a notebook whose cell is done, a loop
-// that has ended, a person who thinks. So is one between the stages of a step that has stages,
-// because the step of a loop that was left in the middle stays open. If all are idle, no process
-// hangs. If others are blocked within a later step, they wait for the idle one, as for any rank
-// that is not as far. An idle process itself never waits.
+// that has ended, a user's pause. So is one between the stages of a step that has stages, because
+// the step of a loop that was left in the middle stays open. If all are idle, no process hangs. If
+// others are blocked within a later step, they wait for the idle one, as for any rank that is not
+// as far. An idle process itself never waits.
 //
 // A rank counts as blocked after max(hang, 5 median steps, twice the longest pause that the run
 // recovered from), by its own clock. If too few steps were seen for a median (a fast loop that

@@ -1,8 +1,9 @@
 // The ids of server-sent events, by which a page continues after the last one that it has seen.
 //
-// A position in the order of all changes counts those of every run. A caller who may read all runs
-// gets it in the clear, "TABLE.POSITION", and may continue after a restart. A caller who may read
-// only some runs gets it encrypted, so that it reveals nothing and only this process can read it.
+// A position in the order of all changes counts those of every run. A caller with access to all
+// runs gets it in the clear, "TABLE.POSITION", and may continue after a restart. A caller with
+// access to only some runs gets it encrypted, so that it reveals nothing and only this process can
+// read it.
 #pragma once
 
 #include <cstdint>

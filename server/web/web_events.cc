@@ -38,7 +38,7 @@ class WebEvents : public EventSource {
     identity_ = table.identity();
     cursor_ = table.position();
     sees_all_ = lease_->Everywhere(Scope::kRead);
-    // Continue from a valid position of this table. A caller who may read only some runs must use
+    // Continue from a valid position of this table. A caller with access to only some runs must use
     // an encrypted id: with plain numbers the caller could find out where changes of other runs
     // are.
     const std::optional<uint64_t> position =

@@ -45,7 +45,7 @@ TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   EXPECT_TRUE(told_.empty());
 }
 
-// A notebook between two cells, a loop that has ended, a person who thinks.
+// A notebook between two cells, a loop that has ended, a user's pause.
 class BetweenStepsTest : public LivenessTest, public ::testing::WithParamInterface<uint32_t> {};
 
 TEST_P(BetweenStepsTest, NobodyHangs) {

@@ -42,7 +42,7 @@ const tooWide = () => (document.documentElement.scrollWidth <= innerWidth ? []
     .slice(-3).map((one) => one.outerHTML.slice(0, 100)));
 const plain = (words) => words.replaceAll('\u00a0', ' ');
 
-let kept = '';  // set if the server stores data
+let kept = '';  // folder of the server's data
 async function main() {
   kept = mkdtempSync(join(tmpdir(), 'plumb-kept-'));
   const server = await startServer('[liveness]\nhang_seconds = 0.3\n', ['--data', kept]);
