@@ -164,7 +164,7 @@ class Pacer {
   const Options options_;
   mutable Mutex mutex_;
   std::map<std::string, Group> groups_ PLUMB_GUARDED_BY(mutex_);
-  // Keyed hashes, because senders choose the numbers.
+  // Seeded hashes, because senders choose the numbers.
   std::unordered_map<uint64_t, Stream, absl::Hash<uint64_t>> streams_ PLUMB_GUARDED_BY(mutex_);
   std::unordered_map<const void*, Call> calls_ PLUMB_GUARDED_BY(mutex_);
   size_t stopped_ PLUMB_GUARDED_BY(mutex_) = 0;

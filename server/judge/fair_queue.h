@@ -135,7 +135,7 @@ class FairQueue {
 
   std::unordered_map<const Flow*, std::unique_ptr<Flow>> flows_;
   uint64_t last_order_ = 0;
-  // Keyed hashes, because senders choose the names.
+  // Seeded hashes, because senders choose the names.
   std::unordered_map<std::string, Flow*, absl::Hash<std::string>> by_run_;
   std::unordered_map<uint64_t, Flow*, absl::Hash<uint64_t>> by_stream_;
   std::map<uint64_t, Flow*> by_order_;  // flows that can begin, by their first work

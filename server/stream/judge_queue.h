@@ -114,7 +114,7 @@ class JudgeQueue {
   bool closed_ PLUMB_GUARDED_BY(mutex_) = false;
   bool held_ PLUMB_GUARDED_BY(mutex_) = false;
   bool woken_ PLUMB_GUARDED_BY(mutex_) = false;
-  // Keyed hashes, because senders choose the names.
+  // Seeded hashes, because senders choose the names.
   std::unordered_map<std::string, Run, absl::Hash<std::string>> runs_ PLUMB_GUARDED_BY(mutex_);
   uint64_t last_place_ PLUMB_GUARDED_BY(mutex_) = 0;
   // Reception times of batches that are not begun, by place.

@@ -135,7 +135,7 @@ class Liveness {
 
   const Nanos hang_, between_;
   mutable Mutex mutex_;
-  // Keyed hashes, because senders choose the numbers and names.
+  // Seeded hashes, because senders choose the numbers and names.
   std::unordered_map<uint64_t, Process, absl::Hash<uint64_t>> processes_
       PLUMB_GUARDED_BY(mutex_);  // by stream
   // Streams, connected or not, by the ranks and the runs that they reported.

@@ -38,7 +38,7 @@ class SeriesSets {
     int columns = 0;
     size_t hash = 0;  // of its bytes
   };
-  // Keyed hashes, because senders choose the numbers.
+  // Seeded hashes, because senders choose the numbers.
   std::unordered_map<uint64_t, Known, absl::Hash<uint64_t>> sets_;
 };
 

@@ -150,7 +150,7 @@ class StreamTable {
   const Sequencer::Limits limits_;
   mutable Mutex mutex_;
   Attempts attempts_ PLUMB_GUARDED_BY(mutex_);  // of the streams below
-  // Keyed hashes, because senders choose the numbers and names.
+  // Seeded hashes, because senders choose the numbers and names.
   Streams streams_ PLUMB_GUARDED_BY(mutex_);
   std::map<std::string, Owner> owners_
       PLUMB_GUARDED_BY(mutex_);  // at most one per access entry or combination of entries
