@@ -57,8 +57,8 @@ struct StreamConfig {
   v1::Level stop_on = v1::LEVEL_UNSPECIFIED;           // level of findings that end the training
   std::chrono::steady_clock::time_point opened{};  // when the run was opened; gives the hello's age
   std::function<void()> server_forgot;  // called if the server lost what it had acknowledged
-  std::function<void(uint64_t)>
-      on_acknowledged;  // called with the acknowledged sequence; may be null
+  // called with the acknowledged sequence; may be null
+  std::function<void(uint64_t)> on_acknowledged;
   Credentials credentials;
   // Called if the server was reached and refuses the stream, or has no space for it, or if the
   // credentials cannot be used; may be null.

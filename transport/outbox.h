@@ -130,8 +130,8 @@ class Outbox {
   // In order: the first spooled_ entries are also on disk. Batches that are only on disk follow
   // them, and are not in this queue. Then come those that the spool has refused so far.
   std::deque<Entry> queue_ PLUMB_GUARDED_BY(mutex_);
-  size_t sent_ PLUMB_GUARDED_BY(mutex_) =
-      0;  // entries from the front that were sent on the present stream
+  // entries from the front that were sent on the present stream
+  size_t sent_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t sent_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t last_sequence_ PLUMB_GUARDED_BY(mutex_) = 0;

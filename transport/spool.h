@@ -109,8 +109,8 @@ class Spool {
   uint64_t acknowledged_ = 0;
   bool damaged_end_ = false;
 
-  std::unique_ptr<FramedLogWriter>
-      log_;  // of the last segment; null: the next batch begins a new one
+  // of the last segment; null: the next batch begins a new one
+  std::unique_ptr<FramedLogWriter> log_;
   const char* refusal_ = "spool-full";
   absl::Status failed_;
   uint64_t retry_ns_ = 0;

@@ -28,10 +28,10 @@ struct RowPlan {
 
   uint32_t steps = 0;  // seen so far
   bool made = false;
-  std::vector<std::shared_ptr<const SeriesColumns>>
-      lists;  // by row: shared so that they stay alive
-  std::deque<Site>
-      sites;  // those that some rule reads, in the order of judging; their addresses are stable
+  // by row: shared so that they stay alive
+  std::vector<std::shared_ptr<const SeriesColumns>> lists;
+  // those that some rule reads, in the order of judging; their addresses are stable
+  std::deque<Site> sites;
   std::vector<size_t> by_key;  // rows, in the order in which they are passed to the store
 };
 

@@ -134,10 +134,10 @@ class RunState {
   // memory. Returns the version that was written.
   uint32_t Persist(Archive& archive);
   static constexpr uint32_t kRulesCounted = 5;  // from this version on RunRules follows it
-  static constexpr uint32_t kReturnsKept =
-      6;  // from this version on firsts_, over_ and streams_ are written
-  static constexpr uint32_t kSeriesCounted =
-      7;                                       // from this version on the judged series are written
+  // from this version on firsts_, over_ and streams_ are written
+  static constexpr uint32_t kReturnsKept = 6;
+  // from this version on the judged series are written
+  static constexpr uint32_t kSeriesCounted = 7;
   static constexpr uint32_t kResumedKept = 8;  // from this version on resumed_ is written
 
  private:

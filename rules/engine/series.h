@@ -86,9 +86,8 @@ class SeriesSets {
   void Trim();
 
   // Stores or reads the streams' declarations. lists_ and singles_ are derived; mutex_ guards all
-  // of them.
-  void Persist(Archive& archive)
-      PLUMB_NO_THREAD_SAFETY_ANALYSIS;  // the caller has the sets to itself
+  // of them. The caller has the sets to itself.
+  void Persist(Archive& archive) PLUMB_NO_THREAD_SAFETY_ANALYSIS;
   // Returns the shared list with the sites of `read`.
   std::shared_ptr<const SeriesColumns> Known(const SeriesColumns& read) {
     return Intern(read.sites);

@@ -21,8 +21,8 @@ uint8_t ScopesOf(const std::vector<std::string>& names) {
 }  // namespace
 
 absl::Status AccessList::Read(Entry* entry) {
-  entry->stamp =
-      StampOf(entry->token_file);  // first, so that a change during the read is detected next time
+  // first, so that a change during the read is detected next time
+  entry->stamp = StampOf(entry->token_file);
   auto tokens = ReadTokenFile(entry->token_file);
   entry->tokens.clear();
   entry->problem.clear();

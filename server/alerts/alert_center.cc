@@ -105,8 +105,8 @@ bool AlertCenter::WaitForNews(Clock::time_point until) {
 absl::Status AlertCenter::TakeUp() {
   const auto position = log_->Position();
   if (!position.ok()) return position.status();
-  uint64_t known =
-      incident_table_->position();  // without a stored state, resolved incidents are not reported
+  // without a stored state, resolved incidents are not reported
+  uint64_t known = incident_table_->position();
   if (position->first == incident_table_->identity()) {
     known = std::min(known, incident_table_->CursorOf(position->second));
   } else if (!position->first.empty()) {

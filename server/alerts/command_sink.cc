@@ -79,8 +79,8 @@ int Spawn(std::vector<std::string> command, std::vector<std::string> environment
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes,
-                             &none);  // plumbd's threads block the signals that it waits for
+  // plumbd's threads block the signals that it waits for
+  posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes,

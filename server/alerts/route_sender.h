@@ -22,8 +22,8 @@ struct SenderTimes {
   std::chrono::nanoseconds first_pause = std::chrono::milliseconds(500);
   std::chrono::nanoseconds longest_pause = std::chrono::seconds(60);
   std::chrono::nanoseconds window = std::chrono::seconds(60);  // of the limit "a minute"
-  std::chrono::nanoseconds drain =
-      std::chrono::seconds(2);  // to deliver waiting alerts when it stops
+  // to deliver waiting alerts when it stops
+  std::chrono::nanoseconds drain = std::chrono::seconds(2);
 };
 
 // Thread-safe; each value only grows.

@@ -55,9 +55,8 @@ class Pipeline {
   // Reads files again that may change while the server runs.
   void Reload() { suppressions_->Reload(); }
   const GapTable& gaps() const { return *gaps_; }
-  const Checkpointer* checkpointer() const {
-    return checkpointer_.get();
-  }  // null: no checkpoints are made
+  // null: no checkpoints are made
+  const Checkpointer* checkpointer() const { return checkpointer_.get(); }
   // Return the directories; both empty without --data.
   std::string directory() const { return data_ != nullptr ? data_->path() : ""; }
   std::string journal_directory() const { return data_ != nullptr ? data_->journal() : ""; }

@@ -36,9 +36,9 @@
 namespace plumbline::server {
 
 struct CapsuleOptions {
-  std::string directory;              // empty: nothing is stored or requested
-  v1::Level level = v1::LEVEL_ERROR;  // of findings whose capsules are taken automatically;
-                                      // UNSPECIFIED: only on request
+  std::string directory;  // empty: nothing is stored or requested
+  // of findings whose capsules are taken automatically; UNSPECIFIED: only on request
+  v1::Level level = v1::LEVEL_ERROR;
   uint64_t rank_bytes = uint64_t{8} << 20;
   uint64_t bytes = uint64_t{1} << 30;  // limit of all; the oldest are removed
   uint32_t ranks = 64;                 // of one capsule; first those that the finding names
@@ -48,8 +48,8 @@ struct CapsuleOptions {
   // A rank is requested again after this time: a request or its answer may have been dropped.
   std::chrono::nanoseconds silence = std::chrono::seconds(5);
   size_t queue_bytes = 32u << 20;  // of parts that wait to be written
-  size_t most =
-      2048;  // capsules; beyond it the oldest are removed, and none are taken automatically
+  // capsules; beyond it the oldest are removed, and none are taken automatically
+  size_t most = 2048;
   // Null: ids are not redacted.
   std::shared_ptr<const transport::Redactor> redactor;
 };

@@ -37,15 +37,15 @@ class HttpFront {
 
   static constexpr size_t kMostConnections = 512;
   static constexpr size_t kWorkers = 8;
-  static constexpr size_t kMostAnswerBytes =
-      64 << 20;  // limit of answers that wait to be read, of all connections
+  // limit of answers that wait to be read, of all connections
+  static constexpr size_t kMostAnswerBytes = 64 << 20;
   static constexpr std::chrono::seconds kRequest{5};    // for a complete head, with TLS
   static constexpr std::chrono::seconds kKeepAlive{5};  // between two requests
   static constexpr std::chrono::seconds kTake{30};      // for an answer to be read
-  static constexpr std::chrono::milliseconds kLinger{
-      1000};                                      // for a refused peer to read the reason
-  static constexpr int kMostRequests = 100;       // of one connection
-  static constexpr size_t kMostEventPeers = 128;  // connections that receive events
+  // for a refused peer to read the reason
+  static constexpr std::chrono::milliseconds kLinger{1000};
+  static constexpr int kMostRequests = 100;                     // of one connection
+  static constexpr size_t kMostEventPeers = 128;                // connections that receive events
   static constexpr std::chrono::milliseconds kEventPause{100};  // between two checks for events
 
   // `tls` null: plain. `counters` must outlive it.

@@ -64,8 +64,8 @@ class CallStream : public Connection, public std::enable_shared_from_this<CallSt
   bool welcomed = false;
   bool over = false;    // nothing more is sent to it
   bool yields = false;  // a newer hello of the same call is being checked
-  bool superseded =
-      false;  // while it yields: a connection took its stream over, possibly the newer one
+  // while it yields: a connection took its stream over, possibly the newer one
+  bool superseded = false;
   bool scheduled = false;  // a timer will check `acks`
   bool owed = false;       // an acknowledgement of it is queued
 

@@ -36,8 +36,8 @@ struct IngestOptions {
   size_t max_runs = 10000;
   size_t max_series = 100000;  // names of one run
   uint64_t name_bytes = 0;     // memory for the names of all runs; 0: no limit
-  uint64_t waiting_bytes =
-      0;  // batches of all streams that arrived before a gap was filled; 0: no limit
+  // batches of all streams that arrived before a gap was filled; 0: no limit
+  uint64_t waiting_bytes = 0;
   std::chrono::nanoseconds hello_within = std::chrono::seconds(30);
   uint64_t ack_batches = 8;
   std::chrono::nanoseconds ack_delay = std::chrono::seconds(1);

@@ -43,9 +43,8 @@ struct PackerOptions {
   // Returns the entry up to which a restart needs no segments. Only segments that end there are
   // packed.
   std::function<uint64_t()> settled;
-  std::function<bool()> busy = [] {
-    return false;
-  };  // returns true while other work needs the disk: the packer waits
+  // returns true while other work needs the disk: the packer waits
+  std::function<bool()> busy = [] { return false; };
   std::chrono::nanoseconds period = std::chrono::minutes(1);  // between two checks
   // Changes entries of rewritten segments; null: none. Called on the packer's thread.
   std::shared_ptr<SegmentEditor> editor;

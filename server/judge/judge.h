@@ -57,15 +57,15 @@ namespace plumbline::server {
 struct JudgeOptions {
   rules::EngineConfig engine;
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
-  std::chrono::nanoseconds hang =
-      std::chrono::seconds(10);  // a rank may make no progress for this long
-  std::chrono::nanoseconds between_steps =
-      std::chrono::seconds(60);  // ... and a run may begin no step for this long
+  // a rank may make no progress for this long
+  std::chrono::nanoseconds hang = std::chrono::seconds(10);
+  // ... and a run may begin no step for this long
+  std::chrono::nanoseconds between_steps = std::chrono::seconds(60);
   size_t queue_bytes = 256u << 20;
   size_t max_streams = 20000;  // that a checkpoint contains
-  uint64_t open_bytes = 0;  // that the open steps of all runs may hold, and separately the rules'
-                            // state of them; 0: no limit
-  Store* store = nullptr;   // of closed steps; must outlive the judge
+  // that the open steps of all runs may hold, and separately the rules' state of them; 0: no limit
+  uint64_t open_bytes = 0;
+  Store* store = nullptr;            // of closed steps; must outlive the judge
   Quarantine* quarantine = nullptr;  // must outlive the judge; null: uses one without a file
   OpenRun open_run;                  // reads what is kept of a run; empty: nothing is
   // A checkpoint is taken after this many bytes or this much time, whichever is first.
@@ -358,8 +358,8 @@ class Judge {
   std::map<uint64_t, uint64_t> left_streams_;
   AwakeClock awake_;
   std::map<std::string, v1::Finding> found_again_;  // while catching up
-  std::map<std::string, uint64_t>
-      restored_ahead_;  // while catching up: what the checkpoint knew beyond its entry
+  // while catching up: what the checkpoint knew beyond its entry
+  std::map<std::string, uint64_t> restored_ahead_;
   StreamMarks streams_;
   Budget of_steps_{&rules::Engine::open_bytes,
                    &rules::Engine::open_bytes,

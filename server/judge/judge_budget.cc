@@ -33,8 +33,8 @@ void Judge::KeepWithin(Budget& budget) {
     const uint64_t bytes = std::min(CanGive(budget, run), over);
     if (bytes == 0) return;
     if (quarantine_->Holds(run)) {
-      if (fair_queue_.Busy(run))
-        return;  // its retry is in progress; this is checked again after it
+      // its retry is in progress; this is checked again after it
+      if (fair_queue_.Busy(run)) return;
       RetryTakesTooMuch(run);
       continue;
     }

@@ -56,8 +56,8 @@ void Judge::DeferEvent(uint64_t entry, const v1::JudgeEvent& event) {
 // During a replay no event may be written; then the runs are reported at its end.
 void Judge::TellHeld() {
   for (const v1::QuarantinedRun& run : std::exchange(worker_->held, {})) {
-    store_->FinishRun(
-        run.run());  // a retry passes the run's steps to the store again, after those that it has
+    // a retry passes the run's steps to the store again, after those that it has
+    store_->FinishRun(run.run());
     if (!catching_up_) KeepHeld(run);
   }
 }

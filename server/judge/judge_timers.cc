@@ -16,8 +16,8 @@ constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks without prog
 constexpr size_t kMostRunsOver = 64;                   // whose rule state is kept
 constexpr std::chrono::seconds kForgetPeriod{5};       // between looks at streams that are gone
 constexpr std::chrono::seconds kAwaitQuietly{3};       // for ranks that have not come yet
-constexpr std::chrono::seconds kLag{
-    1};  // if a report has waited this long, nothing is decided about its run
+// if a report has waited this long, nothing is decided about its run
+constexpr std::chrono::seconds kLag{1};
 
 }  // namespace
 

@@ -28,10 +28,10 @@ struct Counters {
   std::atomic<uint64_t> revoked_calls{0};    // ended because a token expired or was revoked
   std::atomic<uint64_t> refused_runs{0};     // hellos beyond the limit of runs
   std::atomic<uint64_t> slow_hellos{0};      // calls ended because they sent no hello in time
-  std::atomic<uint64_t> http_refused{
-      0};  // requests with a body, method or headers that are not allowed
-  std::atomic<uint64_t> http_slow{
-      0};  // connections closed because their request or answer took too long
+  // requests with a body, method or headers that are not allowed
+  std::atomic<uint64_t> http_refused{0};
+  // connections closed because their request or answer took too long
+  std::atomic<uint64_t> http_slow{0};
   std::atomic<uint64_t> http_dropped{0};  // ... for lack of space: the oldest slow one
   std::atomic<uint64_t> journal_commits{0};
   std::atomic<uint64_t> journal_entries{0};

@@ -7,8 +7,8 @@
 namespace plumbline::server {
 
 struct FileStamp {
-  int64_t device = 0, inode = 0, size = 0, modified_ns = 0,
-          changed_ns = 0;  // all 0: the file does not exist
+  // all 0: the file does not exist
+  int64_t device = 0, inode = 0, size = 0, modified_ns = 0, changed_ns = 0;
   bool operator==(const FileStamp&) const = default;
 };
 

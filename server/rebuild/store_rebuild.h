@@ -28,8 +28,8 @@ struct StoreRebuildOptions {
   RebuildRange range;
   rules::EngineConfig engine;  // the judge's configuration; its rules are not run
   std::function<bool()> busy;  // returns true while more urgent work runs: this waits
-  std::function<bool(const std::string& run)>
-      skipped;  // returns true for quarantined runs, which no engine reads
+  // returns true for quarantined runs, which no engine reads
+  std::function<bool(const std::string& run)> skipped;
 };
 
 // Thread-safe.

@@ -38,8 +38,8 @@ class RouteCheck {
       : route_(route), key_(key), insecure_(insecure), mistakes_(mistakes) {}
 
   void Run() {
-    const bool read_whole =
-        !mistakes_->Has(key_);  // otherwise a misspelt key could be reported as missing
+    // otherwise a misspelt key could be reported as missing
+    const bool read_whole = !mistakes_->Has(key_);
     if (!IsName(route_.name) && (read_whole || !route_.name.empty())) {
       Wrong("name", absl::StrCat("expected letters, digits, - and _, found \"", route_.name, "\""));
     }

@@ -29,8 +29,8 @@ struct AlertRoute {
   bool resolved = true;         // the end of an incident is sent too; always for an Alertmanager
   double timeout_seconds = 10;  // of one try
   double retry_hours = 24;  // a notification that cannot be delivered is given up after this time
-  int64_t most_a_minute =
-      30;  // further ones are sent in one summary; 0: no limit. Not for an Alertmanager
+  // further ones are sent in one summary; 0: no limit. Not for an Alertmanager
+  int64_t most_a_minute = 30;
   double resend_seconds = 60;  // open alerts are sent to an Alertmanager again after this time
   bool raw_ids = false;        // token and sequence ids are included
 

@@ -121,8 +121,8 @@ std::optional<ClientCertificate> ReadClientCertificate(const std::string& pem) {
 
 absl::Status RevocationList::Refresh() {
   if (path_.empty()) return absl::OkStatus();
-  const FileStamp now =
-      StampOf(path_);  // first, so that a change during the read is detected next time
+  // first, so that a change during the read is detected next time
+  const FileStamp now = StampOf(path_);
   if (read_ && now == stamp_ && problem_.ok()) return problem_;
   stamp_ = now;
   read_ = true;

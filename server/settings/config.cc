@@ -86,8 +86,8 @@ void CheckKind(const std::string& key, const std::string& san, ConfigMistakes* m
 
 void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& c,
                 ConfigMistakes* mistakes) {
-  const bool read_whole =
-      !mistakes->Has(key);  // otherwise a misspelt key could be reported as missing
+  // otherwise a misspelt key could be reported as missing
+  const bool read_whole = !mistakes->Has(key);
   if (read_whole && entry.name.empty())
     mistakes->Add(key + ".name", "expected a name of its own, found none");
   for (const std::string& scope : entry.scopes) {

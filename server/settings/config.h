@@ -15,8 +15,9 @@ namespace plumbline::server {
 // One [[access]]: a caller with all of its credentials has its `scopes` for matching runs.
 struct AccessEntry {
   std::string name;  // in messages and in the history of incidents
-  std::string san;   // glob over names of one kind in a client's certificate ("dns:", which may be
-                     // left out, "uri:", "email:"); empty: not required
+  // glob over names of one kind in a client's certificate ("dns:", which may be left out, "uri:",
+  // "email:"); empty: not required
+  std::string san;
   std::string token_file;                 // accepted tokens; empty: not required
   std::vector<std::string> scopes;        // read, write, admin
   std::vector<std::string> runs = {"*"};  // globs
@@ -47,8 +48,8 @@ struct Config {
 
   // [relay]
   std::string relay_upstream;  // HOST:PORT of the next server; empty: this one judges itself
-  std::string relay_tls_ca, relay_tls_cert, relay_tls_key,
-      relay_token_file;  // our credentials there
+  // our credentials there
+  std::string relay_tls_ca, relay_tls_cert, relay_tls_key, relay_token_file;
 
   // [redact]
   bool redact_ids = false;      // token and sequence ids are stored as keyed hashes
@@ -66,8 +67,8 @@ struct Config {
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
   int64_t max_series = 100'000;  // names of series and sites of one run; further ones are refused
   int64_t max_ranks = 200'000;   // of connected streams
-  int64_t max_runs =
-      10'000;  // names of runs since the start, and half as many again for other senders
+  // names of runs since the start, and half as many again for other senders
+  int64_t max_runs = 10'000;
   double hello_seconds = 30;  // limit for a connection's handshake and a call's hello
 
   // [limits]: for everything together
@@ -96,9 +97,9 @@ struct Config {
   double checkpoint_seconds = 60;        // ... or after this time
 
   // [store]: scalars, kept for queries
-  int64_t store_bytes = int64_t{64}
-                        << 30;  // of its file; the oldest are removed first. 0: no limit
-  double store_days = 0;        // age limit; 0: no limit
+  // of its file; the oldest are removed first. 0: no limit
+  int64_t store_bytes = int64_t{64} << 30;
+  double store_days = 0;  // age limit; 0: no limit
 
   // [incidents]
   int64_t quiet_steps = 1000;  // an incident that is not found again for this long is resolved
@@ -113,8 +114,8 @@ struct Config {
 
   // [liveness]
   double hang_seconds = 10;  // ranks without progress for this long, and 5 median steps, hang
-  double between_steps_seconds =
-      60;  // limit of a run without a step; also at least 20 median steps
+  // limit of a run without a step; also at least 20 median steps
+  double between_steps_seconds = 60;
 
   // [suppressions]
   std::string suppressions_file;  // empty: none; read again if it changes, and on SIGHUP

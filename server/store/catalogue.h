@@ -102,8 +102,8 @@ class Catalogue {
   Span* FindLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank);
   Span* AddLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank);
 
-  std::vector<Span*> SpansOf(
-      uint32_t run) const;  // returns them ascending by order(), of all roles
+  // returns them ascending by order(), of all roles
+  std::vector<Span*> SpansOf(uint32_t run) const;
   std::vector<Span*> Spans() const;
   const std::vector<const SeriesName*>& SeriesOf(uint32_t run) const;
 

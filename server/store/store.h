@@ -39,8 +39,8 @@ struct RebuildRange {
   uint64_t after = 0;    // everything up to this entry is in the store
   uint64_t through = 0;  // the judge began after this entry: it adds what it closes later
   uint64_t event = 0;    // the last event that the judge began with
-  std::map<std::string, uint64_t>
-      ahead;  // runs that it knew beyond `through`, and up to which entry
+  // runs that it knew beyond `through`, and up to which entry
+  std::map<std::string, uint64_t> ahead;
   void Persist(Archive& a) {
     a.Version(1);
     a(after, through, event, ahead);

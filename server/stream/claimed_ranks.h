@@ -35,8 +35,8 @@ class ClaimedRanks {
 
   std::vector<v1::Source> list_;
   std::shared_ptr<const std::vector<v1::Source>> shared_;  // null: the list has changed
-  std::unordered_map<std::string, size_t, absl::Hash<std::string>>
-      places_;  // index in the list, by rank
+  // index in the list, by rank
+  std::unordered_map<std::string, size_t, absl::Hash<std::string>> places_;
   std::set<std::string> runs_;
   size_t next_ = 0;  // index of the next source if sources come in the same order as before
 };

@@ -52,8 +52,8 @@ struct JudgeItem {
   };
   std::shared_ptr<Beat> beat;
   v1::JudgeEvent event;
-  std::function<void(absl::Status)>
-      decided;  // called after `event` was applied, or could not be written
+  // called after `event` was applied, or could not be written
+  std::function<void(absl::Status)> decided;
   std::function<void()> task;
   std::string run;  // of kTask: the run that it belongs to
 };

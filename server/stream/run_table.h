@@ -172,8 +172,8 @@ class RunTable {
     // Since when it has reported this without a break while half a window late.
     int64_t clear_at = kNever;
     Time slow_since = Time::max();
-    Time overtaken =
-        Time::max();  // since when other ranks have delivered more while this one delivered nothing
+    // since when other ranks have delivered more while this one delivered nothing
+    Time overtaken = Time::max();
     bool over() const { return finished || gone; }
     void Persist(Archive& archive);
   };

@@ -60,9 +60,9 @@ struct StreamState {
 
   const uint64_t id;
   Mutex mutex;
-  Sequencer sequencer
-      PLUMB_GUARDED_BY(mutex);            // what was passed on; the journal may not hold it yet
-  uint64_t held PLUMB_GUARDED_BY(mutex);  // by the journal, up to here
+  // what was passed on; the journal may not hold it yet
+  Sequencer sequencer PLUMB_GUARDED_BY(mutex);
+  uint64_t held PLUMB_GUARDED_BY(mutex);                    // by the journal, up to here
   uint64_t connection PLUMB_GUARDED_BY(mutex) = 0;          // the newest; older ones are ignored
   std::weak_ptr<Connection> owner PLUMB_GUARDED_BY(mutex);  // the newest one
   ClaimedRanks ranks PLUMB_GUARDED_BY(mutex);               // announced or named in a batch

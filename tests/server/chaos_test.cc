@@ -47,10 +47,10 @@ class ChaosTest : public testing::Test {
     server_ = std::make_unique<Plumbd>(
         std::vector<std::string>{"--data", Data(), "--config", folder_.File("plumbd.toml"),
                                  "--grace", grace},
-        std::vector<std::string>{
-            "ASAN_OPTIONS=verify_asan_link_order=0",  // the fault library is loaded first
-            std::string("LD_PRELOAD=") + PLUMB_FAULT_LIBRARY,
-            "PLUMB_FAULT_FILE=" + folder_.File("fault")});
+        // the fault library is loaded first
+        std::vector<std::string>{"ASAN_OPTIONS=verify_asan_link_order=0",
+                                 std::string("LD_PRELOAD=") + PLUMB_FAULT_LIBRARY,
+                                 "PLUMB_FAULT_FILE=" + folder_.File("fault")});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
 

@@ -209,9 +209,8 @@ TEST_F(AlertDeliveryTest, OneFaultOnManyRanksIsOneNotificationWithAllOfThem) {
   finding.mutable_site()->clear_ranks();
   for (uint32_t rank = 0; rank < 4096; ++rank) {
     finding.mutable_site()->add_ranks(rank);
-    if (rank == 100)
-      finding.set_level(
-          v1::LEVEL_ERROR);  // a higher level while it gathers: still one notification
+    // a higher level while it gathers: still one notification
+    if (rank == 100) finding.set_level(v1::LEVEL_ERROR);
     incident_table_.Put(finding, rank + 1);
     if (rank == 2000) {
       EXPECT_TRUE(StaysAt(0));

@@ -138,8 +138,8 @@ TEST_F(CapsuleKeeperTest, StepsThatWerePassedAreNoStepsWithoutACall) {
     Refuse(line->last(), "no-call: the site was not called");
     ASSERT_TRUE(test::Eventually([&] { return line->orders == n + 1; })) << n;
   }
-  Refuse(line->last(),
-         "no-call: the site was not called");  // the fourth time: the site is hardly ever called
+  // the fourth time: the site is hardly ever called
+  Refuse(line->last(), "no-call: the site was not called");
   EXPECT_TRUE(test::Eventually([&] { return Info().state() == v1::CapsuleInfo::STATE_FAILED; }));
 }
 

@@ -27,8 +27,8 @@ class DoorsClients : public testing::Test {
            WriteSecret(folder_, name + ".tokens", token.line) + "'\nscopes = " + scopes +
            "\nruns = " + runs + "\n";
   }
-  bool ComesToKnow(
-      const std::string& run) const {  // an acknowledged batch is judged a moment later
+  // an acknowledged batch is judged a moment later
+  bool ComesToKnow(const std::string& run) const {
     return Eventually([&] { return Knows(run); });
   }
   bool Knows(const std::string& run) const {

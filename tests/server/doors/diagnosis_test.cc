@@ -131,8 +131,8 @@ class DoorsDiagnosis : public testing::Test {
 TEST_F(DoorsDiagnosis, EachFaultIsNamedWithWhatFixesIt) {
   const std::vector<Case> cases = Cases();
 #ifndef PLUMBLINE_SANITIZED  // the sanitizer's runtime cannot load the agent's library
-  std::vector<std::unique_ptr<Process>>
-      agents;  // all at the same time: each times out after two seconds
+  // all at the same time: each times out after two seconds
+  std::vector<std::unique_ptr<Process>> agents;
   for (const Case& c : cases) {
     agents.push_back(std::make_unique<Process>(
         std::vector<std::string>{PLUMB_LOAD_CHECK, PLUMBLINE_LIBRARY}, Environment(c)));

@@ -60,8 +60,8 @@ class DoorsTerminal : public testing::Test {
     batch.mutable_evidence(0)->mutable_site()->set_op(valid + std::string(600, 'x'));
     agent.Send(std::move(batch), 3);
     ASSERT_TRUE(agent.Acknowledged(3));
-    AgentStream claimed(*server_, 9,
-                        {source});  // claimed by another process while this one is connected
+    // claimed by another process while this one is connected
+    AgentStream claimed(*server_, 9, {source});
     EXPECT_EQ(claimed.Ended().error_code(), grpc::StatusCode::ALREADY_EXISTS);
     agent.Send(Goodbye(source, 3), 4);
     ASSERT_TRUE(agent.Acknowledged(4));

@@ -76,8 +76,8 @@ class Budget : public testing::Test {
     return info && info->newest_step() == step;
   }
   double Metric(const std::string& name) const {
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(300));  // it is reported from time to time
+    // it is reported from time to time
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     const std::string text = "\n" + HttpAnswer(HttpAddress(*server_), "/metrics");
     const size_t at = text.find("\n" + name + " ");
     return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));

@@ -171,8 +171,8 @@ TEST_F(DurableStore, DamageMetWhileServingIsNeverACrash) {
       continue;
     }
     ++damaged;
-    if (status.code() == absl::StatusCode::kNotFound)
-      continue;  // it was renamed when it was opened
+    // it was renamed when it was opened
+    if (status.code() == absl::StatusCode::kNotFound) continue;
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
     ASSERT_TRUE(Eventually([&] { return !(*opened)->Info().problem().empty(); }));
